@@ -1,0 +1,340 @@
+//! Who owns which field: server-side apply, and the record of every other write.
+//!
+//! In: the live object, and what a client wants of it: a whole object ([`track_update`]) or a configuration
+//! ([`apply`]). Out: the object to go on with, its `metadata.managedFields` brought up to date, or the conflicts.
+//!
+//! A write changes a set of field paths ([`walk`]); the writer owns them from then on and all others lose them. An
+//! apply states the paths its manager wants to own: paths it no longer states are taken out of the object ([`merge`]),
+//! and paths that others own with another value are conflicts. Both work on typed objects *before* addresses and ports
+//! are allocated, so that nobody owns what the server chose.
+
+mod check;
+mod conflict;
+mod element;
+mod fieldset;
+mod lastapplied;
+mod managed;
+mod merge;
+#[cfg(test)]
+mod tests;
+mod typed;
+mod versions;
+mod walk;
+
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value};
+
+use crate::schema::TypeId;
+use crate::status::Status;
+use crate::value::ValueExt as _;
+use conflict::Conflict;
+use fieldset::Set;
+use managed::{Managed, Owner};
+use typed::{Node, complete, zero};
+use walk::Difference;
+
+/// Who writes, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Manager<'a> {
+    /// The `fieldManager` of the request, or what stands for it.
+    pub name: &'a str,
+    /// The version of the request (`v1`, `discovery.k8s.io/v1`).
+    pub api_version: &'a str,
+    /// The subresource that is written, or empty.
+    pub subresource: &'a str,
+}
+
+/// Paths that nobody owns: what identifies an object, and what the server keeps for itself.
+static NEVER_OWNED: LazyLock<Set<'static>> = LazyLock::new(|| {
+    Set::of_fields(&[
+        "metadata",
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.creationTimestamp",
+        "metadata.selfLink",
+        "metadata.uid",
+        "metadata.clusterName",
+        "metadata.generation",
+        "metadata.managedFields",
+        "metadata.resourceVersion",
+    ])
+});
+
+static STATUS: LazyLock<Set<'static>> = LazyLock::new(|| Set::of_fields(&["status"]));
+static SPEC: LazyLock<Set<'static>> = LazyLock::new(|| Set::of_fields(&["spec"]));
+static SPEC_AND_METADATA: LazyLock<Set<'static>> = LazyLock::new(|| Set::of_fields(&["spec", "metadata"]));
+static NOTHING: LazyLock<Set<'static>> = LazyLock::new(Set::default);
+static POD_STATUS: LazyLock<Set<'static>> =
+    LazyLock::new(|| Set::of_fields(&["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]));
+
+/// The owner of everything that was there before the first apply to an object without a record.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// The paths that a write to this resource cannot change, whatever the client sends.
+fn reset_fields(ty: TypeId, subresource: &str) -> &'static Set<'static> {
+    match (subresource, ty.get().name) {
+        ("", _) | ("finalize", "core.Namespace") => &STATUS,
+        ("status", "core.Pod") => &POD_STATUS,
+        ("status", "networking.ServiceCIDR") => &SPEC_AND_METADATA,
+        ("status", _) => &SPEC,
+        _ => &NOTHING,
+    }
+}
+
+/// Writes `metadata.managedFields` of `new`, the object as a write that is not an apply wants it: defaulted, but before
+/// anything is allocated. `live` is `None` on create. The `managedFields` of `new` are to be what the client sent: an
+/// empty list resets the record, none keeps it. `now` is RFC 3339 with seconds.
+pub fn track_update(ty: TypeId, live: Option<&Value>, new: &mut Value, manager: &Manager<'_>, now: &str) {
+    let sent = new.at_mut("metadata").and_then(Value::as_object_mut).and_then(|meta| meta.remove("managedFields"));
+    let sent = sent.filter(|_| manager.subresource.is_empty()).unwrap_or_default();
+    let fields = if managed::is_reset(&sent) {
+        updated(ty, live, new, Managed::default(), manager, now)
+    } else {
+        let managed = Managed::decode(&sent).ok().filter(|managed| !managed.0.is_empty());
+        updated(ty, live, new, managed.unwrap_or_else(|| Managed::decode_live(live)), manager, now)
+    };
+    // A record that cannot be made is no reason to refuse a write: the old one stays.
+    let fields = fields.unwrap_or_else(|_| live.map(|live| live.at("metadata.managedFields").clone()));
+    put_fields(new, fields);
+}
+
+fn updated(
+    ty: TypeId,
+    live: Option<&Value>,
+    new: &Value,
+    managed: Managed<'_>,
+    manager: &Manager<'_>,
+    now: &str,
+) -> Result<Option<Value>, String> {
+    // An object that lost its record gets no new one before it is applied to.
+    if managed.0.is_empty() && live.is_some_and(|live| !live.text("metadata.uid").is_empty()) {
+        return Ok(None);
+    }
+    let old = live.map(|live| complete(ty, Some(live)));
+    let new = complete(ty, Some(new));
+    Ok(take_over(ty, old.as_ref().unwrap_or(zero(ty)), &new, managed, manager, now)?.encode(ty, manager.api_version))
+}
+
+/// Gives the manager what differs between two complete objects.
+fn take_over<'a>(
+    ty: TypeId,
+    old: &'a Value,
+    new: &'a Value,
+    mut managed: Managed<'a>,
+    manager: &Manager<'a>,
+    now: &'a str,
+) -> Result<Managed<'a>, String> {
+    managed.fit(ty, manager.api_version);
+    let difference = walk::compare(Node::Message(ty), old, new)?.without(reset_fields(ty, manager.subresource));
+    for owned in &mut managed.0 {
+        owned.set = lost(std::mem::take(&mut owned.set), &difference);
+    }
+    let gained = difference.changed.difference(&NEVER_OWNED);
+    if !gained.is_empty() {
+        let own = managed.slot(owner(manager, false));
+        own.set = std::mem::take(&mut own.set).union(gained);
+        own.time = Some(now);
+    }
+    managed.drop_empty();
+    managed.cap();
+    Ok(managed)
+}
+
+fn lost<'a>(set: Set<'a>, difference: &Difference<'_>) -> Set<'a> {
+    set.difference(&difference.changed).difference(&difference.removed)
+}
+
+fn owner<'a>(manager: &Manager<'a>, applied: bool) -> Owner<'a> {
+    let name = if manager.name.is_empty() { "unknown" } else { manager.name };
+    Owner { manager: name, applied, api_version: manager.api_version, subresource: manager.subresource }
+}
+
+/// Server-side apply: lays a configuration over the live object (`None`: it is to be created) and takes out what the
+/// manager applied before and does not now. The answer has its `managedFields` and is to be decoded and defaulted as
+/// any object a client sends. `force` takes what others own.
+///
+/// # Errors
+/// The Status that answers a configuration that does not fit the schema, or that is in conflict with other managers.
+pub fn apply(
+    ty: TypeId,
+    live: Option<&Value>,
+    config: &Value,
+    manager: &Manager<'_>,
+    force: bool,
+    now: &str,
+) -> Result<Value, Status> {
+    check_type(ty, config, manager)?;
+    let record = live.map_or(&Value::Null, |live| live.at("metadata.managedFields"));
+    let managed =
+        Managed::decode(record).map_err(|why| Status::raw(format!("failed to decode managed fields: {why}")))?;
+    if config.at("metadata.managedFields").is_array() {
+        return Err(Status::bad_request("metadata.managedFields must be nil"));
+    }
+    let wanted = bare(config);
+    check::check(ty, &wanted)
+        .map_err(|why| Status::raw(format!("failed to create typed patch object ({}): {why}", identity(config))))?;
+    let old = complete(ty, live);
+    let request = Request { ty, old: &old, config: &wanted, manager, now };
+    let managed = request.begin(managed).map_err(Status::raw)?;
+    let last = live.filter(|_| manager.name == lastapplied::KUBECTL);
+    let last = last.and_then(|live| lastapplied::last_config(ty, live, manager.api_version));
+    let outcome = match (request.merge(managed.clone(), force).map_err(Status::raw)?, &last) {
+        (Err(conflicts), Some(last)) => {
+            // What kubectl had applied on the client's side, and what is still so, it may have.
+            let mine = lastapplied::untouched(ty, &old, last);
+            let rest = remaining(conflicts, &mine);
+            if rest.is_empty() { request.merge(managed, true).map_err(Status::raw)? } else { Err(rest) }
+        }
+        (outcome, _) => outcome,
+    };
+    let (merged, managed) = outcome.map_err(conflict::refuse)?;
+    let fields = managed.encode(ty, manager.api_version);
+    let mut object = match (merged, live) {
+        (Some(merged), _) => whole(merged, config),
+        (None, Some(live)) => live.clone(),
+        (None, None) => whole(old.clone(), config),
+    };
+    if manager.name == lastapplied::KUBECTL {
+        lastapplied::refresh(&mut object, config);
+    }
+    put_fields(&mut object, fields);
+    Ok(object)
+}
+
+/// Puts back the times in `managedFields` when the write changes nothing else; says whether that was so.
+///
+/// A write that only renews times is no write: call this with the defaulted object before it is compared with the
+/// live one.
+pub fn revert_times(live: &Value, new: &mut Value) -> bool {
+    managed::revert_times(live, new)
+}
+
+/// One apply, ready to be merged.
+struct Request<'a, 'm> {
+    ty: TypeId,
+    old: &'a Value,
+    config: &'a Value,
+    manager: &'m Manager<'a>,
+    now: &'a str,
+}
+
+/// The merged object, unless it is the live one, and its owners; or what stands against it.
+type Merged<'a> = Result<(Option<Value>, Managed<'a>), Vec<Conflict<'a>>>;
+
+impl<'a> Request<'a, '_> {
+    /// The owners to begin with: what was there without an owner gets one, or it could never be taken out again.
+    fn begin(&self, mut managed: Managed<'a>) -> Result<Managed<'a>, String> {
+        if managed.0.is_empty() {
+            let before = Manager { name: BEFORE_FIRST_APPLY, ..*self.manager };
+            managed = take_over(self.ty, zero(self.ty), self.old, managed, &before, self.now)
+                .map_err(|why| format!("failed to create manager for existing fields: {why}"))?;
+        }
+        managed.fit(self.ty, self.manager.api_version);
+        Ok(managed)
+    }
+
+    fn merge(&self, mut managed: Managed<'a>, force: bool) -> Result<Merged<'a>, String> {
+        let node = Node::Message(self.ty);
+        let reset = reset_fields(self.ty, self.manager.subresource);
+        let merged =
+            merge::merge(node, self.old, self.config).map_err(|why| format!("failed to merge config: {why}"))?;
+        let own = owner(self.manager, true);
+        let last = managed.get(&own).map(|owned| owned.set.clone()).unwrap_or_default();
+        let slot = managed.slot(own);
+        slot.set = walk::set_of(node, self.config).without(reset);
+        slot.owner = own;
+        let merged = merge::prune(node, merged, &last, managed.everything());
+        let difference = walk::compare(node, self.old, &merged)
+            .map_err(|why| format!("failed to compare objects: {why}"))?
+            .without(reset);
+        let mut conflicts = Vec::new();
+        for owned in managed.0.iter_mut().filter(|owned| !owned.owner.is(&own)) {
+            let paths = owned.set.clone().intersection(&difference.changed);
+            if !paths.is_empty() && !force {
+                conflicts.push(Conflict { owner: owned.owner, paths });
+            }
+            owned.set = lost(std::mem::take(&mut owned.set), &difference);
+        }
+        if !conflicts.is_empty() {
+            return Ok(Err(conflicts));
+        }
+        let same = element::same(self.old, &merged);
+        let slot = managed.slot(own);
+        slot.set = std::mem::take(&mut slot.set).difference(&NEVER_OWNED);
+        if !same {
+            slot.time = Some(self.now);
+        }
+        managed.drop_empty();
+        let merged = (!same).then(|| {
+            let mut merged = merged;
+            merge::settle(node, &mut merged);
+            merged
+        });
+        Ok(Ok((merged, managed)))
+    }
+}
+
+/// The conflicts that remain when some paths are free to be taken.
+fn remaining<'a>(conflicts: Vec<Conflict<'a>>, free: &Set<'_>) -> Vec<Conflict<'a>> {
+    let left = conflicts.into_iter().map(|conflict| Conflict { paths: conflict.paths.difference(free), ..conflict });
+    left.filter(|conflict| !conflict.paths.is_empty()).collect()
+}
+
+/// A configuration is applied only in the version and kind of the request.
+fn check_type(ty: TypeId, config: &Value, manager: &Manager<'_>) -> Result<(), Status> {
+    let kind = ty.get().name.rsplit('.').next().unwrap_or_default();
+    if config.text("kind") == kind && config.text("apiVersion") == manager.api_version {
+        return Ok(());
+    }
+    Err(Status::bad_request(format!("invalid object type: {}", group_version_kind(config))))
+}
+
+/// `/v1, Kind=Service` or `discovery.k8s.io/v1, Kind=EndpointSlice`.
+fn group_version_kind(object: &Value) -> String {
+    let (version, kind) = (object.text("apiVersion"), object.text("kind"));
+    match version.matches('/').count() {
+        0 => format!("/{version}, Kind={kind}"),
+        1 => format!("{version}, Kind={kind}"),
+        _ => "/, Kind=".to_owned(),
+    }
+}
+
+fn identity(config: &Value) -> String {
+    let (namespace, name) = (config.text("metadata.namespace"), config.text("metadata.name"));
+    format!("{namespace}/{name}; {}", group_version_kind(config))
+}
+
+/// A configuration without what the schema tables leave out.
+fn bare(config: &Value) -> Value {
+    let mut out = config.clone();
+    if let Some(map) = out.as_object_mut() {
+        map.remove("apiVersion");
+        map.remove("kind");
+    }
+    if out.at("metadata.managedFields").is_null() {
+        out.drop_path("metadata.managedFields");
+    }
+    out
+}
+
+/// A merged object with the type of the configuration.
+fn whole(merged: Value, config: &Value) -> Value {
+    let mut map = match merged {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    };
+    for name in ["apiVersion", "kind"] {
+        map.insert(name.to_owned(), config.text(name).into());
+    }
+    Value::Object(map)
+}
+
+fn put_fields(object: &mut Value, fields: Option<Value>) {
+    match fields.filter(|fields| !fields.is_null()) {
+        Some(fields) => object.put("metadata.managedFields", fields),
+        None => {
+            object.drop_path("metadata.managedFields");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Objects that `kubectl apply` used to manage on the client's side.
+//!
+//! Such an object carries its last configuration in an annotation, and its fields belong to whoever wrote them. In: the
+//! annotation of the live object, or an applied configuration. Out: the paths that `kubectl` may take over without a
+//! conflict, because it had applied the very values that are live, and the annotation brought up to date.
+
+use serde_json::{Map, Value};
+
+use super::element::json;
+use super::fieldset::Set;
+use super::typed::Node;
+use super::walk::{compare, set_of};
+use super::{bare, check};
+use crate::schema::TypeId;
+use crate::value::ValueExt as _;
+
+/// The manager for which all this is done.
+pub(super) const KUBECTL: &str = "kubectl";
+
+/// The annotation.
+const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// How large all annotations of an object may be together.
+const MAX_ANNOTATIONS: usize = 256 * 1024;
+
+/// The last configuration, when it is of this version and fits the schema.
+pub(super) fn last_config(ty: TypeId, live: &Value, api_version: &str) -> Option<Value> {
+    let text = annotations(live)?.get(ANNOTATION)?.as_str()?;
+    let config: Value = serde_json::from_str(text).ok()?;
+    if config.text("apiVersion") != api_version {
+        return None;
+    }
+    let config = bare(&config);
+    check::check(ty, &config).ok()?;
+    Some(config)
+}
+
+/// The paths of the last configuration that are in the complete live object with the same values.
+pub(super) fn untouched<'a>(ty: TypeId, live: &Value, config: &'a Value) -> Set<'a> {
+    let node = Node::Message(ty);
+    match compare(node, config, live) {
+        Ok(difference) => set_of(node, config).difference(&difference.changed).difference(&difference.removed),
+        Err(_) => Set::default(),
+    }
+}
+
+/// Writes the applied configuration into the annotation, if the object has it.
+pub(super) fn refresh(object: &mut Value, config: &Value) {
+    let present = annotations(object).is_some_and(|all| !all.get(ANNOTATION).is_none_or(|text| text == ""));
+    if !present {
+        return;
+    }
+    let mut config = config.clone();
+    match config.at_mut("metadata.annotations") {
+        Some(Value::Object(all)) => {
+            all.remove(ANNOTATION);
+        }
+        _ => {
+            config.drop_path("metadata.annotations");
+        }
+    }
+    let text = json(&config) + "\n";
+    let Some(all) = object.at_mut("metadata.annotations").and_then(Value::as_object_mut) else { return };
+    all.insert(ANNOTATION.to_owned(), text.into());
+    let size: usize = all.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
+    if size > MAX_ANNOTATIONS {
+        all.remove(ANNOTATION);
+    }
+}
+
+fn annotations(object: &Value) -> Option<&Map<String, Value>> {
+    object.map("metadata.annotations")
+}

@@ -1,0 +1,72 @@
+//! What a Service may claim: addresses of the Service range and node ports.
+//!
+//! The rules of Service say what they need through [`Claims`]; whoever runs them gathers the answers into the same
+//! transaction as the object, or throws them away. So a failed request leaves nothing behind.
+
+use std::net::IpAddr;
+
+use crate::ip::Family;
+
+/// Claims being gathered for one request.
+pub trait Claims {
+    /// The configured families, primary first.
+    fn families(&self) -> &[Family];
+
+    /// Claims this address, or any free one, of a family for the Service `namespace/name`.
+    ///
+    /// # Errors
+    /// Why it cannot be had.
+    fn claim_address(
+        &mut self,
+        family: Family,
+        wanted: Option<IpAddr>,
+        namespace: &str,
+        name: &str,
+    ) -> Result<IpAddr, ClaimError>;
+
+    /// Gives an address back.
+    fn release_address(&mut self, address: IpAddr);
+
+    /// Claims this node port, or any free one.
+    ///
+    /// # Errors
+    /// Why it cannot be had.
+    fn claim_port(&mut self, wanted: Option<u16>) -> Result<u16, ClaimError>;
+
+    /// Gives a node port back.
+    fn release_port(&mut self, port: u16);
+}
+
+/// Why a claim fails, in the words clients see.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ClaimError {
+    /// Nothing is left.
+    #[error("range is full")]
+    Full,
+    /// Somebody has the address.
+    #[error("provided IP is already allocated")]
+    AddressTaken,
+    /// No Service range holds the address.
+    #[error("the provided network does not match the current range")]
+    NoSuchRange,
+    /// The address is outside the range (the words of a dry run).
+    #[error("the provided IP ({address}) is not in the valid range. The range of valid IPs is {range}")]
+    AddressOutOfRange {
+        /// What was asked for.
+        address: IpAddr,
+        /// What there is.
+        range: String,
+    },
+    /// Somebody has the port.
+    #[error("provided port is already allocated")]
+    PortTaken,
+    /// The port is outside the range.
+    #[error("provided port is not in the valid range. The range of valid ports is {0}")]
+    PortOutOfRange(String),
+    /// The map of allocations is missing; the repair controller will make it.
+    #[error("cannot allocate resources of type {0} at this time")]
+    NoMap(&'static str),
+    /// The owner has no name, so an allocation cannot refer to it.
+    #[error("IPAddress.networking.k8s.io \"{0}\" is invalid: spec.parentRef.name: Required value")]
+    NamelessOwner(IpAddr),
+}

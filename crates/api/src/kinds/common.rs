@@ -1,0 +1,153 @@
+//! Checks that several kinds share and that are no rule of names, addresses or metadata.
+//!
+//! In: values and paths. Out: field errors in Kubernetes' words. What is here has at least two users.
+
+use serde_json::Value;
+
+use crate::field::{Errors, FieldError, Path, quote};
+use crate::ip;
+use crate::names;
+use crate::value::ValueExt as _;
+
+/// What a write to an immutable field is answered with.
+pub(super) const IMMUTABLE: &str = "field is immutable";
+
+/// The transport protocols, sorted as messages list them.
+pub(super) const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
+
+/// One `Invalid value` for each thing that is wrong with a string.
+pub(super) fn report(path: &Path<'_>, value: &str, wrong: Vec<String>, errors: &mut Errors) {
+    for detail in wrong {
+        errors.invalid(path, value, &detail);
+    }
+}
+
+/// Refuses a change of a string.
+pub(super) fn immutable_text(path: &Path<'_>, new: &str, old: &str, errors: &mut Errors) {
+    if new != old {
+        errors.invalid(path, new, IMMUTABLE);
+    }
+}
+
+/// Refuses a reference to something that does not exist in the same object.
+pub(super) fn not_found(path: &Path<'_>, value: &str, errors: &mut Errors) {
+    let body = format!("Not found: {}", quote(value));
+    errors.0.push(FieldError { reason: "FieldValueNotFound", field: path.to_string(), body });
+}
+
+/// Refuses a value that is printed as Go prints a struct ([`go_struct`]).
+pub(super) fn invalid_struct(path: &Path<'_>, printed: &str, detail: &str, errors: &mut Errors) {
+    let body = format!("Invalid value: {printed}: {detail}");
+    errors.0.push(FieldError { reason: "FieldValueInvalid", field: path.to_string(), body });
+}
+
+/// Refuses a repeated struct; the detail may be empty.
+pub(super) fn duplicate_struct(path: &Path<'_>, printed: &str, detail: &str, errors: &mut Errors) {
+    let separator = if detail.is_empty() { "" } else { ": " };
+    let body = format!("Duplicate value: {printed}{separator}{detail}");
+    errors.0.push(FieldError { reason: "FieldValueDuplicate", field: path.to_string(), body });
+}
+
+/// An object as Go prints the struct behind it: members by their Go names, in the order they are declared.
+/// `members` pairs Go name and JSON name; a missing one prints as an empty string, or as null if its JSON name is
+/// marked with `?`.
+pub(super) fn go_struct(object: &Value, members: &[(&str, &str)]) -> String {
+    let print = |(name, field): &(&str, &str)| match (object.at(field.trim_end_matches('?')), field.ends_with('?')) {
+        (Value::Null, false) => format!("\"{name}\":\"\""),
+        (value, _) => format!("\"{name}\":{value}"),
+    };
+    format!("{{{}}}", members.iter().map(print).collect::<Vec<_>>().join(","))
+}
+
+/// Refuses an empty or unknown word.
+pub(super) fn one_of(path: &Path<'_>, word: &str, known: &[&str], errors: &mut Errors) {
+    if word.is_empty() {
+        errors.required(path, "");
+    } else if !known.contains(&word) {
+        errors.not_supported(path, word, known);
+    }
+}
+
+/// An environment variable: printable ASCII without `=`.
+pub(super) fn variable_name(name: &str) -> Vec<String> {
+    if name.bytes().all(|b| matches!(b, b' '..=b'~') && b != b'=') {
+        return Vec::new();
+    }
+    vec!["a valid environment variable name must consist only of printable ASCII characters other than '='".to_owned()]
+}
+
+/// A name of a host, or `*.` and one.
+pub(super) fn host_or_wildcard(host: &str) -> Vec<String> {
+    if host.contains('*') { names::wildcard_subdomain(host) } else { names::dns_subdomain(host) }
+}
+
+/// Whether two values mean the same: nothing, null, an empty list and an empty map are one.
+pub(super) fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            a.iter().all(|(key, value)| same(value, b.get(key).unwrap_or(&Value::Null)))
+                && b.iter().all(|(key, value)| a.contains_key(key) || is_empty(value))
+        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        _ => a == b || (is_empty(a) && is_empty(b)),
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
+    }
+}
+
+/// The load balancer part of a status: addresses and names, values of `old` pass.
+pub(super) fn validate_ingress_points(path: &Path<'_>, points: &[Value], old: &[Value], errors: &mut Errors) {
+    let old: Vec<&str> = old.iter().map(|point| point.text("ip")).filter(|ip| !ip.is_empty()).collect();
+    for (index, point) in points.iter().enumerate() {
+        let path = path.index(index);
+        let (address, host) = (point.text("ip"), point.text("hostname"));
+        if !address.is_empty() {
+            ip::check_address(&path.child("ip"), address, &old, errors);
+        }
+        if !host.is_empty() {
+            let path = path.child("hostname");
+            report(&path, host, names::dns_subdomain(host), errors);
+            if ip::parse_lenient(host).is_some() {
+                errors.invalid(&path, host, "must be a DNS name, not an IP address");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn names_of_variables() {
+        assert!(variable_name("a.b-C %1").is_empty());
+        assert_eq!(variable_name("a=b").len(), 1);
+        assert_eq!(variable_name("é").len(), 1);
+    }
+
+    #[test]
+    fn empty_things_are_the_same() {
+        assert!(same(&json!({"a": null, "b": [{}]}), &json!({"b": [{"c": {}}]})));
+        assert!(same(&Value::Null, &json!([])));
+        assert!(!same(&json!({"a": ""}), &json!({})));
+        assert!(!same(&json!([1, 2]), &json!([1])));
+    }
+
+    #[test]
+    fn wildcards_stand_in_front() {
+        assert!(host_or_wildcard("*.example.com").is_empty());
+        assert!(host_or_wildcard("a.example.com").is_empty());
+        for bad in ["*", "*.", "*example.com", "a.*.com", "*.*.com", "*.Foo"] {
+            assert_eq!(host_or_wildcard(bad).len(), 1, "{bad}");
+        }
+    }
+}

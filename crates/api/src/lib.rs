@@ -1,0 +1,29 @@
+//! The kinds of the Kubernetes Service system, without I/O and without a clock.
+//!
+//! JSON values flow in and out; the [`schema`] tables give them their types. Everything here is a pure function, so
+//! the rules can be read, tested and fuzzed without a server.
+
+pub mod apply;
+pub mod claims;
+pub mod decode;
+pub mod duration;
+pub mod facts;
+pub mod field;
+pub mod ip;
+pub mod kind;
+pub mod kinds;
+pub mod list;
+pub mod meta;
+pub mod names;
+pub mod object;
+pub mod options;
+pub mod patch;
+pub mod proto;
+pub mod quantity;
+pub mod schema;
+pub mod selector;
+pub mod status;
+pub mod table;
+pub mod timestamp;
+pub mod value;
+pub mod yaml;

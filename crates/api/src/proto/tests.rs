@@ -1,0 +1,222 @@
+//! Bytes of real clients, generated objects, and garbage.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use proptest::prelude::*;
+use serde_json::{Map, json};
+
+use super::*;
+use crate::decode::{check, prune};
+use crate::schema::Shape;
+
+fn bytes(base64: &str) -> Vec<u8> {
+    STANDARD.decode(base64).expect("base64")
+}
+
+/// A Service as a Go client writes it.
+const SERVICE: &str = "azhzAAoNCgJ2MRIHU2VydmljZRJgChsKA3dlYhIAGgAiACoAMgA4AEIAWgYKAWESAWISPQoYCgRodHRwEgNUQ1AYUCIHCAAQkD8a\
+ACgAEggKA2FwcBIBeBoAIglDbHVzdGVySVA6AEIAUgBaAGAAaAAaAgoAGgAiAA==";
+
+#[test]
+fn a_service_of_a_go_client_is_read_and_written_alike() {
+    let document = bytes(SERVICE);
+    let envelope = decode_envelope(&document).expect("an envelope");
+    assert_eq!((envelope.api_version.as_str(), envelope.kind.as_str()), ("v1", "Service"));
+    let ty = schema::named("core.Service");
+    let value = decode(ty, envelope.raw).expect("a Service");
+    assert_eq!(
+        value,
+        json!({"metadata": {"name": "web", "labels": {"a": "b"}}, "status": {"loadBalancer": {}},
+            "spec": {"ports": [{"name": "http", "protocol": "TCP", "port": 80, "targetPort": 8080}],
+                "selector": {"app": "x"}, "type": "ClusterIP"}})
+    );
+    assert_eq!(encode_envelope("v1", "Service", &encode(ty, &value)), document);
+}
+
+#[test]
+fn unknown_fields_are_skipped() {
+    let document = bytes(
+        "azhzAAoNCgJ2MRIHU2VydmljZRJAChMKA3dlYhIAGgAiACoAMgA4AEIAEiYKEAoAEgAYUCIGCAAQABoAKAAaACIAOgBCAFIAWgBgAGgAuj4BeOgEBRoAIgA=",
+    );
+    let envelope = decode_envelope(&document).expect("an envelope");
+    let value = decode(schema::named("core.Service"), envelope.raw).expect("a Service");
+    assert_eq!(value, json!({"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}));
+}
+
+#[test]
+fn named_ports_and_options_are_read() {
+    let document = bytes(
+        "azhzAAoNCgJ2MRIHU2VydmljZRJPChMKA3dlYhIAGgAiACoAMgA4AEIAEjgKHgoDZG5zEgNVRFAYNSIOCAEQABoIZG5zLXBvcnQoABoAIghOb2RlUG9ydDoAQgBSAFoAYABoABoAIgA=",
+    );
+    let envelope = decode_envelope(&document).expect("an envelope");
+    let value = decode(schema::named("core.Service"), envelope.raw).expect("a Service");
+    assert_eq!(value["spec"]["ports"][0]["targetPort"], "dns-port");
+    let document = bytes("azhzAAoTCgJ2MRINRGVsZXRlT3B0aW9ucxIMIgpCYWNrZ3JvdW5kGgAiAA==");
+    let envelope = decode_envelope(&document).expect("an envelope");
+    let value = decode(schema::named("meta.DeleteOptions"), envelope.raw).expect("options");
+    assert_eq!(value, json!({"propagationPolicy": "Background"}));
+}
+
+#[test]
+fn what_is_no_envelope_is_told() {
+    assert_eq!(decode_envelope(b""), Err(ProtoError::EmptyData));
+    assert_eq!(decode_envelope(b"k8s\0"), Err(ProtoError::EmptyBody));
+    let error = decode_envelope(&[0, 0, 0]).expect_err("no prefix").to_string();
+    assert_eq!(error, "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]");
+    assert_eq!(decode_envelope(&bytes("azhzAAr/")).expect_err("cut").to_string(), "unexpected EOF");
+}
+
+#[test]
+fn hostile_bytes_are_refused() {
+    let ty = schema::named("core.Service");
+    let refused = |raw: &[u8]| decode(ty, raw).expect_err("hostile").to_string();
+    assert_eq!(refused(&[0x0a, 0xff, 0xff, 0xff, 0x7f]), "unexpected EOF");
+    assert_eq!(refused(&[0xff; 20]), "proto: integer overflow");
+    assert_eq!(refused(&[0x08, 0x01]), "proto: wrong wireType = 0 for field Metadata");
+    assert_eq!(refused(&[0x0c]), "proto: Service: wiretype end group for non-group");
+    assert_eq!(refused(&[0x00, 0x00]), "proto: Service: illegal tag 0 (wire type 0)");
+    assert_eq!(refused(&[0x0f]), "proto: illegal wireType 7");
+    assert_eq!(refused(&vec![0x7b; 100_000]), "unexpected EOF");
+}
+
+#[test]
+fn numbers_may_come_packed() {
+    let ty = schema::named("core.PodSecurityContext");
+    let field = ty.get().field("supplementalGroups").expect("a list of numbers");
+    let mut packed = Writer::default();
+    packed.bytes(field.number, &[1, 0x80, 0x01, 3]);
+    packed.int(field.number, -7);
+    let value = decode(ty, &packed.into_bytes()).expect("reads");
+    assert_eq!(value, json!({"supplementalGroups": [1, 128, 3, -7]}));
+}
+
+#[test]
+fn a_message_in_pieces_is_merged() {
+    let ty = schema::named("core.Service");
+    let mut raw = encode(ty, &json!({"metadata": {"labels": {"a": "1"}, "name": "x"}}));
+    let mut more = Writer::default();
+    more.nested(1, |out| out.bytes(3, b"default"));
+    raw.extend(more.into_bytes());
+    let value = decode(ty, &raw).expect("reads");
+    assert_eq!(value["metadata"], json!({"labels": {"a": "1"}, "name": "x", "namespace": "default"}));
+}
+
+#[test]
+fn lists_and_frames_have_their_shape() {
+    let service = json!({"metadata": {"name": "a"}});
+    let list = encode_list(schema::named("core.Service"), &json!({"resourceVersion": "7"}), [&service, &service]);
+    let mut reader = Reader::new(&list);
+    let mut items = 0;
+    while let Some((number, payload)) = reader.field("List").expect("a list") {
+        let raw = payload.bytes("item").expect("a message");
+        if number == 1 {
+            assert_eq!(decode(*LIST_META, raw), Ok(json!({"resourceVersion": "7"})));
+        } else {
+            assert_eq!(decode(schema::named("core.Service"), raw).expect("an item")["metadata"], json!({"name": "a"}));
+            items += 1;
+        }
+    }
+    assert_eq!(items, 2);
+    let partial = encode_partial(&service);
+    assert_eq!(encode_partial_list(&json!({}), [&service]).len(), 8 + 2 + partial.len());
+    let frame = encode_watch_frame("ADDED", &encode_envelope("v1", "Service", &partial));
+    assert_eq!(frame[..4], u32::try_from(frame.len() - 4).expect("small").to_be_bytes());
+    assert_eq!(&frame[4..11], b"\x0a\x05ADDED");
+}
+
+/// Turns random bytes into choices.
+struct Choices<'a>(&'a [u8], usize);
+
+impl Choices<'_> {
+    fn pick(&mut self, below: usize) -> usize {
+        self.1 += 1;
+        usize::from(self.0.get(self.1 % self.0.len().max(1)).copied().unwrap_or_default()).wrapping_add(self.1) % below
+    }
+}
+
+/// An object of this type with some of its fields.
+fn object(ty: TypeId, choices: &mut Choices<'_>, depth: usize) -> Value {
+    let mut map = Map::new();
+    for field in ty.get().json_fields() {
+        if depth < 5 && choices.pick(3) == 0 {
+            map.insert(field.json.to_owned(), value(&field.shape, choices, depth + 1));
+        }
+    }
+    map.into()
+}
+
+fn value(shape: &Shape, choices: &mut Choices<'_>, depth: usize) -> Value {
+    match shape {
+        Shape::String => ["", "a", "äöü", "long ".repeat(40).as_str()][choices.pick(4)].into(),
+        Shape::Bool => (choices.pick(2) == 0).into(),
+        Shape::Int32 => [0, 1, -1, i32::MAX, i32::MIN][choices.pick(5)].into(),
+        Shape::Int64 => [0, 300, -1, i64::MAX, i64::MIN][choices.pick(5)].into(),
+        Shape::Float64 => 1.5.into(),
+        Shape::Bytes => STANDARD.encode(vec![7; choices.pick(5)]).into(),
+        Shape::Time => ["1969-12-31T23:59:59Z", "2024-02-29T12:00:00Z"][choices.pick(2)].into(),
+        Shape::MicroTime => ["2024-01-01T00:00:00.000001Z", "2024-01-01T00:00:00.000000Z"][choices.pick(2)].into(),
+        Shape::Duration => "1m30s".into(),
+        Shape::Quantity => ["500m", "1Gi", "0", "12e6"][choices.pick(4)].into(),
+        Shape::IntOrString => [json!(0), json!(80), json!(""), json!("http")][choices.pick(4)].clone(),
+        Shape::Raw | Shape::FieldsV1 => json!({"f:spec": {"f:ports": {}}}),
+        Shape::Object(ty) => object(*ty, choices, depth),
+        Shape::List(inner) => (0..choices.pick(3)).map(|_| value(inner, choices, depth)).collect(),
+        Shape::Map(inner) => {
+            (0..choices.pick(3)).map(|key| (format!("k{key}"), value(inner, choices, depth))).collect()
+        }
+    }
+}
+
+const KINDS: &[&str] = &[
+    "core.Service",
+    "core.Pod",
+    "core.Node",
+    "core.Endpoints",
+    "core.Event",
+    "core.ConfigMap",
+    "core.Secret",
+    "discovery.EndpointSlice",
+    "networking.Ingress",
+    "networking.ServiceCIDR",
+    "coordination.Lease",
+    "events.Event",
+    "authentication.TokenReview",
+    "authorization.SubjectAccessReview",
+    "meta.Status",
+    "meta.DeleteOptions",
+];
+
+proptest! {
+    #[test]
+    fn writing_and_reading_is_the_same_object(kind in 0..KINDS.len(), entropy in proptest::collection::vec(any::<u8>(), 1..300)) {
+        let ty = schema::named(KINDS[kind]);
+        let mut before = object(ty, &mut Choices(&entropy, 0), 0);
+        prune(ty, &mut before);
+        let mut after = decode(ty, &encode(ty, &before)).expect("reads what it wrote");
+        prune(ty, &mut after);
+        prop_assert_eq!(&after, &before);
+        // What protobuf gives is what JSON would have given.
+        prop_assert_eq!(check(ty, &mut after), Ok(Vec::new()));
+        prune(ty, &mut after);
+        prop_assert_eq!(after, before);
+    }
+
+    #[test]
+    fn no_bytes_panic(kind in 0..KINDS.len(), raw in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = decode(schema::named(KINDS[kind]), &raw);
+        let _ = decode_envelope(&[MAGIC, &raw].concat());
+    }
+
+    #[test]
+    fn damaged_objects_do_not_panic(kind in 0..KINDS.len(), entropy in proptest::collection::vec(any::<u8>(), 1..100), at in any::<usize>(), byte in any::<u8>()) {
+        let ty = schema::named(KINDS[kind]);
+        let mut raw = encode(ty, &object(ty, &mut Choices(&entropy, 0), 0));
+        let length = raw.len().max(1);
+        if let Some(place) = raw.get_mut(at % length) {
+            *place = byte;
+        }
+        if let Ok(value) = decode(ty, &raw) {
+            let _ = encode(ty, &value);
+        }
+    }
+}

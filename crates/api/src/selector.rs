@@ -1,0 +1,100 @@
+//! Selectors: the texts of `labelSelector` and `fieldSelector` flow in; a [`Selector`] that asks [`Facts`] flows out.
+//!
+//! Parsing is done once per request and may allocate; matching runs for every object of a list and every event of a
+//! watch, and compares borrowed strings only. Field names are resolved to places in the kind's table when parsing, so a
+//! kind that does not know a field says so then, in its own words.
+
+mod fields;
+mod labels;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use crate::facts::Facts;
+use crate::kind::Kind;
+use crate::status::Status;
+
+pub use self::fields::Terms;
+
+/// What a list, a watch or a delete of a collection asks for; all of it must hold.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Selector {
+    labels: Vec<labels::Requirement>,
+    fields: Vec<fields::Requirement>,
+}
+
+/// Selectors whose syntax was checked, before the kind was asked about the fields. The original looks at the other
+/// options in between.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Parsed {
+    labels: Vec<labels::Requirement>,
+    fields: Terms,
+}
+
+/// Reads both selectors of a request; empty texts select everything.
+///
+/// # Errors
+/// 400, when a text cannot be read or names a field that the kind does not know.
+pub fn parse(kind: &Kind, label: &str, field: &str) -> Result<Selector, Status> {
+    read(label, field)?.resolve(kind)
+}
+
+/// Reads both selectors without asking the kind.
+///
+/// # Errors
+/// 400, when a text cannot be read.
+pub fn read(label: &str, field: &str) -> Result<Parsed, Status> {
+    let labels = labels::parse(label).map_err(Status::bad_request)?;
+    let fields = fields::parse(field).map_err(Status::bad_request)?;
+    Ok(Parsed { labels, fields })
+}
+
+impl Parsed {
+    /// Finds the fields in the kind's table.
+    ///
+    /// # Errors
+    /// 400, when the kind does not know one.
+    pub fn resolve(self, kind: &Kind) -> Result<Selector, Status> {
+        let fields = fields::resolve(kind, self.fields).map_err(Status::bad_request)?;
+        Ok(Selector { labels: self.labels, fields })
+    }
+}
+
+impl Selector {
+    /// Whether an object with these facts is meant.
+    #[must_use]
+    pub fn matches(&self, facts: &Facts, namespace: &str, name: &str) -> bool {
+        self.labels.iter().all(|label| label.matches(facts))
+            && self.fields.iter().all(|field| field.matches(facts, namespace, name))
+    }
+
+    /// Whether every object is meant.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// The only name that can match (`metadata.name=x`): a list is a look-up then.
+    #[must_use]
+    pub fn name_requirement(&self) -> Option<&str> {
+        self.fields.iter().find_map(fields::Requirement::name)
+    }
+
+    /// The only namespace that can match (`metadata.namespace=x`).
+    #[must_use]
+    pub fn namespace_requirement(&self) -> Option<&str> {
+        self.fields.iter().find_map(fields::Requirement::namespace)
+    }
+
+    /// Narrowed to one name, for paths that watch a single object.
+    ///
+    /// # Errors
+    /// 400, when the field selector asks for another one.
+    pub fn with_name(mut self, name: &str) -> Result<Self, Status> {
+        if self.fields.is_empty() {
+            self.fields.push(fields::Requirement::named(name));
+        } else if self.name_requirement() != Some(name) {
+            return Err(Status::bad_request("fieldSelector metadata.name doesn't match requested name"));
+        }
+        Ok(self)
+    }
+}

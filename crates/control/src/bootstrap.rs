@@ -1,0 +1,141 @@
+//! The objects without which a cluster is not one: namespaces, the Service ranges, and the `kubernetes` Service that leads to
+//! the server itself. Made when missing, never changed when there.
+
+use std::net::{IpAddr, SocketAddr};
+
+use api::value::ValueExt as _;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use store::allocation::{Ranges, address_key, address_object, port_map_key};
+use store::{CommitError, Key, Store, Table};
+
+use crate::service_cidrs::{DEFAULT, default_object};
+use crate::snapshot::Setting;
+use crate::write::{Write, commit};
+
+/// Namespaces that always exist.
+const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+/// Name and port of the Service that leads to the server.
+const SERVICE: &str = "kubernetes";
+
+/// Makes what is missing; `server` is where clients reach the server.
+///
+/// # Errors
+/// When the store cannot write.
+pub async fn run(store: &dyn Store, ranges: &Ranges, server: SocketAddr) -> Result<(), CommitError> {
+    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let setting = Setting { ranges, now: &now };
+    for writes in missing(store, &setting, server) {
+        match commit(store, &writes).await {
+            // Another server was faster.
+            Err(error) if error.is_conflict() => {}
+            done => done?,
+        }
+    }
+    Ok(())
+}
+
+/// The writes that make what is missing.
+fn missing(store: &dyn Store, setting: &Setting<'_>, server: SocketAddr) -> Vec<Vec<Write>> {
+    let absent = |table: &str, name: &str| store.get(&Key { table: Table::named(table), name: name.into() }).is_none();
+    let mut out: Vec<Vec<Write>> = Vec::new();
+    for name in NAMESPACES.iter().filter(|name| absent("namespaces", name)) {
+        out.push(vec![Write::create("namespaces", namespace(name, setting.now))]);
+    }
+    if absent("servicecidrs", DEFAULT) {
+        out.push(vec![Write::create("servicecidrs", default_object(setting))]);
+    }
+    if store.get(&port_map_key()).is_none() {
+        let value = json!({"range": setting.ranges.ports_text()}).to_string();
+        out.push(vec![Write::Raw { key: port_map_key(), value: value.into(), modified: 0 }]);
+    }
+    let key = format!("default/{SERVICE}");
+    if let (true, Some(address)) = (absent("services/specs", &key), setting.ranges.first_address()) {
+        out.push(service_writes(store, address, setting.now, server.port()));
+    }
+    for (table, object) in
+        [("services/endpoints", endpoints(server, setting.now)), ("endpointslices", slice(server, setting.now))]
+    {
+        let unchanged = store.get(&Key { table: Table::named(table), name: key.as_str().into() });
+        match unchanged {
+            None => out.push(vec![Write::create(table, object)]),
+            Some(entry) => {
+                let mut have = api::object::decode_bare(&entry.value);
+                if moved(&have, &object) {
+                    for part in ["subsets", "endpoints", "ports", "addressType"] {
+                        if object.has(part) {
+                            have.put(part, object.at(part).clone());
+                        }
+                    }
+                    out.push(vec![Write::Object { table, object: Box::new(have), modified: entry.modified }]);
+                }
+            }
+        }
+    }
+    out
+}
+
+/// Whether the server is no longer where the object says.
+fn moved(have: &Value, wanted: &Value) -> bool {
+    ["subsets", "endpoints", "ports", "addressType"].iter().any(|part| have.at(part) != wanted.at(part))
+}
+
+fn metadata(name: &str, namespace: &str, now: &str) -> Value {
+    let mut out = json!({"name": name, "uid": uuid::Uuid::new_v4().to_string(), "creationTimestamp": now});
+    if !namespace.is_empty() {
+        out.put("namespace", namespace);
+    }
+    out
+}
+
+fn namespace(name: &str, now: &str) -> Value {
+    let mut metadata = metadata(name, "", now);
+    metadata["labels"] = json!({"kubernetes.io/metadata.name": name});
+    json!({"metadata": metadata, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}})
+}
+
+fn service_writes(store: &dyn Store, address: IpAddr, now: &str, port: u16) -> Vec<Write> {
+    let mut metadata = metadata(SERVICE, "default", now);
+    metadata["labels"] = json!({"component": "apiserver", "provider": "kubernetes"});
+    let service = json!({
+        "metadata": metadata,
+        "spec": {
+            "type": "ClusterIP", "clusterIP": address.to_string(), "clusterIPs": [address.to_string()],
+            "ipFamilies": [api::ip::Family::of(address).as_str()], "ipFamilyPolicy": "SingleStack",
+            "internalTrafficPolicy": "Cluster", "sessionAffinity": "None",
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}],
+        },
+        "status": {"loadBalancer": {}},
+    });
+    let uid = uuid::Uuid::new_v4().to_string();
+    let held = address_object(address, "default", SERVICE, &uid, now);
+    let modified = store.get(&address_key(address)).map_or(0, |entry| entry.modified);
+    vec![
+        Write::Object { table: "ipaddresses", object: Box::new(held), modified },
+        Write::create("services/specs", service),
+    ]
+}
+
+fn endpoints(server: SocketAddr, now: &str) -> Value {
+    let mut metadata = metadata(SERVICE, "default", now);
+    metadata["labels"] = json!({"endpointslice.kubernetes.io/skip-mirror": "true"});
+    json!({
+        "metadata": metadata,
+        "subsets": [{
+            "addresses": [{"ip": server.ip().to_string()}],
+            "ports": [{"name": "https", "port": server.port(), "protocol": "TCP"}],
+        }],
+    })
+}
+
+fn slice(server: SocketAddr, now: &str) -> Value {
+    let mut metadata = metadata(SERVICE, "default", now);
+    metadata["labels"] = json!({"kubernetes.io/service-name": SERVICE});
+    metadata["generation"] = json!(1);
+    json!({
+        "metadata": metadata,
+        "addressType": api::ip::Family::of(server.ip()).as_str(),
+        "endpoints": [{"addresses": [server.ip().to_string()], "conditions": {"ready": true}}],
+        "ports": [{"name": "https", "port": server.port(), "protocol": "TCP"}],
+    })
+}

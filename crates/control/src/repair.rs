@@ -1,0 +1,172 @@
+//! The repair controller (S32): allocations and Services must say the same.
+//!
+//! In: Services, `IPAddress` objects and node ports as of one revision. Out: writes that create what is missing, set right
+//! what an administrator broke, free what no Service uses, and Events for what a person must decide. The server allocates in
+//! the same transaction as the object, so after any crash this finds nothing to do; it is here for what people do by hand.
+//! Addresses are compared as addresses: two spellings of one address are one address.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use api::ip::parse_lenient;
+use api::value::ValueExt as _;
+use ipnet::IpNet;
+use serde_json::{Value, json};
+use store::allocation::{address_key, address_object, port_key, port_map_key, port_owner_value};
+
+use crate::report;
+use crate::snapshot::{Setting, Snapshot};
+use crate::write::Write;
+
+/// The name under which address findings are reported.
+const ADDRESSES: &str = "ipallocator-repair-controller";
+/// The name under which port findings are reported.
+const PORTS: &str = "portallocator-repair-controller";
+/// The label of addresses that we manage.
+const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
+
+/// What to write so that allocations and Services agree. Each group stands by itself: one transaction each.
+#[must_use]
+pub fn reconcile(snapshot: &Snapshot, setting: &Setting<'_>) -> Vec<Vec<Write>> {
+    let mut out = Vec::new();
+    if !snapshot.port_map {
+        let value = json!({"range": setting.ranges.ports_text()}).to_string();
+        out.push(vec![Write::Raw { key: port_map_key(), value: value.into(), modified: 0 }]);
+    }
+    addresses(snapshot, setting, &mut out);
+    ports(snapshot, setting, &mut out);
+    out
+}
+
+/// Which Service an address belongs to.
+fn addresses(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write>>) {
+    let ranges = all_ranges(snapshot);
+    let mut owners: BTreeMap<IpAddr, &str> = BTreeMap::new();
+    for (key, service) in by_age(snapshot) {
+        for text in service.texts("spec.clusterIPs").into_iter().filter(|text| *text != "None") {
+            let tell = |reason: &str, message: &str| {
+                vec![report::about_service(service, ADDRESSES, reason, message, setting.now)]
+            };
+            let Some(address) = parse_lenient(text) else {
+                let message = format!("Cluster IP {text} is not a valid IP; please recreate Service");
+                out.push(tell("ClusterIPNotValid", &message));
+                continue;
+            };
+            if let Some(owner) = owners.get(&address) {
+                let message = format!("Cluster IP {address} is already used by Service {owner}; please recreate Service");
+                out.push(tell("ClusterIPAlreadyAllocated", &message));
+                continue;
+            }
+            owners.insert(address, key);
+            if !ranges.iter().any(|range| range.contains(&address)) {
+                let message = format!("Cluster IP {address} is not within any configured Service range; please recreate Service");
+                out.push(tell("ClusterIPOutOfRange", &message));
+            }
+            hold_address(snapshot, setting, address, key, service, out);
+        }
+    }
+    for (name, seen) in &snapshot.addresses {
+        let ours = seen.object.at("metadata.labels").get(MANAGED_BY).and_then(Value::as_str) == Some("ipallocator.k8s.io");
+        let used = parse_lenient(name).is_some_and(|address| owners.contains_key(&address));
+        if let (true, false, Some(address)) = (ours, used, parse_lenient(name)) {
+            out.push(vec![Write::Delete { key: address_key(address), modified: seen.modified }]);
+        }
+    }
+}
+
+/// Makes sure that the `IPAddress` object of a Service's address is there and names the Service.
+fn hold_address(
+    snapshot: &Snapshot,
+    setting: &Setting<'_>,
+    address: IpAddr,
+    key: &str,
+    service: &Value,
+    out: &mut Vec<Vec<Write>>,
+) {
+    let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+    let uid = uuid::Uuid::new_v4().to_string();
+    let wanted = address_object(address, namespace, name, &uid, setting.now);
+    let (modified, reason) = match snapshot.addresses.get(&address.to_string()) {
+        None => (0, "ClusterIPNotAllocated"),
+        Some(seen) if !agrees(&seen.object, &wanted) => (seen.modified, "IPAddressWrongReference"),
+        Some(_) => return,
+    };
+    let family = api::ip::Family::of(address).as_str();
+    let message = format!("Cluster IP [{family}]: {address} is not allocated; repairing");
+    out.push(vec![
+        Write::Object { table: "ipaddresses", object: Box::new(wanted), modified },
+        report::about_service(service, ADDRESSES, reason, &message, setting.now),
+    ]);
+}
+
+fn agrees(have: &Value, wanted: &Value) -> bool {
+    let labels = wanted.map("metadata.labels").into_iter().flatten();
+    have.at("spec.parentRef") == wanted.at("spec.parentRef")
+        && labels.into_iter().all(|(key, value)| have.at("metadata.labels").get(key) == Some(value))
+}
+
+/// Which Service a node port belongs to.
+fn ports(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write>>) {
+    let mut owners: BTreeMap<u16, &str> = BTreeMap::new();
+    for (key, service) in by_age(snapshot) {
+        for port in service_ports(service) {
+            let tell = |reason: &str, message: &str| report::about_service(service, PORTS, reason, message, setting.now);
+            if let Some(owner) = owners.get(&port) {
+                if *owner != key {
+                    let message = format!("Port {port} is already used by Service {owner}; please recreate Service");
+                    out.push(vec![tell("PortAlreadyAllocated", &message)]);
+                }
+                continue;
+            }
+            owners.insert(port, key);
+            if !setting.ranges.ports.contains(&port) {
+                let message = format!("Port {port} is not within the port range {}; please recreate Service", setting.ranges.ports_text());
+                out.push(vec![tell("PortOutOfRange", &message)]);
+            }
+            let modified = match snapshot.ports.get(&port) {
+                Some((owner, _)) if owner == key => continue,
+                Some((_, modified)) => *modified,
+                None => 0,
+            };
+            let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+            let value = port_owner_value(namespace, name);
+            let message = format!("Port {port} is not allocated; repairing");
+            out.push(vec![Write::Raw { key: port_key(port), value, modified }, tell("PortNotAllocated", &message)]);
+        }
+    }
+    for (port, (_, modified)) in &snapshot.ports {
+        if !owners.contains_key(port) {
+            out.push(vec![Write::Delete { key: port_key(*port), modified: *modified }]);
+        }
+    }
+}
+
+/// Node ports and the health-check port of a Service that holds any.
+fn service_ports(service: &Value) -> Vec<u16> {
+    if !matches!(service.text("spec.type"), "NodePort" | "LoadBalancer") {
+        return Vec::new();
+    }
+    let numbers = service.items("spec.ports").iter().map(|port| port.int("nodePort"));
+    let health = std::iter::once(service.int("spec.healthCheckNodePort"));
+    numbers.chain(health).filter_map(|number| u16::try_from(number).ok()).filter(|port| *port > 0).collect()
+}
+
+/// Services that hold addresses, the oldest first: whoever came first keeps what two of them claim.
+fn by_age(snapshot: &Snapshot) -> Vec<(&str, &Value)> {
+    let mut services: Vec<(&str, &Value)> = snapshot
+        .services
+        .iter()
+        .filter(|(_, seen)| seen.object.text("spec.type") != "ExternalName")
+        .map(|(key, seen)| (key.as_str(), &seen.object))
+        .collect();
+    services.sort_by(|a, b| a.1.text("metadata.creationTimestamp").cmp(b.1.text("metadata.creationTimestamp")));
+    services
+}
+
+fn all_ranges(snapshot: &Snapshot) -> Vec<IpNet> {
+    let texts = snapshot.cidrs.values().flat_map(|seen| seen.object.texts("spec.cidrs"));
+    texts.filter_map(|text| text.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+//! Runs the controllers: at start, every three minutes, and at once when an allocation disappears that a Service still has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::object;
+use api::value::ValueExt as _;
+use jiff::Timestamp;
+use store::allocation::Ranges;
+use store::{Event, Key, Store, Table};
+use tokio::sync::Notify;
+
+use crate::snapshot::{Setting, Snapshot};
+use crate::write::{Write, commit};
+use crate::{repair, service_cidrs};
+
+/// How often everything is looked at, whether or not something happened.
+const PERIOD: Duration = Duration::from_secs(180);
+
+/// A controller: objects in, groups of writes out.
+pub type Reconcile = fn(&Snapshot, &Setting<'_>) -> Vec<Vec<Write>>;
+
+/// The controllers of allocation, in the order they run. A new one is one file and one line here.
+pub const CONTROLLERS: &[(&str, Reconcile)] =
+    &[("service-cidrs", service_cidrs::reconcile), ("allocation-repair", repair::reconcile)];
+
+/// Runs every controller once and says how many writes were carried out.
+pub async fn run_once(store: &dyn Store, ranges: &Ranges) -> usize {
+    let mut done = 0;
+    for (name, reconcile) in CONTROLLERS {
+        let Ok(snapshot) = Snapshot::take(store) else { continue };
+        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        for writes in reconcile(&snapshot, &Setting { ranges, now: &now }) {
+            match commit(store, &writes).await {
+                Ok(()) => done += writes.len(),
+                // Something changed meanwhile, or the finding was reported before: the next run sees what is there then.
+                Err(error) if error.is_conflict() => {}
+                Err(error) => tracing::warn!(controller = name, %error, "a repair could not be written"),
+            }
+        }
+    }
+    done
+}
+
+/// Runs the controllers for as long as the server lives.
+pub async fn run(store: Arc<dyn Store>, ranges: Ranges) {
+    let wake = Arc::new(Notify::new());
+    for table in ["ipaddresses", "nodeports", "ranges", "servicecidrs"] {
+        tokio::spawn(wake_on_loss(store.clone(), Table::named(table), wake.clone()));
+    }
+    loop {
+        let done = run_once(&*store, &ranges).await;
+        if done > 0 {
+            tracing::info!(writes = done, "allocations were set right");
+        }
+        tokio::select! {
+            () = wake.notified() => {}
+            () = tokio::time::sleep(PERIOD) => {}
+        }
+    }
+}
+
+/// Wakes the runner when a table changes in a way that ordinary requests do not change it.
+async fn wake_on_loss(store: Arc<dyn Store>, table: Table, wake: Arc<Notify>) {
+    loop {
+        let Ok(mut watch) = store.watch(table, "", store.revision()) else { continue };
+        while let Ok(events) = watch.next().await {
+            if events.iter().any(|event| is_suspicious(&*store, table, event)) {
+                wake.notify_one();
+            }
+        }
+        // The history is shorter than our patience: look at everything and watch again from now.
+        wake.notify_one();
+    }
+}
+
+fn is_suspicious(store: &dyn Store, table: Table, event: &Event) -> bool {
+    match table.as_str() {
+        "ipaddresses" => {
+            let address = object::decode_bare(&event.entry.value);
+            let parent = address.at("spec.parentRef");
+            let name = format!("{}/{}", parent.text("namespace"), parent.text("name"));
+            let service = store.get(&Key { table: Table::named("services/specs"), name: name.into() });
+            let holds = service.is_some_and(|entry| {
+                object::decode_bare(&entry.value).texts("spec.clusterIPs").contains(&&*event.entry.key.name)
+            });
+            holds == event.deleted
+        }
+        "nodeports" => event.deleted && event.previous.as_ref().is_some_and(|entry| owner_lives(store, &entry.value)),
+        _ => true,
+    }
+}
+
+fn owner_lives(store: &dyn Store, value: &[u8]) -> bool {
+    let Some(owner) = store::allocation::port_owner(value) else { return true };
+    store.get(&Key { table: Table::named("services/specs"), name: owner.into() }).is_some()
+}

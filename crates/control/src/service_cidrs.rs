@@ -1,0 +1,156 @@
+//! `ServiceCIDR` objects: each gets a finalizer and a Ready condition, and may go only when no address needs it any more.
+
+use std::net::IpAddr;
+
+use api::value::ValueExt as _;
+use ipnet::IpNet;
+use serde_json::{Value, json};
+
+use crate::snapshot::{Seen, Setting, Snapshot};
+use crate::write::Write;
+
+/// What keeps a range while addresses of it are in use.
+const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
+/// The range of the command line.
+pub(crate) const DEFAULT: &str = "kubernetes";
+
+/// What to write so that every `ServiceCIDR` says whether it can be used.
+#[must_use]
+pub fn reconcile(snapshot: &Snapshot, setting: &Setting<'_>) -> Vec<Vec<Write>> {
+    let mut out = Vec::new();
+    if !snapshot.cidrs.contains_key(DEFAULT) {
+        out.push(vec![Write::create("servicecidrs", default_object(setting))]);
+    }
+    for (name, seen) in &snapshot.cidrs {
+        if let Some(write) = one(snapshot, setting, name, seen) {
+            out.push(vec![write]);
+        }
+    }
+    out
+}
+
+/// The range of the command line, as an object.
+pub(crate) fn default_object(setting: &Setting<'_>) -> Value {
+    let cidrs: Vec<String> = setting.ranges.addresses.iter().map(ToString::to_string).collect();
+    json!({
+        "metadata": {"name": DEFAULT, "uid": uuid::Uuid::new_v4().to_string(), "creationTimestamp": setting.now,
+                     "finalizers": [FINALIZER]},
+        "spec": {"cidrs": cidrs},
+        "status": {"conditions": [ready("True", "", "Kubernetes default Service CIDR is ready", setting.now)]},
+    })
+}
+
+fn ready(status: &str, reason: &str, message: &str, now: &str) -> Value {
+    json!({"type": "Ready", "status": status, "reason": reason, "message": message, "lastTransitionTime": now})
+}
+
+fn one(snapshot: &Snapshot, setting: &Setting<'_>, name: &str, seen: &Seen) -> Option<Write> {
+    let mut object = seen.object.clone();
+    if object.has("metadata.deletionTimestamp") {
+        if !is_needed(snapshot, name, &object) {
+            return Some(release(seen, object));
+        }
+        let message = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR";
+        set_ready(&mut object, "False", "Terminating", message, setting.now);
+    } else {
+        let finalizers = object.texts("metadata.finalizers");
+        if !finalizers.contains(&FINALIZER) {
+            let mut all: Vec<String> = finalizers.into_iter().map(str::to_owned).collect();
+            all.push(FINALIZER.to_owned());
+            object.put("metadata.finalizers", all);
+        }
+        if !object.items("status.conditions").iter().any(|condition| condition.text("type") == "Ready") {
+            set_ready(&mut object, "True", "", "Kubernetes Service CIDR is ready", setting.now);
+        }
+    }
+    (object != seen.object).then(|| Write::Object { table: "servicecidrs", object: Box::new(object), modified: seen.modified })
+}
+
+/// Takes our finalizer off a deleted range; the last one takes the object with it.
+fn release(seen: &Seen, mut object: Value) -> Write {
+    let left: Vec<String> =
+        object.texts("metadata.finalizers").into_iter().filter(|name| *name != FINALIZER).map(str::to_owned).collect();
+    if left.is_empty() {
+        return Write::Delete { key: crate::write::object_key("servicecidrs", &object), modified: seen.modified };
+    }
+    object.put("metadata.finalizers", left);
+    Write::Object { table: "servicecidrs", object: Box::new(object), modified: seen.modified }
+}
+
+fn set_ready(object: &mut Value, status: &str, reason: &str, message: &str, now: &str) {
+    let mut conditions: Vec<Value> = object.items("status.conditions").to_vec();
+    let wanted = ready(status, reason, message, now);
+    match conditions.iter_mut().find(|condition| condition.text("type") == "Ready") {
+        Some(have) if have.text("status") == status && have.text("message") == message => return,
+        Some(have) => *have = wanted,
+        None => conditions.push(wanted),
+    }
+    object.put("status.conditions", conditions);
+}
+
+/// Whether an address lies in this range and in no other.
+fn is_needed(snapshot: &Snapshot, name: &str, object: &Value) -> bool {
+    let mine = ranges(object);
+    let others: Vec<IpNet> = snapshot
+        .cidrs
+        .iter()
+        .filter(|(other, seen)| *other != name && !seen.object.has("metadata.deletionTimestamp"))
+        .flat_map(|(_, seen)| ranges(&seen.object))
+        .collect();
+    snapshot.addresses.keys().filter_map(|text| text.parse::<IpAddr>().ok()).any(|address| {
+        mine.iter().any(|range| range.contains(&address)) && !others.iter().any(|range| range.contains(&address))
+    })
+}
+
+fn ranges(object: &Value) -> Vec<IpNet> {
+    object.texts("spec.cidrs").iter().filter_map(|text| text.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use store::allocation::Ranges;
+
+    use super::*;
+
+    fn snapshot(cidr: &str, deleted: bool, address: &str) -> Snapshot {
+        let mut object = json!({"metadata": {"name": "extra", "finalizers": [FINALIZER]}, "spec": {"cidrs": [cidr]},
+            "status": {"conditions": [ready("True", "", "Kubernetes Service CIDR is ready", "t")]}});
+        if deleted {
+            object.put("metadata.deletionTimestamp", "2026-01-01T00:00:00Z");
+        }
+        let seen = |object| Seen { object, modified: 5 };
+        Snapshot {
+            cidrs: [("extra".to_owned(), seen(object))].into(),
+            addresses: [(address.to_owned(), seen(json!({})))].into(),
+            ..Snapshot::default()
+        }
+    }
+
+    fn run(snapshot: &Snapshot) -> Vec<Write> {
+        let ranges = Ranges { addresses: vec!["10.96.0.0/16".parse().expect("a range")], ports: 30000..=32767 };
+        reconcile(snapshot, &Setting { ranges: &ranges, now: "2026-01-01T00:00:00Z" }).concat()
+    }
+
+    #[test]
+    fn the_default_range_is_made_when_missing() {
+        let writes = run(&Snapshot::default());
+        assert!(matches!(&writes[..], [Write::Object { object, modified: 0, .. }] if object.texts("spec.cidrs") == ["10.96.0.0/16"]));
+    }
+
+    #[test]
+    fn a_deleted_range_stays_while_an_address_needs_it() {
+        let writes = run(&snapshot("10.97.0.0/24", true, "10.97.0.9"));
+        let says_terminating = |write: &Write| matches!(write, Write::Object { object, .. }
+            if object.items("status.conditions").iter().any(|c| c.text("reason") == "Terminating"));
+        assert!(writes.iter().any(says_terminating));
+        let writes = run(&snapshot("10.97.0.0/24", true, "10.98.0.9"));
+        assert!(writes.iter().any(|write| matches!(write, Write::Delete { .. })));
+    }
+
+    #[test]
+    fn a_settled_range_is_left_alone() {
+        let mut settled = snapshot("10.97.0.0/24", false, "10.97.0.9");
+        settled.cidrs.insert(DEFAULT.to_owned(), settled.cidrs["extra"].clone());
+        assert_eq!(run(&settled), vec![]);
+    }
+}

@@ -1,0 +1,205 @@
+//! Request bodies: bytes in, a checked and defaulted object out.
+//!
+//! Every way in which a body can be wrong has an answer of its own here: not readable, of another kind, of the wrong shape,
+//! with fields nobody knows.
+
+use api::kind::Kind;
+use api::options::FieldValidation;
+use api::schema;
+use api::status::Status;
+use api::value::ValueExt as _;
+use api::decode::{self, Decoded};
+use api::{kinds, proto, yaml};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use serde_json::Value;
+
+use crate::negotiate::Media;
+use crate::view::go_package;
+
+/// The largest body that is read.
+pub(crate) const LIMIT: usize = 3 * 1024 * 1024;
+/// How much of a broken body is repeated in the answer.
+const EXCERPT: usize = 30;
+
+/// Reads a whole body.
+pub(crate) async fn read(body: Incoming) -> Result<Bytes, Status> {
+    match Limited::new(body, LIMIT).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Status::too_large(LIMIT)),
+        Err(error) => Err(Status::bad_request(format!("the body could not be read: {error}"))),
+    }
+}
+
+/// Reads an object of a kind, with its defaults.
+pub(crate) fn object(
+    kind: &Kind,
+    media: Media,
+    bytes: &[u8],
+    validation: FieldValidation,
+    warnings: &mut Vec<String>,
+) -> Result<Value, Status> {
+    let unhandled = |why: &dyn std::fmt::Display| {
+        Status::bad_request(format!(
+            "{} in version \"{}\" cannot be handled as a {}: {why}",
+            kind.kind, kind.version, kind.kind
+        ))
+    };
+    let ty = kind.type_id();
+    let Decoded { mut value, strict } = match media {
+        Media::Protobuf => Decoded { value: protobuf(kind, bytes)?, strict: Vec::new() },
+        Media::Json => {
+            let claimed = decode::find_kind(bytes).map_err(|error| unrecognized(kind.kind, &error, bytes))?;
+            check_type(kind, &claimed.api_version, &claimed.kind)?;
+            decode::decode_json(ty, bytes).map_err(|error| unhandled(&error))?
+        }
+        Media::Yaml => {
+            let Decoded { mut value, mut strict } = text(kind.kind, media, bytes)?;
+            check_type(kind, value.text("apiVersion"), value.text("kind"))?;
+            strict.extend(decode::check(ty, &mut value).map_err(|error| unhandled(&error))?);
+            Decoded { value, strict }
+        }
+    };
+    if value.is_null() {
+        value = Value::Object(serde_json::Map::new());
+    }
+    judge(validation, &strict, warnings).map_err(|error| unhandled(&error))?;
+    kind.rules.default(&mut value);
+    Ok(value)
+}
+
+/// Applies `fieldValidation`: silence, warnings, or the words of a refusal.
+pub(crate) fn judge(
+    validation: FieldValidation,
+    complaints: &[String],
+    warnings: &mut Vec<String>,
+) -> Result<(), String> {
+    match validation {
+        _ if complaints.is_empty() => Ok(()),
+        FieldValidation::Ignore => Ok(()),
+        FieldValidation::Warn => {
+            warnings.extend_from_slice(complaints);
+            Ok(())
+        }
+        FieldValidation::Strict => Err(format!("strict decoding error: {}", complaints.join(", "))),
+    }
+}
+
+/// Reads JSON or YAML of whatever shape.
+pub(crate) fn text(expected: &str, media: Media, bytes: &[u8]) -> Result<Decoded, Status> {
+    let (value, strict) = match media {
+        Media::Yaml => yaml::from_yaml(bytes).map_err(|error| unrecognized(expected, &error, bytes))?,
+        Media::Json | Media::Protobuf => {
+            decode::find_kind(bytes).map_err(|error| unrecognized(expected, &error, bytes))?;
+            decode::parse_json(bytes).map_err(|error| unrecognized(expected, &error, bytes))?
+        }
+    };
+    if !value.is_object() && !value.is_null() {
+        return Err(unrecognized(expected, &"the document is not an object", bytes));
+    }
+    Ok(Decoded { value, strict })
+}
+
+/// A body that does not even say what it is.
+fn unrecognized(expected: &str, error: &dyn std::fmt::Display, bytes: &[u8]) -> Status {
+    Status::bad_request(format!(
+        "the object provided is unrecognized (must be of type {expected}): couldn't get version/kind; json parse error: \
+         {error} ({})",
+        excerpt(bytes)
+    ))
+}
+
+fn protobuf(kind: &Kind, bytes: &[u8]) -> Result<Value, Status> {
+    let broken = |error: &dyn std::fmt::Display| {
+        Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): {error} ({})",
+            kind.kind,
+            hex(bytes)
+        ))
+    };
+    let envelope = proto::decode_envelope(bytes).map_err(|error| broken(&error))?;
+    check_type(kind, &envelope.api_version, &envelope.kind)?;
+    let mut value = proto::decode(kind.type_id(), envelope.raw).map_err(|error| broken(&error))?;
+    value.put("kind", kind.kind);
+    value.put("apiVersion", kind.api_version());
+    Ok(value)
+}
+
+/// Reads the options in the body of a DELETE; `None` when there is no body.
+pub(crate) fn delete_options(media: Media, bytes: &[u8]) -> Result<Option<Value>, Status> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let ty = schema::named("meta.DeleteOptions");
+    let mut value = match media {
+        Media::Protobuf => {
+            let bad = |error: proto::ProtoError| Status::bad_request(error.to_string());
+            let envelope = proto::decode_envelope(bytes).map_err(bad)?;
+            proto::decode(ty, envelope.raw).map_err(bad)?
+        }
+        Media::Json | Media::Yaml => text("DeleteOptions", media, bytes)?.value,
+    };
+    if value.is_null() {
+        return Ok(None);
+    }
+    let kind = value.text("kind").to_owned();
+    if !kind.is_empty() && kind != "DeleteOptions" {
+        return Err(Status::bad_request(format!("decoded object cannot be converted to DeleteOptions: {kind}")));
+    }
+    decode::check(ty, &mut value).map_err(|error| Status::bad_request(error.to_string()))?;
+    Ok(Some(value))
+}
+
+/// The type a body claims must be the one the URL names; it may also say nothing.
+fn check_type(kind: &Kind, api_version: &str, name: &str) -> Result<(), Status> {
+    let want = kind.api_version();
+    if (api_version.is_empty() || api_version == want) && (name.is_empty() || name == kind.kind) {
+        return Ok(());
+    }
+    let api_version = if api_version.is_empty() { &want } else { api_version };
+    let name = if name.is_empty() { kind.kind } else { name };
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    let why = conversion_error(kind, group, version, name);
+    Err(Status::bad_request(format!("{name} in version {} cannot be handled as a {}: {why}", quote(version), kind.kind)))
+}
+
+/// Why an object of one type cannot stand for another.
+pub(crate) fn conversion_error(kind: &Kind, group: &str, version: &str, name: &str) -> String {
+    let known = kinds::KINDS.iter().any(|known| known.group == group && known.version == version && known.kind == name);
+    if known {
+        return format!("converting ({version}.{name}) to ({}.{}): unknown conversion", go_package(kind), kind.kind);
+    }
+    let full = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    format!(
+        "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+        quote(name),
+        quote(&full)
+    )
+}
+
+fn quote(text: &str) -> String {
+    api::field::quote(text)
+}
+
+fn excerpt(bytes: &[u8]) -> String {
+    let Ok(text) = std::str::from_utf8(bytes) else { return hex(bytes) };
+    match text.trim_start().chars().next() {
+        None => "<empty>".to_owned(),
+        Some('{') if text.chars().count() > EXCERPT => format!("{} ...", text.chars().take(EXCERPT).collect::<String>()),
+        Some('{') => text.to_owned(),
+        Some(_) => hex(bytes),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::new();
+    for byte in bytes.iter().take(EXCERPT) {
+        let _ = write!(out, "{byte:02x}");
+    }
+    if bytes.len() > EXCERPT {
+        out.push_str(" ...");
+    }
+    out
+}

@@ -1,0 +1,220 @@
+//! One request, from its first byte to its answer: route, identity, limits, permission, verb.
+//!
+//! Nothing here knows what a Service is. Everything that can go wrong becomes a Status in the form the client asked for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::kinds;
+use api::status::Status;
+use http::header::{self, HeaderMap};
+use http::{Method, Request, Response, Uri};
+use hyper::body::Incoming;
+use jiff::Timestamp;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+
+use crate::auth::{Authenticator, User};
+use crate::authz::{self, Attributes};
+use crate::metrics::Metrics;
+use crate::negotiate::{self, PLAIN};
+use crate::openapi::OpenApi;
+use crate::registry::Registry;
+use crate::reply::{Body, Reply};
+use crate::route::{self, Route, Target};
+use crate::view::{Include, View};
+use crate::{pages, query, verbs};
+
+/// The group of those who did not say who they are.
+const UNAUTHENTICATED: &str = "system:unauthenticated";
+
+/// What all requests share.
+pub(crate) struct Shared {
+    pub(crate) registry: Registry,
+    pub(crate) authn: Authenticator,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) openapi: OpenApi,
+    /// `host:port`, as discovery tells it.
+    pub(crate) address: String,
+    /// How many requests may be answered at once.
+    pub(crate) in_flight: Arc<Semaphore>,
+    /// How long a request that is no watch may take.
+    pub(crate) request_timeout: Duration,
+    /// True once everything a client may rely on is there.
+    pub(crate) ready: watch::Receiver<bool>,
+    /// True once the server is going away.
+    pub(crate) draining: watch::Receiver<bool>,
+}
+
+/// A request, taken apart.
+pub(crate) struct Ask<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) query: Vec<(String, String)>,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) user: &'a User,
+    pub(crate) view: View,
+    pub(crate) now: Timestamp,
+}
+
+impl Ask<'_> {
+    /// The first value of a query parameter.
+    pub(crate) fn param(&self, name: &str) -> Option<&str> {
+        query::first(&self.query, name)
+    }
+
+    /// The text of a header.
+    pub(crate) fn header(&self, name: header::HeaderName) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+}
+
+/// Answers a request.
+pub(crate) async fn handle(
+    shared: Arc<Shared>,
+    certificate: Option<Arc<[u8]>>,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    let begun = Instant::now();
+    let (parts, body) = request.into_parts();
+    let path = query::decode_path(parts.uri.path());
+    let route = route::parse(&path);
+    let (verb, kind, part) = describe(&parts.method, &parts.uri, &route);
+    let head = parts.method == Method::HEAD;
+    let mut reply = answer(&shared, certificate.as_deref(), &parts, &path, route, body).await;
+    if head {
+        reply.body = Body::Whole(None);
+    }
+    let took = begun.elapsed();
+    shared.metrics.answered(verb, kind, part, reply.code, took);
+    tracing::debug!(%verb, path = %path, code = reply.code, ?took, "answered");
+    reply.into_response()
+}
+
+async fn answer(
+    shared: &Arc<Shared>,
+    certificate: Option<&[u8]>,
+    parts: &http::request::Parts,
+    path: &str,
+    route: Route<'_>,
+    body: Incoming,
+) -> Reply {
+    let now = Timestamp::now();
+    let plain = View { form: PLAIN, include: Include::default(), now };
+    match route {
+        Route::Health { page, check } => return pages::health(shared, page, check, parts.uri.query().unwrap_or_default()),
+        Route::Version => return pages::version(),
+        _ => {}
+    }
+    let user = match shared.authn.authenticate(&parts.headers, certificate, now) {
+        Ok(user) if user.is_in(UNAUTHENTICATED) => return failed(&plain, &Status::unauthorized()),
+        Ok(user) => user,
+        Err(status) => return failed(&plain, &status),
+    };
+    let ask = Ask {
+        method: &parts.method,
+        query: query::parse(parts.uri.query().unwrap_or_default()),
+        headers: &parts.headers,
+        user: &user,
+        view: plain,
+        now,
+    };
+    match route {
+        Route::Resource(target) => resource(shared, ask, target, body).await,
+        Route::NoSuchResource => failed(&plain, &Status::no_such_resource()),
+        Route::Nowhere => Reply::bytes(404, "text/plain; charset=utf-8", "404 page not found\n"),
+        other => {
+            let verb = parts.method.as_str().to_ascii_lowercase();
+            match authz::require(&Attributes::path(&user, &verb, path)) {
+                Ok(()) => pages::page(shared, &ask, other),
+                Err(status) => failed(&plain, &status),
+            }
+        }
+    }
+}
+
+/// A request about objects.
+async fn resource(shared: &Arc<Shared>, mut ask: Ask<'_>, target: Target<'_>, body: Incoming) -> Reply {
+    let mut warnings = Vec::new();
+    if target.kind.plural == "endpoints" {
+        warnings.push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
+    }
+    let plain = ask.view;
+    let done = async {
+        let Some(verb) = verbs::verb(&ask, &target) else { return Err(Status::method_not_allowed()) };
+        let attributes = Attributes {
+            user: ask.user,
+            verb,
+            group: target.kind.group,
+            resource: target.kind.plural,
+            subresource: target.subresource.map_or("", |sub| sub.name),
+            name: target.name.unwrap_or_default(),
+            namespace: target.namespace,
+            path: None,
+        };
+        authz::require(&attributes)?;
+        ask.view.form = negotiate::choose(ask.header(header::ACCEPT), target.name.is_none())?;
+        ask.view.form.pretty |= matches!(ask.param("pretty"), Some("true" | "1"));
+        ask.view.include = Include::parse(ask.param("includeObject").unwrap_or_default())?;
+        limited(shared, verb, verbs::run(shared, &ask, &target, verb, body, &mut warnings)).await
+    };
+    let done = done.await;
+    let view = if ask.view.form == PLAIN { plain } else { ask.view };
+    let mut reply = done.unwrap_or_else(|status| failed(&view, &status));
+    warnings.append(&mut reply.warnings);
+    reply.warnings = warnings;
+    reply
+}
+
+/// Keeps to the limits: so many at once, so long each. Watches are begun under the same limits and then live on.
+async fn limited(
+    shared: &Arc<Shared>,
+    verb: &str,
+    work: impl Future<Output = Result<Reply, Status>>,
+) -> Result<Reply, Status> {
+    let Ok(_permit) = shared.in_flight.try_acquire() else {
+        shared.metrics.refused();
+        return Err(Status::too_many_requests("too many requests are being answered, please try again later"));
+    };
+    let _counted = shared.metrics.in_flight();
+    match tokio::time::timeout(shared.request_timeout, work).await {
+        Ok(done) => done,
+        Err(_) => Err(Status::timeout(format!(
+            "Timeout: the {verb} was not finished within {} seconds",
+            shared.request_timeout.as_secs()
+        ))),
+    }
+}
+
+/// The answer to a request that failed.
+pub(crate) fn failed(view: &View, status: &Status) -> Reply {
+    let reply = Reply::document(status.code, view.status(status));
+    match status.code {
+        429 => reply.with(header::RETRY_AFTER, "1"),
+        _ => reply,
+    }
+}
+
+/// The labels a request is counted under.
+fn describe(
+    method: &Method,
+    uri: &Uri,
+    route: &Route<'_>,
+) -> (&'static str, Option<&'static api::kind::Kind>, &'static str) {
+    let Route::Resource(target) = route else {
+        return (if *method == Method::GET { "GET" } else { "OTHER" }, None, "");
+    };
+    let part = target.subresource.map_or("", |sub| sub.name);
+    let query = uri.query().unwrap_or_default();
+    let verb = match *method {
+        Method::GET if target.name.is_some() => "GET",
+        Method::GET if target.watch || query::wants_watch(&query::parse(query)) => "WATCH",
+        Method::GET => "LIST",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE if target.name.is_some() => "DELETE",
+        Method::DELETE => "DELETECOLLECTION",
+        _ => "OTHER",
+    };
+    (verb, kinds::find(target.kind.group, target.kind.version, target.kind.plural), part)
+}

@@ -1,0 +1,31 @@
+//! The Kubernetes wire: HTTP in, objects in the store; objects out of the store, answers and watches out.
+//!
+//! `server` accepts connections, `handler` takes a request through route, identity and permission to one of the `verbs`,
+//! `registry` runs the rules of the kind and commits, `view` and `watch` write what the client asked to see.
+
+mod body;
+mod discovery;
+mod handler;
+mod metrics;
+mod negotiate;
+mod openapi;
+mod pages;
+mod query;
+mod registry;
+mod reply;
+mod reviews;
+mod route;
+mod server;
+mod verbs;
+mod version;
+mod view;
+mod watch;
+
+pub mod auth;
+pub mod authz;
+pub mod client;
+pub mod kubeconfig;
+pub mod pki;
+
+pub use metrics::Figures;
+pub use server::{Options, Server};

@@ -1,0 +1,127 @@
+//! What the server counts, under the names that Kubernetes dashboards know.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+use std::time::Duration;
+
+use api::kind::Kind;
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// Upper bounds of request times, in seconds.
+const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
+
+/// What a request was about.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct Labels {
+    verb: &'static str,
+    group: &'static str,
+    version: &'static str,
+    resource: &'static str,
+    subresource: &'static str,
+}
+
+/// What a request was about, and how it ended.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct CodeLabels {
+    verb: &'static str,
+    group: &'static str,
+    version: &'static str,
+    resource: &'static str,
+    subresource: &'static str,
+    code: u16,
+}
+
+/// Reads the store's figures as lines of text.
+pub type Figures = dyn Fn() -> Vec<(&'static str, &'static str, f64)> + Send + Sync;
+
+/// The figures of a server.
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: Family<CodeLabels, Counter>,
+    durations: Family<Labels, Histogram>,
+    watches: Family<Labels, Gauge>,
+    in_flight: Gauge<i64, AtomicI64>,
+    refused: Counter,
+    store: Box<Figures>,
+}
+
+impl Metrics {
+    pub(crate) fn new(store: Box<Figures>) -> Arc<Self> {
+        let mut registry = Registry::default();
+        let requests = Family::default();
+        let durations = Family::new_with_constructor((|| Histogram::new(BUCKETS)) as fn() -> Histogram);
+        let (watches, in_flight, refused) = (Family::default(), Gauge::default(), Counter::default());
+        registry.register("apiserver_request", "Requests answered", requests.clone());
+        registry.register("apiserver_request_duration_seconds", "Time to answer, without watches", durations.clone());
+        registry.register("apiserver_longrunning_requests", "Watches that are open", watches.clone());
+        registry.register("apiserver_current_inflight_requests", "Requests being answered", in_flight.clone());
+        registry.register("apiserver_rejected_requests", "Requests refused with 429", refused.clone());
+        Arc::new(Self { registry, requests, durations, watches, in_flight, refused, store })
+    }
+
+    /// A request that was answered.
+    pub(crate) fn answered(&self, verb: &'static str, kind: Option<&Kind>, part: &'static str, code: u16, took: Duration) {
+        let labels = labels(verb, kind, part);
+        if verb != "WATCH" {
+            self.durations.get_or_create(&labels).observe(took.as_secs_f64());
+        }
+        let Labels { verb, group, version, resource, subresource } = labels;
+        let labels = CodeLabels { verb, group, version, resource, subresource, code };
+        self.requests.get_or_create(&labels).inc();
+    }
+
+    /// A request that was refused because too many are being answered.
+    pub(crate) fn refused(&self) {
+        self.refused.inc();
+    }
+
+    /// Counts a request while it lives.
+    pub(crate) fn in_flight(self: &Arc<Self>) -> Counted {
+        Counted::new(self.in_flight.clone())
+    }
+
+    /// Counts a watch while it lives.
+    pub(crate) fn watching(&self, kind: &Kind) -> Counted {
+        Counted::new(self.watches.get_or_create(&labels("WATCH", Some(kind), "")).clone())
+    }
+
+    /// Everything, as text.
+    pub(crate) fn text(&self) -> String {
+        let mut out = String::new();
+        for (name, help, value) in (self.store)() {
+            let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
+            let family = name.strip_suffix("_total").unwrap_or(name);
+            let _ = writeln!(out, "# HELP {family} {help}.\n# TYPE {family} {kind}\n{name} {value}");
+        }
+        // Writing to a string cannot fail; this also writes the end mark, so it comes last.
+        let _ = text::encode(&mut out, &self.registry);
+        out
+    }
+}
+
+fn labels(verb: &'static str, kind: Option<&Kind>, subresource: &'static str) -> Labels {
+    let (group, version, resource) = kind.map_or(("", "", ""), |kind| (kind.group, kind.version, kind.plural));
+    Labels { verb, group, version, resource, subresource }
+}
+
+/// One on a gauge, as long as this is there.
+pub(crate) struct Counted(Gauge<i64, AtomicI64>);
+
+impl Counted {
+    fn new(gauge: Gauge<i64, AtomicI64>) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

@@ -1,0 +1,189 @@
+//! OpenAPI: the table of kinds in, the documents that tell clients the shape of every object out.
+//!
+//! `/openapi/v3` is an index with one document per group version; its addresses carry the hash of the document, so that
+//! clients may keep it for ever. `/openapi/v2` is one document for everything, in JSON and in the binary form that old
+//! kubectl reads. Structure comes from the schema tables, prose from the `k8s-openapi` crate.
+//!
+//! Most clients never ask, so documents are built on the first request: all of v3 at once, because the index needs every
+//! hash, and v2 on its own. What is kept is compressed, about a tenth of the text; nearly every client takes it as it is.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::sync::OnceLock;
+
+use api::kind::Kind;
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use serde_json::{Value, json};
+
+use self::exchange::Dialect;
+use self::text::Texts;
+use crate::discovery::{self, hash};
+
+mod definitions;
+mod exchange;
+mod gnostic;
+mod operations;
+mod parameters;
+mod render;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+/// The content type with which the binary v2 document is answered, whichever of its names was asked for.
+pub(crate) const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+/// The name by which clients still ask for it. It is not a valid media type: clients fail on an answer that has it.
+const V2_PROTOBUF_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// The `Cache-Control` of a v3 document that was asked for by its hash.
+pub(crate) const IMMUTABLE: &str = "public, immutable";
+
+/// The form in which a document is answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// `application/json`.
+    Json,
+    /// [`V2_PROTOBUF`].
+    Protobuf,
+}
+
+/// One document, kept compressed.
+#[derive(Clone, Debug)]
+pub(crate) struct Document {
+    /// The document, compressed with gzip.
+    pub(crate) gzip: Bytes,
+    /// Upper-case SHA-512 of the JSON; in quotes, it is the entity tag.
+    pub(crate) hash: String,
+}
+
+/// All documents of a set of kinds, built when first asked for. The first request costs some tens of milliseconds.
+pub(crate) struct OpenApi {
+    kinds: &'static [&'static Kind],
+    v3: OnceLock<V3>,
+    v2: OnceLock<V2>,
+}
+
+struct V3 {
+    index: Bytes,
+    documents: BTreeMap<String, Document>,
+}
+
+struct V2 {
+    json: Document,
+    protobuf: Document,
+}
+
+// === impl OpenApi ===
+
+impl OpenApi {
+    /// Nothing is built yet.
+    pub(crate) const fn new(kinds: &'static [&'static Kind]) -> Self {
+        Self { kinds, v3: OnceLock::new(), v2: OnceLock::new() }
+    }
+
+    /// `/openapi/v3`: where the document of each group version is.
+    pub(crate) fn v3_index(&self) -> Bytes {
+        self.all_v3().index.clone()
+    }
+
+    /// `/openapi/v3/{path}`, where `path` is `api/v1` or `apis/{group}/{version}`.
+    pub(crate) fn v3(&self, path: &str) -> Option<Document> {
+        self.all_v3().documents.get(path).cloned()
+    }
+
+    /// `/openapi/v2` in JSON.
+    pub(crate) fn v2_json(&self) -> Document {
+        self.both_v2().json.clone()
+    }
+
+    /// `/openapi/v2` in protobuf; it has the hash of the JSON.
+    pub(crate) fn v2_proto(&self) -> Document {
+        self.both_v2().protobuf.clone()
+    }
+
+    fn all_v3(&self) -> &V3 {
+        self.v3.get_or_init(|| {
+            let texts = Texts::gather();
+            let mut documents = BTreeMap::new();
+            for (group, version) in discovery::group_versions(self.kinds) {
+                let kinds = discovery::kinds_of(self.kinds, group, version);
+                let text = render::document(Dialect::V3, &texts, &kinds).to_string();
+                documents
+                    .insert(discovery::path(group, version), Document::new(text.as_bytes(), hash(text.as_bytes())));
+            }
+            let paths: BTreeMap<&String, Value> = documents
+                .iter()
+                .map(|(path, document)| (path, json!({ "serverRelativeURL": v3_location(path, &document.hash) })))
+                .collect();
+            V3 { index: json!({ "paths": paths }).to_string().into(), documents }
+        })
+    }
+
+    fn both_v2(&self) -> &V2 {
+        self.v2.get_or_init(|| {
+            let document = render::document(Dialect::V2, &Texts::gather(), self.kinds);
+            let text = document.to_string();
+            let hash = hash(text.as_bytes());
+            let protobuf = Document::new(&gnostic::encode(&document), hash.clone());
+            V2 { json: Document::new(text.as_bytes(), hash), protobuf }
+        })
+    }
+}
+
+// === impl Document ===
+
+impl Document {
+    fn new(plain: &[u8], hash: String) -> Self {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        let gzip = encoder.write_all(plain).and_then(|()| encoder.finish());
+        // Writing to memory does not fail.
+        Self { gzip: gzip.unwrap_or_default().into(), hash }
+    }
+
+    /// The document as it is, for clients that do not accept gzip.
+    pub(crate) fn plain(&self) -> Bytes {
+        let mut plain = Vec::with_capacity(self.gzip.len() * 12);
+        // These are bytes that we compressed ourselves.
+        let _ = GzDecoder::new(&*self.gzip).read_to_end(&mut plain);
+        plain.into()
+    }
+}
+
+/// The address of a v3 document: what the index names, and where a request with another hash is redirected (301).
+pub(crate) fn v3_location(path: &str, hash: &str) -> String {
+    format!("/openapi/v3/{path}?hash={hash}")
+}
+
+/// The form of `/openapi/v2` that an Accept header asks for; `None`: 406.
+pub(crate) fn v2_form(accept: Option<&str>) -> Option<Form> {
+    preferred(accept, |media| match media {
+        V2_PROTOBUF | V2_PROTOBUF_ASKED => Some(Form::Protobuf),
+        other => json_form(other),
+    })
+}
+
+/// The form of a v3 document that an Accept header asks for; `None`: 406.
+pub(crate) fn v3_form(accept: Option<&str>) -> Option<Form> {
+    preferred(accept, json_form)
+}
+
+fn json_form(media: &str) -> Option<Form> {
+    matches!(media, "application/json" | "application/*" | "*/*").then_some(Form::Json)
+}
+
+/// The first form that can be had, by quality and then by the order given.
+fn preferred(accept: Option<&str>, form: impl Fn(&str) -> Option<Form>) -> Option<Form> {
+    let Some(accept) = accept.filter(|text| !text.trim().is_empty()) else { return Some(Form::Json) };
+    let mut best: Option<(f32, Form)> = None;
+    for clause in accept.split(',') {
+        let mut parts = clause.split(';').map(str::trim);
+        let Some(form) = parts.next().and_then(&form) else { continue };
+        let quality = parts.find_map(|part| part.strip_prefix("q=")).map_or(1.0, |q| q.parse().unwrap_or(1.0));
+        if best.is_none_or(|(have, _)| quality > have) {
+            best = Some((quality, form));
+        }
+    }
+    best.map(|(_, form)| form)
+}

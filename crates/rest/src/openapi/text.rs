@@ -1,0 +1,66 @@
+//! Descriptions: the schemas of the `k8s-openapi` crate in, the text of a type or a field out.
+//!
+//! Our own tables give types their structure but carry no prose. The crate has the prose of the release we serve, so it
+//! is asked once per build of a document and dropped afterwards.
+
+use k8s_openapi::api::{authentication, authorization, coordination, core, discovery, events, networking, policy};
+use k8s_openapi::apimachinery::pkg::apis::meta;
+use schemars::SchemaGenerator;
+use serde_json::{Map, Value};
+
+/// The descriptions of all types that can be reached from the kinds.
+pub(super) struct Texts(Map<String, Value>);
+
+/// Asks the crate for these types and everything below them.
+macro_rules! describe {
+    ($generator:ident: $($type:ty),+ $(,)?) => { $( $generator.subschema_for::<$type>(); )+ };
+}
+
+impl Texts {
+    pub(super) fn gather() -> Self {
+        let mut generator = SchemaGenerator::default();
+        describe!(generator:
+            authentication::v1::SelfSubjectReview,
+            authentication::v1::TokenRequest,
+            authentication::v1::TokenReview,
+            authorization::v1::LocalSubjectAccessReview,
+            authorization::v1::SelfSubjectAccessReview,
+            authorization::v1::SelfSubjectRulesReview,
+            authorization::v1::SubjectAccessReview,
+            coordination::v1::Lease,
+            core::v1::Binding,
+            core::v1::ConfigMap,
+            core::v1::Endpoints,
+            core::v1::Event,
+            core::v1::Namespace,
+            core::v1::Node,
+            core::v1::Pod,
+            core::v1::Secret,
+            core::v1::Service,
+            core::v1::ServiceAccount,
+            discovery::v1::EndpointSlice,
+            events::v1::Event,
+            meta::v1::DeleteOptions,
+            meta::v1::ListMeta,
+            meta::v1::Patch,
+            meta::v1::Status,
+            meta::v1::WatchEvent<()>,
+            networking::v1::IPAddress,
+            networking::v1::Ingress,
+            networking::v1::IngressClass,
+            networking::v1::ServiceCIDR,
+            policy::v1::Eviction,
+        );
+        Self(generator.take_definitions(false))
+    }
+
+    /// What a type is for, by the name of its definition.
+    pub(super) fn of_type(&self, definition: &str) -> Option<&str> {
+        self.0.get(definition)?.get("description")?.as_str()
+    }
+
+    /// What a field is for.
+    pub(super) fn of_field(&self, definition: &str, field: &str) -> Option<&str> {
+        self.0.get(definition)?.get("properties")?.get(field)?.get("description")?.as_str()
+    }
+}

@@ -1,0 +1,137 @@
+//! Everything that is not an object: health, version, metrics, discovery, OpenAPI.
+
+use std::sync::Arc;
+
+use api::kinds::KINDS;
+use api::status::Status;
+use http::header;
+
+use crate::handler::{Ask, Shared, failed};
+use crate::negotiate::{self, wants_aggregated_discovery};
+use crate::reply::Reply;
+use crate::route::Route;
+use crate::openapi::{self, Document, Form};
+use crate::{discovery, query, version};
+
+/// Plain text.
+const TEXT: &str = "text/plain; charset=utf-8";
+/// The checks behind the health pages.
+const CHECKS: [&str; 3] = ["ping", "store", "bootstrap"];
+
+/// `/healthz`, `/livez`, `/readyz`.
+pub(crate) fn health(shared: &Shared, page: &str, check: Option<&str>, query: &str) -> Reply {
+    let query = query::parse(query);
+    let excluded: Vec<&str> =
+        query.iter().filter(|(key, _)| key == "exclude").map(|(_, value)| value.as_str()).collect();
+    let ready = *shared.ready.borrow() && !*shared.draining.borrow();
+    let passes = |name: &str| name != "bootstrap" || page != "readyz" || ready;
+    if let Some(name) = check {
+        return match CHECKS.contains(&name) {
+            true if passes(name) => Reply::bytes(200, TEXT, "ok"),
+            true => Reply::bytes(500, TEXT, "internal server error: not ready yet\n"),
+            false => Reply::bytes(404, TEXT, "404 page not found\n"),
+        };
+    }
+    let checks: Vec<&&str> = CHECKS.iter().filter(|name| !excluded.contains(*name)).collect();
+    let healthy = checks.iter().all(|name| passes(name));
+    let mut lines = String::new();
+    for name in checks {
+        lines.push_str(&if passes(name) { format!("[+]{name} ok\n") } else { format!("[-]{name} failed: reason withheld\n") });
+    }
+    match (healthy, query::first(&query, "verbose").is_some()) {
+        (true, false) => Reply::bytes(200, TEXT, "ok"),
+        (true, true) => Reply::bytes(200, TEXT, format!("{lines}{page} check passed\n")),
+        (false, _) => Reply::bytes(500, TEXT, format!("{lines}{page} check failed\n")),
+    }
+}
+
+/// `/version`.
+pub(crate) fn version() -> Reply {
+    Reply::bytes(200, "application/json", version::document().to_string())
+}
+
+/// Every other page.
+pub(crate) fn page(shared: &Arc<Shared>, ask: &Ask<'_>, route: Route<'_>) -> Reply {
+    if *ask.method != http::Method::GET {
+        return failed(&ask.view, &Status::method_not_allowed());
+    }
+    let accept = ask.header(header::ACCEPT);
+    match route {
+        Route::Metrics => {
+            Reply::bytes(200, "application/openmetrics-text; version=1.0.0; charset=utf-8", shared.metrics.text())
+        }
+        Route::CoreVersions | Route::Groups if wants_aggregated_discovery(accept) => {
+            aggregated(ask, matches!(route, Route::CoreVersions))
+        }
+        Route::OpenApiV2 => openapi_v2(shared, ask),
+        Route::OpenApiV3 => Reply::bytes(200, "application/json", shared.openapi.v3_index()),
+        Route::OpenApiV3Document(name) => openapi_v3(shared, ask, name),
+        _ => match legacy(shared, route) {
+            Some(document) => match negotiate::choose(accept, false) {
+                Ok(form) => {
+                    let view = crate::view::View { form, ..ask.view };
+                    Reply::document(200, view.success(&document))
+                }
+                Err(status) => failed(&ask.view, &status),
+            },
+            None => Reply::bytes(404, TEXT, "404 page not found\n"),
+        },
+    }
+}
+
+fn legacy(shared: &Shared, route: Route<'_>) -> Option<serde_json::Value> {
+    match route {
+        Route::Root => Some(discovery::root(KINDS)),
+        Route::CoreVersions => Some(discovery::core_versions(KINDS, &shared.address)),
+        Route::Groups => Some(discovery::group_list(KINDS)),
+        Route::Group(group) => discovery::group(KINDS, group),
+        Route::Resources { group, version } => discovery::resources(KINDS, group, version),
+        _ => None,
+    }
+}
+
+fn aggregated(ask: &Ask<'_>, core: bool) -> Reply {
+    let document = if core { discovery::aggregated_core(KINDS) } else { discovery::aggregated_groups(KINDS) };
+    let reply = if ask.header(header::IF_NONE_MATCH) == Some(document.etag.as_str()) {
+        Reply::bytes(304, discovery::AGGREGATED_TYPE, bytes::Bytes::new())
+    } else {
+        Reply::bytes(200, discovery::AGGREGATED_TYPE, document.body)
+    };
+    reply.with(header::ETAG, document.etag).with(header::VARY, "Accept").with(header::CACHE_CONTROL, discovery::AGGREGATED_CACHE_CONTROL)
+}
+
+fn openapi_v2(shared: &Shared, ask: &Ask<'_>) -> Reply {
+    match openapi::v2_form(ask.header(header::ACCEPT)) {
+        Some(Form::Json) => document(ask, "application/json", &shared.openapi.v2_json()),
+        Some(Form::Protobuf) => document(ask, openapi::V2_PROTOBUF, &shared.openapi.v2_proto()),
+        None => Reply::bytes(406, TEXT, ""),
+    }
+}
+
+fn openapi_v3(shared: &Shared, ask: &Ask<'_>, name: &str) -> Reply {
+    let Some(found) = shared.openapi.v3(name) else { return Reply::bytes(404, TEXT, "404 page not found\n") };
+    if openapi::v3_form(ask.header(header::ACCEPT)).is_none() {
+        return Reply::bytes(406, TEXT, "");
+    }
+    match ask.param("hash") {
+        Some(hash) if hash != found.hash => {
+            Reply::bytes(301, TEXT, "").with(header::LOCATION, openapi::v3_location(name, &found.hash))
+        }
+        Some(_) => document(ask, "application/json", &found).with(header::CACHE_CONTROL, openapi::IMMUTABLE),
+        None => document(ask, "application/json", &found),
+    }
+}
+
+/// A document that is kept compressed, as the client can read it.
+fn document(ask: &Ask<'_>, content_type: &'static str, document: &Document) -> Reply {
+    let etag = format!("\"{}\"", document.hash);
+    let gzip = ask.header(header::ACCEPT_ENCODING).is_some_and(|accepted| accepted.contains("gzip"));
+    let reply = if ask.header(header::IF_NONE_MATCH) == Some(etag.as_str()) {
+        Reply::bytes(304, content_type, bytes::Bytes::new())
+    } else if gzip {
+        Reply::bytes(200, content_type, document.gzip.clone()).with(header::CONTENT_ENCODING, "gzip")
+    } else {
+        Reply::bytes(200, content_type, document.plain())
+    };
+    reply.with(header::ETAG, etag).with(header::VARY, "Accept")
+}

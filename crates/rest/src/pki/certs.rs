@@ -1,0 +1,248 @@
+//! Certificates: made, and looked into.
+//!
+//! In: keys, a purpose, the time. Out: certificates, and answers about those read back from disk (whose key, whose
+//! signature, which names, how long). Pure: files are the business of [`super`].
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    SanType, SerialNumber,
+};
+use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, DnsName};
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use super::{DAY, PkiError, ServingNames};
+
+const AUTHORITY_NAME: &str = "waypost-ca";
+const AUTHORITY_LIFETIME: i64 = 3650 * DAY;
+/// Certificates begin a little in the past: clocks differ, and jump.
+const BACKDATE: i64 = 3600;
+/// A machine without a clock starts in 1970. Lifetimes are counted from here at least, or everything would have ended
+/// by the time the clock is set. (1 January 2026.)
+const EARLIEST_START: i64 = 1_767_225_600;
+/// The last second that is written into a certificate (in the year 9987): later ones have no encoding.
+const LAST_SECOND: i64 = 253_000_000_000;
+
+/// What a certificate is for.
+pub(super) enum Purpose<'a> {
+    /// Serving under these names.
+    Server { ips: BTreeSet<IpAddr>, dns: BTreeSet<String> },
+    /// Being this user, in this group.
+    Client { name: &'a str, organization: &'a str },
+}
+
+/// A certificate, and what of it is asked later.
+pub(super) struct Certificate {
+    pem: String,
+    der: CertificateDer<'static>,
+    public_key: Vec<u8>,
+    common_name: String,
+    is_ca: bool,
+    not_before: i64,
+    not_after: i64,
+    ips: BTreeSet<IpAddr>,
+    dns: BTreeSet<String>,
+}
+
+/// The key that certifies, and its certificate.
+pub(super) struct Authority {
+    key: KeyPair,
+    certificate: Certificate,
+}
+
+// === impl Purpose ===
+
+impl<'a> Purpose<'a> {
+    /// Serving under those of the names that can stand in a certificate.
+    pub(super) fn server(names: &ServingNames) -> Self {
+        let mut dns = BTreeSet::new();
+        for name in &names.dns {
+            match DnsName::try_from(name.to_ascii_lowercase()) {
+                Ok(name) => _ = dns.insert(name.as_ref().to_owned()),
+                Err(_) => tracing::warn!(name, "not a DNS name: left out of the server's certificate"),
+            }
+        }
+        Self::Server { ips: names.ips.iter().copied().filter(|ip| !ip.is_unspecified()).collect(), dns }
+    }
+
+    /// Whether a certificate (of the right key and authority) has all the names.
+    pub(super) fn is_served_by(&self, certificate: &Certificate) -> bool {
+        match self {
+            Self::Server { ips, dns } => ips.is_subset(&certificate.ips) && dns.is_subset(&certificate.dns),
+            Self::Client { name, .. } => certificate.common_name == *name,
+        }
+    }
+
+    fn params(&self) -> Result<CertificateParams, PkiError> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        match self {
+            Self::Server { ips, dns } => {
+                params.distinguished_name.push(DnType::CommonName, "waypost-server");
+                params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+                params.subject_alt_names = ips.iter().map(|ip| SanType::IpAddress(*ip)).collect();
+                for name in dns {
+                    params.subject_alt_names.push(SanType::DnsName(name.as_str().try_into()?));
+                }
+            }
+            Self::Client { name, organization } => {
+                params.distinguished_name.push(DnType::OrganizationName, *organization);
+                params.distinguished_name.push(DnType::CommonName, *name);
+                params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+            }
+        }
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.use_authority_key_identifier_extension = true;
+        Ok(params)
+    }
+}
+
+// === impl Certificate ===
+
+impl Certificate {
+    /// Reads a PEM file; the error says what is wrong with it.
+    pub(super) fn parse(pem: &[u8]) -> Result<Self, String> {
+        let der = CertificateDer::from_pem_slice(pem).map_err(|error| format!("it holds no certificate ({error})"))?;
+        let text = std::str::from_utf8(pem).map_err(|_| "it is not a PEM file".to_owned())?.to_owned();
+        Self::from_parts(text, &der).map_err(|error| format!("its certificate cannot be read ({error})"))
+    }
+
+    fn made(certificate: &rcgen::Certificate) -> Result<Self, PkiError> {
+        Self::from_parts(certificate.pem(), certificate.der())
+            .map_err(|_| PkiError::Make(rcgen::Error::CouldNotParseCertificate))
+    }
+
+    fn from_parts(pem: String, der: &CertificateDer<'static>) -> Result<Self, x509_parser::error::X509Error> {
+        let (_, parsed) = X509Certificate::from_der(der)?;
+        let (mut ips, mut dns) = (BTreeSet::new(), BTreeSet::new());
+        for name in parsed.subject_alternative_name()?.into_iter().flat_map(|ext| &ext.value.general_names) {
+            match name {
+                GeneralName::IPAddress(bytes) => ips.extend(ip_of(bytes)),
+                GeneralName::DNSName(name) => _ = dns.insert(name.to_ascii_lowercase()),
+                _ => {}
+            }
+        }
+        let common_name = parsed.subject().iter_common_name().filter_map(|name| name.as_str().ok()).last();
+        Ok(Self {
+            public_key: parsed.public_key().subject_public_key.data.to_vec(),
+            common_name: common_name.unwrap_or_default().to_owned(),
+            is_ca: parsed.is_ca(),
+            not_before: parsed.validity().not_before.timestamp(),
+            not_after: parsed.validity().not_after.timestamp(),
+            ips,
+            dns,
+            pem,
+            der: der.clone(),
+        })
+    }
+
+    pub(super) fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    pub(super) fn der(&self) -> &CertificateDer<'static> {
+        &self.der
+    }
+
+    /// Whether it certifies this key.
+    pub(super) fn is_for(&self, key: &KeyPair) -> bool {
+        self.public_key == key.public_key_raw()
+    }
+
+    /// Whether it is an authority made here.
+    pub(super) fn is_our_authority(&self) -> bool {
+        self.is_ca && self.common_name == AUTHORITY_NAME
+    }
+
+    /// How many seconds it is still valid.
+    pub(super) fn remaining(&self, now: Timestamp) -> i64 {
+        self.not_after.saturating_sub(now.as_second())
+    }
+
+    /// Whether it is not valid yet: the clock was set back.
+    pub(super) fn starts_after(&self, now: Timestamp) -> bool {
+        self.not_before > now.as_second()
+    }
+}
+
+// === impl Authority ===
+
+impl Authority {
+    pub(super) fn new(key: KeyPair, certificate: Certificate) -> Self {
+        Self { key, certificate }
+    }
+
+    pub(super) fn pem(&self) -> &str {
+        &self.certificate.pem
+    }
+
+    pub(super) fn der(&self) -> &CertificateDer<'static> {
+        &self.certificate.der
+    }
+
+    /// Whether this authority signed a certificate.
+    pub(super) fn certified(&self, certificate: &Certificate) -> bool {
+        let Ok((_, parsed)) = X509Certificate::from_der(&certificate.der) else { return false };
+        UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, self.key.public_key_raw())
+            .verify(parsed.tbs_certificate.as_ref(), &parsed.signature_value.data)
+            .is_ok()
+    }
+
+    /// Certifies a key for a purpose, for so many seconds but not longer than the authority itself lives.
+    pub(super) fn certify(
+        &self,
+        purpose: &Purpose<'_>,
+        key: &KeyPair,
+        lifetime: i64,
+        now: Timestamp,
+    ) -> Result<Certificate, PkiError> {
+        let mut params = purpose.params()?;
+        let end = now.as_second().max(EARLIEST_START).saturating_add(lifetime).min(self.certificate.not_after);
+        set_validity(&mut params, now, end);
+        let issuer_params = authority_params();
+        let issuer = Issuer::from_params(&issuer_params, &self.key);
+        Certificate::made(&params.signed_by(key, &issuer)?)
+    }
+}
+
+/// The authority's own certificate.
+pub(super) fn certify_authority(key: &KeyPair, now: Timestamp) -> Result<Certificate, PkiError> {
+    let mut params = authority_params();
+    set_validity(&mut params, now, now.as_second().max(EARLIEST_START).saturating_add(AUTHORITY_LIFETIME));
+    Certificate::made(&params.self_signed(key)?)
+}
+
+fn authority_params() -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, AUTHORITY_NAME);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params
+}
+
+/// A renewed certificate has the key of the old one, so the serial number must not come from the key.
+fn set_validity(params: &mut CertificateParams, now: Timestamp, end: i64) {
+    let mut serial = *uuid::Uuid::new_v4().as_bytes();
+    serial[0] = serial[0] & 0x7f | 0x40;
+    params.serial_number = Some(SerialNumber::from_slice(&serial));
+    let epoch = rcgen::date_time_ymd(1970, 1, 1);
+    let at = |second: i64| {
+        epoch + std::time::Duration::from_secs(second.clamp(0, LAST_SECOND).try_into().unwrap_or_default())
+    };
+    params.not_before = at(now.as_second() - BACKDATE);
+    params.not_after = at(end);
+}
+
+fn ip_of(bytes: &[u8]) -> Option<IpAddr> {
+    match *bytes {
+        [a, b, c, d] => Some(IpAddr::from([a, b, c, d])),
+        _ => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
+    }
+}

@@ -1,0 +1,68 @@
+//! Small private files that survive a crash whole.
+//!
+//! In: a path and bytes. Out: a file of mode 0600 that holds either the old bytes or all of the new ones, whenever the
+//! machine stops: the bytes go to a temporary file, to the disk, and then under the real name.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use super::PkiError;
+
+fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> PkiError {
+    move |source| PkiError::Io { doing, path: path.into(), source }
+}
+
+/// Makes sure of a folder that only its owner can enter.
+pub(super) fn private_dir(dir: &Path) -> Result<(), PkiError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed("making the folder", dir))?;
+    fs::set_permissions(dir, Permissions::from_mode(0o700)).map_err(failed("protecting the folder", dir))
+}
+
+/// The bytes of a file, or `None` when there is no such file.
+pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, PkiError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed("reading", path)(error)),
+    }
+}
+
+/// Takes everyone's rights but the owner's from a key that was copied carelessly.
+pub(super) fn tighten(path: &Path) -> Result<(), PkiError> {
+    let mode = fs::metadata(path).map_err(failed("reading", path))?.permissions().mode();
+    if mode & 0o077 != 0 {
+        tracing::warn!(file = %path.display(), "private key was open to others; now it is not");
+        fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed("protecting", path))?;
+    }
+    Ok(())
+}
+
+/// Replaces a file as one step; only its owner can read it.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), PkiError> {
+    replace(path, bytes).map_err(failed("writing", path))
+}
+
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "not the name of a file"));
+    };
+    let mut temporary = std::ffi::OsString::from(".");
+    temporary.push(name);
+    temporary.push(".new");
+    let temporary = folder.join(temporary);
+    // What an earlier crash left has unknown rights: a file made here never has others than 0600.
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    drop(file);
+    fs::rename(&temporary, path)?;
+    // An empty parent is the current folder.
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    File::open(folder)?.sync_all()
+}

@@ -1,0 +1,293 @@
+//! The identity as a client sees it: chains, names, handshakes; and what restarts and damage do to the files.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, ServerConnection, SupportedProtocolVersion};
+
+use super::scratch::Scratch;
+use super::*;
+
+const YEAR: i64 = 365 * DAY;
+
+/// The TLS library looks at the real clock, so the certificates of handshake tests are made for it.
+fn real_now() -> Timestamp {
+    Timestamp::now()
+}
+
+fn names() -> ServingNames {
+    ServingNames {
+        ips: vec!["127.0.0.1".parse().unwrap(), "::1".parse().unwrap(), "10.96.0.1".parse().unwrap()],
+        dns: vec!["localhost".into(), "kubernetes.default.svc.cluster.local".into(), "Host_1".into()],
+    }
+}
+
+fn file(dir: &Path, name: &str) -> String {
+    fs::read_to_string(dir.join(name)).unwrap()
+}
+
+fn client(pki: &Pki, identity: Option<&Identity>, version: &'static SupportedProtocolVersion) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(pki.ca_pem().as_bytes()).unwrap()).unwrap();
+    let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_protocol_versions(&[version])
+        .unwrap()
+        .with_root_certificates(roots);
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => builder
+            .with_client_auth_cert(
+                vec![CertificateDer::from_pem_slice(identity.certificate_pem.as_bytes()).unwrap()],
+                PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).unwrap(),
+            )
+            .unwrap(),
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    config
+}
+
+/// Hands bytes to and fro until both are content; returns what the server knows of the client.
+fn handshake(
+    server: Arc<ServerConfig>,
+    client: ClientConfig,
+    name: &str,
+) -> Result<Option<Vec<CertificateDer<'static>>>, String> {
+    let name = ServerName::try_from(name.to_owned()).map_err(|error| error.to_string())?;
+    let mut client = ClientConnection::new(Arc::new(client), name).map_err(|error| error.to_string())?;
+    let mut server = ServerConnection::new(server).map_err(|error| error.to_string())?;
+    for _ in 0..10 {
+        let mut wire = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut wire).unwrap();
+        }
+        server.read_tls(&mut wire.as_slice()).unwrap();
+        server.process_new_packets().map_err(|error| format!("server: {error}"))?;
+        wire.clear();
+        while server.wants_write() {
+            server.write_tls(&mut wire).unwrap();
+        }
+        client.read_tls(&mut wire.as_slice()).unwrap();
+        client.process_new_packets().map_err(|error| format!("client: {error}"))?;
+    }
+    assert!(!client.is_handshaking() && !server.is_handshaking());
+    assert_eq!(server.alpn_protocol(), Some(&b"h2"[..]));
+
+    client.writer().write_all(b"ping").unwrap();
+    let mut wire = Vec::new();
+    client.write_tls(&mut wire).unwrap();
+    server.read_tls(&mut wire.as_slice()).unwrap();
+    server.process_new_packets().map_err(|error| format!("server: {error}"))?;
+    let mut got = [0; 4];
+    server.reader().read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"ping");
+    Ok(server.peer_certificates().map(|chain| chain.iter().map(|der| der.clone().into_owned()).collect()))
+}
+
+#[test]
+fn every_wanted_name_verifies_and_no_other() {
+    let scratch = Scratch::new();
+    let pki = load_or_create(scratch.path(), &names(), real_now()).unwrap();
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        for name in ["127.0.0.1", "::1", "10.96.0.1", "localhost", "kubernetes.default.svc.cluster.local", "host_1"] {
+            let seen = handshake(pki.server_config(), client(&pki, None, version), name);
+            assert_eq!(seen, Ok(None), "{name}");
+        }
+        for name in ["10.96.0.2", "kubernetes.default.svc.cluster.example"] {
+            let refused = handshake(pki.server_config(), client(&pki, None, version), name).unwrap_err();
+            assert!(refused.contains("not valid for name"), "{refused}");
+        }
+    }
+}
+
+#[test]
+fn client_certificates_of_ours_are_seen_and_others_fail_the_handshake() {
+    let (scratch, elsewhere) = (Scratch::new(), Scratch::new());
+    let pki = load_or_create(scratch.path(), &names(), real_now()).unwrap();
+    let other = load_or_create(elsewhere.path(), &names(), real_now()).unwrap();
+    let node = pki.issue_client("system:node:n1", "system:nodes", real_now()).unwrap();
+    let late = pki.issue_client("late", "g", Timestamp::from_second(1_600_000_000).unwrap()).unwrap();
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        for good in [pki.admin(), &node] {
+            let chain = handshake(pki.server_config(), client(&pki, Some(good), version), "localhost").unwrap();
+            let expected = CertificateDer::from_pem_slice(good.certificate_pem.as_bytes()).unwrap();
+            assert_eq!(chain.unwrap(), [expected]);
+        }
+        let refused = handshake(pki.server_config(), client(&pki, Some(other.admin()), version), "localhost");
+        assert!(refused.clone().unwrap_err().starts_with("server: invalid peer certificate"), "{refused:?}");
+    }
+    // Issued by a clock that stood in 2020: counted from 2026, see EARLIEST_START.
+    assert_eq!(parsed(&late), (1_600_000_000 - 3600, 1_767_225_600 + YEAR));
+}
+
+fn parsed(identity: &Identity) -> (i64, i64) {
+    let der = CertificateDer::from_pem_slice(identity.certificate_pem.as_bytes()).unwrap();
+    let (_, cert) = x509_parser::parse_x509_certificate(&der).unwrap();
+    (cert.validity().not_before.timestamp(), cert.validity().not_after.timestamp())
+}
+
+#[test]
+fn a_restart_reuses_everything() {
+    let scratch = Scratch::new();
+    let start = Timestamp::from_second(1_800_000_000).unwrap();
+    let first = load_or_create(scratch.path(), &names(), start).unwrap();
+    let all = ["ca.key", "ca.crt", "server.key", "server.crt", "admin.key", "admin.crt", "service-account.key"];
+    let before = all.map(|name| file(scratch.path(), name));
+    let later = Timestamp::from_second(1_800_000_000 + 8 * YEAR).unwrap();
+    let second = load_or_create(scratch.path(), &names(), later).unwrap();
+    assert_eq!(before, all.map(|name| file(scratch.path(), name)));
+    assert_eq!(first.signing_key(), second.signing_key());
+    assert_eq!(first.admin(), second.admin());
+    for name in all {
+        let mode = fs::metadata(scratch.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+    assert_eq!(fs::metadata(scratch.path()).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), all.len(), "no temporary files stay");
+    assert_eq!(parsed(first.admin()).0, 1_800_000_000 - 3600);
+}
+
+#[test]
+fn the_serving_certificate_follows_names_and_time() {
+    let scratch = Scratch::new();
+    let at = |second: i64| Timestamp::from_second(second).unwrap();
+    let start = 1_800_000_000;
+    load_or_create(scratch.path(), &names(), at(start)).unwrap();
+    let (key, old) = (file(scratch.path(), "server.key"), file(scratch.path(), "server.crt"));
+
+    let fewer = ServingNames { ips: Vec::new(), dns: vec!["LOCALHOST".into(), "not a name".into()] };
+    load_or_create(scratch.path(), &fewer, at(start)).unwrap();
+    assert_eq!(old, file(scratch.path(), "server.crt"), "fewer names need no new certificate");
+
+    let mut more = names();
+    more.ips.push("192.0.2.7".parse().unwrap());
+    more.ips.push("0.0.0.0".parse().unwrap());
+    load_or_create(scratch.path(), &more, at(start)).unwrap();
+    let renewed = file(scratch.path(), "server.crt");
+    assert_ne!(old, renewed);
+    assert_eq!(key, file(scratch.path(), "server.key"));
+    load_or_create(scratch.path(), &more, at(start)).unwrap();
+    assert_eq!(renewed, file(scratch.path(), "server.crt"), "an unspecified address is not asked for again");
+
+    // The clock was set back: what began later is made anew, the authority stays.
+    let authority = file(scratch.path(), "ca.crt");
+    load_or_create(scratch.path(), &more, at(start - 10 * DAY)).unwrap();
+    assert_ne!(renewed, file(scratch.path(), "server.crt"));
+    assert_eq!(authority, file(scratch.path(), "ca.crt"));
+
+    // The last year of the authority: the same key, ten more years; then the last month of the others.
+    let authority_key = file(scratch.path(), "ca.key");
+    let (serving, admin) = (file(scratch.path(), "server.crt"), file(scratch.path(), "admin.crt"));
+    load_or_create(scratch.path(), &more, at(start + 3650 * DAY - 20 * DAY)).unwrap();
+    assert_eq!(authority_key, file(scratch.path(), "ca.key"));
+    assert_ne!(authority, file(scratch.path(), "ca.crt"));
+    assert_ne!(serving, file(scratch.path(), "server.crt"));
+    assert_ne!(admin, file(scratch.path(), "admin.crt"));
+}
+
+#[test]
+fn clients_certified_before_the_authority_was_renewed_still_get_in() {
+    let scratch = Scratch::new();
+    let now = real_now();
+    let long_ago = Timestamp::from_second(now.as_second() - 3650 * DAY + 60 * DAY).unwrap();
+    let old = load_or_create(scratch.path(), &names(), long_ago).unwrap();
+    let pki = load_or_create(scratch.path(), &names(), now).unwrap();
+    assert_eq!(old.admin(), pki.admin());
+    handshake(pki.server_config(), client(&pki, Some(pki.admin()), &rustls::version::TLS13), "localhost").unwrap();
+}
+
+#[test]
+fn whatever_a_crash_leaves_is_completed() {
+    let order = ["ca.key", "ca.crt", "server.key", "server.crt", "admin.key", "admin.crt", "service-account.key"];
+    for survivors in 0..order.len() {
+        let scratch = Scratch::new();
+        load_or_create(scratch.path(), &names(), real_now()).unwrap();
+        let kept: Vec<String> = order[..survivors].iter().map(|name| file(scratch.path(), name)).collect();
+        for name in &order[survivors..] {
+            fs::remove_file(scratch.path().join(name)).unwrap();
+        }
+        fs::write(scratch.path().join(format!(".{}.new", order[survivors])), "half a li").unwrap();
+        let pki = load_or_create(scratch.path(), &names(), real_now()).unwrap();
+        let again: Vec<String> = order[..survivors].iter().map(|name| file(scratch.path(), name)).collect();
+        assert_eq!(kept, again);
+        handshake(pki.server_config(), client(&pki, Some(pki.admin()), &rustls::version::TLS13), "localhost").unwrap();
+    }
+}
+
+#[test]
+fn a_new_authority_certifies_the_old_keys_anew() {
+    let scratch = Scratch::new();
+    load_or_create(scratch.path(), &names(), real_now()).unwrap();
+    for name in ["ca.key", "ca.crt"] {
+        fs::remove_file(scratch.path().join(name)).unwrap();
+    }
+    let pki = load_or_create(scratch.path(), &names(), real_now()).unwrap();
+    handshake(pki.server_config(), client(&pki, Some(pki.admin()), &rustls::version::TLS13), "localhost").unwrap();
+}
+
+#[test]
+fn damage_is_named_and_left_alone() {
+    let cases = [
+        ("ca.key", "no usable private key", "new authority"),
+        ("ca.crt", "holds no certificate", "new authority"),
+        ("server.key", "no usable private key", "remove this file"),
+        ("server.crt", "holds no certificate", "remove this file"),
+        ("admin.crt", "holds no certificate", "remove this file"),
+        ("service-account.key", "no usable private key", "remove it to start with a new key"),
+    ];
+    let scratch = Scratch::new();
+    load_or_create(scratch.path(), &names(), real_now()).unwrap();
+    for (name, why, remedy) in cases {
+        let path = scratch.path().join(name);
+        let good = fs::read(&path).unwrap();
+        let pem = format!("-----BEGIN {0}-----\nAAAA\n-----END {0}-----\n", "CERTIFICATE");
+        for bad in [&b""[..], b"\xff\xfe", &good[..good.len() / 2], pem.as_bytes()] {
+            fs::write(&path, bad).unwrap();
+            let message = load_or_create(scratch.path(), &names(), real_now()).unwrap_err().to_string();
+            assert!(message.contains(&path.display().to_string()), "{message}");
+            assert!(message.contains(remedy), "{message}");
+            assert_eq!(fs::read(&path).unwrap(), bad, "left as it was");
+        }
+        fs::write(&path, b"").unwrap();
+        let message = load_or_create(scratch.path(), &names(), real_now()).unwrap_err().to_string();
+        assert!(message.contains(why), "{message}");
+        fs::write(&path, good).unwrap();
+    }
+    fs::remove_file(scratch.path().join("ca.key")).unwrap();
+    let message = load_or_create(scratch.path(), &names(), real_now()).unwrap_err().to_string();
+    assert!(message.contains("ca.key, is missing"), "{message}");
+}
+
+#[test]
+fn a_foreign_authority_certificate_is_refused() {
+    let (scratch, elsewhere) = (Scratch::new(), Scratch::new());
+    load_or_create(scratch.path(), &names(), real_now()).unwrap();
+    load_or_create(elsewhere.path(), &names(), real_now()).unwrap();
+    fs::copy(elsewhere.path().join("ca.crt"), scratch.path().join("ca.crt")).unwrap();
+    let message = load_or_create(scratch.path(), &names(), real_now()).unwrap_err().to_string();
+    assert!(message.contains("another key than ca.key"), "{message}");
+}
+
+#[test]
+fn a_key_open_to_others_is_closed() {
+    let scratch = Scratch::new();
+    load_or_create(scratch.path(), &names(), real_now()).unwrap();
+    let path = scratch.path().join("ca.key");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    load_or_create(scratch.path(), &names(), real_now()).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_machine_without_a_clock_makes_certificates_that_outlive_its_setting() {
+    let scratch = Scratch::new();
+    let pki = load_or_create(scratch.path(), &names(), Timestamp::UNIX_EPOCH).unwrap();
+    let admin = pki.admin().clone();
+    let pki = load_or_create(scratch.path(), &names(), Timestamp::from_second(1_800_000_000).unwrap()).unwrap();
+    assert_eq!(&admin, pki.admin());
+    assert_eq!(parsed(&admin), (0, 1_767_225_600 + 3650 * DAY));
+    // And at the other end of time nothing breaks.
+    load_or_create(&scratch.path().join("far"), &names(), Timestamp::MAX).unwrap();
+}

@@ -1,0 +1,70 @@
+//! Query strings and percent-encoding.
+
+/// The parameters of a query string, decoded, in order.
+pub(crate) fn parse(query: &str) -> Vec<(String, String)> {
+    query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(key, true), decode(value, true))
+        })
+        .collect()
+}
+
+/// The first value of a parameter.
+pub(crate) fn first<'a>(query: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+}
+
+/// Whether a list is to be a watch; the parameter without a value says so too.
+pub(crate) fn wants_watch(query: &[(String, String)]) -> bool {
+    matches!(first(query, "watch"), Some("" | "1" | "true" | "True" | "TRUE" | "t" | "T"))
+}
+
+/// A path with its percent-encoding undone.
+pub(crate) fn decode_path(path: &str) -> String {
+    if path.contains('%') { decode(path, false) } else { path.to_owned() }
+}
+
+fn decode(text: &str, plus_is_space: bool) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut index = 0;
+    while index < bytes.len() {
+        let hex = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+        match bytes[index] {
+            b'%' => match (hex(index + 1), hex(index + 2)) {
+                (Some(high), Some(low)) => {
+                    out.push(u8::try_from(high * 16 + low).unwrap_or(b'?'));
+                    index += 2;
+                }
+                _ => out.push(b'%'),
+            },
+            b'+' if plus_is_space => out.push(b' '),
+            byte => out.push(byte),
+        }
+        index += 1;
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_decoded_in_order() {
+        let query = parse("labelSelector=a%3Db%2Cc+in+%28d%29&watch&dryRun=All&dryRun=x");
+        assert_eq!(first(&query, "labelSelector"), Some("a=b,c in (d)"));
+        assert!(wants_watch(&query));
+        assert_eq!(query.iter().filter(|(key, _)| key == "dryRun").count(), 2);
+        assert!(!wants_watch(&parse("watch=false")));
+    }
+
+    #[test]
+    fn broken_percent_signs_stay() {
+        assert_eq!(decode_path("/a%zz%2"), "/a%zz%2");
+        assert_eq!(decode_path("/%2e%2e"), "/..");
+    }
+}

@@ -1,0 +1,78 @@
+//! What the cluster has to say before the rules of a kind: does the namespace exist, may it be deleted, which class is the
+//! default.
+
+use api::kinds;
+use api::object;
+use api::status::{Resource, Status};
+use api::value::ValueExt as _;
+use serde_json::Value;
+use store::{Compare, Key, Table};
+
+use super::{Call, Registry};
+
+/// Namespaces that always exist.
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+/// Marks the class that an Ingress without one gets.
+const DEFAULT_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
+
+impl Registry {
+    /// Admits a new object. What it relied on must still hold when it is stored: that is returned as compares.
+    pub(super) fn admit_create(&self, call: &Call<'_>, name: &str, object: &mut Value) -> Result<Vec<Compare>, Status> {
+        if call.kind.plural == "ingresses" {
+            self.default_ingress_class(object);
+        }
+        if !call.kind.namespaced {
+            return Ok(Vec::new());
+        }
+        let key = Key { table: Table::named("namespaces"), name: call.namespace.into() };
+        let Some(entry) = self.store.get(&key) else {
+            let namespaces = Resource { group: "", plural: "namespaces", kind: "Namespace" };
+            return Err(Status::not_found(namespaces, call.namespace));
+        };
+        let namespace = object::decode_bare(&entry.value);
+        if namespace.has("metadata.deletionTimestamp") {
+            return Err(being_terminated(call, name));
+        }
+        Ok(vec![Compare { key, modified: entry.modified }])
+    }
+
+    /// Refuses the deletion of namespaces without which nothing works.
+    pub(super) fn admit_delete(&self, call: &Call<'_>, name: &str) -> Result<(), Status> {
+        if call.kind.plural == "namespaces" && IMMORTAL.contains(&name) {
+            return Err(Status::forbidden(call.kind.resource(), name, "this namespace may not be deleted"));
+        }
+        Ok(())
+    }
+
+    /// Gives an Ingress the class that is marked as the default: the newest, then the first by name.
+    fn default_ingress_class(&self, ingress: &mut Value) {
+        if ingress.has("spec.ingressClassName") || ingress.at("metadata.annotations").get("kubernetes.io/ingress.class").is_some() {
+            return;
+        }
+        let Ok(classes) = self.store.range(Table::named("ingressclasses"), "", None) else { return };
+        let Some(kind) = kinds::by_table("ingressclasses") else { return };
+        let mut marked: Vec<Value> = classes
+            .entries
+            .iter()
+            .map(|entry| object::decode(kind, &entry.value, entry.modified))
+            .filter(|class| class.at("metadata.annotations").get(DEFAULT_CLASS).and_then(Value::as_str) == Some("true"))
+            .collect();
+        marked.sort_by(|a, b| {
+            let newest_first = b.text("metadata.creationTimestamp").cmp(a.text("metadata.creationTimestamp"));
+            newest_first.then_with(|| a.text("metadata.name").cmp(b.text("metadata.name")))
+        });
+        if let Some(class) = marked.first() {
+            ingress.put("spec.ingressClassName", class.text("metadata.name"));
+        }
+    }
+}
+
+fn being_terminated(call: &Call<'_>, name: &str) -> Status {
+    let namespace = call.namespace;
+    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    Status::forbidden(call.kind.resource(), name, &why).with_cause(
+        "NamespaceTerminating",
+        &format!("namespace {namespace} is being terminated"),
+        "metadata.namespace",
+    )
+}

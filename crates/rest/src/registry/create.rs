@@ -1,0 +1,214 @@
+//! Creating an object: defaults, ownership, admission, claims, validation, one transaction.
+
+use api::apply;
+use api::field::Errors;
+use api::kind::Kind;
+use api::status::Status;
+use api::value::ValueExt as _;
+use api::{decode, meta, names};
+use serde_json::Value;
+
+use super::{ATTEMPTS, Call, Lost, Outcome, Registry, Shown, new_uid};
+
+/// Characters of generated names: no vowels, so no words.
+const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// How long a generated name may be before its suffix.
+const PREFIX_LIMIT: usize = 58;
+/// How many names are tried.
+const NAME_ATTEMPTS: usize = 8;
+
+impl Registry {
+    /// Creates an object from a body that has been decoded and defaulted.
+    pub(crate) async fn create(
+        &self,
+        call: &Call<'_>,
+        mut object: Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<Outcome, Status> {
+        match_namespace(call, &mut object)?;
+        wipe_system_fields(&mut object);
+        track(call, None, &mut object);
+        self.create_tracked(call, object, warnings).await
+    }
+
+    /// Creates an object whose managedFields are already there.
+    pub(super) async fn create_tracked(
+        &self,
+        call: &Call<'_>,
+        mut object: Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<Outcome, Status> {
+        meta::drop_repeated_owners(&mut object, warnings);
+        object.put("metadata.uid", new_uid());
+        object.put("metadata.creationTimestamp", call.now_text());
+        if object.has("metadata.resourceVersion") && call.is_main() && object.text("metadata.resourceVersion") != "0" {
+            return Err(Status::raw("resourceVersion should not be set on objects to be created"));
+        }
+        object.drop_path("metadata.resourceVersion");
+        let given = object.text("metadata.name").to_owned();
+        let base = object.text("metadata.generateName").to_owned();
+        let mut names_tried = 0;
+        for _ in 0..ATTEMPTS {
+            let mut attempt = object.clone();
+            let name = if given.is_empty() && !base.is_empty() { generate_name(&base) } else { given.clone() };
+            if !name.is_empty() {
+                attempt.put("metadata.name", name.as_str());
+            }
+            match self.try_create(call, &name, attempt, warnings).await {
+                Ok(outcome) => return Ok(outcome),
+                Err(Lost::Refused(status)) if status.reason == Some("AlreadyExists") && given.is_empty() => {
+                    names_tried += 1;
+                    if names_tried >= NAME_ATTEMPTS {
+                        return Err(no_name_left(&status));
+                    }
+                }
+                Err(Lost::Refused(status)) => return Err(status),
+                Err(Lost::Race) => {}
+            }
+        }
+        Err(Status::too_many_requests("too many others are changing the same things; please try again"))
+    }
+
+    async fn try_create(
+        &self,
+        call: &Call<'_>,
+        name: &str,
+        mut object: Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<Outcome, Lost> {
+        let admitted = self.admit_create(call, name, &mut object).map_err(Lost::Refused)?;
+        let rules = call.kind.rules;
+        let (object, mut txn) = self
+            .with_claims(call, name, |claims| {
+                // Writing the status of a missing object creates it bare: that path of the original claims nothing.
+                if call.is_main() {
+                    rules.begin_create(&mut object, claims)?;
+                }
+                rules.prepare_create(&mut object);
+                Ok(object)
+            })
+            .map_err(Lost::Refused)?;
+        let object = finished(call.kind, object).map_err(Lost::Refused)?;
+        let mut noted = Vec::new();
+        rules.warnings(&object, None, &mut noted);
+        if self.store.get(&call.key(name)).is_some() {
+            return Err(Lost::Refused(self.exists(call, name)));
+        }
+        txn.compares.extend(admitted);
+        let mut shown = object;
+        let as_answered = (!call.is_main()).then(|| shown.clone());
+        rules.on_read(&mut shown);
+        let entry = self.put(call, name, &shown, 0, txn).await?;
+        note(warnings, noted);
+        let shown = if call.dry_run || as_answered.is_some() {
+            let mut object = as_answered.unwrap_or(shown);
+            if !call.dry_run {
+                object.put("metadata.resourceVersion", entry.modified.to_string());
+            }
+            Shown::Object(typed(call.kind, object))
+        } else {
+            Shown::Entry(entry)
+        };
+        Ok(Outcome { code: 201, shown })
+    }
+
+    fn exists(&self, call: &Call<'_>, name: &str) -> Status {
+        let mut status = Status::already_exists(call.kind.resource(), name);
+        let deleting = self
+            .store
+            .get(&call.key(name))
+            .is_some_and(|entry| super::old_object(call.kind, &entry).has("metadata.deletionTimestamp"));
+        if deleting {
+            status.message = format!("object is being deleted: {}", status.message);
+        }
+        status
+    }
+}
+
+/// Puts `kind` and `apiVersion` on an object.
+pub(super) fn typed(kind: &Kind, mut object: Value) -> Value {
+    object.put("kind", kind.kind);
+    object.put("apiVersion", kind.api_version());
+    object
+}
+
+/// Adds warnings that are not there yet.
+pub(super) fn note(warnings: &mut Vec<String>, noted: Vec<String>) {
+    for text in noted {
+        if !warnings.contains(&text) {
+            warnings.push(text);
+        }
+    }
+}
+
+/// Validates a new object and brings it into the form that is stored.
+fn finished(kind: &Kind, mut object: Value) -> Result<Value, Status> {
+    if kind.generation {
+        object.put("metadata.generation", 1);
+    } else {
+        object.drop_path("metadata.generation");
+    }
+    decode::prune(kind.type_id(), &mut object);
+    let mut errors = Errors::default();
+    kind.rules.validate_create(&object, &mut errors);
+    if errors.is_empty() {
+        meta::validate(&object, kind.namespaced, names::name_is_path_segment, &mut errors);
+    }
+    if errors.is_empty() {
+        return Ok(object);
+    }
+    Err(Status::invalid(kind.group, kind.kind, object.text("metadata.name"), &errors))
+}
+
+/// Records that the caller owns what it changed.
+pub(super) fn track(call: &Call<'_>, live: Option<&Value>, object: &mut Value) {
+    let api_version = call.kind.api_version();
+    apply::track_update(call.kind.type_id(), live, object, &manager(call, &api_version), &call.now_text());
+}
+
+/// The manager of a call.
+pub(super) fn manager<'a>(call: &'a Call<'_>, api_version: &'a str) -> apply::Manager<'a> {
+    let subresource = call.subresource.map_or("", |sub| sub.name);
+    apply::Manager { name: call.manager, api_version, subresource }
+}
+
+/// What clients may not choose.
+fn wipe_system_fields(object: &mut Value) {
+    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        object.drop_path(&format!("metadata.{field}"));
+    }
+}
+
+/// The namespace of the body must be that of the URL, or be left out.
+pub(crate) fn match_namespace(call: &Call<'_>, object: &mut Value) -> Result<(), Status> {
+    let sent = object.text("metadata.namespace");
+    if !call.kind.namespaced {
+        if !sent.is_empty() {
+            object.drop_path("metadata.namespace");
+        }
+        return Ok(());
+    }
+    if !sent.is_empty() && sent != call.namespace {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    object.put("metadata.namespace", call.namespace);
+    Ok(())
+}
+
+fn generate_name(base: &str) -> String {
+    let mut end = base.len().min(PREFIX_LIMIT);
+    while !base.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut name = base[..end].to_owned();
+    name.extend((0..5).map(|_| char::from(SUFFIX[fastrand::usize(..SUFFIX.len())])));
+    name
+}
+
+fn no_name_left(status: &Status) -> Status {
+    let mut status = status.clone().retry_after(1);
+    status.message.push_str(", the server was not able to generate a unique name for the object");
+    status
+}

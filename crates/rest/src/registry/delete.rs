@@ -1,0 +1,136 @@
+//! Deleting an object: preconditions, finalizers, grace, and finally one transaction that frees what it held.
+
+use api::options::Propagation;
+use api::status::Status;
+use api::value::ValueExt as _;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use store::{Entry, Txn};
+
+use super::create::typed;
+use super::update::is_released;
+use super::{ATTEMPTS, Call, Lost, Outcome, Registry, Shown, old_object, seconds};
+
+/// What a DELETE asks for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Deletion {
+    pub(crate) grace: Option<i64>,
+    pub(crate) uid: Option<String>,
+    pub(crate) revision: Option<String>,
+    /// What happens to dependents.
+    pub(crate) propagation: Option<Propagation>,
+}
+
+impl Registry {
+    /// Deletes an object, or marks it as deleted while something still holds it.
+    pub(crate) async fn delete(&self, call: &Call<'_>, name: &str, wish: &Deletion) -> Result<Outcome, Status> {
+        self.admit_delete(call, name)?;
+        for _ in 0..ATTEMPTS {
+            let entry = self.get(call, name)?;
+            match self.try_delete(call, name, wish, &entry).await {
+                Ok(outcome) => return Ok(outcome),
+                Err(Lost::Refused(status)) => return Err(status),
+                Err(Lost::Race) => {}
+            }
+        }
+        Err(Status::too_many_requests("too many others are changing the same object; please try again"))
+    }
+
+    async fn try_delete(&self, call: &Call<'_>, name: &str, wish: &Deletion, entry: &Entry) -> Result<Outcome, Lost> {
+        let old = old_object(call.kind, entry);
+        check_preconditions(call, name, wish, &old).map_err(Lost::Refused)?;
+        let mut new = old.clone();
+        mark(call, wish, &mut new);
+        if is_released(call.kind, &new) {
+            let revision = self.remove(call, name, entry, &old).await?;
+            return Ok(removed(call, name, entry, revision, new));
+        }
+        if new == old {
+            return Ok(Outcome { code: 200, shown: Shown::Object(old) });
+        }
+        let written = self.put(call, name, &new, entry.modified, Txn::default()).await?;
+        new.put("metadata.resourceVersion", written.modified.to_string());
+        Ok(Outcome { code: 200, shown: Shown::Object(typed(call.kind, new)) })
+    }
+}
+
+/// The answer to a delete that removed the object.
+fn removed(call: &Call<'_>, name: &str, entry: &Entry, revision: u64, mut object: Value) -> Outcome {
+    if call.kind.delete_returns_object {
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+            let path = format!("metadata.{field}");
+            if !old_object(call.kind, entry).has(&path) {
+                object.drop_path(&path);
+            }
+        }
+        object.put("metadata.resourceVersion", revision.to_string());
+        return Outcome { code: 200, shown: Shown::Object(object) };
+    }
+    let mut details = json!({"name": name, "kind": call.kind.plural, "uid": object.at("metadata.uid")});
+    if !call.kind.group.is_empty() {
+        details.put("group", call.kind.group);
+    }
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
+    Outcome { code: 200, shown: Shown::Status(status) }
+}
+
+fn check_preconditions(call: &Call<'_>, name: &str, wish: &Deletion, old: &Value) -> Result<(), Status> {
+    // The original names the kind here, where every other conflict names the resource.
+    let kind = call.kind.resource();
+    let refuse = |why: String| {
+        let mut status = Status::conflict(kind, name, &why);
+        status.message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.kind_group());
+        if let Some(details) = &mut status.details {
+            details.put("kind", kind.kind);
+        }
+        Err(status)
+    };
+    let (uid, revision) = (old.text("metadata.uid"), old.text("metadata.resourceVersion"));
+    if let Some(wanted) = wish.uid.as_deref().filter(|wanted| *wanted != uid) {
+        return refuse(format!(
+            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have \
+             been deleted and then recreated"
+        ));
+    }
+    if let Some(wanted) = wish.revision.as_deref().filter(|wanted| *wanted != revision) {
+        return refuse(format!(
+            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record \
+             ({revision}). The object might have been modified"
+        ));
+    }
+    Ok(())
+}
+
+/// Marks an object as deleted, with the finalizers that the propagation asks for.
+fn mark(call: &Call<'_>, wish: &Deletion, object: &mut Value) {
+    let deleting = object.has("metadata.deletionTimestamp");
+    let added = match wish.propagation {
+        Some(Propagation::Foreground) => Some("foregroundDeletion"),
+        Some(Propagation::Orphan) => Some("orphan"),
+        Some(Propagation::Background) | None => None,
+    };
+    if let Some(finalizer) = added {
+        let dropped = if finalizer == "orphan" { "foregroundDeletion" } else { "orphan" };
+        let mut finalizers: Vec<String> = object.texts("metadata.finalizers").into_iter().map(str::to_owned).collect();
+        finalizers.retain(|have| have != dropped);
+        if !finalizers.iter().any(|have| have == finalizer) {
+            finalizers.push(finalizer.to_owned());
+        }
+        object.put("metadata.finalizers", finalizers);
+    }
+    let grace = call.kind.rules.grace_period(object, wish.grace);
+    let before = object.at("metadata.deletionGracePeriodSeconds").as_i64();
+    if deleting && before.is_some_and(|before| grace >= before) {
+        return;
+    }
+    object.put("metadata.deletionTimestamp", deadline(call.now, grace));
+    object.put("metadata.deletionGracePeriodSeconds", grace);
+    if call.kind.generation && !deleting {
+        object.put("metadata.generation", object.int("metadata.generation") + 1);
+    }
+    call.kind.rules.mark_deleted(object);
+}
+
+fn deadline(now: Timestamp, grace: i64) -> String {
+    seconds(now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now))
+}

@@ -1,0 +1,277 @@
+//! Changing an object: by a whole new one, by a patch, or by an apply.
+//!
+//! The new object is made from the current one by a [`Source`]; then the kind's rules run and one transaction is tried. When
+//! somebody else was faster the source runs again on the new current object, which is what makes patches safe without a
+//! resourceVersion.
+
+use api::field::{Errors, Path};
+use api::kind::Kind;
+use api::status::Status;
+use api::value::ValueExt as _;
+use api::{apply, decode, meta, object};
+use serde_json::Value;
+use store::{Entry, Txn};
+
+use super::create::{manager, match_namespace, note, track, typed};
+use super::{ATTEMPTS, Call, Lost, Outcome, Registry, Shown, old_object, sent_revision};
+
+/// A change of one object.
+pub(crate) struct Change<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) source: Source<'a>,
+}
+
+/// Where the new object comes from.
+pub(crate) enum Source<'a> {
+    /// The body of a PUT, decoded and defaulted.
+    Body(&'a Value),
+    /// A patch of the current object; the result is decoded and defaulted, with warnings.
+    Patch(&'a (dyn Fn(&Value, &mut Vec<String>) -> Result<Value, Status> + Sync)),
+    /// A configuration that is applied.
+    Apply { config: &'a Value, force: bool },
+}
+
+/// A change that passed all checks.
+struct Prepared {
+    object: Value,
+    txn: Txn,
+    noted: Vec<String>,
+}
+
+impl Registry {
+    /// Changes an object, or creates it where a change may.
+    pub(crate) async fn update(
+        &self,
+        call: &Call<'_>,
+        change: &Change<'_>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Outcome, Status> {
+        for _ in 0..ATTEMPTS {
+            let Some(entry) = self.store.get(&call.key(change.name)) else {
+                match self.create_by_change(call, change, warnings).await {
+                    Err(status) if status.reason == Some("AlreadyExists") => continue,
+                    done => return done,
+                }
+            };
+            match self.try_update(call, change, &entry, warnings).await {
+                Ok(outcome) => return Ok(outcome),
+                Err(Lost::Refused(status)) => return Err(status),
+                Err(Lost::Race) => {}
+            }
+        }
+        Err(Status::too_many_requests("too many others are changing the same object; please try again"))
+    }
+
+    async fn create_by_change(
+        &self,
+        call: &Call<'_>,
+        change: &Change<'_>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Outcome, Status> {
+        let mut object = match change.source {
+            Source::Body(body) if call.kind.create_on_update => body.clone(),
+            Source::Apply { config, .. } => {
+                let mut config = config.clone();
+                match_namespace(call, &mut config)?;
+                self.applied(call, None, &config, false)?
+            }
+            Source::Body(_) | Source::Patch(_) => return Err(call.not_found(change.name)),
+        };
+        let uid = object.text("metadata.uid").to_owned();
+        match change.source {
+            Source::Apply { .. } if !uid.is_empty() => {
+                let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+                return Err(Status::conflict(call.kind.resource(), change.name, &why));
+            }
+            Source::Body(_) if !uid.is_empty() => return Err(uid_precondition(call, change.name, &uid, "")),
+            _ => {}
+        }
+        object.drop_path("metadata.resourceVersion");
+        if matches!(change.source, Source::Apply { .. }) {
+            return self.create_tracked(call, object, warnings).await;
+        }
+        self.create(call, object, warnings).await
+    }
+
+    /// Runs a server-side apply and brings the result into shape.
+    fn applied(&self, call: &Call<'_>, live: Option<&Value>, config: &Value, force: bool) -> Result<Value, Status> {
+        let api_version = call.kind.api_version();
+        let ty = call.kind.type_id();
+        let mut merged = apply::apply(ty, live, config, &manager(call, &api_version), force, &call.now_text())?;
+        decode::check(ty, &mut merged).map_err(|error| unconvertible(call, config, &error))?;
+        call.kind.rules.default(&mut merged);
+        Ok(merged)
+    }
+
+    async fn try_update(
+        &self,
+        call: &Call<'_>,
+        change: &Change<'_>,
+        entry: &Entry,
+        warnings: &mut Vec<String>,
+    ) -> Result<Outcome, Lost> {
+        let old = old_object(call.kind, entry);
+        let mut noted = Vec::new();
+        let new = self.new_object(call, change, &old, &mut noted).map_err(Lost::Refused)?;
+        check_revision(call, change, &new, &old).map_err(Lost::Refused)?;
+        let mut prepared = self.prepare(call, change.name, new, &old).map_err(Lost::Refused)?;
+        noted.append(&mut prepared.noted);
+        note(warnings, noted);
+        let Prepared { mut object, txn, .. } = prepared;
+        if old.has("metadata.deletionTimestamp") && is_released(call.kind, &object) {
+            self.remove(call, change.name, entry, &object).await?;
+            // The last finalizer is gone and the object with it: the answer still has the revision it had.
+            object.put("metadata.resourceVersion", entry.modified.to_string());
+            return Ok(Outcome { code: 200, shown: Shown::Object(typed(call.kind, object)) });
+        }
+        apply::revert_times(&old, &mut object);
+        let as_answered = (!call.is_main()).then(|| object.clone());
+        call.kind.rules.on_read(&mut object);
+        if self.is_same(call, &object, entry) {
+            let unchanged = Entry { key: entry.key.clone(), value: entry.value.clone(), facts: entry.facts.clone(), ..*entry };
+            return Ok(Outcome { code: 200, shown: Shown::Entry(unchanged) });
+        }
+        let written = self.put(call, change.name, &object, entry.modified, txn).await?;
+        let shown = match as_answered {
+            Some(mut object) => {
+                object.put("metadata.resourceVersion", written.modified.to_string());
+                Shown::Object(typed(call.kind, object))
+            }
+            None => Shown::Entry(written),
+        };
+        Ok(Outcome { code: 200, shown })
+    }
+
+    fn new_object(
+        &self,
+        call: &Call<'_>,
+        change: &Change<'_>,
+        old: &Value,
+        noted: &mut Vec<String>,
+    ) -> Result<Value, Status> {
+        let mut new = match change.source {
+            Source::Apply { config, force } => return self.applied(call, Some(old), config, force),
+            Source::Body(body) => body.clone(),
+            Source::Patch(patch) => patch(old, noted)?,
+        };
+        match_namespace(call, &mut new)?;
+        track(call, Some(old), &mut new);
+        Ok(new)
+    }
+
+    /// Runs the rules of the kind on a change.
+    fn prepare(&self, call: &Call<'_>, name: &str, mut new: Value, old: &Value) -> Result<Prepared, Status> {
+        let rules = call.kind.rules;
+        let mut noted = Vec::new();
+        meta::drop_repeated_owners(&mut new, &mut noted);
+        let (mut new, txn) = self.with_claims(call, name, |claims| {
+            match call.subresource {
+                None => {
+                    rules.begin_update(&mut new, old, claims)?;
+                    rules.prepare_update(&mut new, old);
+                }
+                Some(part) => rules.prepare_part(part.name, &mut new, old),
+            }
+            Ok(new)
+        })?;
+        keep_system_fields(&mut new, old);
+        decode::prune(call.kind.type_id(), &mut new);
+        set_generation(call.kind, &mut new, old);
+        let mut errors = Errors::default();
+        match call.subresource {
+            None => rules.validate_update(&new, old, &mut errors),
+            Some(part) => rules.validate_part(part.name, &new, old, &mut errors),
+        }
+        if !errors.is_empty() {
+            return Err(Status::invalid(call.kind.group, call.kind.kind, name, &errors));
+        }
+        if call.is_main() {
+            rules.warnings(&new, Some(old), &mut noted);
+        } else {
+            rules.status_warnings(&new, old, &mut noted);
+        }
+        Ok(Prepared { object: new, txn, noted })
+    }
+
+    /// Whether storing this would change nothing.
+    fn is_same(&self, call: &Call<'_>, new: &Value, entry: &Entry) -> bool {
+        if call.kind.rules.converts() {
+            return object::encode(&call.kind.rules.to_storage(new.clone())) == entry.value;
+        }
+        object::encode(new) == entry.value
+    }
+}
+
+/// An apply whose result is not an object of the kind.
+fn unconvertible(call: &Call<'_>, config: &Value, error: &decode::TypeError) -> Status {
+    let (namespace, name) = (config.text("metadata.namespace"), config.text("metadata.name"));
+    let group_version = if call.kind.group.is_empty() { format!("/{}", call.kind.version) } else { call.kind.api_version() };
+    Status::raw(format!(
+        "failed to convert new object ({namespace}/{name}; {group_version}, Kind={}) to proper version: {error}",
+        call.kind.kind
+    ))
+}
+
+/// Optimistic concurrency: what the client read must still be there.
+fn check_revision(call: &Call<'_>, change: &Change<'_>, new: &Value, old: &Value) -> Result<(), Status> {
+    if let Source::Body(body) = change.source {
+        let (sent, have) = (body.text("metadata.uid"), old.text("metadata.uid"));
+        if !sent.is_empty() && sent != have {
+            return Err(uid_precondition(call, change.name, sent, have));
+        }
+    }
+    let have = old.text("metadata.resourceVersion");
+    match sent_revision(new)? {
+        Some(sent) if sent.to_string() != have => Err(Status::modified(call.kind.resource(), change.name)),
+        None if !call.kind.unconditional_update && matches!(change.source, Source::Body(_)) => {
+            let mut errors = Errors::default();
+            let metadata = Path::Root("metadata");
+            errors.invalid(&metadata.child("resourceVersion"), 0, "must be specified for an update");
+            Err(Status::invalid(call.kind.group, call.kind.plural, change.name, &errors))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn uid_precondition(call: &Call<'_>, name: &str, sent: &str, have: &str) -> Status {
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
+         Precondition failed: UID in precondition: {sent}, UID in object meta: {have}",
+        call.kind.table,
+        call.key(name).name,
+    );
+    Status::conflict(call.kind.resource(), name, &why)
+}
+
+/// What an update cannot change, and need not repeat.
+fn keep_system_fields(new: &mut Value, old: &Value) {
+    if new.text("metadata.uid").is_empty() {
+        new.put("metadata.uid", old.at("metadata.uid").clone());
+    }
+    for field in ["creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp"] {
+        let path = format!("metadata.{field}");
+        let sent = field == "deletionTimestamp" && new.has(&path);
+        if old.has(&path) && !sent {
+            new.put(&path, old.at(&path).clone());
+        } else if !sent {
+            new.drop_path(&path);
+        }
+    }
+    new.put("metadata.resourceVersion", old.at("metadata.resourceVersion").clone());
+    new.drop_path("metadata.selfLink");
+}
+
+fn set_generation(kind: &Kind, new: &mut Value, old: &Value) {
+    if !kind.generation {
+        new.drop_path("metadata.generation");
+        return;
+    }
+    let step = i64::from(kind.rules.new_generation(new, old));
+    new.put("metadata.generation", old.int("metadata.generation") + step);
+}
+
+/// Whether nothing holds a deleted object any more.
+pub(super) fn is_released(kind: &Kind, object: &Value) -> bool {
+    let graceful = object.int("metadata.deletionGracePeriodSeconds") > 0;
+    object.items("metadata.finalizers").is_empty() && !kind.rules.is_held(object) && !graceful
+}

@@ -1,0 +1,186 @@
+//! The questions a client may put about users and rights: access reviews, rules reviews, token reviews, "who am I".
+//!
+//! In: the body of a POST (its shape is checked already), the user who sent it, and the sources of users. Out: the
+//! object that answers it, or the Status. Nothing is stored. Errors name no kind, as in the original, which has
+//! forgotten it by the time it looks for them.
+
+mod token_request;
+mod validate;
+
+use api::status::Status;
+use api::value::ValueExt as _;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::auth::service_account::API_AUDIENCE;
+use crate::auth::{Authenticator, User};
+use crate::authz::{self, Attributes, Role, Rule};
+
+pub(crate) use token_request::token_request;
+
+/// Answers a review of this kind. The metadata of a LocalSubjectAccessReview has the namespace of the request.
+///
+/// # Errors
+/// 400 and 422, with the words of the original; 404 for kinds that are not reviews.
+pub(crate) fn review(kind: &str, body: &Value, user: &User, authn: &Authenticator, now: Timestamp) -> Result<Value, Status> {
+    Ok(match kind {
+        "SelfSubjectAccessReview" => {
+            validate::self_access(body)?;
+            access(body, user)
+        }
+        "SubjectAccessReview" => {
+            validate::access(body)?;
+            access(body, &subject(body))
+        }
+        "LocalSubjectAccessReview" => {
+            validate::local_access(body)?;
+            access(body, &subject(body))
+        }
+        "SelfSubjectRulesReview" => rules(body, user)?,
+        "TokenReview" => token(body, authn, now)?,
+        "SelfSubjectReview" => who_am_i(body, user, now),
+        _ => return Err(Status::no_such_resource()),
+    })
+}
+
+/// The object that came, with another status. Absent metadata and spec are shown empty.
+fn answered(body: &Value, status: Value) -> Value {
+    let mut out = body.clone();
+    for member in ["metadata", "spec"] {
+        if !out.has(member) {
+            out.put(member, json!({}));
+        }
+    }
+    out.put("status", status);
+    out
+}
+
+/// An object of the kind that came, with nothing of it.
+fn fresh(body: &Value, metadata: &Value, status: &Value) -> Value {
+    json!({"kind": body["kind"], "apiVersion": body["apiVersion"], "metadata": metadata, "status": status})
+}
+
+// === access ===
+
+fn access(body: &Value, user: &User) -> Value {
+    let decision = authz::authorize(&attributes(body, user));
+    let mut status = json!({"allowed": decision.allowed});
+    if !decision.reason.is_empty() {
+        status["reason"] = decision.reason.into();
+    }
+    let problems = validate::selector_problems(body);
+    if !problems.is_empty() {
+        status["evaluationError"] = problems.join("; ").into();
+    }
+    answered(body, status)
+}
+
+fn attributes<'a>(body: &'a Value, user: &'a User) -> Attributes<'a> {
+    let on_path = body.at("spec.nonResourceAttributes");
+    if !on_path.is_null() {
+        return Attributes::path(user, on_path.text("verb"), on_path.text("path"));
+    }
+    let on = body.at("spec.resourceAttributes");
+    Attributes {
+        user,
+        verb: on.text("verb"),
+        group: on.text("group"),
+        resource: on.text("resource"),
+        subresource: on.text("subresource"),
+        name: on.text("name"),
+        namespace: on.text("namespace"),
+        path: None,
+    }
+}
+
+/// The user a SubjectAccessReview is about.
+fn subject(body: &Value) -> User {
+    let extra = body.map("spec.extra").into_iter().flatten().map(|(key, values)| {
+        let values = values.as_array().into_iter().flatten().filter_map(Value::as_str);
+        (key.clone(), values.map(str::to_owned).collect())
+    });
+    User {
+        name: body.text("spec.user").to_owned(),
+        uid: body.text("spec.uid").to_owned(),
+        groups: body.texts("spec.groups").into_iter().map(str::to_owned).collect(),
+        extra: extra.collect(),
+    }
+}
+
+// === rules ===
+
+fn rules(body: &Value, user: &User) -> Result<Value, Status> {
+    if body.text("spec.namespace").is_empty() {
+        return Err(Status::bad_request("no namespace on request"));
+    }
+    let roles: Vec<&Role> = authz::roles_of(user).collect();
+    let all: Vec<&Rule> = roles.iter().flat_map(|role| role.rules).collect();
+    let resource_rules = all.iter().map(|rule| {
+        let mut out = json!({"verbs": rule.verbs, "apiGroups": rule.groups, "resources": rule.resources});
+        if let Some(name) = rule.own_node.then(|| authz::own_node(user)).flatten() {
+            out["resourceNames"] = json!([name]);
+        }
+        out
+    });
+    let on_paths = roles.iter().filter(|role| !role.paths.is_empty());
+    let path_rules = on_paths.map(|role| json!({"verbs": role.verbs_on_paths, "nonResourceURLs": role.paths}));
+    let mut status = json!({
+        "resourceRules": resource_rules.collect::<Vec<Value>>(),
+        "nonResourceRules": path_rules.collect::<Vec<Value>>(),
+        "incomplete": false,
+    });
+    // The answer has no place for exceptions; they mean nothing to someone who may do everything anyway.
+    let unlimited = all.iter().any(|rule| [rule.verbs, rule.groups, rule.resources] == [&["*"]; 3]);
+    let except: Vec<&str> = all.iter().flat_map(|rule| rule.except).copied().collect();
+    if !unlimited && !except.is_empty() {
+        status["incomplete"] = true.into();
+        status["evaluationError"] = format!("\"*\" in resources does not include {}", except.join(", ")).into();
+    }
+    let mut out = fresh(body, &json!({}), &status);
+    out["spec"] = json!({});
+    Ok(out)
+}
+
+// === tokens and users ===
+
+fn token(body: &Value, authn: &Authenticator, now: Timestamp) -> Result<Value, Status> {
+    let token = body.text("spec.token");
+    if token.is_empty() {
+        return Err(Status::bad_request("token is required for TokenReview in authentication"));
+    }
+    let mut audiences = body.texts("spec.audiences");
+    if audiences.is_empty() {
+        audiences = vec![API_AUDIENCE];
+    }
+    // Sent as a header in the original, so what follows a space is not looked at.
+    let token = token.split(' ').next().unwrap_or_default();
+    let status = match authn.token_user(token, &audiences, now) {
+        Ok((user, audiences)) => json!({"authenticated": true, "user": user_info(&user), "audiences": audiences}),
+        Err(error) => json!({"user": {}, "error": error.to_string()}),
+    };
+    Ok(answered(body, status))
+}
+
+fn who_am_i(body: &Value, user: &User, now: Timestamp) -> Value {
+    fresh(body, &json!({"creationTimestamp": wire_time(now)}), &json!({"userInfo": user_info(user)}))
+}
+
+/// A time as objects have it.
+fn wire_time(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+fn user_info(user: &User) -> Value {
+    let mut out = Map::new();
+    let parts = [
+        ("username", json!(user.name), user.name.is_empty()),
+        ("uid", json!(user.uid), user.uid.is_empty()),
+        ("groups", json!(user.groups), user.groups.is_empty()),
+        ("extra", json!(user.extra), user.extra.is_empty()),
+    ];
+    out.extend(parts.into_iter().filter(|(_, _, empty)| !empty).map(|(key, value, _)| (key.to_owned(), value)));
+    Value::Object(out)
+}
+
+#[cfg(test)]
+mod tests;

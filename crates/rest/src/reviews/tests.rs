@@ -1,0 +1,302 @@
+//! The answers, compared with what the original answers.
+
+use super::*;
+use crate::auth::service_account::{Grant, ServiceAccounts};
+use crate::auth::token_file::TokenFile;
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).unwrap()
+}
+
+fn authn() -> Authenticator {
+    let key = rcgen::KeyPair::generate().unwrap().serialize_der();
+    let tokens = TokenFile::parse("t,alice,u-1,dev", "f").unwrap();
+    let lookup = Box::new(|_: &str, _: &str| Some("u-2".to_owned()));
+    Authenticator::new(tokens, ServiceAccounts::new(&key).unwrap(), lookup)
+}
+
+fn user(name: &str, groups: &[&str]) -> User {
+    User { name: name.into(), groups: groups.iter().map(|group| (*group).to_owned()).collect(), ..User::default() }
+}
+
+fn authorization(kind: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec})
+}
+
+/// The answer, without the reason, which is ours.
+fn ask(kind: &str, body: &Value, user: &User) -> Result<Value, Status> {
+    let mut answer = review(kind, body, user, &authn(), now())?;
+    if let Some(reason) = answer.drop_path("status.reason") {
+        assert!(reason.as_str().is_some_and(|reason| reason.starts_with("allowed to group")), "{reason}");
+    }
+    Ok(answer)
+}
+
+#[test]
+fn may_i_is_echoed_with_an_answer() {
+    let spec = json!({"resourceAttributes": {"namespace": "ns", "verb": "list", "resource": "services"}});
+    let body = authorization("SelfSubjectAccessReview", &spec);
+    let answer = |allowed: bool| {
+        json!({
+            "kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {},
+            "spec": spec, "status": {"allowed": allowed},
+        })
+    };
+    assert_eq!(ask("SelfSubjectAccessReview", &body, &user("root", &["system:masters"])), Ok(answer(true)));
+    assert_eq!(ask("SelfSubjectAccessReview", &body, &user("nobody", &[])), Ok(answer(false)));
+    let body = authorization(
+        "SelfSubjectAccessReview",
+        &json!({"nonResourceAttributes": {"path": "/healthz", "verb": "get"}}),
+    );
+    assert_eq!(ask("SelfSubjectAccessReview", &body, &User::anonymous()).unwrap()["status"], json!({"allowed": true}));
+}
+
+#[test]
+fn malformed_access_reviews_are_refused_without_a_kind() {
+    let root = user("root", &["system:masters"]);
+    let both = json!({
+        "resourceAttributes": {"verb": "get", "resource": "pods"},
+        "nonResourceAttributes": {"path": "/", "verb": "get"},
+    });
+    let refused = ask("SelfSubjectAccessReview", &authorization("SelfSubjectAccessReview", &both), &root).unwrap_err();
+    let words = "Invalid value: {\"Path\":\"/\",\"Verb\":\"get\"}: exactly one of nonResourceAttributes or \
+                 resourceAttributes must be specified";
+    assert_eq!(
+        refused.to_value(),
+        json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "Invalid", "code": 422,
+            "message": format!(".authorization.k8s.io \"\" is invalid: spec: {words}"),
+            "details": {
+                "group": "authorization.k8s.io",
+                "causes": [{"reason": "FieldValueInvalid", "message": words, "field": "spec"}],
+            },
+        })
+    );
+    let neither = ask("SelfSubjectAccessReview", &authorization("SelfSubjectAccessReview", &json!({})), &root);
+    assert_eq!(
+        neither.unwrap_err().message,
+        ".authorization.k8s.io \"\" is invalid: spec: Invalid value: null: exactly one of nonResourceAttributes or \
+         resourceAttributes must be specified"
+    );
+    let mut named =
+        authorization("SelfSubjectAccessReview", &json!({"resourceAttributes": {"verb": "get", "resource": "pods"}}));
+    named["metadata"] = json!({"creationTimestamp": null, "labels": {}, "managedFields": [{"manager": "m"}]});
+    assert!(ask("SelfSubjectAccessReview", &named, &root).is_ok(), "nothing in it counts");
+    named["metadata"]["name"] = "x".into();
+    let refused = ask("SelfSubjectAccessReview", &named, &root).unwrap_err();
+    assert_eq!(
+        refused.message,
+        ".authorization.k8s.io \"\" is invalid: metadata: Invalid value: {\"name\":\"x\"}: must be empty"
+    );
+}
+
+#[test]
+fn reviews_about_others_look_at_the_subject() {
+    let root = user("root", &["system:masters"]);
+    let attributes = json!({"verb": "get", "resource": "secrets", "namespace": "ns", "name": "s"});
+    let about = |groups: &[&str]| {
+        authorization("SubjectAccessReview", &json!({"resourceAttributes": attributes, "user": "u", "groups": groups}))
+    };
+    let allowed = |body: &Value| ask("SubjectAccessReview", body, &root).unwrap()["status"].flag("allowed");
+    assert!(allowed(&about(&["system:nodes"])));
+    assert!(!allowed(&about(&["system:authenticated"])));
+    assert!(!allowed(&about(&[])));
+    let nobody = authorization("SubjectAccessReview", &json!({"resourceAttributes": attributes}));
+    assert_eq!(
+        ask("SubjectAccessReview", &nobody, &root).unwrap_err().message,
+        ".authorization.k8s.io \"\" is invalid: spec.user: Invalid value: \"\": at least one of user or group must be \
+         specified"
+    );
+}
+
+#[test]
+fn local_reviews_stay_in_their_namespace() {
+    let root = user("root", &["system:masters"]);
+    let local = |namespace: &str, spec: Value| {
+        let mut body = authorization("LocalSubjectAccessReview", &spec);
+        body["metadata"] = json!({"namespace": namespace});
+        ask("LocalSubjectAccessReview", &body, &root)
+    };
+    let spec = json!({"resourceAttributes": {"namespace": "ns", "verb": "get", "resource": "pods"}, "user": "u"});
+    assert_eq!(local("ns", spec.clone()).unwrap()["status"], json!({"allowed": false}));
+    assert_eq!(
+        local("other", spec).unwrap_err().message,
+        ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes.namespace: Invalid value: \"ns\": must match \
+         metadata.namespace"
+    );
+    let path = json!({"nonResourceAttributes": {"path": "/", "verb": "get"}, "user": "u"});
+    assert_eq!(
+        local("ns", path).unwrap_err().message,
+        ".authorization.k8s.io \"\" is invalid: spec.nonResourceAttributes: Invalid value: \
+         {\"Path\":\"/\",\"Verb\":\"get\"}: disallowed on this kind of request"
+    );
+}
+
+#[test]
+fn selectors_are_checked_and_change_nothing() {
+    let root = user("root", &["system:masters"]);
+    let with = |selector: Value| {
+        let attributes = json!({"verb": "list", "resource": "pods", "fieldSelector": selector});
+        let body = authorization("SelfSubjectAccessReview", &json!({"resourceAttributes": attributes}));
+        ask("SelfSubjectAccessReview", &body, &root)
+    };
+    let refused = with(json!({"rawSelector": "a=b", "requirements": [{"operator": "In"}]})).unwrap_err();
+    assert_eq!(
+        refused.message,
+        ".authorization.k8s.io \"\" is invalid: [spec.resourceAttributes.fieldSelector.rawSelector: Invalid value: \
+         \"a=b\": may not specified at the same time as requirements, \
+         spec.resourceAttributes.fieldSelector.requirements[0].key: Required value: must be specified, \
+         spec.resourceAttributes.fieldSelector.requirements[0].values: Required value: must be specified when \
+         `operator` is 'In' or 'NotIn']"
+    );
+    assert_eq!(
+        with(json!({})).unwrap_err().message,
+        ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes.fieldSelector.requirements: Required value: \
+         when spec.resourceAttributes.fieldSelector is specified, requirements or rawSelector is required"
+    );
+    let fine = json!({"key": "spec.nodeName", "operator": "In", "values": ["n"]});
+    let odd = json!({"key": "spec.nodeName", "operator": "Gt", "values": ["n"]});
+    assert_eq!(with(json!({"requirements": [fine]})).unwrap()["status"], json!({"allowed": true}));
+    let answer = with(json!({"requirements": [fine, odd]})).unwrap();
+    let partially = "spec.resourceAttributes.fieldSelector partially ignored due to parse error";
+    assert_eq!(answer["status"], json!({"allowed": true, "evaluationError": partially}));
+    let answer = with(json!({"requirements": [odd]})).unwrap();
+    assert_eq!(answer["status"]["evaluationError"], "spec.resourceAttributes.fieldSelector ignored due to parse error");
+}
+
+#[test]
+fn rules_are_listed() {
+    let body = authorization("SelfSubjectRulesReview", &json!({"namespace": "ns"}));
+    let all = ask("SelfSubjectRulesReview", &body, &user("root", &["system:masters", "system:authenticated"])).unwrap();
+    assert_eq!((&all["metadata"], &all["spec"]), (&json!({}), &json!({})));
+    assert_eq!(all["status"]["resourceRules"][0], json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
+    assert_eq!(all["status"]["nonResourceRules"][0], json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
+    assert_eq!(all["status"]["incomplete"], false);
+
+    let node = user("system:node:n1", &["system:nodes", "system:authenticated"]);
+    let some = ask("SelfSubjectRulesReview", &body, &node).unwrap();
+    let own = json!({
+        "verbs": ["patch", "update"], "apiGroups": [""], "resources": ["nodes", "nodes/status"],
+        "resourceNames": ["n1"],
+    });
+    assert!(some["status"].items("resourceRules").contains(&own), "{some}");
+    assert_eq!(some["status"]["incomplete"], true);
+    assert!(some["status"].text("evaluationError").contains("secrets"));
+
+    let nothing = ask("SelfSubjectRulesReview", &body, &user("x", &[])).unwrap();
+    assert_eq!(nothing["status"], json!({"resourceRules": [], "nonResourceRules": [], "incomplete": false}));
+    let nowhere = authorization("SelfSubjectRulesReview", &json!({}));
+    let refused = ask("SelfSubjectRulesReview", &nowhere, &node).unwrap_err();
+    assert_eq!((refused.code, refused.message.as_str()), (400, "no namespace on request"));
+}
+
+#[test]
+fn tokens_are_looked_up() {
+    let (authn, root) = (authn(), user("root", &["system:masters"]));
+    let ask = |spec: Value| {
+        let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec});
+        review("TokenReview", &body, &root, &authn, now())
+    };
+    let refused = ask(json!({})).unwrap_err().to_value();
+    assert_eq!(
+        refused,
+        json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "BadRequest",
+            "message": "token is required for TokenReview in authentication", "code": 400,
+        })
+    );
+    let status = json!({
+        "authenticated": true, "audiences": [API_AUDIENCE],
+        "user": {"username": "alice", "uid": "u-1", "groups": ["dev", "system:authenticated"]},
+    });
+    assert_eq!(
+        ask(json!({"token": "t"})),
+        Ok(json!({
+            "kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1", "metadata": {}, "spec": {"token": "t"},
+            "status": status,
+        }))
+    );
+    let unknown = json!({"user": {}, "error": "invalid bearer token"});
+    assert_eq!(ask(json!({"token": "x"})).unwrap()["status"], unknown);
+    assert_eq!(ask(json!({"token": "t", "audiences": ["vault"]})).unwrap()["status"], unknown);
+
+    let grant = Grant { namespace: "ns", name: "robot", uid: "u-2", audiences: &["vault"], seconds: 60 };
+    let token = authn.accounts().sign(&grant, now()).unwrap();
+    let answer = ask(json!({"token": token, "audiences": ["vault", "other"]})).unwrap();
+    assert_eq!(answer["status"]["audiences"], json!(["vault"]));
+    assert_eq!(answer["status"]["user"]["username"], "system:serviceaccount:ns:robot");
+    assert!(
+        ask(json!({"token": token})).unwrap()["status"].text("error").contains("is invalid for the target audiences")
+    );
+}
+
+#[test]
+fn who_am_i_answers_with_the_user() {
+    let mut asking = user("bob", &["dev", "system:authenticated"]);
+    asking.extra.insert("k".into(), vec!["v".into()]);
+    let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    assert_eq!(
+        review("SelfSubjectReview", &body, &asking, &authn(), now()),
+        Ok(json!({
+            "kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1",
+            "metadata": {"creationTimestamp": "2027-01-15T08:00:00Z"},
+            "status": {
+                "userInfo": {"username": "bob", "groups": ["dev", "system:authenticated"], "extra": {"k": ["v"]}},
+            },
+        }))
+    );
+    assert_eq!(review("Service", &body, &asking, &authn(), now()).unwrap_err().code, 404);
+}
+
+#[test]
+fn tokens_are_issued_on_request() {
+    let authn = authn();
+    let account = json!({"metadata": {"name": "robot", "namespace": "ns", "uid": "u-2"}});
+    let ask = |body: Value| token_request(&body, &account, &authn, now());
+    let mut answer = ask(json!({"kind": "TokenRequest", "spec": {"expirationSeconds": 600}})).unwrap();
+    let token = answer.drop_path("status.token").unwrap();
+    assert_eq!(
+        answer,
+        json!({
+            "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
+            "metadata": {
+                "name": "robot", "namespace": "ns", "uid": "u-2", "creationTimestamp": "2027-01-15T08:00:00Z",
+            },
+            "spec": {"audiences": [API_AUDIENCE], "expirationSeconds": 600, "boundObjectRef": null},
+            "status": {"expirationTimestamp": "2027-01-15T08:10:00Z"},
+        })
+    );
+    let (user, _) = authn.token_user(token.as_str().unwrap(), &[API_AUDIENCE], now()).unwrap();
+    assert_eq!(user.name, "system:serviceaccount:ns:robot");
+    assert_eq!(ask(json!({})).unwrap()["spec"]["expirationSeconds"], 3600);
+
+    let says = |body: Value| ask(body).unwrap_err().message;
+    assert_eq!(
+        says(json!({"spec": {"expirationSeconds": 599}})),
+        "TokenRequest.authentication.k8s.io \"\" is invalid: spec.expirationSeconds: Invalid value: 599: may not \
+         specify a duration less than 10 minutes"
+    );
+    assert!(says(json!({"spec": {"expirationSeconds": i64::MAX}})).ends_with("larger than 2^32 seconds"));
+    assert_eq!(
+        says(json!({"metadata": {"name": "other"}})),
+        "TokenRequest.authentication.k8s.io \"robot\" is invalid: metadata.name: Invalid value: \"other\": must match \
+         the service account name if specified"
+    );
+    assert_eq!(ask(json!({"metadata": {"uid": "u-9"}})).unwrap_err().code, 409);
+    assert_eq!(
+        says(json!({"spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p"}}})),
+        "cannot bind token to object of type /v1, Kind=Pod"
+    );
+}
+
+#[test]
+fn label_selectors_are_checked_for_syntax() {
+    let requirements = json!([{"key": "a b", "operator": "In", "values": ["-"]}]);
+    let attributes = json!({"verb": "list", "resource": "pods", "labelSelector": {"requirements": requirements}});
+    let body = authorization("SelfSubjectAccessReview", &json!({"resourceAttributes": attributes}));
+    let refused = ask("SelfSubjectAccessReview", &body, &user("u", &[])).unwrap_err();
+    let fields: Vec<Value> =
+        refused.details.unwrap().items("causes").iter().map(|cause| cause["field"].clone()).collect();
+    let at = "spec.resourceAttributes.labelSelector.requirements[0]";
+    assert_eq!(fields, [json!(format!("{at}.key")), json!(format!("{at}.values[0]"))]);
+}

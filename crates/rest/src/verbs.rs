@@ -1,0 +1,147 @@
+//! The verbs: which one a request is, and what it does. One file a verb.
+
+mod delete;
+mod patch;
+mod proxy;
+mod read;
+mod write;
+
+use std::sync::Arc;
+
+use api::names;
+use api::options::WriteOptions;
+use api::status::Status;
+use api::value::ValueExt as _;
+use http::{Method, header};
+use hyper::body::Incoming;
+
+use crate::handler::{Ask, Shared};
+use crate::query;
+use crate::registry::{Call, Outcome, Shown};
+use crate::reply::Reply;
+use crate::reviews;
+use crate::route::Target;
+
+/// The longest name of a field manager that is taken from a User-Agent.
+const MANAGER_LIMIT: usize = 128;
+
+/// The verb of a request, or nothing where the resource does not have it.
+pub(crate) fn verb(ask: &Ask<'_>, target: &Target<'_>) -> Option<&'static str> {
+    let watch = target.watch || query::wants_watch(&ask.query);
+    if target.subresource.is_some_and(|sub| sub.name == "proxy") {
+        return Some(if *ask.method == Method::GET { "get" } else { "create" });
+    }
+    let verb = match (ask.method.as_str(), target.name.is_some()) {
+        ("GET", false) if watch => "watch",
+        ("GET", false) => "list",
+        ("GET", true) if target.watch => "watch",
+        ("GET", true) => "get",
+        ("POST", false) => "create",
+        ("POST", true) if target.subresource.is_some() => "create",
+        ("PUT", true) => "update",
+        ("PATCH", true) => "patch",
+        ("DELETE", true) => "delete",
+        ("DELETE", false) => "deletecollection",
+        _ => return None,
+    };
+    let across_namespaces = target.kind.namespaced && target.namespace.is_empty();
+    if across_namespaces && !matches!(verb, "list" | "watch") {
+        return None;
+    }
+    let verbs = target.subresource.map_or(target.kind.verbs, |sub| sub.verbs);
+    verbs.contains(&verb).then_some(verb)
+}
+
+/// Carries a request out.
+pub(crate) async fn run(
+    shared: &Arc<Shared>,
+    ask: &Ask<'_>,
+    target: &Target<'_>,
+    verb: &str,
+    body: Incoming,
+    warnings: &mut Vec<String>,
+) -> Result<Reply, Status> {
+    if let Some(name) = target.name {
+        let wrong = names::name_is_path_segment(name, false);
+        if !wrong.is_empty() {
+            let name = api::field::quote(name);
+            return Err(Status::bad_request(format!("Name parameter invalid: {name}: {}", wrong.join(", "))));
+        }
+    }
+    if target.kind.table.is_empty() {
+        return review(shared, ask, target, body, warnings).await;
+    }
+    if target.subresource.is_some_and(|sub| sub.name == "proxy") {
+        return proxy::proxy(shared, ask, target, body).await;
+    }
+    match verb {
+        "get" => read::get(shared, ask, target).await,
+        "list" => read::list(shared, ask, target).await,
+        "watch" => read::watch(shared, ask, target).await,
+        "create" if target.subresource.is_some() => write::create_part(shared, ask, target, body, warnings).await,
+        "create" => write::create(shared, ask, target, body, warnings).await,
+        "update" => write::update(shared, ask, target, body, warnings).await,
+        "patch" => patch::patch(shared, ask, target, body, warnings).await,
+        "delete" => delete::delete(shared, ask, target, body).await,
+        "deletecollection" => delete::delete_collection(shared, ask, target, body).await,
+        _ => Err(Status::method_not_allowed()),
+    }
+}
+
+/// Kinds that are answered and not stored.
+async fn review(
+    shared: &Arc<Shared>,
+    ask: &Ask<'_>,
+    target: &Target<'_>,
+    body: Incoming,
+    warnings: &mut Vec<String>,
+) -> Result<Reply, Status> {
+    let options = WriteOptions::create(&ask.query)?;
+    let media = crate::negotiate::body_media(ask.header(header::CONTENT_TYPE))?;
+    let bytes = crate::body::read(body).await?;
+    let mut object = crate::body::object(target.kind, media, &bytes, options.field_validation, warnings)?;
+    if target.kind.namespaced {
+        object.put("metadata.namespace", target.namespace);
+    }
+    let answer = reviews::review(target.kind.kind, &object, ask.user, &shared.authn, ask.now)?;
+    Ok(Reply::document(201, ask.view.object(target.kind, answer)?))
+}
+
+/// A call of the registry.
+fn call<'a>(ask: &Ask<'_>, target: &Target<'a>, manager: &'a str, dry_run: bool) -> Call<'a> {
+    Call {
+        kind: target.kind,
+        namespace: target.namespace,
+        subresource: target.subresource,
+        manager,
+        dry_run,
+        now: ask.now,
+    }
+}
+
+/// Who owns what this request writes: the manager it names, or its program.
+fn manager(ask: &Ask<'_>, named: &str) -> String {
+    if !named.is_empty() {
+        return named.to_owned();
+    }
+    let agent = ask.header(header::USER_AGENT).unwrap_or_default();
+    let program = agent.split('/').next().unwrap_or_default();
+    let mut out = String::new();
+    for c in program.chars().filter(|c| !c.is_control()) {
+        if out.len() + c.len_utf8() > MANAGER_LIMIT {
+            break;
+        }
+        out.push(c);
+    }
+    if out.is_empty() { "unknown".to_owned() } else { out }
+}
+
+/// The answer to a write.
+fn written(ask: &Ask<'_>, target: &Target<'_>, outcome: Outcome) -> Result<Reply, Status> {
+    let document = match outcome.shown {
+        Shown::Entry(entry) => ask.view.entry(target.kind, &entry)?,
+        Shown::Object(object) => ask.view.object(target.kind, object)?,
+        Shown::Status(status) => ask.view.success(&status),
+    };
+    Ok(Reply::document(outcome.code, document))
+}

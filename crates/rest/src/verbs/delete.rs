@@ -1,0 +1,91 @@
+//! delete and deletecollection.
+
+use std::sync::Arc;
+
+use api::options::{DeleteOptions, Propagation};
+use api::status::Status;
+use api::value::ValueExt as _;
+use http::header;
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+
+use super::{call, written};
+use crate::handler::{Ask, Shared};
+use crate::registry::{Deletion, Shown};
+use crate::reply::Reply;
+use crate::route::Target;
+use crate::{body, negotiate};
+
+/// DELETE of an object.
+pub(super) async fn delete(
+    shared: &Arc<Shared>,
+    ask: &Ask<'_>,
+    target: &Target<'_>,
+    incoming: Incoming,
+) -> Result<Reply, Status> {
+    let options = options(ask, incoming).await?;
+    let call = call(ask, target, "", options.dry_run);
+    let outcome = shared.registry.delete(&call, target.name.unwrap_or_default(), &deletion(&options)).await?;
+    written(ask, target, outcome)
+}
+
+/// DELETE of a collection: every object that matches, one after the other.
+pub(super) async fn delete_collection(
+    shared: &Arc<Shared>,
+    ask: &Ask<'_>,
+    target: &Target<'_>,
+    incoming: Incoming,
+) -> Result<Reply, Status> {
+    let options = options(ask, incoming).await?;
+    let (entries, meta) = super::read::matching(shared, ask, target).await?;
+    let call = call(ask, target, "", options.dry_run);
+    let wish = deletion(&options);
+    let mut items: Vec<Value> = Vec::with_capacity(entries.len());
+    for entry in &entries {
+        let name = entry.key.name.rsplit('/').next().unwrap_or_default();
+        match shared.registry.delete(&call, name, &wish).await {
+            Ok(outcome) => items.push(match outcome.shown {
+                Shown::Object(object) => untyped(object),
+                Shown::Entry(_) | Shown::Status(_) => untyped(crate::view::read(target.kind, entry)),
+            }),
+            Err(status) if status.code == 404 => {}
+            Err(status) => return Err(status),
+        }
+    }
+    let list = json!({
+        "kind": format!("{}List", target.kind.kind), "apiVersion": target.kind.api_version(),
+        "metadata": meta.to_value(), "items": items,
+    });
+    Ok(Reply::document(200, ask.view.success(&list)))
+}
+
+fn untyped(mut object: Value) -> Value {
+    object.drop_path("kind");
+    object.drop_path("apiVersion");
+    object
+}
+
+async fn options(ask: &Ask<'_>, incoming: Incoming) -> Result<DeleteOptions, Status> {
+    let bytes = body::read(incoming).await?;
+    let body = if bytes.is_empty() {
+        None
+    } else {
+        body::delete_options(negotiate::body_media(ask.header(header::CONTENT_TYPE))?, &bytes)?
+    };
+    match body {
+        Some(body) => DeleteOptions::from_value(&body),
+        None => DeleteOptions::from_query(&ask.query),
+    }
+}
+
+fn deletion(options: &DeleteOptions) -> Deletion {
+    Deletion {
+        grace: options.grace_period_seconds,
+        uid: options.uid.clone(),
+        revision: options.resource_version.clone(),
+        propagation: match (options.propagation, options.orphan_dependents) {
+            (None, Some(true)) => Some(Propagation::Orphan),
+            (propagation, _) => propagation,
+        },
+    }
+}

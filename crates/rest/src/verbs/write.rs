@@ -1,0 +1,90 @@
+//! create and update.
+
+use std::sync::Arc;
+
+use api::options::WriteOptions;
+use api::status::Status;
+use api::value::ValueExt as _;
+use http::header;
+use hyper::body::Incoming;
+
+use super::{call, manager, written};
+use crate::handler::{Ask, Shared};
+use crate::registry::{Change, Source};
+use crate::reply::Reply;
+use crate::route::Target;
+use crate::{body, negotiate, reviews};
+
+/// POST of a collection.
+pub(super) async fn create(
+    shared: &Arc<Shared>,
+    ask: &Ask<'_>,
+    target: &Target<'_>,
+    incoming: Incoming,
+    warnings: &mut Vec<String>,
+) -> Result<Reply, Status> {
+    let options = WriteOptions::create(&ask.query)?;
+    let media = negotiate::body_media(ask.header(header::CONTENT_TYPE))?;
+    let bytes = body::read(incoming).await?;
+    let object = body::object(target.kind, media, &bytes, options.field_validation, warnings)?;
+    let manager = manager(ask, &options.field_manager);
+    let call = call(ask, target, &manager, options.dry_run);
+    written(ask, target, shared.registry.create(&call, object, warnings).await?)
+}
+
+/// POST of a part of an object.
+pub(super) async fn create_part(
+    shared: &Arc<Shared>,
+    ask: &Ask<'_>,
+    target: &Target<'_>,
+    incoming: Incoming,
+    _warnings: &mut [String],
+) -> Result<Reply, Status> {
+    match target.subresource.map(|sub| sub.name) {
+        Some("token") => {
+            let media = negotiate::body_media(ask.header(header::CONTENT_TYPE))?;
+            let bytes = body::read(incoming).await?;
+            let parsed = body::text("TokenRequest", media, &bytes)?.value;
+            let call = call(ask, target, "", false);
+            let account = shared.registry.get(&call, target.name.unwrap_or_default())?;
+            let account = crate::view::read(target.kind, &account);
+            let answer = reviews::token_request(&parsed, &account, &shared.authn, ask.now)?;
+            Ok(Reply::bytes(201, "application/json", answer.to_string()))
+        }
+        _ => Err(Status::method_not_allowed()),
+    }
+}
+
+/// PUT of an object or a part of it.
+pub(super) async fn update(
+    shared: &Arc<Shared>,
+    ask: &Ask<'_>,
+    target: &Target<'_>,
+    incoming: Incoming,
+    warnings: &mut Vec<String>,
+) -> Result<Reply, Status> {
+    let name = target.name.unwrap_or_default();
+    let options = WriteOptions::update(&ask.query)?;
+    let media = negotiate::body_media(ask.header(header::CONTENT_TYPE))?;
+    let bytes = body::read(incoming).await?;
+    let mut object = body::object(target.kind, media, &bytes, options.field_validation, warnings)?;
+    check_name(&object, name)?;
+    let manager = manager(ask, &options.field_manager);
+    let call = call(ask, target, &manager, options.dry_run);
+    crate::registry::match_namespace(&call, &mut object)?;
+    let change = Change { name, source: Source::Body(&object) };
+    written(ask, target, shared.registry.update(&call, &change, warnings).await?)
+}
+
+/// The name of the body must be that of the URL.
+pub(super) fn check_name(object: &serde_json::Value, name: &str) -> Result<(), Status> {
+    match object.text("metadata.name") {
+        "" => Err(Status::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        ))),
+        sent if sent != name => Err(Status::bad_request(format!(
+            "the name of the object ({sent}) does not match the name on the URL ({name})"
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,271 @@
+//! Watches: events of the store in, a stream of encoded events out.
+//!
+//! The common event (JSON, no transform, no selector transition) is encoded once and shared by all watchers through the
+//! slot the store keeps with it. A watcher pulls: one that reads slowly holds a position in the history, not a queue, and
+//! one that falls out of the history is told so with a 410.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::kind::Kind;
+use api::selector::Selector;
+use api::status::Status;
+use api::value::ValueExt as _;
+use api::{decode, proto, schema};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use store::{Entry, Event, Watch};
+use tokio::time::Instant;
+
+use crate::negotiate::{Media, Transform};
+use crate::view::{self, View};
+
+/// How often an idle watcher is told how far the world has moved.
+const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
+/// How long before its end a watch says for the last time where it is.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+/// How much is gathered into one write.
+const CHUNK: usize = 64 * 1024;
+
+/// What a watch is asked to do.
+pub(crate) struct Plan {
+    pub(crate) kind: &'static Kind,
+    pub(crate) selector: Selector,
+    pub(crate) view: View,
+    /// Objects to begin with.
+    pub(crate) initial: Vec<Arc<Entry>>,
+    /// Say where the initial objects end, and at which revision.
+    pub(crate) initial_end: Option<u64>,
+    pub(crate) bookmarks: bool,
+    /// The revision the watch begins after.
+    pub(crate) start: u64,
+    pub(crate) timeout: Duration,
+}
+
+/// A running watch.
+pub(crate) struct Feed {
+    plan: Plan,
+    initial: std::vec::IntoIter<Arc<Entry>>,
+    watch: Watch,
+    deadline: Instant,
+    next_bookmark: Instant,
+    said: u64,
+    columns_said: bool,
+    done: bool,
+}
+
+/// The type and the object of an event as one watcher sees it.
+struct Seen<'a> {
+    kind: &'static str,
+    entry: &'a Entry,
+    revision: u64,
+}
+
+impl Feed {
+    pub(crate) fn new(mut plan: Plan, watch: Watch) -> Self {
+        let now = Instant::now();
+        let (deadline, said) = (now + plan.timeout, plan.start);
+        let initial = std::mem::take(&mut plan.initial).into_iter();
+        Self { plan, initial, watch, deadline, next_bookmark: now + BOOKMARK_PERIOD, said, columns_said: false, done: false }
+    }
+
+    /// The next bytes to send; `None` when the watch is over.
+    pub(crate) async fn next(&mut self) -> Option<Bytes> {
+        if self.done {
+            return None;
+        }
+        if let Some(bytes) = self.initial_chunk() {
+            return Some(bytes);
+        }
+        loop {
+            let last_call = self.deadline.checked_sub(LAST_BOOKMARK).unwrap_or(self.deadline);
+            let bookmark_at = if Instant::now() < last_call { self.next_bookmark.min(last_call) } else { self.next_bookmark };
+            let found = tokio::select! {
+                biased;
+                found = self.watch.next() => found,
+                () = tokio::time::sleep_until(bookmark_at), if self.plan.bookmarks && bookmark_at < self.deadline => {
+                    self.next_bookmark = Instant::now() + BOOKMARK_PERIOD;
+                    if let Some(bytes) = self.bookmark() {
+                        return Some(bytes);
+                    }
+                    continue;
+                }
+                () = tokio::time::sleep_until(self.deadline) => {
+                    self.done = true;
+                    return None;
+                }
+            };
+            match found {
+                Ok(events) => {
+                    let mut out = Vec::new();
+                    for event in events {
+                        self.write_event(&mut out, &event);
+                    }
+                    if !out.is_empty() {
+                        return Some(out.into());
+                    }
+                }
+                Err(compacted) => {
+                    self.done = true;
+                    return Some(expired(&self.plan.view, compacted.asked, compacted.oldest));
+                }
+            }
+        }
+    }
+
+    fn initial_chunk(&mut self) -> Option<Bytes> {
+        let mut out = Vec::new();
+        while out.len() < CHUNK {
+            let Some(entry) = self.initial.next() else { break };
+            let seen = Seen { kind: "ADDED", entry: &entry, revision: entry.modified };
+            self.write_seen(&mut out, &seen);
+        }
+        if out.len() < CHUNK && let Some(revision) = self.plan.initial_end.take() {
+            self.said = revision;
+            self.write_bookmark(&mut out, revision, true);
+        }
+        (!out.is_empty()).then(|| out.into())
+    }
+
+    fn bookmark(&mut self) -> Option<Bytes> {
+        let position = self.watch.position();
+        if position <= self.said {
+            return None;
+        }
+        self.said = position;
+        let mut out = Vec::new();
+        self.write_bookmark(&mut out, position, false);
+        Some(out.into())
+    }
+
+    fn write_event(&mut self, out: &mut Vec<u8>, event: &Event) {
+        let Some(seen) = seen(&self.plan.selector, event) else { return };
+        self.said = self.said.max(event.revision);
+        let form = self.plan.view.form;
+        let natural = natural_kind(event);
+        // Two kinds may share a table; only the one that is stored as it is shown may share the slot.
+        let shared = form.media == Media::Json
+            && form.transform == Transform::None
+            && seen.kind == natural
+            && !self.plan.kind.rules.converts();
+        if shared {
+            let line = event.line.get_or_init(|| {
+                let mut line = Vec::with_capacity(seen.entry.value.len() + 160);
+                write_json_line(&mut line, self.plan.kind, &seen);
+                line.into()
+            });
+            out.extend_from_slice(line);
+        } else {
+            self.write_seen(out, &seen);
+        }
+    }
+
+    fn write_seen(&mut self, out: &mut Vec<u8>, seen: &Seen<'_>) {
+        let form = self.plan.view.form;
+        if form.media == Media::Json && form.transform == Transform::None {
+            write_json_line(out, self.plan.kind, seen);
+            return;
+        }
+        let object = view::read_at(self.plan.kind, seen.entry, seen.revision);
+        self.write_object(out, seen.kind, object);
+    }
+
+    fn write_object(&mut self, out: &mut Vec<u8>, kind: &str, object: Value) {
+        let shown = match self.plan.view.form.transform {
+            Transform::Table { version } => {
+                let meta = json!({"resourceVersion": object.text("metadata.resourceVersion")});
+                let columns = !std::mem::replace(&mut self.columns_said, true);
+                self.plan.view.table(self.plan.kind, version, meta, std::iter::once(object), columns)
+            }
+            _ => match self.plan.view.transformed(self.plan.kind, object) {
+                Ok(shown) => shown,
+                Err(status) => status.to_value(),
+            },
+        };
+        let view = &self.plan.view;
+        write_value(out, view, kind, &shown, || view.encode(self.plan.kind, &shown));
+    }
+
+    fn write_bookmark(&mut self, out: &mut Vec<u8>, revision: u64, end_of_initial: bool) {
+        let kind = self.plan.kind;
+        let mut object = json!({"metadata": {"resourceVersion": revision.to_string()}});
+        if end_of_initial {
+            object.put("metadata.annotations", json!({"k8s.io/initial-events-end": "true"}));
+        }
+        decode::prune(kind.type_id(), &mut object);
+        object.put("kind", kind.kind);
+        object.put("apiVersion", kind.api_version());
+        self.write_object(out, "BOOKMARK", object);
+    }
+}
+
+/// What a watcher with this selector sees of an event: entering the selection is an addition, leaving it a deletion.
+fn seen<'a>(selector: &Selector, event: &'a Event) -> Option<Seen<'a>> {
+    let matches = |entry: &Entry| selects(selector, entry);
+    let before = event.previous.as_deref().filter(|entry| matches(entry));
+    let after = (!event.deleted && matches(&event.entry)).then_some(&*event.entry);
+    let revision = event.revision;
+    match (before, after) {
+        (None, None) => None,
+        (None, Some(entry)) => Some(Seen { kind: "ADDED", entry, revision }),
+        (Some(_), Some(entry)) => Some(Seen { kind: "MODIFIED", entry, revision }),
+        (Some(entry), None) => Some(Seen { kind: "DELETED", entry, revision }),
+    }
+}
+
+/// Whether a selector means this entry.
+pub(crate) fn selects(selector: &Selector, entry: &Entry) -> bool {
+    let (namespace, name) = entry.key.name.split_once('/').unwrap_or(("", &entry.key.name));
+    selector.matches(&entry.facts, namespace, name)
+}
+
+fn natural_kind(event: &Event) -> &'static str {
+    match (event.deleted, &event.previous) {
+        (true, _) => "DELETED",
+        (false, None) => "ADDED",
+        (false, Some(_)) => "MODIFIED",
+    }
+}
+
+fn write_json_line(out: &mut Vec<u8>, kind: &Kind, seen: &Seen<'_>) {
+    out.extend_from_slice(b"{\"type\":\"");
+    out.extend_from_slice(seen.kind.as_bytes());
+    out.extend_from_slice(b"\",\"object\":");
+    view::write_entry(out, kind, seen.entry, seen.revision, true);
+    out.extend_from_slice(b"}\n");
+}
+
+fn write_value(out: &mut Vec<u8>, view: &View, kind: &str, object: &Value, raw: impl FnOnce() -> Vec<u8>) {
+    match view.form.media {
+        Media::Protobuf => {
+            let envelope = proto::encode_envelope(object.text("apiVersion"), object.text("kind"), &raw());
+            out.extend_from_slice(&proto::encode_watch_frame(kind, &envelope));
+        }
+        Media::Json | Media::Yaml => {
+            let _ = serde_json::to_writer(&mut *out, &json!({"type": kind, "object": object}));
+            out.push(b'\n');
+        }
+    }
+}
+
+/// The event that ends a watch whose history is gone.
+pub(crate) fn expired(view: &View, asked: u64, oldest: u64) -> Bytes {
+    let status = Status::expired(format!("too old resource version: {asked} ({oldest})"));
+    error_event(view, &status)
+}
+
+/// An event that says what went wrong.
+pub(crate) fn error_event(view: &View, status: &Status) -> Bytes {
+    let mut out = Vec::new();
+    let shown = status.to_value();
+    write_value(&mut out, view, "ERROR", &shown, || proto::encode(schema::named("meta.Status"), &shown));
+    out.into()
+}
+
+/// The content type of a stream.
+pub(crate) fn content_type(media: Media) -> &'static str {
+    match media {
+        Media::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        Media::Json | Media::Yaml => "application/json",
+    }
+}

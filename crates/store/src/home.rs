@@ -1,0 +1,127 @@
+//! The directory of a store: which files it has, who may use it, which format it is in.
+//!
+//! ```text
+//! FORMAT   LOCK   log-<first revision>.wal …   snapshot-<revision>.snap
+//! ```
+//! A path flows in; a locked [`Home`] flows out, and the lists of files that recovery reads.
+
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use crate::disk::{self, Disk};
+use crate::embedded::OpenError;
+use crate::{Revision, disk::sync_parent};
+
+const FORMAT: &str = "FORMAT";
+const FORMAT_NAME: &str = "waypost-store";
+const FORMAT_KNOWN: u32 = 1;
+
+/// A directory that this process alone uses, for as long as the value lives.
+pub(crate) struct Home {
+    dir: PathBuf,
+    _lock: File,
+}
+
+/// The files of a store, each list in the order of revisions.
+#[derive(Default)]
+pub(crate) struct Listing {
+    pub(crate) segments: Vec<(Revision, PathBuf)>,
+    pub(crate) snapshots: Vec<(Revision, PathBuf)>,
+    /// Files that a crash left unfinished.
+    pub(crate) unfinished: Vec<PathBuf>,
+}
+
+impl Home {
+    /// Takes the directory, making it if need be.
+    pub(crate) fn lock(dir: &Path) -> Result<Self, OpenError> {
+        let failed = |source| OpenError::Io { path: dir.to_owned(), source };
+        if !dir.exists() {
+            DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
+            sync_parent(dir).map_err(failed)?;
+        }
+        let lock = File::options().create(true).append(true).open(dir.join("LOCK")).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { dir: dir.to_owned(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(OpenError::Locked { dir: dir.to_owned() }),
+            Err(TryLockError::Error(source)) => Err(failed(source)),
+        }
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(crate) fn list(&self) -> Result<Listing, OpenError> {
+        list(&self.dir).map_err(|source| OpenError::Io { path: self.dir.clone(), source })
+    }
+
+    /// Refuses a format that this program does not know.
+    pub(crate) fn check_format(&self, listing: &Listing) -> Result<(), OpenError> {
+        let path = self.dir.join(FORMAT);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if listing.segments.is_empty() && listing.snapshots.is_empty() {
+                    return Ok(());
+                }
+                let why = "it is missing beside the files of a store".into();
+                return Err(OpenError::Damaged { file: path, offset: 0, why });
+            }
+            Err(source) => return Err(OpenError::Io { path, source }),
+        };
+        let found = text.trim_end().strip_prefix(FORMAT_NAME).and_then(|rest| rest.trim_start().parse().ok());
+        match found {
+            Some(FORMAT_KNOWN) => Ok(()),
+            Some(found) => Err(OpenError::Format { dir: self.dir.clone(), found, known: FORMAT_KNOWN }),
+            None => Err(OpenError::Damaged { file: path, offset: 0, why: "it does not name a format".into() }),
+        }
+    }
+
+    /// Says which format the directory is in, if nothing says so yet.
+    pub(crate) fn write_format(&self, disk: &dyn Disk) -> Result<(), OpenError> {
+        let path = self.dir.join(FORMAT);
+        if path.exists() {
+            return Ok(());
+        }
+        let text = format!("{FORMAT_NAME} {FORMAT_KNOWN}\n");
+        let written = disk::create(disk, &path, |file| file.append(text.as_bytes()));
+        written.map(drop).map_err(|source| OpenError::Io { path, source })
+    }
+}
+
+/// Where the log that begins with a revision lies.
+pub(crate) fn segment_path(dir: &Path, first: Revision) -> PathBuf {
+    dir.join(format!("log-{first:020}.wal"))
+}
+
+/// Where the snapshot of a revision lies.
+pub(crate) fn snapshot_path(dir: &Path, revision: Revision) -> PathBuf {
+    dir.join(format!("snapshot-{revision:020}.snap"))
+}
+
+/// Whether there is anything of a store in the directory.
+pub(crate) fn is_store(dir: &Path) -> io::Result<bool> {
+    let listing = list(dir)?;
+    Ok(!listing.segments.is_empty() || !listing.snapshots.is_empty() || dir.join(FORMAT).exists())
+}
+
+fn list(dir: &Path) -> io::Result<Listing> {
+    let mut listing = Listing::default();
+    for item in fs::read_dir(dir)? {
+        let path = item?.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        let number = |prefix: &str, suffix: &str| name.strip_prefix(prefix)?.strip_suffix(suffix)?.parse().ok();
+        if let Some(first) = number("log-", ".wal") {
+            listing.segments.push((first, path));
+        } else if let Some(revision) = number("snapshot-", ".snap") {
+            listing.snapshots.push((revision, path));
+        } else if name.ends_with(".tmp") {
+            listing.unfinished.push(path);
+        }
+    }
+    listing.segments.sort();
+    listing.snapshots.sort();
+    Ok(listing)
+}

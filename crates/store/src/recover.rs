@@ -1,0 +1,185 @@
+//! From files to memory, when a store is opened or checked. Nothing on disk is changed here.
+//!
+//! The newest whole snapshot flows in, then every batch of the log after it, through the same staging and publishing
+//! as when it was written; so recent history can be watched across a restart. Only one kind of damage is expected: a
+//! crash tears the last batch, which nobody was told is durable. Everything else is refused, because guessing would
+//! lose acknowledged writes in silence.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::batch::Batch;
+use crate::embedded::{Index, OpenError};
+use crate::frame::{FrameError, Frames, Kind};
+use crate::history::Keep;
+use crate::home::Listing;
+use crate::log::Segment;
+use crate::memory::Memory;
+use crate::record::{Decoder, SENSELESS};
+use crate::{Revision, snapshot};
+
+/// A torn end of the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Torn {
+    pub(crate) file: PathBuf,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+}
+
+/// What was found so far; complete once [`Recovery::run`] is `Ok`.
+pub(crate) struct Recovery {
+    index: Index,
+    pub(crate) memory: Arc<Memory>,
+    keep: Keep,
+    /// The segments after the snapshot.
+    pub(crate) segments: Vec<Segment>,
+    /// The salt of the last segment.
+    pub(crate) salt: Option<u32>,
+    pub(crate) torn: Option<Torn>,
+    /// Files that the snapshot has made superfluous.
+    pub(crate) obsolete: Vec<PathBuf>,
+    /// Damage that could be gone around.
+    pub(crate) avoided: Vec<String>,
+}
+
+impl Recovery {
+    pub(crate) fn new(index: Index, keep: &Keep) -> Self {
+        Self {
+            index,
+            memory: Arc::new(Memory::empty(keep.clone())),
+            keep: keep.clone(),
+            segments: Vec::new(),
+            salt: None,
+            torn: None,
+            obsolete: Vec::new(),
+            avoided: Vec::new(),
+        }
+    }
+
+    /// Reads everything.
+    pub(crate) fn run(&mut self, listing: &Listing) -> Result<(), OpenError> {
+        self.load_snapshot(listing)?;
+        let segments = &listing.segments;
+        for (place, (first, path)) in segments.iter().enumerate() {
+            // A segment's successor takes over from its own first revision on, whatever follows in this one.
+            let last = segments.get(place + 1).map(|(next, _)| next.saturating_sub(1));
+            let revision = self.revision();
+            if last.is_some_and(|last| last <= revision) {
+                self.obsolete.push(path.clone());
+            } else if *first > revision + 1 {
+                return Err(missing(path, 0, revision + 1, first - 1));
+            } else {
+                self.replay(path, *first, last)?;
+            }
+        }
+        match listing.snapshots.last() {
+            // The newest snapshot was unreadable, and the log does not reach as far as it did.
+            Some((known, path)) if *known > self.revision() => Err(missing(path, 0, self.revision() + 1, *known)),
+            _ => Ok(()),
+        }
+    }
+
+    fn revision(&self) -> Revision {
+        self.memory.read().revision()
+    }
+
+    /// Starts from the newest snapshot that is whole. An older one serves if the log reaches back to it, which `run`
+    /// finds out.
+    fn load_snapshot(&mut self, listing: &Listing) -> Result<(), OpenError> {
+        let mut damage = None;
+        for (place, (revision, path)) in listing.snapshots.iter().enumerate().rev() {
+            let found = snapshot::read(path, self.index).and_then(|(found, entries)| {
+                let why = "it shows another revision than its name says";
+                if found == *revision { Ok(entries) } else { Err(FrameError::Bad { offset: 0, why }) }
+            });
+            match found {
+                Ok(entries) => {
+                    self.memory = Arc::new(Memory::of_snapshot(*revision, entries, self.keep.clone()));
+                    self.obsolete.extend(listing.snapshots[..place].iter().map(|(_, path)| path.clone()));
+                    return Ok(());
+                }
+                Err(error @ FrameError::Io(_)) => return Err(failed(path, error)),
+                Err(error @ FrameError::Bad { .. }) => {
+                    let error = failed(path, error);
+                    self.avoided.push(error.to_string());
+                    damage.get_or_insert(error);
+                }
+            }
+        }
+        let log_is_complete = listing.segments.first().is_some_and(|(first, _)| *first <= 2);
+        damage.filter(|_| !log_is_complete).map_or(Ok(()), Err)
+    }
+
+    fn replay(&mut self, path: &Path, first: Revision, last: Option<Revision>) -> Result<(), OpenError> {
+        let mut frames = Frames::open(path, Kind::Log).map_err(|error| failed(path, error))?;
+        if frames.header.revision != first {
+            return Err(damaged(path, 0, "it begins with another revision than its name says"));
+        }
+        loop {
+            let offset = frames.offset();
+            match frames.next() {
+                Ok(None) => break,
+                Ok(Some(_)) if last == Some(self.revision()) => break,
+                Ok(Some(payload)) => self.apply(payload).map_err(|why| damaged(path, offset, &why))?,
+                Err(FrameError::Bad { .. }) if last == Some(self.revision()) => break,
+                Err(FrameError::Bad { offset, why }) => {
+                    let whole_after = frames.any_after(offset).map_err(|error| failed(path, error.into()))?;
+                    if last.is_some() || whole_after {
+                        return Err(damaged(path, offset, why));
+                    }
+                    self.torn = Some(Torn { file: path.to_owned(), offset, bytes: frames.length() - offset });
+                    break;
+                }
+                Err(error) => return Err(failed(path, error)),
+            }
+        }
+        if let Some(last) = last.filter(|last| self.revision() < *last) {
+            return Err(missing(path, frames.offset(), self.revision() + 1, last));
+        }
+        self.segments.push(Segment { first, path: path.to_owned(), bytes: frames.offset() });
+        self.salt = Some(frames.header.salt);
+        Ok(())
+    }
+
+    /// Publishes the transactions of one frame, except those that the snapshot already has.
+    fn apply(&self, payload: &[u8]) -> Result<(), String> {
+        let state = self.memory.read();
+        let mut batch = Batch::after(state.revision());
+        let mut decoder = Decoder::new(payload, self.index);
+        while !decoder.is_done() {
+            let record = decoder.txn().ok_or(SENSELESS)?;
+            let expected = batch.revision() + 1;
+            if record.revision < expected {
+                continue;
+            }
+            if record.revision > expected {
+                return Err(format!("revision {} stands where {expected} must follow", record.revision));
+            }
+            if batch.add(&state, record.changes).is_empty() {
+                return Err(format!("revision {expected} changes nothing"));
+            }
+        }
+        drop(state);
+        if !batch.events().is_empty() {
+            self.memory.publish(batch.revision(), batch.events(), Instant::now());
+        }
+        Ok(())
+    }
+}
+
+fn damaged(path: &Path, offset: u64, why: &str) -> OpenError {
+    OpenError::Damaged { file: path.to_owned(), offset, why: why.to_owned() }
+}
+
+fn missing(path: &Path, offset: u64, from: Revision, to: Revision) -> OpenError {
+    damaged(path, offset, &format!("revisions {from} to {to} are missing"))
+}
+
+fn failed(path: &Path, error: FrameError) -> OpenError {
+    match error {
+        FrameError::Io(source) => OpenError::Io { path: path.to_owned(), source },
+        FrameError::Bad { offset, why } => damaged(path, offset, why),
+    }
+}

@@ -1,0 +1,73 @@
+//! All entries at one revision, in one file: what compaction writes, and what a backup is.
+//!
+//! Entries flow in and out in frames of about a mebibyte. The last frame says how many there were, so that a file
+//! that ends early is noticed.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::disk::{self, Disk, DiskFile};
+use crate::embedded::Index;
+use crate::frame::{self, FrameError, Frames, Header, Kind};
+use crate::record::{self, Decoder, Piece, SENSELESS};
+use crate::{Entry, Revision};
+
+/// Frames are about this long.
+const FRAME: usize = 1 << 20;
+/// So many frames are made durable at a time: one large sync at the end would hold up the syncs of the log.
+const FRAMES_PER_SYNC: usize = 8;
+
+/// Writes a snapshot; it is there in full or not at all.
+pub(crate) fn write(disk: &dyn Disk, path: &Path, revision: Revision, entries: &[Arc<Entry>]) -> io::Result<()> {
+    let header = Header::new(Kind::Snapshot, revision);
+    disk::create(disk, path, |file| {
+        file.append(&header.encode())?;
+        fill(file, header.salt, entries)
+    })
+    .map(drop)
+}
+
+fn fill(file: &mut dyn DiskFile, salt: u32, entries: &[Arc<Entry>]) -> io::Result<()> {
+    let mut buffer = Vec::with_capacity(FRAME + FRAME / 4);
+    let mut frames = 0;
+    let mut flush = |buffer: &mut Vec<u8>| {
+        frame::seal(buffer, 0, salt);
+        file.append(buffer)?;
+        frames += 1;
+        if frames % FRAMES_PER_SYNC == 0 { file.sync() } else { Ok(()) }
+    };
+    frame::begin(&mut buffer);
+    for entry in entries {
+        record::encode_entry(&mut buffer, entry);
+        if buffer.len() >= FRAME {
+            flush(&mut buffer)?;
+            buffer.clear();
+            frame::begin(&mut buffer);
+        }
+    }
+    record::encode_end(&mut buffer, entries.len() as u64);
+    flush(&mut buffer)
+}
+
+/// Reads a snapshot.
+pub(crate) fn read(path: &Path, index: Index) -> Result<(Revision, Vec<Arc<Entry>>), FrameError> {
+    let mut frames = Frames::open(path, Kind::Snapshot)?;
+    let revision = frames.header.revision;
+    let mut entries = Vec::new();
+    let mut ended = false;
+    loop {
+        let offset = frames.offset();
+        let bad = |why| Err(FrameError::Bad { offset, why });
+        let Some(payload) = frames.next()? else { break };
+        let mut decoder = Decoder::new(payload, index);
+        while !decoder.is_done() {
+            match decoder.piece() {
+                Some(Piece::Entry(entry)) if !ended => entries.push(Arc::new(entry)),
+                Some(Piece::End(count)) if !ended && count == entries.len() as u64 => ended = true,
+                _ => return bad(SENSELESS),
+            }
+        }
+    }
+    if ended { Ok((revision, entries)) } else { Err(FrameError::Bad { offset: frames.offset(), why: "it ends early" }) }
+}

@@ -1,0 +1,254 @@
+//! The store against a model so simple that it is right: a map for every revision, and the list of all changes.
+//!
+//! Random transactions, handed over several at a time so that they share batches; ranges at any revision; watches
+//! from anywhere; restarts in between. Twice: with all history kept, and with very little of it and many compactions.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use common::{facts, index, open_with};
+use futures_util::future::{FutureExt, join_all};
+use proptest::prelude::*;
+use store::{CommitError, Compacted, Embedded, Event, Keep, Key, Options, Revision, Store, Table, Txn, Watch};
+
+/// What a random transaction expects of a key.
+#[derive(Clone, Copy, Debug)]
+enum Expect {
+    Absent,
+    Current,
+    Outdated,
+}
+
+#[derive(Clone, Debug)]
+struct RandomTxn {
+    compares: Vec<(Key, Expect)>,
+    /// A put, or a delete.
+    ops: Vec<(Key, Option<u8>)>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Commit(Vec<RandomTxn>),
+    Watch(Table, &'static str),
+    Read(Table, &'static str, prop::sample::Index),
+    Restart,
+}
+
+/// created, modified, value
+type Version = (Revision, Revision, String);
+
+/// revision, deleted, name, value before, value after or last
+type Change = (Revision, bool, Key, Option<String>, String);
+
+struct Model {
+    /// The state at every revision; the index is the revision.
+    states: Vec<BTreeMap<Key, Version>>,
+    changes: Vec<Change>,
+}
+
+impl Model {
+    fn new() -> Self {
+        Self { states: vec![BTreeMap::new(); 2], changes: Vec::new() }
+    }
+
+    fn revision(&self) -> Revision {
+        self.states.len() as Revision - 1
+    }
+
+    fn now(&self) -> &BTreeMap<Key, Version> {
+        &self.states[self.states.len() - 1]
+    }
+
+    /// The transaction to send, and the answer it must get.
+    fn apply(&mut self, random: &RandomTxn) -> (Txn, Result<Revision, CommitError>) {
+        let mut txn = Txn::new();
+        let mut conflict = None;
+        for (key, expect) in &random.compares {
+            let current = self.now().get(key).map_or(0, |version| version.1);
+            let wanted = match expect {
+                Expect::Absent => 0,
+                Expect::Current => current,
+                Expect::Outdated => current.saturating_sub(1),
+            };
+            if wanted != current && conflict.is_none() {
+                conflict = Some(CommitError::Conflict { key: key.clone() });
+            }
+            txn = txn.unchanged(key.clone(), wanted);
+        }
+        let revision = self.revision() + 1;
+        let mut state = self.now().clone();
+        let mut changes = Vec::new();
+        for (key, op) in &random.ops {
+            let before = state.get(key).cloned();
+            let old_value = before.as_ref().map(|version| version.2.clone());
+            if let Some(value) = op {
+                let value = format!("value {value}");
+                txn = txn.put(key.clone(), value.clone(), facts(&value));
+                state.insert(key.clone(), (before.map_or(revision, |version| version.0), revision, value.clone()));
+                changes.push((revision, false, key.clone(), old_value, value));
+            } else {
+                txn = txn.delete(key.clone());
+                state.remove(key);
+                changes.extend(old_value.map(|value| (revision, true, key.clone(), Some(value.clone()), value)));
+            }
+        }
+        let answer = match conflict {
+            Some(conflict) => Err(conflict),
+            None if changes.is_empty() => Ok(revision - 1),
+            None => {
+                self.states.push(state);
+                self.changes.extend(changes);
+                Ok(revision)
+            }
+        };
+        (txn, answer)
+    }
+
+    fn range(&self, table: Table, prefix: &str, at: Revision) -> Vec<(Key, Version)> {
+        let state = self.states[at as usize].iter();
+        let inside = |(key, _): &(&Key, &Version)| key.table == table && key.name.starts_with(prefix);
+        state.filter(inside).map(|(key, version)| (key.clone(), version.clone())).collect()
+    }
+}
+
+/// A watch under test: how it was asked for, and how far it has come.
+struct Watcher {
+    table: Table,
+    prefix: &'static str,
+    position: Revision,
+    watch: Watch,
+}
+
+impl Watcher {
+    fn start(store: &Embedded, table: Table, prefix: &'static str, position: Revision) -> Result<Self, Compacted> {
+        store.watch(table, prefix, position).map(|watch| Self { table, prefix, position, watch })
+    }
+
+    /// Reads all that is there, and compares. `false` when it was told that it came too late.
+    fn drain(&mut self, model: &Model, store: &Embedded) -> bool {
+        let inside = |change: &&Change| {
+            change.0 > self.position && change.2.table == self.table && change.2.name.starts_with(self.prefix)
+        };
+        let expected: Vec<Change> = model.changes.iter().filter(inside).cloned().collect();
+        let mut seen = Vec::new();
+        while let Some(next) = self.watch.next().now_or_never() {
+            let Ok(events) = next else {
+                assert!(self.watch.position() < store.compacted());
+                return false;
+            };
+            assert!(!events.is_empty());
+            seen.extend(events.iter().map(|event| described(event)));
+        }
+        assert_eq!(seen, expected, "{:?}", self.watch);
+        assert_eq!(self.watch.position(), model.revision());
+        self.position = model.revision();
+        true
+    }
+}
+
+fn described(event: &Event) -> Change {
+    let text = |entry: &store::Entry| String::from_utf8_lossy(&entry.value).into_owned();
+    assert_eq!(event.entry.modified, event.revision);
+    let previous = event.previous.as_deref().map(text);
+    (event.revision, event.deleted, event.entry.key.clone(), previous, text(&event.entry))
+}
+
+fn options(tight: bool) -> Options {
+    if !tight {
+        return Options::default();
+    }
+    let keep = Keep { age: Duration::ZERO, min_events: 4, max_events: 10, max_bytes: 100 };
+    Options { keep, compact_after: 400, ..Options::default() }
+}
+
+async fn run(steps: &[Step], tight: bool) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut store = open_with(dir.path(), options(tight));
+    let mut model = Model::new();
+    let mut watchers: Vec<Watcher> = Vec::new();
+    for step in steps {
+        match step {
+            Step::Commit(txns) => {
+                let (txns, expected): (Vec<_>, Vec<_>) = txns.iter().map(|txn| model.apply(txn)).unzip();
+                let answers = join_all(txns.into_iter().map(|txn| store.commit(txn))).await;
+                assert_eq!(answers, expected);
+            }
+            Step::Watch(table, prefix) => {
+                watchers.extend(Watcher::start(&store, *table, prefix, model.revision()));
+            }
+            Step::Read(table, prefix, at) => read(&store, &model, *table, prefix, at.index(model.states.len()), tight),
+            Step::Restart => {
+                watchers.retain_mut(|watcher| watcher.drain(&model, &store));
+                store.close();
+                store = Embedded::open(dir.path(), index, options(tight)).expect("it opens again");
+                let again = |old: Watcher| Watcher::start(&store, old.table, old.prefix, old.position).ok();
+                watchers = watchers.into_iter().filter_map(again).collect();
+            }
+        }
+        assert_eq!(store.revision(), model.revision());
+    }
+    for watcher in &mut watchers {
+        assert!(watcher.drain(&model, &store) || tight);
+    }
+}
+
+fn read(store: &Embedded, model: &Model, table: Table, prefix: &str, at: usize, tight: bool) {
+    let at = at as Revision;
+    match store.range(table, prefix, Some(at)) {
+        Ok(range) => {
+            let text = |entry: &store::Entry| String::from_utf8_lossy(&entry.value).into_owned();
+            let entries = range.entries.iter();
+            let found: Vec<_> =
+                entries.map(|entry| (entry.key.clone(), (entry.created, entry.modified, text(entry)))).collect();
+            assert_eq!(found, model.range(table, prefix, at));
+            assert_eq!(range.revision, model.revision());
+        }
+        Err(Compacted { asked, oldest }) => {
+            assert!(tight && asked == at && asked < oldest && oldest <= store.compacted());
+        }
+    }
+    for (key, version) in model.now() {
+        assert_eq!(store.get(key).map(|entry| entry.modified), Some(version.1));
+    }
+}
+
+fn any_table() -> impl Strategy<Value = Table> {
+    prop::sample::select(vec![Table::named("tests/one"), Table::named("tests/two")])
+}
+
+fn any_key() -> impl Strategy<Value = Key> {
+    let names = prop::sample::select(vec!["a/x", "a/y", "ab/x", "b/x", "b/y"]);
+    (any_table(), names).prop_map(|(table, name)| Key::new(table, name))
+}
+
+fn any_prefix() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["", "a", "a/", "b/y"])
+}
+
+fn any_txn() -> impl Strategy<Value = RandomTxn> {
+    let expect = prop::sample::select(vec![Expect::Absent, Expect::Current, Expect::Current, Expect::Outdated]);
+    let compares = prop::collection::vec((any_key(), expect), 0..3);
+    let ops = prop::collection::vec((any_key(), prop::option::weighted(0.7, any::<u8>())), 0..4);
+    (compares, ops).prop_map(|(compares, ops)| RandomTxn { compares, ops })
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        10 => prop::collection::vec(any_txn(), 1..6).prop_map(Step::Commit),
+        3 => (any_table(), any_prefix()).prop_map(|(table, prefix)| Step::Watch(table, prefix)),
+        3 => (any_table(), any_prefix(), any::<prop::sample::Index>())
+            .prop_map(|(table, prefix, at)| Step::Read(table, prefix, at)),
+        1 => Just(Step::Restart),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_store_does_what_the_model_does(steps in prop::collection::vec(any_step(), 1..40), tight: bool) {
+        tokio::runtime::Runtime::new().expect("a runtime").block_on(run(&steps, tight));
+    }
+}

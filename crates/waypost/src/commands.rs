@@ -1,0 +1,16 @@
+//! One subcommand, one file.
+
+mod demo;
+mod server;
+mod store;
+
+use crate::config::Subject;
+
+/// Runs a subcommand.
+pub(crate) fn run(subject: Subject) -> anyhow::Result<()> {
+    match subject {
+        Subject::Up(arguments) | Subject::Server(arguments) => server::exec(&arguments),
+        Subject::Demo => demo::exec(),
+        Subject::Store(subject) => store::exec(subject),
+    }
+}

@@ -1,0 +1,182 @@
+//! `waypost server`: store, certificates, listener, first objects, controllers; then wait to be stopped.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, ensure};
+use api::facts::Facts;
+use api::ip::Family;
+use api::value::ValueExt as _;
+use jiff::Timestamp;
+use rest::auth::Authenticator;
+use rest::auth::service_account::ServiceAccounts;
+use rest::auth::token_file::TokenFile;
+use rest::pki::{self, Pki, ServingNames};
+use rest::{Options, Server, kubeconfig};
+use store::allocation::Ranges;
+use store::{Embedded, Key, Store, Table};
+use tokio::runtime::Runtime;
+
+use crate::config::ServerArguments;
+
+/// Runs the command.
+pub(crate) fn exec(arguments: &ServerArguments) -> anyhow::Result<()> {
+    runtime()?.block_on(async {
+        let running = start(arguments).await?;
+        tracing::info!(address = %running.address, kubeconfig = %running.kubeconfig.display(), "ready");
+        stop_signal().await;
+        tracing::info!("stopping");
+        running.stop().await;
+        Ok(())
+    })
+}
+
+/// A runtime for servers.
+pub(super) fn runtime() -> anyhow::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")
+}
+
+/// A server that is ready.
+pub(super) struct Running {
+    pub(super) address: SocketAddr,
+    pub(super) kubeconfig: PathBuf,
+    stop: tokio::sync::oneshot::Sender<()>,
+    serving: tokio::task::JoinHandle<()>,
+    control: tokio::task::JoinHandle<()>,
+    store: Arc<Embedded>,
+}
+
+impl Running {
+    /// Lets requests end, then closes the store.
+    pub(super) async fn stop(self) {
+        self.control.abort();
+        // Either the server is still there to hear this, or it has ended already.
+        let _ = self.stop.send(());
+        let _ = self.serving.await;
+        self.store.close();
+    }
+}
+
+/// Starts a server and returns when it is ready.
+pub(super) async fn start(arguments: &ServerArguments) -> anyhow::Result<Running> {
+    let ranges = ranges(arguments)?;
+    let data_dir = &arguments.place.data_dir;
+    std::fs::create_dir_all(data_dir).with_context(|| {
+        format!("making the data directory {}; choose another with --data-dir or run as root", data_dir.display())
+    })?;
+    let store = Embedded::open(store_dir(data_dir), index, store::Options::default())
+        .with_context(|| format!("opening the store in {}", data_dir.display()))?;
+    let store = Arc::new(store);
+    let names = serving_names(arguments, &ranges);
+    let pki = pki::load_or_create(&data_dir.join("pki"), &names, Timestamp::now()).context("preparing certificates")?;
+    let server = Server::bind(options(arguments, &store, &ranges, &pki)?)
+        .await
+        .with_context(|| format!("listening on {}; choose another address with --listen", arguments.listen))?;
+    let address = server.address().context("reading the listening address")?;
+    let kubeconfig = data_dir.join("kubeconfig");
+    kubeconfig::write_admin(&kubeconfig, &reachable(address), &pki).context("writing the admin kubeconfig")?;
+    let readiness = server.readiness();
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let serving = tokio::spawn(server.run(async {
+        let _ = stopped.await;
+    }));
+    control::bootstrap::run(&*store, &ranges, address).await.context("making the first objects")?;
+    control::runner::run_once(&*store, &ranges).await;
+    let shared: Arc<dyn Store> = store.clone();
+    let control = tokio::spawn(control::runner::run(shared, ranges));
+    let _ = readiness.send(true);
+    Ok(Running { address, kubeconfig, stop, serving, control, store })
+}
+
+fn options(arguments: &ServerArguments, store: &Arc<Embedded>, ranges: &Ranges, pki: &Pki) -> anyhow::Result<Options> {
+    let shared: Arc<dyn Store> = store.clone();
+    let tokens = match &arguments.token_auth_file {
+        Some(path) => TokenFile::load(path).context("reading --token-auth-file")?,
+        None => TokenFile::default(),
+    };
+    let accounts = ServiceAccounts::new(pki.signing_key()).context("reading the key of ServiceAccount tokens")?;
+    let authn = Authenticator::new(tokens, accounts, account_lookup(shared.clone()));
+    let figures = store.clone();
+    Ok(Options {
+        listen: arguments.listen,
+        tls: pki.server_config(),
+        authn,
+        store: shared,
+        ranges: ranges.clone(),
+        max_in_flight: arguments.max_requests_inflight,
+        request_timeout: arguments.request_timeout,
+        figures: Box::new(move || crate::figures::named(&figures.figures())),
+    })
+}
+
+/// Finds the uid of a ServiceAccount: its tokens are good as long as it is there.
+fn account_lookup(store: Arc<dyn Store>) -> Box<dyn Fn(&str, &str) -> Option<String> + Send + Sync> {
+    Box::new(move |namespace, name| {
+        let key = Key { table: Table::named("serviceaccounts"), name: format!("{namespace}/{name}").into() };
+        let entry = store.get(&key)?;
+        Some(api::object::decode_bare(&entry.value).text("metadata.uid").to_owned())
+    })
+}
+
+/// Where the store is inside the data directory.
+pub(super) fn store_dir(data_dir: &Path) -> PathBuf {
+    data_dir.join("store")
+}
+
+/// What selectors ask of a stored object.
+pub(super) fn index(table: &str, value: &[u8]) -> Facts {
+    api::kinds::by_table(table).map_or_else(Facts::default, |kind| kind.facts(&api::object::decode_bare(value)))
+}
+
+fn ranges(arguments: &ServerArguments) -> anyhow::Result<Ranges> {
+    let addresses = arguments.service_cluster_ip_range.clone();
+    let families: Vec<Family> = addresses.iter().map(|range| Family::of(range.addr())).collect();
+    ensure!(
+        matches!(families[..], [_]) || matches!(families[..], [first, second] if first != second),
+        "--service-cluster-ip-range takes one range, or one IPv4 and one IPv6 range"
+    );
+    for range in &addresses {
+        let shortest = if range.addr().is_ipv4() { 8 } else { 64 };
+        ensure!(
+            range.prefix_len() >= shortest && range.trunc() == *range,
+            "--service-cluster-ip-range {range}: the prefix must be at least /{shortest} and the address its first ({})",
+            range.trunc()
+        );
+    }
+    Ok(Ranges { addresses, ports: arguments.service_node_port_range.clone() })
+}
+
+fn serving_names(arguments: &ServerArguments, ranges: &Ranges) -> ServingNames {
+    let mut ips: Vec<IpAddr> = vec![IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])];
+    ips.extend(ranges.first_address());
+    if !arguments.listen.ip().is_unspecified() {
+        ips.push(arguments.listen.ip());
+    }
+    let service = "kubernetes.default.svc";
+    let mut dns: Vec<String> = ["localhost", "kubernetes", "kubernetes.default", service].map(str::to_owned).into();
+    dns.push(format!("{service}.{}", arguments.cluster_domain));
+    dns.push(rustix::system::uname().nodename().to_string_lossy().into_owned());
+    ServingNames { ips, dns }
+}
+
+/// The URL under which this machine reaches the server.
+fn reachable(address: SocketAddr) -> String {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]),
+        ip => ip,
+    };
+    format!("https://{}", SocketAddr::new(ip, address.port()))
+}
+
+async fn stop_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut term), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}

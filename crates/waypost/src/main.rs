@@ -1,0 +1,30 @@
+//! `waypost`: arguments in, a running server (or an answer) out. No logic lives here.
+
+mod commands;
+mod config;
+mod figures;
+mod log;
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+
+fn main() -> ExitCode {
+    let arguments = match config::parse(std::env::args_os()) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // clap words its own messages; printing them can only fail when nobody listens.
+            let _ = error.print();
+            let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            return if asked { ExitCode::SUCCESS } else { ExitCode::from(2) };
+        }
+    };
+    log::begin(&arguments.log);
+    match commands::run(arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            log::fatal(&error);
+            ExitCode::FAILURE
+        }
+    }
+}

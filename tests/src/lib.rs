@@ -1,0 +1,209 @@
+//! The testbed: starts the real binary, waits until it says it is ready, and stops or kills it.
+//!
+//! In: arguments. Out: a running server with its kubeconfig, and ways to run the tools of its users against it. A tool that
+//! is missing fails the test that needs it; nothing is skipped.
+#![expect(clippy::disallowed_methods, reason = "a testbed runs the programs that users run")]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+
+use rest::client::Client;
+use tempfile::TempDir;
+
+/// The binary under test: `$WAYPOST_BIN`, or the one built beside the tests.
+#[must_use]
+pub fn binary() -> PathBuf {
+    if let Some(path) = std::env::var_os("WAYPOST_BIN") {
+        return PathBuf::from(path);
+    }
+    let own = std::env::current_exe().expect("the path of this test");
+    let beside = own.ancestors().nth(2).expect("a target directory").join("waypost");
+    assert!(beside.exists(), "{} is missing: run `cargo build -p waypost` first, or ./scripts/test", beside.display());
+    beside
+}
+
+/// A server that is ready. Dropping it kills it and removes its directory.
+pub struct Server {
+    child: Child,
+    stderr: Option<BufReader<ChildStderr>>,
+    home: Home,
+    /// Where it listens.
+    pub address: String,
+}
+
+/// The directory of a server: its own, or one the test keeps.
+pub enum Home {
+    /// Removed with the server.
+    Own(TempDir),
+    /// Kept by the test.
+    Kept(PathBuf),
+}
+
+impl Home {
+    /// The path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Own(dir) => dir.path(),
+            Self::Kept(path) => path,
+        }
+    }
+}
+
+impl Server {
+    /// Starts a server in a directory of its own.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::start_with(Home::Own(TempDir::new().expect("a temporary directory")), &[])
+    }
+
+    /// Starts a server in this directory, with these arguments besides.
+    #[must_use]
+    pub fn start_with(home: Home, arguments: &[&str]) -> Self {
+        let mut command = Command::new(binary());
+        command.arg("server").arg("--data-dir").arg(home.path());
+        if !arguments.contains(&"--listen") {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
+        command.args(arguments).arg("--log-json").stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary starts");
+        let mut stderr = BufReader::new(child.stderr.take().expect("its log"));
+        let address = wait_until_ready(&mut stderr);
+        Self { child, stderr: Some(stderr), home, address }
+    }
+
+    /// Its admin kubeconfig.
+    #[must_use]
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.home.path().join("kubeconfig")
+    }
+
+    /// Its data directory.
+    #[must_use]
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A client with a connection of its own.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        Client::from_kubeconfig(&self.kubeconfig()).expect("a kubeconfig that can be used")
+    }
+
+    /// kubectl against this server; the arguments are split at spaces.
+    #[must_use]
+    pub fn kubectl(&self, arguments: &str) -> Run {
+        self.kubectl_with(&arguments.split_whitespace().collect::<Vec<_>>(), "")
+    }
+
+    /// kubectl against this server, with something on its standard input.
+    #[must_use]
+    pub fn kubectl_with(&self, arguments: &[&str], input: &str) -> Run {
+        let mut command = Command::new("kubectl");
+        // A cache of its own: discovery of another server must not be mistaken for ours.
+        command.arg("--kubeconfig").arg(self.kubeconfig()).arg("--cache-dir").arg(self.home().join("kubectl-cache"));
+        run(command.args(arguments), input)
+    }
+
+    /// Ends it at once, as a power cut would.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("ended");
+    }
+
+    /// Asks it to end, and says how it did.
+    #[must_use]
+    pub fn terminate(&mut self) -> std::process::ExitStatus {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signalled");
+        self.child.wait().expect("ended")
+    }
+
+    /// What it logged and nobody has read yet, until it ends.
+    #[must_use]
+    pub fn rest_of_log(&mut self) -> String {
+        let mut out = String::new();
+        if let Some(mut stderr) = self.stderr.take() {
+            std::io::Read::read_to_string(&mut stderr, &mut out).expect("its log");
+        }
+        out
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Reads the log until it says that the server is ready.
+fn wait_until_ready(stderr: &mut BufReader<ChildStderr>) -> String {
+    let mut seen = String::new();
+    loop {
+        let mut line = String::new();
+        let read = stderr.read_line(&mut line).expect("its log");
+        assert!(read > 0, "the server ended before it was ready:\n{seen}");
+        seen.push_str(&line);
+        let Ok(entry) = serde_json::from_str::<serde_json::Value>(&line) else { continue };
+        if entry["fields"]["message"] == "ready" {
+            return entry["fields"]["address"].as_str().expect("an address").to_owned();
+        }
+    }
+}
+
+/// What a program printed, and whether it succeeded.
+#[derive(Debug)]
+pub struct Run {
+    /// Whether its exit code was 0.
+    pub ok: bool,
+    /// Its standard output.
+    pub out: String,
+    /// Its standard error.
+    pub err: String,
+}
+
+impl Run {
+    /// Its output, when it succeeded.
+    #[must_use]
+    #[track_caller]
+    pub fn success(self) -> String {
+        assert!(self.ok, "it failed:\n{}\n{}", self.out, self.err);
+        self.out
+    }
+
+    /// What it complained of, when it failed.
+    #[must_use]
+    #[track_caller]
+    pub fn failure(self) -> String {
+        assert!(!self.ok, "it should have failed:\n{}\n{}", self.out, self.err);
+        self.err
+    }
+}
+
+/// Runs a program to its end.
+pub fn run(command: &mut Command, input: &str) -> Run {
+    use std::io::Write as _;
+    let program = command.get_program().to_string_lossy().into_owned();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{program} is needed for this test and cannot be run: {error}"));
+    let mut stdin = child.stdin.take().expect("its input");
+    // A program that does not read its input closes it.
+    let _ = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    let Output { status, stdout, stderr } = child.wait_with_output().expect("it ends");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Run { ok: status.success(), out: text(stdout), err: text(stderr) }
+}
