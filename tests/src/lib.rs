@@ -4,6 +4,8 @@
 //! is missing fails the test that needs it; nothing is skipped.
 #![expect(clippy::disallowed_methods, reason = "a testbed runs the programs that users run")]
 
+pub mod session;
+
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
@@ -61,16 +63,32 @@ impl Server {
     /// Starts a server in this directory, with these arguments besides.
     #[must_use]
     pub fn start_with(home: Home, arguments: &[&str]) -> Self {
-        let mut command = Command::new(binary());
-        command.arg("server").arg("--data-dir").arg(home.path());
-        if !arguments.contains(&"--listen") {
-            command.args(["--listen", "127.0.0.1:0"]);
-        }
-        command.args(arguments).arg("--log-json").stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = server_command(home.path(), arguments).spawn().expect("the binary starts");
+        let mut stderr = BufReader::new(child.stderr.take().expect("its log"));
+        let address = wait_until_ready(&mut stderr).unwrap_or_else(|seen| {
+            let _ = child.wait();
+            panic!("the server ended before it was ready:\n{seen}")
+        });
+        Self { child, stderr: Some(stderr), home, address }
+    }
+
+    /// Starts a server that is expected not to start, and says how it ended. One that starts all the same is killed.
+    #[must_use]
+    #[track_caller]
+    pub fn start_refused(mut command: Command) -> Run {
         let mut child = command.spawn().expect("the binary starts");
         let mut stderr = BufReader::new(child.stderr.take().expect("its log"));
-        let address = wait_until_ready(&mut stderr);
-        Self { child, stderr: Some(stderr), home, address }
+        match wait_until_ready(&mut stderr) {
+            Ok(address) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                panic!("the server should not have started, and is ready at {address}")
+            }
+            Err(err) => {
+                let status = child.wait().expect("it ends");
+                Run { ok: status.success(), code: status.code(), out: String::new(), err }
+            }
+        }
     }
 
     /// Its admin kubeconfig.
@@ -95,6 +113,12 @@ impl Server {
     #[must_use]
     pub fn client(&self) -> Client {
         Client::from_kubeconfig(&self.kubeconfig()).expect("a kubeconfig that can be used")
+    }
+
+    /// A client that waits for each answer.
+    #[must_use]
+    pub fn session(&self) -> session::Session {
+        session::Session::new(self.client())
     }
 
     /// kubectl against this server; the arguments are split at spaces.
@@ -145,17 +169,30 @@ impl Drop for Server {
     }
 }
 
-/// Reads the log until it says that the server is ready.
-fn wait_until_ready(stderr: &mut BufReader<ChildStderr>) -> String {
+/// The command that starts a server on a directory: at a free port unless the arguments say where, logging JSON to a pipe.
+#[must_use]
+pub fn server_command(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command.arg("server").arg("--data-dir").arg(home);
+    if !arguments.contains(&"--listen") {
+        command.args(["--listen", "127.0.0.1:0"]);
+    }
+    command.args(arguments).arg("--log-json").stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+/// Reads the log until it says that the server is ready, and answers where; or all of it, when the server ended first.
+fn wait_until_ready(stderr: &mut BufReader<ChildStderr>) -> Result<String, String> {
     let mut seen = String::new();
     loop {
         let mut line = String::new();
-        let read = stderr.read_line(&mut line).expect("its log");
-        assert!(read > 0, "the server ended before it was ready:\n{seen}");
+        if stderr.read_line(&mut line).expect("its log") == 0 {
+            return Err(seen);
+        }
         seen.push_str(&line);
         let Ok(entry) = serde_json::from_str::<serde_json::Value>(&line) else { continue };
         if entry["fields"]["message"] == "ready" {
-            return entry["fields"]["address"].as_str().expect("an address").to_owned();
+            return Ok(entry["fields"]["address"].as_str().expect("an address").to_owned());
         }
     }
 }
@@ -165,6 +202,8 @@ fn wait_until_ready(stderr: &mut BufReader<ChildStderr>) -> String {
 pub struct Run {
     /// Whether its exit code was 0.
     pub ok: bool,
+    /// Its exit code; none when a signal ended it.
+    pub code: Option<i32>,
     /// Its standard output.
     pub out: String,
     /// Its standard error.
@@ -205,5 +244,5 @@ pub fn run(command: &mut Command, input: &str) -> Run {
     drop(stdin);
     let Output { status, stdout, stderr } = child.wait_with_output().expect("it ends");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Run { ok: status.success(), out: text(stdout), err: text(stderr) }
+    Run { ok: status.success(), code: status.code(), out: text(stdout), err: text(stderr) }
 }

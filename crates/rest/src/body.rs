@@ -138,7 +138,14 @@ pub(crate) fn delete_options(media: Media, bytes: &[u8]) -> Result<Option<Value>
             let envelope = proto::decode_envelope(bytes).map_err(bad)?;
             proto::decode(ty, envelope.raw).map_err(bad)?
         }
-        Media::Json | Media::Yaml => text("DeleteOptions", media, bytes)?.value,
+        Media::Json => {
+            let bad = |error: decode::JsonError| {
+                Status::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
+            };
+            decode::find_kind(bytes).map_err(bad)?;
+            decode::parse_json(bytes).map_err(bad)?.0
+        }
+        Media::Yaml => text("DeleteOptions", media, bytes)?.value,
     };
     if value.is_null() {
         return Ok(None);

@@ -191,11 +191,7 @@ fn sent_revision(object: &Value) -> Result<Option<u64>, Status> {
     match object.text("metadata.resourceVersion") {
         "" | "0" => Ok(None),
         text => text.parse().map(Some).map_err(|_| {
-            Status::raw(format!(
-                "metadata.resourceVersion: Invalid value: {}: strconv.ParseUint: parsing {}: invalid syntax",
-                api::field::quote(text),
-                api::field::quote(text)
-            ))
+            Status::raw(format!("strconv.ParseUint: parsing {}: invalid syntax", api::field::quote(text)))
         }),
     }
 }

@@ -96,7 +96,7 @@ pub(crate) fn parse(path: &str) -> Route<'_> {
     }
     let (version, rest) = rest.split_once('/').unwrap_or((rest, ""));
     if !kinds::KINDS.iter().any(|kind| kind.group == group && kind.version == version) {
-        return Route::Nowhere;
+        return Route::NoSuchResource;
     }
     if rest.is_empty() {
         return Route::Resources { group, version };
@@ -181,7 +181,7 @@ mod tests {
         assert!(matches!(parse("/api/v1/namespaces/a/frobs"), Route::NoSuchResource));
         assert!(matches!(parse("/api/v1/namespaces/a/services/web/frob"), Route::NoSuchResource));
         assert!(matches!(parse("/apis/frob.example.com/v1/things"), Route::Nowhere));
-        assert!(matches!(parse("/api/v2"), Route::Nowhere));
+        assert!(matches!(parse("/api/v2"), Route::NoSuchResource));
         assert!(matches!(parse("/healthzx"), Route::Nowhere));
         assert!(matches!(parse("/readyz/store"), Route::Health { page: "readyz", check: Some("store") }));
     }

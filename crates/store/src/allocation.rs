@@ -91,6 +91,15 @@ pub fn address_object(address: IpAddr, namespace: &str, name: &str, uid: &str, n
                 "ipaddress.kubernetes.io/ip-family": Family::of(address).as_str(),
                 "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
             },
+            "managedFields": [{
+                "manager": "kube-apiserver", "operation": "Update", "apiVersion": "networking.k8s.io/v1", "time": now,
+                "fieldsType": "FieldsV1",
+                "fieldsV1": {
+                    "f:metadata": {"f:labels": {".": {}, "f:ipaddress.kubernetes.io/ip-family": {},
+                                                "f:ipaddress.kubernetes.io/managed-by": {}}},
+                    "f:spec": {"f:parentRef": {".": {}, "f:name": {}, "f:namespace": {}, "f:resource": {}}},
+                },
+            }],
         },
         "spec": {"parentRef": {"resource": "services", "namespace": namespace, "name": name}},
     })

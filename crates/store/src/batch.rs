@@ -65,11 +65,12 @@ impl Batch {
         Err(Broken { pending: pending.is_some() })
     }
 
-    /// Adds the changes of one transaction and gives its events; none if it changes nothing.
+    /// Adds the changes of one transaction and gives its events; none if it changes nothing. Each change has a revision
+    /// of its own, as it would have in a Kubernetes that makes the same changes one after the other.
     pub(crate) fn add(&mut self, state: &State, changes: impl IntoIterator<Item = Change>) -> &[Arc<Event>] {
         let first = self.events.len();
-        let revision = self.revision + 1;
         for Change { key, put } in changes {
+            let revision = self.revision + 1;
             let previous = self.touched.get(&key).map_or_else(|| state.get(&key), Option::as_ref).cloned();
             let entry = match (put, &previous) {
                 (Some(Put { value, facts, expires }), _) => {
@@ -84,10 +85,8 @@ impl Batch {
             let last = || previous.as_deref().map(|last| Arc::new(Entry { modified: revision, ..last.clone() }));
             if let Some(entry) = entry.or_else(last) {
                 self.events.push(Arc::new(Event::new(revision, entry, previous, deleted)));
+                self.revision = revision;
             }
-        }
-        if self.events.len() > first {
-            self.revision = revision;
         }
         &self.events[first..]
     }

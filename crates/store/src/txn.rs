@@ -39,7 +39,8 @@ pub struct Compare {
     pub modified: Revision,
 }
 
-/// Conditions and changes. Changes are applied in order, and all get the same revision.
+/// Conditions and changes. Changes are applied in order, with consecutive revisions (in etcd they would share one);
+/// whoever reads the present sees all of them or none.
 #[derive(Clone, Debug, Default)]
 pub struct Txn {
     /// All must hold, else nothing happens.

@@ -202,13 +202,13 @@ fn decide(state: &State, batch: &mut Batch, frame: &mut Vec<u8>, txn: Txn, now: 
         }
     }
     let changes = txn.ops.into_iter().map(|op| change(op, now));
-    let revision = batch.revision() + 1;
+    let before = batch.revision();
     let events = batch.add(state, changes);
     if events.is_empty() {
-        return Verdict::Unchanged(revision - 1);
+        return Verdict::Unchanged(before);
     }
-    record::encode_txn(frame, revision, events);
-    Verdict::Commit(revision)
+    record::encode_txn(frame, before + 1, events);
+    Verdict::Commit(batch.revision())
 }
 
 fn change(op: Op, now: SystemTime) -> Change {

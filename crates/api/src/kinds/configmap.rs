@@ -70,7 +70,7 @@ impl Rules for ConfigMapRules {
             size += decoded_len(value);
         }
         if size > MAX_SIZE {
-            errors.too_long(&Path::Root(""), MAX_SIZE);
+            errors.too_long(&Path::Root("[]"), MAX_SIZE);
         }
     }
 

@@ -112,6 +112,8 @@ impl Rules for NamespaceRules {
 
     fn mark_deleted(&self, object: &mut Value) {
         object.put("status.phase", "Terminating");
+        // A Namespace takes as long as its content does.
+        object.drop_path("metadata.deletionGracePeriodSeconds");
     }
 
     fn is_held(&self, object: &Value) -> bool {

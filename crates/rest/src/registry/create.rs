@@ -5,7 +5,7 @@ use api::field::Errors;
 use api::kind::Kind;
 use api::status::Status;
 use api::value::ValueExt as _;
-use api::{decode, meta, names};
+use api::{decode, kinds, meta, names};
 use serde_json::Value;
 
 use super::{ATTEMPTS, Call, Lost, Outcome, Registry, Shown, new_uid};
@@ -145,8 +145,6 @@ pub(super) fn note(warnings: &mut Vec<String>, noted: Vec<String>) {
 fn finished(kind: &Kind, mut object: Value) -> Result<Value, Status> {
     if kind.generation {
         object.put("metadata.generation", 1);
-    } else {
-        object.drop_path("metadata.generation");
     }
     decode::prune(kind.type_id(), &mut object);
     let mut errors = Errors::default();
@@ -157,7 +155,13 @@ fn finished(kind: &Kind, mut object: Value) -> Result<Value, Status> {
     if errors.is_empty() {
         return Ok(object);
     }
-    Err(Status::invalid(kind.group, kind.kind, object.text("metadata.name"), &errors))
+    Err(invalid(kind, object.text("metadata.name"), &errors))
+}
+
+/// Field errors of an object. They name the kind it is stored as, which is that of another group for some.
+pub(super) fn invalid(kind: &Kind, name: &str, errors: &Errors) -> Status {
+    let group = kinds::by_table(kind.table).map_or(kind.group, |stored| stored.group);
+    Status::invalid(group, kind.kind, name, errors)
 }
 
 /// Records that the caller owns what it changed.

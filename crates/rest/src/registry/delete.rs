@@ -120,7 +120,7 @@ fn mark(call: &Call<'_>, wish: &Deletion, object: &mut Value) {
     }
     let grace = call.kind.rules.grace_period(object, wish.grace);
     let before = object.at("metadata.deletionGracePeriodSeconds").as_i64();
-    if deleting && before.is_some_and(|before| grace >= before) {
+    if deleting && before.is_none_or(|before| grace >= before) {
         return;
     }
     object.put("metadata.deletionTimestamp", deadline(call.now, grace));

@@ -13,6 +13,7 @@ use serde_json::Value;
 use store::{Entry, Txn};
 
 use super::create::{manager, match_namespace, note, track, typed};
+use super::create::invalid;
 use super::{ATTEMPTS, Call, Lost, Outcome, Registry, Shown, old_object, sent_revision};
 
 /// A change of one object.
@@ -71,9 +72,9 @@ impl Registry {
         let mut object = match change.source {
             Source::Body(body) if call.kind.create_on_update => body.clone(),
             Source::Apply { config, .. } => {
-                let mut config = config.clone();
-                match_namespace(call, &mut config)?;
-                self.applied(call, None, &config, false)?
+                let mut object = self.applied(call, None, config, false)?;
+                match_namespace(call, &mut object)?;
+                object
             }
             Source::Body(_) | Source::Patch(_) => return Err(call.not_found(change.name)),
         };
@@ -183,7 +184,7 @@ impl Registry {
             Some(part) => rules.validate_part(part.name, &new, old, &mut errors),
         }
         if !errors.is_empty() {
-            return Err(Status::invalid(call.kind.group, call.kind.kind, name, &errors));
+            return Err(invalid(call.kind, name, &errors));
         }
         if call.is_main() {
             rules.warnings(&new, Some(old), &mut noted);
@@ -263,7 +264,10 @@ fn keep_system_fields(new: &mut Value, old: &Value) {
 
 fn set_generation(kind: &Kind, new: &mut Value, old: &Value) {
     if !kind.generation {
-        new.drop_path("metadata.generation");
+        match old.get("metadata").and_then(|metadata| metadata.get("generation")) {
+            Some(generation) => new.put("metadata.generation", generation.clone()),
+            None => drop(new.drop_path("metadata.generation")),
+        }
         return;
     }
     let step = i64::from(kind.rules.new_generation(new, old));

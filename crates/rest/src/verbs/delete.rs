@@ -4,14 +4,12 @@ use std::sync::Arc;
 
 use api::options::{DeleteOptions, Propagation};
 use api::status::Status;
-use api::value::ValueExt as _;
 use http::header;
 use hyper::body::Incoming;
-use serde_json::{Value, json};
 
 use super::{call, written};
 use crate::handler::{Ask, Shared};
-use crate::registry::{Deletion, Shown};
+use crate::registry::Deletion;
 use crate::reply::Reply;
 use crate::route::Target;
 use crate::{body, negotiate};
@@ -29,7 +27,7 @@ pub(super) async fn delete(
     written(ask, target, outcome)
 }
 
-/// DELETE of a collection: every object that matches, one after the other.
+/// DELETE of a collection: every object that matches, one after the other. The answer shows them as they were.
 pub(super) async fn delete_collection(
     shared: &Arc<Shared>,
     ask: &Ask<'_>,
@@ -40,29 +38,15 @@ pub(super) async fn delete_collection(
     let (entries, meta) = super::read::matching(shared, ask, target).await?;
     let call = call(ask, target, "", options.dry_run);
     let wish = deletion(&options);
-    let mut items: Vec<Value> = Vec::with_capacity(entries.len());
     for entry in &entries {
         let name = entry.key.name.rsplit('/').next().unwrap_or_default();
         match shared.registry.delete(&call, name, &wish).await {
-            Ok(outcome) => items.push(match outcome.shown {
-                Shown::Object(object) => untyped(object),
-                Shown::Entry(_) | Shown::Status(_) => untyped(crate::view::read(target.kind, entry)),
-            }),
+            // Somebody else was faster: it is gone, which is what was asked for.
             Err(status) if status.code == 404 => {}
-            Err(status) => return Err(status),
+            done => drop(done?),
         }
     }
-    let list = json!({
-        "kind": format!("{}List", target.kind.kind), "apiVersion": target.kind.api_version(),
-        "metadata": meta.to_value(), "items": items,
-    });
-    Ok(Reply::document(200, ask.view.success(&list)))
-}
-
-fn untyped(mut object: Value) -> Value {
-    object.drop_path("kind");
-    object.drop_path("apiVersion");
-    object
+    Ok(Reply::document(200, ask.view.list(target.kind, &entries, &meta)?))
 }
 
 async fn options(ask: &Ask<'_>, incoming: Incoming) -> Result<DeleteOptions, Status> {

@@ -1,0 +1,196 @@
+//! A server under measurement: its processes, how to know that it is ready, its memory, its end.
+//!
+//! In: programs and a directory. Out: a [`Running`] with a client for it. Dropping it kills its processes, so that an
+//! error or an interrupted run leaves none behind; its directory belongs to the caller.
+#![expect(clippy::disallowed_methods, reason = "a benchmark runs the programs it measures")]
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use rest::client::{Client, Method};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::time::{Instant, sleep};
+
+/// How long a server may take to become ready, and to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often it is looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// A server on its way up.
+pub type Starting<'a> = Pin<Box<dyn Future<Output = anyhow::Result<Running>> + 'a>>;
+
+/// Something that can be started and measured.
+pub trait Subject {
+    /// Its name in the report.
+    fn name(&self) -> &'static str;
+
+    /// What is measured: programs and versions.
+    fn describe(&self) -> String;
+
+    /// Starts it in a directory, empty or left by an earlier run of it, and waits until it is ready.
+    fn start<'a>(&'a self, home: &'a Path) -> Starting<'a>;
+}
+
+/// One process of a subject, killed when it is dropped.
+pub struct Process {
+    child: Child,
+    log: PathBuf,
+}
+
+/// How much memory a process has, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Now (`VmRSS`).
+    pub resident: u64,
+    /// At most so far (`VmHWM`).
+    pub peak: u64,
+}
+
+/// A subject that is ready.
+pub struct Running {
+    processes: Vec<Process>,
+    client: Client,
+    /// From the start of the process that answers to its `/readyz` saying yes.
+    pub ready_in: Duration,
+}
+
+// === impl Process ===
+
+impl Process {
+    /// Starts a program with its output in `<home>/<name>.log`.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn spawn(program: &Path, arguments: &[String], home: &Path, name: &str) -> anyhow::Result<Self> {
+        let log = home.join(format!("{name}.log"));
+        let out = File::create(&log).with_context(|| format!("writing {}", log.display()))?;
+        let err = out.try_clone().context("sharing the log")?;
+        let child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(err)
+            .spawn()
+            .with_context(|| format!("starting {}", program.display()))?;
+        Ok(Self { child, log })
+    }
+
+    /// Fails when the process has ended, with the end of its log.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        let Some(status) = self.child.try_wait().context("asking for a process")? else { return Ok(()) };
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let last = &lines[lines.len().saturating_sub(15)..];
+        bail!("{} ended with {status}:\n{}", self.log.display(), last.join("\n"))
+    }
+
+    fn memory(&self) -> anyhow::Result<Memory> {
+        let path = format!("/proc/{}/status", self.child.id());
+        let text = std::fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
+        parse_status(&text).with_context(|| format!("{path} does not tell the memory"))
+    }
+
+    async fn stop(&mut self) -> anyhow::Result<()> {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).context("stopping a process")?;
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            if self.child.try_wait().context("waiting for a process")?.is_some() {
+                return Ok(());
+            }
+            sleep(LOOK).await;
+        }
+        bail!("{}: it did not end in time", self.log.display())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+// === impl Running ===
+
+impl Running {
+    /// Waits until the last of the processes, which was started at `begun`, answers that it is ready.
+    ///
+    /// # Errors
+    /// When one of them ends or none becomes ready in time.
+    pub async fn when_ready(mut processes: Vec<Process>, kubeconfig: &Path, begun: Instant) -> anyhow::Result<Self> {
+        while begun.elapsed() < PATIENCE {
+            if let Some(client) = ready(kubeconfig).await {
+                return Ok(Self { processes, client, ready_in: begun.elapsed() });
+            }
+            for process in &mut processes {
+                process.check()?;
+            }
+            sleep(LOOK).await;
+        }
+        bail!("no answer from {} that it is ready", kubeconfig.display())
+    }
+
+    /// A client with a connection of its own.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.client.another()
+    }
+
+    /// The memory of all processes together.
+    ///
+    /// # Errors
+    /// When one has ended.
+    pub fn memory(&self) -> anyhow::Result<Memory> {
+        self.processes.iter().try_fold(Memory::default(), |sum, process| {
+            let memory = process.memory()?;
+            Ok(Memory { resident: sum.resident + memory.resident, peak: sum.peak + memory.peak })
+        })
+    }
+
+    /// Asks the processes to end, the last one first.
+    ///
+    /// # Errors
+    /// When one does not; it is killed then.
+    pub async fn stop(mut self) -> anyhow::Result<()> {
+        for process in self.processes.iter_mut().rev() {
+            process.stop().await?;
+        }
+        Ok(())
+    }
+}
+
+/// A client, when there is a kubeconfig and somebody behind it who is ready.
+async fn ready(kubeconfig: &Path) -> Option<Client> {
+    let mut client = Client::from_kubeconfig(kubeconfig).ok()?;
+    let (code, _) = client.bytes(Method::GET, "/readyz", None, Bytes::new()).await.ok()?;
+    (code == 200).then_some(client)
+}
+
+fn parse_status(text: &str) -> Option<Memory> {
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kibibytes| kibibytes << 10)
+    };
+    Some(Memory { resident: field("VmRSS")?, peak: field("VmHWM")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_from_the_status_of_a_process() {
+        let text = "Name:\twaypost\nVmPeak:\t  999 kB\nVmHWM:\t     64 kB\nVmRSS:\t     16 kB\n";
+        assert_eq!(parse_status(text), Some(Memory { resident: 16 << 10, peak: 64 << 10 }));
+        assert_eq!(parse_status("Name:\tkthreadd\n"), None);
+    }
+}

@@ -1,0 +1,251 @@
+//! Many watchers of one collection: how many events reach them all, and how soon.
+//!
+//! First single events with pauses between them: the delay of each delivery after its write was answered. Then a burst:
+//! deliveries per second until the last watcher has the last event. A watcher that is cut off keeps what it has got; how
+//! many were cut off is part of the answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use rest::client::{Client, Method};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::load::{self, SERVICES, Work};
+
+/// How many watchers shake hands at once.
+const TOGETHER: usize = 32;
+/// How many clients write the burst.
+const WRITERS: usize = 8;
+/// The pause between single events; long enough for every watcher to have one before the next.
+const PACE: Duration = Duration::from_millis(100);
+/// How long deliveries may take after the last write.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What the name of an event's object begins with, as it stands in the event.
+const MARK: &[u8] = b"\"name\":\"fan-";
+/// Digits of an event's number.
+const DIGITS: usize = 6;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// How many watchers.
+    pub watchers: usize,
+    /// Single events.
+    pub single: usize,
+    /// Events of the burst.
+    pub burst: usize,
+}
+
+/// What was measured.
+#[derive(Debug, Default)]
+pub struct FanOut {
+    /// Until all watches were open.
+    pub opened_in: Duration,
+    /// Delays of the deliveries of single events after the answer to the write; those before it count as 0.
+    pub delays: Vec<Duration>,
+    /// How many events of the burst were delivered, to all watchers together.
+    pub delivered: usize,
+    /// How long the burst took, from its first write to its last delivery.
+    pub burst_took: Duration,
+    /// How many watchers were cut off.
+    pub cut_off: usize,
+}
+
+/// What one watcher saw: the numbers of events and when they came.
+struct Seen {
+    events: Vec<(usize, Instant)>,
+    complete: bool,
+}
+
+/// Counts deliveries and tells when single events have all arrived.
+struct Progress {
+    delivered: AtomicUsize,
+    single: usize,
+    arrived: Notify,
+}
+
+/// Measures.
+///
+/// # Errors
+/// When a watch cannot be opened or a write fails.
+pub async fn measure(client: &Client, size: Size) -> anyhow::Result<FanOut> {
+    let mut writer = client.another();
+    let list = writer.json(Method::GET, &format!("{SERVICES}?limit=1"), None).await?.1;
+    let revision = list["metadata"]["resourceVersion"].as_str().context("a list without a resourceVersion")?;
+    let path = format!("{SERVICES}?watch=1&resourceVersion={revision}&timeoutSeconds=600");
+    let begun = Instant::now();
+    let streams = open(client, &path, size.watchers).await?;
+    let opened_in = begun.elapsed();
+
+    let progress = Arc::new(Progress {
+        delivered: AtomicUsize::new(0),
+        single: size.single * size.watchers,
+        arrived: Notify::new(),
+    });
+    let mut watchers = JoinSet::new();
+    for (client, stream) in streams {
+        watchers.spawn(watch(client, stream, size.single + size.burst, progress.clone()));
+    }
+    let answered = write_singly(&mut writer, size.single).await?;
+    // When watchers were cut off, the rest of the time tells nothing new.
+    let _ = timeout(PATIENCE, progress.arrived.notified()).await;
+    let burst_begun = Instant::now();
+    let work = (size.single..size.single + size.burst).map(event).collect();
+    load::run(client, WRITERS, work, PATIENCE).await?;
+    let seen = collect(watchers, size.watchers).await?;
+    Ok(summary(&seen, &answered, burst_begun, opened_in))
+}
+
+/// Opens the watches.
+async fn open(client: &Client, path: &str, watchers: usize) -> anyhow::Result<Vec<(Client, Incoming)>> {
+    let mut streams = Vec::with_capacity(watchers);
+    let mut opening = JoinSet::new();
+    for number in 0..watchers {
+        let (mut client, path) = (client.another(), path.to_owned());
+        opening.spawn(async move {
+            let response = client.open(Method::GET, &path, None, bytes::Bytes::new()).await?;
+            ensure!(response.status().as_u16() == 200, "a watch was answered with {}", response.status());
+            Ok((client, response.into_body()))
+        });
+        if opening.len() >= TOGETHER || number + 1 == watchers {
+            while let Some(opened) = opening.join_next().await {
+                streams.push(opened.context("a watcher")??);
+            }
+        }
+    }
+    Ok(streams)
+}
+
+/// Reads a watch until all events are there or it ends. The client is its connection and is kept as long.
+async fn watch(client: Client, mut stream: Incoming, expected: usize, progress: Arc<Progress>) -> Seen {
+    let mut events = Vec::with_capacity(expected);
+    let mut lines = Lines::default();
+    while events.len() < expected
+        && let Some(Ok(frame)) = stream.frame().await
+        && let Ok(data) = frame.into_data()
+    {
+        let now = Instant::now();
+        let before = events.len();
+        lines.feed(&data, |number| events.push((number, now)));
+        let arrived = events.len() - before;
+        let delivered = progress.delivered.fetch_add(arrived, Ordering::Relaxed);
+        if (delivered..delivered + arrived).contains(&(progress.single.saturating_sub(1))) {
+            progress.arrived.notify_one();
+        }
+    }
+    drop(client);
+    Seen { complete: events.len() >= expected, events }
+}
+
+/// Writes events one by one; when each was answered.
+async fn write_singly(client: &mut Client, events: usize) -> anyhow::Result<Vec<Instant>> {
+    let mut answered = Vec::with_capacity(events);
+    let mut next = Instant::now() + PACE;
+    for number in 0..events {
+        sleep_until(next).await;
+        event(number).send(client).await?;
+        answered.push(Instant::now());
+        next += PACE;
+    }
+    Ok(answered)
+}
+
+/// Waits for the watchers; those that still wait after a while count as cut off.
+async fn collect(mut watchers: JoinSet<Seen>, count: usize) -> anyhow::Result<Vec<Seen>> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut seen = Vec::with_capacity(count);
+    while let Ok(Some(watcher)) = tokio::time::timeout_at(deadline, watchers.join_next()).await {
+        seen.push(watcher.context("a watcher")?);
+    }
+    seen.resize_with(count, || Seen { events: Vec::new(), complete: false });
+    Ok(seen)
+}
+
+fn summary(seen: &[Seen], answered: &[Instant], burst_begun: Instant, opened_in: Duration) -> FanOut {
+    let mut out = FanOut { opened_in, ..FanOut::default() };
+    let mut last = burst_begun;
+    for watcher in seen {
+        out.cut_off += usize::from(!watcher.complete);
+        for (number, at) in &watcher.events {
+            if let Some(answered) = answered.get(*number) {
+                out.delays.push(at.saturating_duration_since(*answered));
+            } else {
+                out.delivered += 1;
+                last = last.max(*at);
+            }
+        }
+    }
+    out.burst_took = last - burst_begun;
+    out
+}
+
+fn event(number: usize) -> Work {
+    Work::create(SERVICES, &load::service(&format!("fan-{number:0DIGITS$}")))
+}
+
+/// Takes a stream of lines apart, whatever pieces it comes in.
+#[derive(Default)]
+struct Lines {
+    begun: Vec<u8>,
+}
+
+impl Lines {
+    /// Calls `on_event` with the number of every event whose line is complete.
+    fn feed(&mut self, data: &[u8], mut on_event: impl FnMut(usize)) {
+        let mut rest = data;
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let number = if self.begun.is_empty() {
+                number(&rest[..end])
+            } else {
+                self.begun.extend_from_slice(&rest[..end]);
+                let found = number(&self.begun);
+                self.begun.clear();
+                found
+            };
+            number.into_iter().for_each(&mut on_event);
+            rest = &rest[end + 1..];
+        }
+        self.begun.extend_from_slice(rest);
+    }
+}
+
+/// The number of the event in this line; bookmarks have none.
+fn number(line: &[u8]) -> Option<usize> {
+    let start = line.windows(MARK.len()).position(|window| window == MARK)? + MARK.len();
+    std::str::from_utf8(line.get(start..start + DIGITS)?).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_found_whatever_pieces_they_come_in() {
+        let text =
+            b"{\"object\":{\"metadata\":{\"name\":\"fan-000007\"}}}\n{\"bookmark\":1}\n{\"name\":\"fan-000008\"}\n";
+        for size in 1..text.len() {
+            let (mut lines, mut found) = (Lines::default(), Vec::new());
+            text.chunks(size).for_each(|piece| lines.feed(piece, |number| found.push(number)));
+            assert_eq!(found, [7, 8], "in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn deliveries_before_the_answer_have_no_delay() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let seen = [
+            Seen { events: vec![(0, at(5)), (1, at(40))], complete: true },
+            Seen { events: vec![(0, at(12))], complete: false },
+        ];
+        let out = summary(&seen, &[at(10)], at(20), Duration::ZERO);
+        assert_eq!(out.delays, [Duration::ZERO, Duration::from_millis(2)]);
+        assert_eq!((out.delivered, out.burst_took, out.cut_off), (1, Duration::from_millis(20), 1));
+    }
+}

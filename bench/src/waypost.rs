@@ -1,0 +1,47 @@
+//! Waypost as a subject: one process, one directory.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, ensure};
+use tokio::time::Instant;
+
+use crate::subject::{Process, Running, Starting, Subject};
+
+/// See the module.
+pub struct Waypost {
+    program: PathBuf,
+}
+
+impl Waypost {
+    /// The program: `$WAYPOST_BIN`, or the one built beside this.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn find() -> anyhow::Result<Self> {
+        let program = match std::env::var_os("WAYPOST_BIN") {
+            Some(path) => PathBuf::from(path),
+            None => std::env::current_exe().context("finding this program")?.with_file_name("waypost"),
+        };
+        ensure!(program.exists(), "{} is missing: `cargo build --release -p waypost`", program.display());
+        Ok(Self { program })
+    }
+}
+
+impl Subject for Waypost {
+    fn name(&self) -> &'static str {
+        "waypost"
+    }
+
+    fn describe(&self) -> String {
+        "waypost server, embedded store".to_owned()
+    }
+
+    fn start<'a>(&'a self, home: &'a Path) -> Starting<'a> {
+        Box::pin(async move {
+            let arguments = ["server", "--data-dir", &home.to_string_lossy(), "--listen", "127.0.0.1:0"];
+            let begun = Instant::now();
+            let process = Process::spawn(&self.program, &arguments.map(str::to_owned), home, "waypost")?;
+            Running::when_ready(vec![process], &home.join("kubeconfig"), begun).await
+        })
+    }
+}
