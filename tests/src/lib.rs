@@ -29,6 +29,8 @@ pub fn binary() -> PathBuf {
 pub struct Server {
     child: Child,
     stderr: Option<BufReader<ChildStderr>>,
+    /// What it logged before it was ready.
+    begun: String,
     home: Home,
     /// Where it listens.
     pub address: String,
@@ -65,11 +67,12 @@ impl Server {
     pub fn start_with(home: Home, arguments: &[&str]) -> Self {
         let mut child = server_command(home.path(), arguments).spawn().expect("the binary starts");
         let mut stderr = BufReader::new(child.stderr.take().expect("its log"));
-        let address = wait_until_ready(&mut stderr).unwrap_or_else(|seen| {
+        let (address, begun) = wait_until_ready(&mut stderr);
+        let Some(address) = address else {
             let _ = child.wait();
-            panic!("the server ended before it was ready:\n{seen}")
-        });
-        Self { child, stderr: Some(stderr), home, address }
+            panic!("the server ended before it was ready:\n{begun}")
+        };
+        Self { child, stderr: Some(stderr), begun, home, address }
     }
 
     /// Starts a server that is expected not to start, and says how it ended. One that starts all the same is killed.
@@ -78,17 +81,13 @@ impl Server {
     pub fn start_refused(mut command: Command) -> Run {
         let mut child = command.spawn().expect("the binary starts");
         let mut stderr = BufReader::new(child.stderr.take().expect("its log"));
-        match wait_until_ready(&mut stderr) {
-            Ok(address) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                panic!("the server should not have started, and is ready at {address}")
-            }
-            Err(err) => {
-                let status = child.wait().expect("it ends");
-                Run { ok: status.success(), code: status.code(), out: String::new(), err }
-            }
+        let (address, err) = wait_until_ready(&mut stderr);
+        if address.is_some() {
+            let _ = child.kill();
         }
+        let status = child.wait().expect("it ends");
+        assert_eq!(address, None, "the server should not have started");
+        Run { ok: status.success(), code: status.code(), out: String::new(), err }
     }
 
     /// Its admin kubeconfig.
@@ -150,10 +149,10 @@ impl Server {
         self.child.wait().expect("ended")
     }
 
-    /// What it logged and nobody has read yet, until it ends.
+    /// All that it logged, from its start to its end, for which this waits. To be asked once.
     #[must_use]
-    pub fn rest_of_log(&mut self) -> String {
-        let mut out = String::new();
+    pub fn whole_log(&mut self) -> String {
+        let mut out = std::mem::take(&mut self.begun);
         if let Some(mut stderr) = self.stderr.take() {
             std::io::Read::read_to_string(&mut stderr, &mut out).expect("its log");
         }
@@ -181,18 +180,18 @@ pub fn server_command(home: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Reads the log until it says that the server is ready, and answers where; or all of it, when the server ended first.
-fn wait_until_ready(stderr: &mut BufReader<ChildStderr>) -> Result<String, String> {
+/// Reads the log until it says that the server is ready, or to its end. Answers where it listens, and what was read.
+fn wait_until_ready(stderr: &mut BufReader<ChildStderr>) -> (Option<String>, String) {
     let mut seen = String::new();
     loop {
         let mut line = String::new();
         if stderr.read_line(&mut line).expect("its log") == 0 {
-            return Err(seen);
+            return (None, seen);
         }
         seen.push_str(&line);
         let Ok(entry) = serde_json::from_str::<serde_json::Value>(&line) else { continue };
         if entry["fields"]["message"] == "ready" {
-            return Ok(entry["fields"]["address"].as_str().expect("an address").to_owned());
+            return (Some(entry["fields"]["address"].as_str().expect("an address").to_owned()), seen);
         }
     }
 }

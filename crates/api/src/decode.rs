@@ -30,6 +30,9 @@ pub use prune::prune;
 /// How deep values may nest; as deep as the JSON parser goes.
 pub const MAX_DEPTH: usize = 127;
 
+/// How deep values that are skipped may nest, as in the original.
+const SKIPPED_DEPTH: usize = 10_000;
+
 /// The text is no JSON.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
@@ -74,6 +77,7 @@ pub struct TypeMeta {
 /// # Errors
 /// The text behind `couldn't get version/kind; json parse error: `.
 pub fn find_kind(bytes: &[u8]) -> Result<TypeMeta, JsonError> {
+    check_depth(bytes)?;
     let text = text(bytes);
     let mut parser = serde_json::Deserializer::from_str(&text);
     let header = parser.deserialize_any(HeaderVisitor).and_then(|header| parser.end().map(|()| header));
@@ -120,6 +124,25 @@ pub fn parse_json(bytes: &[u8]) -> Result<(Value, Vec<String>), JsonError> {
     let mut parser = serde_json::Deserializer::from_str(&text);
     let value = untyped::Seed(&mut state).deserialize(&mut parser).and_then(|value| parser.end().map(|()| value));
     Ok((value.map_err(|error| syntax_error(&text, &error))?, state.duplicates))
+}
+
+/// Values that are skipped are never built, so the parser's own limit does not see how deep they go.
+fn check_depth(bytes: &[u8]) -> Result<(), JsonError> {
+    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
+    for byte in bytes {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b'{' | b'[' if !quoted => depth += 1,
+            b'}' | b']' if !quoted => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > SKIPPED_DEPTH {
+            return Err(JsonError("exceeded max depth".to_owned()));
+        }
+    }
+    Ok(())
 }
 
 /// The original reads bytes that are no UTF-8 as replacement characters.

@@ -14,29 +14,29 @@ pub enum Path<'a> {
     /// The first element.
     Root(&'a str),
     /// A member.
-    Child(&'a Path<'a>, &'a str),
+    Child(&'a Self, &'a str),
     /// An element of a list.
-    Index(&'a Path<'a>, usize),
+    Index(&'a Self, usize),
     /// An entry of a map.
-    Key(&'a Path<'a>, &'a str),
+    Key(&'a Self, &'a str),
 }
 
 impl<'a> Path<'a> {
     /// The member `name` of this.
     #[must_use]
-    pub fn child(&'a self, name: &'a str) -> Path<'a> {
+    pub fn child(&'a self, name: &'a str) -> Self {
         Path::Child(self, name)
     }
 
     /// The element `index` of this list.
     #[must_use]
-    pub fn index(&'a self, index: usize) -> Path<'a> {
+    pub fn index(&'a self, index: usize) -> Self {
         Path::Index(self, index)
     }
 
     /// The entry `key` of this map.
     #[must_use]
-    pub fn key(&'a self, key: &'a str) -> Path<'a> {
+    pub fn key(&'a self, key: &'a str) -> Self {
         Path::Key(self, key)
     }
 }

@@ -176,12 +176,12 @@ pub trait Rules: Sync {
     }
 
     /// The stored form of an object of this version.
-    fn to_storage(&self, object: Value) -> Value {
+    fn into_storage(&self, object: Value) -> Value {
         object
     }
 
     /// The form of this version of a stored object.
-    fn from_storage(&self, object: Value) -> Value {
+    fn out_of_storage(&self, object: Value) -> Value {
         object
     }
 }

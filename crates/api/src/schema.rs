@@ -101,9 +101,9 @@ pub enum Shape {
     /// A message of the tables.
     Object(TypeId),
     /// A list.
-    List(Box<Shape>),
+    List(Box<Self>),
     /// A map with string keys.
-    Map(Box<Shape>),
+    Map(Box<Self>),
 }
 
 /// What strategic merge patch does with a list.

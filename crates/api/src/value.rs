@@ -76,7 +76,7 @@ impl ValueExt for Value {
         self.at(path).as_object()
     }
 
-    fn put(&mut self, path: &str, value: impl Into<Value>) {
+    fn put(&mut self, path: &str, value: impl Into<Self>) {
         let mut here = self;
         let mut parts = path.split('.').peekable();
         while let Some(part) = parts.next() {

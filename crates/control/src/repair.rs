@@ -53,20 +53,23 @@ fn addresses(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write
                 continue;
             };
             if let Some(owner) = owners.get(&address) {
-                let message = format!("Cluster IP {address} is already used by Service {owner}; please recreate Service");
+                let message =
+                    format!("Cluster IP {address} is already used by Service {owner}; please recreate Service");
                 out.push(tell("ClusterIPAlreadyAllocated", &message));
                 continue;
             }
             owners.insert(address, key);
             if !ranges.iter().any(|range| range.contains(&address)) {
-                let message = format!("Cluster IP {address} is not within any configured Service range; please recreate Service");
+                let message =
+                    format!("Cluster IP {address} is not within any configured Service range; please recreate Service");
                 out.push(tell("ClusterIPOutOfRange", &message));
             }
             hold_address(snapshot, setting, address, key, service, out);
         }
     }
     for (name, seen) in &snapshot.addresses {
-        let ours = seen.object.at("metadata.labels").get(MANAGED_BY).and_then(Value::as_str) == Some("ipallocator.k8s.io");
+        let ours =
+            seen.object.at("metadata.labels").get(MANAGED_BY).and_then(Value::as_str) == Some("ipallocator.k8s.io");
         let used = parse_lenient(name).is_some_and(|address| owners.contains_key(&address));
         if let (true, false, Some(address)) = (ours, used, parse_lenient(name)) {
             out.push(vec![Write::Delete { key: address_key(address), modified: seen.modified }]);
@@ -110,7 +113,8 @@ fn ports(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write>>) 
     let mut owners: BTreeMap<u16, &str> = BTreeMap::new();
     for (key, service) in by_age(snapshot) {
         for port in service_ports(service) {
-            let tell = |reason: &str, message: &str| report::about_service(service, PORTS, reason, message, setting.now);
+            let tell =
+                |reason: &str, message: &str| report::about_service(service, PORTS, reason, message, setting.now);
             if let Some(owner) = owners.get(&port) {
                 if *owner != key {
                     let message = format!("Port {port} is already used by Service {owner}; please recreate Service");
@@ -120,7 +124,10 @@ fn ports(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write>>) 
             }
             owners.insert(port, key);
             if !setting.ranges.ports.contains(&port) {
-                let message = format!("Port {port} is not within the port range {}; please recreate Service", setting.ranges.ports_text());
+                let message = format!(
+                    "Port {port} is not within the port range {}; please recreate Service",
+                    setting.ranges.ports_text()
+                );
                 out.push(vec![tell("PortOutOfRange", &message)]);
             }
             let modified = match snapshot.ports.get(&port) {

@@ -24,8 +24,8 @@ pub type Reconcile = fn(&Snapshot, &Setting<'_>) -> Vec<Vec<Write>>;
 pub const CONTROLLERS: &[(&str, Reconcile)] =
     &[("service-cidrs", service_cidrs::reconcile), ("allocation-repair", repair::reconcile)];
 
-/// Runs every controller once and says how many writes were carried out.
-pub async fn run_once(store: &dyn Store, ranges: &Ranges) -> usize {
+/// Runs every controller once. What had to be set right is said: after an ordinary day, or a crash, that is nothing.
+pub async fn run_once(store: &dyn Store, ranges: &Ranges) {
     let mut done = 0;
     for (name, reconcile) in CONTROLLERS {
         let Ok(snapshot) = Snapshot::take(store) else { continue };
@@ -39,7 +39,9 @@ pub async fn run_once(store: &dyn Store, ranges: &Ranges) -> usize {
             }
         }
     }
-    done
+    if done > 0 {
+        tracing::info!(writes = done, "allocations were set right");
+    }
 }
 
 /// Runs the controllers for as long as the server lives.
@@ -49,10 +51,7 @@ pub async fn run(store: Arc<dyn Store>, ranges: Ranges) {
         tokio::spawn(wake_on_loss(store.clone(), Table::named(table), wake.clone()));
     }
     loop {
-        let done = run_once(&*store, &ranges).await;
-        if done > 0 {
-            tracing::info!(writes = done, "allocations were set right");
-        }
+        run_once(&*store, &ranges).await;
         tokio::select! {
             () = wake.notified() => {}
             () = tokio::time::sleep(PERIOD) => {}

@@ -50,7 +50,8 @@ fn one(snapshot: &Snapshot, setting: &Setting<'_>, name: &str, seen: &Seen) -> O
         if !is_needed(snapshot, name, &object) {
             return Some(release(seen, object));
         }
-        let message = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR";
+        let message =
+            "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR";
         set_ready(&mut object, "False", "Terminating", message, setting.now);
     } else {
         let finalizers = object.texts("metadata.finalizers");
@@ -63,7 +64,11 @@ fn one(snapshot: &Snapshot, setting: &Setting<'_>, name: &str, seen: &Seen) -> O
             set_ready(&mut object, "True", "", "Kubernetes Service CIDR is ready", setting.now);
         }
     }
-    (object != seen.object).then(|| Write::Object { table: "servicecidrs", object: Box::new(object), modified: seen.modified })
+    (object != seen.object).then(|| Write::Object {
+        table: "servicecidrs",
+        object: Box::new(object),
+        modified: seen.modified,
+    })
 }
 
 /// Takes our finalizer off a deleted range; the last one takes the object with it.
@@ -134,14 +139,18 @@ mod tests {
     #[test]
     fn the_default_range_is_made_when_missing() {
         let writes = run(&Snapshot::default());
-        assert!(matches!(&writes[..], [Write::Object { object, modified: 0, .. }] if object.texts("spec.cidrs") == ["10.96.0.0/16"]));
+        assert!(
+            matches!(&writes[..], [Write::Object { object, modified: 0, .. }] if object.texts("spec.cidrs") == ["10.96.0.0/16"])
+        );
     }
 
     #[test]
     fn a_deleted_range_stays_while_an_address_needs_it() {
         let writes = run(&snapshot("10.97.0.0/24", true, "10.97.0.9"));
-        let says_terminating = |write: &Write| matches!(write, Write::Object { object, .. }
-            if object.items("status.conditions").iter().any(|c| c.text("reason") == "Terminating"));
+        let says_terminating = |write: &Write| {
+            matches!(write, Write::Object { object, .. }
+            if object.items("status.conditions").iter().any(|c| c.text("reason") == "Terminating"))
+        };
         assert!(writes.iter().any(says_terminating));
         let writes = run(&snapshot("10.97.0.0/24", true, "10.98.0.9"));
         assert!(writes.iter().any(|write| matches!(write, Write::Delete { .. })));

@@ -61,7 +61,9 @@ impl Write {
                 let ttl = kind.ttl.map(Duration::from_secs);
                 Op::Put { key, value: object::encode(object), facts: Arc::new(kind.facts(object)), ttl }
             }
-            Self::Raw { value, .. } => Op::Put { key, value: value.clone(), facts: Arc::new(Facts::default()), ttl: None },
+            Self::Raw { value, .. } => {
+                Op::Put { key, value: value.clone(), facts: Arc::new(Facts::default()), ttl: None }
+            }
             Self::Delete { .. } => Op::Delete { key },
         });
     }

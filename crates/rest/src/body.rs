@@ -3,12 +3,12 @@
 //! Every way in which a body can be wrong has an answer of its own here: not readable, of another kind, of the wrong shape,
 //! with fields nobody knows.
 
+use api::decode::{self, Decoded};
 use api::kind::Kind;
 use api::options::FieldValidation;
 use api::schema;
 use api::status::Status;
 use api::value::ValueExt as _;
-use api::decode::{self, Decoded};
 use api::{kinds, proto, yaml};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -168,7 +168,11 @@ fn check_type(kind: &Kind, api_version: &str, name: &str) -> Result<(), Status> 
     let name = if name.is_empty() { kind.kind } else { name };
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     let why = conversion_error(kind, group, version, name);
-    Err(Status::bad_request(format!("{name} in version {} cannot be handled as a {}: {why}", quote(version), kind.kind)))
+    Err(Status::bad_request(format!(
+        "{name} in version {} cannot be handled as a {}: {why}",
+        quote(version),
+        kind.kind
+    )))
 }
 
 /// Why an object of one type cannot stand for another.
@@ -193,7 +197,9 @@ fn excerpt(bytes: &[u8]) -> String {
     let Ok(text) = std::str::from_utf8(bytes) else { return hex(bytes) };
     match text.trim_start().chars().next() {
         None => "<empty>".to_owned(),
-        Some('{') if text.chars().count() > EXCERPT => format!("{} ...", text.chars().take(EXCERPT).collect::<String>()),
+        Some('{') if text.chars().count() > EXCERPT => {
+            format!("{} ...", text.chars().take(EXCERPT).collect::<String>())
+        }
         Some('{') => text.to_owned(),
         Some(_) => hex(bytes),
     }

@@ -95,7 +95,12 @@ impl Client {
     ///
     /// # Errors
     /// When there is no answer; an answer that says no is an answer.
-    pub async fn json(&mut self, method: Method, path: &str, body: Option<&Value>) -> Result<(u16, Value), ClientError> {
+    pub async fn json(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(u16, Value), ClientError> {
         let bytes = body.map_or_else(Bytes::new, |body| body.to_string().into());
         let content_type = body.is_some().then_some("application/json");
         let (code, bytes) = self.bytes(method, path, content_type, bytes).await?;
@@ -188,7 +193,8 @@ fn tls_config(cluster: &Value, user: &Value, path: &Path) -> Result<rustls::Clie
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .with_root_certificates(roots);
-    let (Some(chain), Some(key)) = (material(user, "client-certificate", path)?, material(user, "client-key", path)?) else {
+    let (Some(chain), Some(key)) = (material(user, "client-certificate", path)?, material(user, "client-key", path)?)
+    else {
         return Ok(builder.with_no_client_auth());
     };
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&chain).collect();

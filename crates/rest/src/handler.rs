@@ -23,7 +23,7 @@ use crate::registry::Registry;
 use crate::reply::{Body, Reply};
 use crate::route::{self, Route, Target};
 use crate::view::{Include, View};
-use crate::{pages, query, verbs};
+use crate::{compress, pages, query, verbs};
 
 /// The group of those who did not say who they are.
 const UNAUTHENTICATED: &str = "system:unauthenticated";
@@ -84,10 +84,18 @@ pub(crate) async fn handle(
     if head {
         reply.body = Body::Whole(None);
     }
+    if accepts_gzip(&parts.headers) {
+        reply = compress::large(reply).await;
+    }
     let took = begun.elapsed();
     shared.metrics.answered(verb, kind, part, reply.code, took);
     tracing::debug!(%verb, path = %path, code = reply.code, ?took, "answered");
     reply.into_response()
+}
+
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let accepted = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
+    accepted.is_some_and(|text| text.split(',').any(|clause| clause.trim().split(';').next() == Some("gzip")))
 }
 
 async fn answer(
@@ -100,8 +108,12 @@ async fn answer(
 ) -> Reply {
     let now = Timestamp::now();
     let plain = View { form: PLAIN, include: Include::default(), now };
+    let reads = matches!(parts.method, Method::GET | Method::HEAD);
     match route {
-        Route::Health { page, check } => return pages::health(shared, page, check, parts.uri.query().unwrap_or_default()),
+        Route::Health { .. } | Route::Version if !reads => return failed(&plain, &Status::method_not_allowed()),
+        Route::Health { page, check } => {
+            return pages::health(shared, page, check, parts.uri.query().unwrap_or_default());
+        }
         Route::Version => return pages::version(),
         _ => {}
     }

@@ -4,6 +4,7 @@
 //! `registry` runs the rules of the kind and commits, `view` and `watch` write what the client asked to see.
 
 mod body;
+mod compress;
 mod discovery;
 mod handler;
 mod metrics;

@@ -66,7 +66,14 @@ impl Metrics {
     }
 
     /// A request that was answered.
-    pub(crate) fn answered(&self, verb: &'static str, kind: Option<&Kind>, part: &'static str, code: u16, took: Duration) {
+    pub(crate) fn answered(
+        &self,
+        verb: &'static str,
+        kind: Option<&Kind>,
+        part: &'static str,
+        code: u16,
+        took: Duration,
+    ) {
         let labels = labels(verb, kind, part);
         if verb != "WATCH" {
             self.durations.get_or_create(&labels).observe(took.as_secs_f64());

@@ -24,11 +24,17 @@ pub(crate) enum Media {
 pub(crate) enum Transform {
     None,
     /// A `Table` of meta.k8s.io.
-    Table { version: &'static str },
+    Table {
+        version: &'static str,
+    },
     /// Only the metadata of one object.
-    Partial { version: &'static str },
+    Partial {
+        version: &'static str,
+    },
     /// Only the metadata of a list of objects.
-    PartialList { version: &'static str },
+    PartialList {
+        version: &'static str,
+    },
 }
 
 /// The form of an answer.

@@ -8,9 +8,9 @@ use http::header;
 
 use crate::handler::{Ask, Shared, failed};
 use crate::negotiate::{self, wants_aggregated_discovery};
+use crate::openapi::{self, Document, Form};
 use crate::reply::Reply;
 use crate::route::Route;
-use crate::openapi::{self, Document, Form};
 use crate::{discovery, query, version};
 
 /// Plain text.
@@ -36,7 +36,11 @@ pub(crate) fn health(shared: &Shared, page: &str, check: Option<&str>, query: &s
     let healthy = checks.iter().all(|name| passes(name));
     let mut lines = String::new();
     for name in checks {
-        lines.push_str(&if passes(name) { format!("[+]{name} ok\n") } else { format!("[-]{name} failed: reason withheld\n") });
+        lines.push_str(&if passes(name) {
+            format!("[+]{name} ok\n")
+        } else {
+            format!("[-]{name} failed: reason withheld\n")
+        });
     }
     match (healthy, query::first(&query, "verbose").is_some()) {
         (true, false) => Reply::bytes(200, TEXT, "ok"),
@@ -97,7 +101,10 @@ fn aggregated(ask: &Ask<'_>, core: bool) -> Reply {
     } else {
         Reply::bytes(200, discovery::AGGREGATED_TYPE, document.body)
     };
-    reply.with(header::ETAG, document.etag).with(header::VARY, "Accept").with(header::CACHE_CONTROL, discovery::AGGREGATED_CACHE_CONTROL)
+    reply
+        .with(header::ETAG, document.etag)
+        .with(header::VARY, "Accept")
+        .with(header::CACHE_CONTROL, discovery::AGGREGATED_CACHE_CONTROL)
 }
 
 fn openapi_v2(shared: &Shared, ask: &Ask<'_>) -> Reply {

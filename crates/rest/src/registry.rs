@@ -123,11 +123,18 @@ impl Registry {
     }
 
     /// Stores an object together with what it claims.
-    async fn put(&self, call: &Call<'_>, name: &str, object: &Value, modified: u64, mut txn: Txn) -> Result<Entry, Lost> {
+    async fn put(
+        &self,
+        call: &Call<'_>,
+        name: &str,
+        object: &Value,
+        modified: u64,
+        mut txn: Txn,
+    ) -> Result<Entry, Lost> {
         let key = call.key(name);
         let stored_form;
         let stored = if call.kind.rules.converts() {
-            stored_form = call.kind.rules.to_storage(object.clone());
+            stored_form = call.kind.rules.into_storage(object.clone());
             &stored_form
         } else {
             object

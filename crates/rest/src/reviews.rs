@@ -22,7 +22,13 @@ pub(crate) use token_request::token_request;
 ///
 /// # Errors
 /// 400 and 422, with the words of the original; 404 for kinds that are not reviews.
-pub(crate) fn review(kind: &str, body: &Value, user: &User, authn: &Authenticator, now: Timestamp) -> Result<Value, Status> {
+pub(crate) fn review(
+    kind: &str,
+    body: &Value,
+    user: &User,
+    authn: &Authenticator,
+    now: Timestamp,
+) -> Result<Value, Status> {
     Ok(match kind {
         "SelfSubjectAccessReview" => {
             validate::self_access(body)?;

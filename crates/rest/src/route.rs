@@ -109,6 +109,7 @@ fn resource<'a>(group: &str, version: &str, rest: &'a str) -> Option<Target<'a>>
         Some(rest) => (true, rest),
         None => (false, rest),
     };
+    let whole = rest;
     let mut parts = rest.splitn(3, '/');
     let first = parts.next()?;
     let (namespace, rest) = match (first, parts.next(), parts.next()) {
@@ -121,7 +122,8 @@ fn resource<'a>(group: &str, version: &str, rest: &'a str) -> Option<Target<'a>>
     let name = parts.next();
     let part = parts.next();
     let kind = kinds::find(group, version, plural)?;
-    if name.is_some_and(str::is_empty) || kind.namespaced && name.is_some() && namespace.is_empty() {
+    let empty_namespace = namespace.is_empty() && rest.len() < whole.len();
+    if empty_namespace || name.is_some_and(str::is_empty) || kind.namespaced && name.is_some() && namespace.is_empty() {
         return None;
     }
     if !kind.namespaced && !namespace.is_empty() {
@@ -182,12 +184,15 @@ mod tests {
         assert!(matches!(parse("/api/v1/namespaces/a/services/web/frob"), Route::NoSuchResource));
         assert!(matches!(parse("/apis/frob.example.com/v1/things"), Route::Nowhere));
         assert!(matches!(parse("/api/v2"), Route::NoSuchResource));
+        assert!(matches!(parse("/api/v1/namespaces//services"), Route::NoSuchResource));
         assert!(matches!(parse("/healthzx"), Route::Nowhere));
         assert!(matches!(parse("/readyz/store"), Route::Health { page: "readyz", check: Some("store") }));
     }
 
     #[test]
     fn the_old_watch_prefix() {
-        assert!(matches!(parse("/api/v1/watch/namespaces/a/services"), Route::Resource(t) if t.watch && t.namespace == "a"));
+        assert!(
+            matches!(parse("/api/v1/watch/namespaces/a/services"), Route::Resource(t) if t.watch && t.namespace == "a")
+        );
     }
 }

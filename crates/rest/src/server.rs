@@ -103,7 +103,11 @@ impl Server {
         let graceful = GracefulShutdown::new();
         let mut builder = auto::Builder::new(TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
-        builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS).keep_alive_interval(Duration::from_secs(30));
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS)
+            .keep_alive_interval(Duration::from_secs(30));
         let builder = Arc::new(builder);
         let mut stop = std::pin::pin!(stop);
         loop {

@@ -76,7 +76,7 @@ pub(crate) fn read(kind: &Kind, entry: &Entry) -> Value {
 /// A stored object under another revision (that of its deletion).
 pub(crate) fn read_at(kind: &Kind, entry: &Entry, revision: u64) -> Value {
     let object = object::decode(kind, &entry.value, revision);
-    if kind.rules.converts() { typed(kind, kind.rules.from_storage(object)) } else { object }
+    if kind.rules.converts() { typed(kind, kind.rules.out_of_storage(object)) } else { object }
 }
 
 fn typed(kind: &Kind, mut object: Value) -> Value {
@@ -140,13 +140,18 @@ impl View {
             ))),
             Transform::Table { version } => {
                 let meta = json!({"resourceVersion": object.text("metadata.resourceVersion")});
-                Ok(self.table(kind, version, meta, std::iter::once(object), true))
+                Ok(self.table(kind, version, &meta, std::iter::once(object), true))
             }
         }
     }
 
     /// A list of stored objects.
-    pub(crate) fn list(&self, kind: &Kind, entries: &[std::sync::Arc<Entry>], meta: &ListMeta) -> Result<Document, Status> {
+    pub(crate) fn list(
+        &self,
+        kind: &Kind,
+        entries: &[std::sync::Arc<Entry>],
+        meta: &ListMeta,
+    ) -> Result<Document, Status> {
         match self.form {
             Form { transform: Transform::Partial { .. }, .. } => Err(Status::not_acceptable(format!(
                 "you requested PartialObjectMetadata, but the requested object is a list (*{}.{}List)",
@@ -170,7 +175,7 @@ impl View {
         let objects = entries.iter().map(|entry| read(kind, entry));
         match self.form.transform {
             Transform::Table { version } => {
-                let table = self.table(kind, version, meta.to_value(), objects, true);
+                let table = self.table(kind, version, &meta.to_value(), objects, true);
                 self.write(&table, |_| Vec::new())
             }
             Transform::PartialList { version } => {
@@ -202,7 +207,7 @@ impl View {
         &self,
         kind: &Kind,
         version: &str,
-        meta: Value,
+        meta: &Value,
         objects: impl Iterator<Item = Value>,
         columns: bool,
     ) -> Value {

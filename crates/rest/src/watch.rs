@@ -66,7 +66,16 @@ impl Feed {
         let now = Instant::now();
         let (deadline, said) = (now + plan.timeout, plan.start);
         let initial = std::mem::take(&mut plan.initial).into_iter();
-        Self { plan, initial, watch, deadline, next_bookmark: now + BOOKMARK_PERIOD, said, columns_said: false, done: false }
+        Self {
+            plan,
+            initial,
+            watch,
+            deadline,
+            next_bookmark: now + BOOKMARK_PERIOD,
+            said,
+            columns_said: false,
+            done: false,
+        }
     }
 
     /// The next bytes to send; `None` when the watch is over.
@@ -79,7 +88,8 @@ impl Feed {
         }
         loop {
             let last_call = self.deadline.checked_sub(LAST_BOOKMARK).unwrap_or(self.deadline);
-            let bookmark_at = if Instant::now() < last_call { self.next_bookmark.min(last_call) } else { self.next_bookmark };
+            let bookmark_at =
+                if Instant::now() < last_call { self.next_bookmark.min(last_call) } else { self.next_bookmark };
             let found = tokio::select! {
                 biased;
                 found = self.watch.next() => found,
@@ -120,7 +130,9 @@ impl Feed {
             let seen = Seen { kind: "ADDED", entry: &entry, revision: entry.modified };
             self.write_seen(&mut out, &seen);
         }
-        if out.len() < CHUNK && let Some(revision) = self.plan.initial_end.take() {
+        if out.len() < CHUNK
+            && let Some(revision) = self.plan.initial_end.take()
+        {
             self.said = revision;
             self.write_bookmark(&mut out, revision, true);
         }
@@ -175,7 +187,7 @@ impl Feed {
             Transform::Table { version } => {
                 let meta = json!({"resourceVersion": object.text("metadata.resourceVersion")});
                 let columns = !std::mem::replace(&mut self.columns_said, true);
-                self.plan.view.table(self.plan.kind, version, meta, std::iter::once(object), columns)
+                self.plan.view.table(self.plan.kind, version, &meta, std::iter::once(object), columns)
             }
             _ => match self.plan.view.transformed(self.plan.kind, object) {
                 Ok(shown) => shown,

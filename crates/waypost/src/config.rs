@@ -168,9 +168,11 @@ fn with_file(mut command: Command, path: &std::path::Path) -> Result<Command, cl
     for (key, value) in settings {
         let text = match &value {
             Value::String(text) => text.clone(),
-            Value::Array(items) => {
-                items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned)).collect::<Vec<_>>().join(",")
-            }
+            Value::Array(items) => items
+                .iter()
+                .map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned))
+                .collect::<Vec<_>>()
+                .join(","),
             other => other.to_string(),
         };
         let known = command
@@ -179,7 +181,10 @@ fn with_file(mut command: Command, path: &std::path::Path) -> Result<Command, cl
             .chain(command.get_arguments())
             .any(|argument| argument.get_long() == Some(&key) && key != "config");
         if !known {
-            return Err(refuse(&mut command, format!("`{key}` is not a setting; settings are the flags of `waypost server --help`")));
+            return Err(refuse(
+                &mut command,
+                format!("`{key}` is not a setting; settings are the flags of `waypost server --help`"),
+            ));
         }
         command = with_default(command, &key, &text);
     }

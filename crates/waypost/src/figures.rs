@@ -8,7 +8,11 @@ pub(crate) fn named(figures: &Figures) -> Vec<(&'static str, &'static str, f64)>
     let number = |value: u64| value as f64;
     vec![
         ("waypost_store_commits_total", "Transactions that changed something", number(figures.commits)),
-        ("waypost_store_conflicts_total", "Transactions refused because something had changed", number(figures.conflicts)),
+        (
+            "waypost_store_conflicts_total",
+            "Transactions refused because something had changed",
+            number(figures.conflicts),
+        ),
         ("waypost_store_failures_total", "Transactions that could not be written", number(figures.failures)),
         ("waypost_store_batches_total", "Writes to the log, each of one or more transactions", number(figures.batches)),
         ("waypost_store_fsyncs_total", "Times the log was made durable", number(figures.fsyncs)),

@@ -121,11 +121,11 @@ impl Rules for EventsEventRules {
         true
     }
 
-    fn to_storage(&self, object: Value) -> Value {
+    fn into_storage(&self, object: Value) -> Value {
         to_core(object)
     }
 
-    fn from_storage(&self, object: Value) -> Value {
+    fn out_of_storage(&self, object: Value) -> Value {
         from_core(object)
     }
 }

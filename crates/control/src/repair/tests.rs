@@ -27,7 +27,8 @@ fn address(text: &str, name: &str) -> (String, Seen) {
 
 /// One Service with everything as it should be.
 fn settled() -> Snapshot {
-    let cidr = seen(json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16", "fd00:10:96::/112"]}}));
+    let cidr =
+        seen(json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16", "fd00:10:96::/112"]}}));
     Snapshot {
         services: [service("web", "2026-01-01T00:00:00Z", &["10.96.1.1"], 30001)].into(),
         addresses: [address("10.96.1.1", "web")].into(),

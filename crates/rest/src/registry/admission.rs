@@ -46,7 +46,9 @@ impl Registry {
 
     /// Gives an Ingress the class that is marked as the default: the newest, then the first by name.
     fn default_ingress_class(&self, ingress: &mut Value) {
-        if ingress.has("spec.ingressClassName") || ingress.at("metadata.annotations").get("kubernetes.io/ingress.class").is_some() {
+        if ingress.has("spec.ingressClassName")
+            || ingress.at("metadata.annotations").get("kubernetes.io/ingress.class").is_some()
+        {
             return;
         }
         let Ok(classes) = self.store.range(Table::named("ingressclasses"), "", None) else { return };

@@ -12,8 +12,8 @@ use api::{apply, decode, meta, object};
 use serde_json::Value;
 use store::{Entry, Txn};
 
-use super::create::{manager, match_namespace, note, track, typed};
 use super::create::invalid;
+use super::create::{manager, match_namespace, note, track, typed};
 use super::{ATTEMPTS, Call, Lost, Outcome, Registry, Shown, old_object, sent_revision};
 
 /// A change of one object.
@@ -22,12 +22,15 @@ pub(crate) struct Change<'a> {
     pub(crate) source: Source<'a>,
 }
 
+/// Makes the new object from the current one, and notes warnings.
+pub(crate) type Patching = dyn Fn(&Value, &mut Vec<String>) -> Result<Value, Status> + Sync;
+
 /// Where the new object comes from.
 pub(crate) enum Source<'a> {
     /// The body of a PUT, decoded and defaulted.
     Body(&'a Value),
     /// A patch of the current object; the result is decoded and defaulted, with warnings.
-    Patch(&'a (dyn Fn(&Value, &mut Vec<String>) -> Result<Value, Status> + Sync)),
+    Patch(&'a Patching),
     /// A configuration that is applied.
     Apply { config: &'a Value, force: bool },
 }
@@ -81,7 +84,8 @@ impl Registry {
         let uid = object.text("metadata.uid").to_owned();
         match change.source {
             Source::Apply { .. } if !uid.is_empty() => {
-                let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+                let why =
+                    format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
                 return Err(Status::conflict(call.kind.resource(), change.name, &why));
             }
             Source::Body(_) if !uid.is_empty() => return Err(uid_precondition(call, change.name, &uid, "")),
@@ -129,7 +133,8 @@ impl Registry {
         let as_answered = (!call.is_main()).then(|| object.clone());
         call.kind.rules.on_read(&mut object);
         if self.is_same(call, &object, entry) {
-            let unchanged = Entry { key: entry.key.clone(), value: entry.value.clone(), facts: entry.facts.clone(), ..*entry };
+            let unchanged =
+                Entry { key: entry.key.clone(), value: entry.value.clone(), facts: entry.facts.clone(), ..*entry };
             return Ok(Outcome { code: 200, shown: Shown::Entry(unchanged) });
         }
         let written = self.put(call, change.name, &object, entry.modified, txn).await?;
@@ -197,7 +202,7 @@ impl Registry {
     /// Whether storing this would change nothing.
     fn is_same(&self, call: &Call<'_>, new: &Value, entry: &Entry) -> bool {
         if call.kind.rules.converts() {
-            return object::encode(&call.kind.rules.to_storage(new.clone())) == entry.value;
+            return object::encode(&call.kind.rules.into_storage(new.clone())) == entry.value;
         }
         object::encode(new) == entry.value
     }
@@ -206,7 +211,8 @@ impl Registry {
 /// An apply whose result is not an object of the kind.
 fn unconvertible(call: &Call<'_>, config: &Value, error: &decode::TypeError) -> Status {
     let (namespace, name) = (config.text("metadata.namespace"), config.text("metadata.name"));
-    let group_version = if call.kind.group.is_empty() { format!("/{}", call.kind.version) } else { call.kind.api_version() };
+    let group_version =
+        if call.kind.group.is_empty() { format!("/{}", call.kind.version) } else { call.kind.api_version() };
     Status::raw(format!(
         "failed to convert new object ({namespace}/{name}; {group_version}, Kind={}) to proper version: {error}",
         call.kind.kind

@@ -81,8 +81,9 @@ async fn apply(
     if !config.is_object() {
         return Err(bad(&"the configuration is not an object"));
     }
-    body::judge(options.field_validation, &complaints, warnings)
-        .map_err(|why| Status::bad_request(format!("error strict decoding YAML: error converting YAML to JSON: {why}")))?;
+    body::judge(options.field_validation, &complaints, warnings).map_err(|why| {
+        Status::bad_request(format!("error strict decoding YAML: error converting YAML to JSON: {why}"))
+    })?;
     let name = target.name.unwrap_or_default();
     let (api_version, kind) = (config.text("apiVersion"), config.text("kind"));
     if api_version != target.kind.api_version() || kind != target.kind.kind {

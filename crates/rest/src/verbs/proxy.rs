@@ -63,14 +63,15 @@ fn split_id(id: &str) -> Option<(&str, &str)> {
 }
 
 fn service_address(shared: &Shared, namespace: &str, id: &str) -> Result<SocketAddr, Status> {
-    let (name, port) = split_id(id)
-        .ok_or_else(|| Status::bad_request(format!("invalid service request {}", field::quote(id))))?;
+    let (name, port) =
+        split_id(id).ok_or_else(|| Status::bad_request(format!("invalid service request {}", field::quote(id))))?;
     let none = || Status::unavailable(format!("no endpoints available for service {}", field::quote(name)));
     let service = stored(shared, "services/specs", &format!("{namespace}/{name}")).ok_or_else(none)?;
     let port_name = match port.parse::<i64>() {
         Ok(number) => {
             let found = service.items("spec.ports").iter().find(|port| port.int("port") == number);
-            let missing = || Status::unavailable(format!("no service port {number} found for service {}", field::quote(name)));
+            let missing =
+                || Status::unavailable(format!("no service port {number} found for service {}", field::quote(name)));
             found.ok_or_else(missing)?.text("name").to_owned()
         }
         Err(_) => port.to_owned(),
@@ -85,7 +86,9 @@ fn service_address(shared: &Shared, namespace: &str, id: &str) -> Result<SocketA
 /// Ready endpoints of a Service that are Pods of its namespace.
 fn endpoints(shared: &Shared, namespace: &str, service: &str, port_name: &str) -> Vec<SocketAddr> {
     let prefix = format!("{namespace}/");
-    let Ok(slices) = shared.registry.store.range(Table::named("endpointslices"), &prefix, None) else { return Vec::new() };
+    let Ok(slices) = shared.registry.store.range(Table::named("endpointslices"), &prefix, None) else {
+        return Vec::new();
+    };
     let mut out = Vec::new();
     for entry in slices.entries {
         if entry.facts.label("kubernetes.io/service-name") != Some(service) {
@@ -154,7 +157,8 @@ async fn forward(
     });
     let query: Vec<String> = ask.query.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let path = format!("/{}{}{}", target.rest, if query.is_empty() { "" } else { "?" }, query.join("&"));
-    let mut request = Request::builder().method(ask.method).uri(path.parse::<Uri>()?).header(header::HOST, address.to_string());
+    let mut request =
+        Request::builder().method(ask.method).uri(path.parse::<Uri>()?).header(header::HOST, address.to_string());
     for (name, value) in ask.headers.iter().filter(|(name, _)| !PRIVATE.contains(*name)) {
         request = request.header(name, value);
     }

@@ -162,7 +162,8 @@ pub(crate) async fn watch(shared: &Arc<Shared>, ask: &Ask<'_>, target: &Target<'
             return Ok(Reply::stream(content_type, stream::once(async { bytes }).boxed()));
         }
     };
-    let seconds = options.timeout_seconds.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
+    let seconds =
+        options.timeout_seconds.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
     let plan = Plan {
         kind: target.kind,
         selector: options.selector,

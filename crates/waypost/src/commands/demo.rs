@@ -46,12 +46,16 @@ async fn tell(running: &Running) -> anyhow::Result<()> {
     ensure!(code == 200, "listing Services was refused: {}", list.text("message"));
     show(list.items("items"));
     let mut taken = examples().remove(0);
-    let first = list.items("items").iter().find(|item| item.text("metadata.name") == "my-service").context("my-service")?;
+    let first =
+        list.items("items").iter().find(|item| item.text("metadata.name") == "my-service").context("my-service")?;
     taken.put("metadata.name", "my-twin");
     taken.put("spec.clusterIP", first.text("spec.clusterIP"));
     let (code, answer) = client.json(http_method("POST")?, "/api/v1/namespaces/default/services", Some(&taken)).await?;
     ensure!(code == 422, "a taken address was given out twice: {answer}");
-    say(&format!("\nAn address has one owner. Asking for the one of my-service again is answered with:\n  {}", answer.text("message")));
+    say(&format!(
+        "\nAn address has one owner. Asking for the one of my-service again is answered with:\n  {}",
+        answer.text("message")
+    ));
     Ok(())
 }
 
@@ -63,7 +67,7 @@ fn plural(object: &Value) -> &'static str {
     if object.text("kind") == "Endpoints" { "endpoints" } else { "services" }
 }
 
-fn service(name: &str, spec: Value) -> Value {
+fn service(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec})
 }
 
@@ -71,18 +75,33 @@ fn service(name: &str, spec: Value) -> Value {
 fn examples() -> Vec<Value> {
     let selector = json!({"app": "MyApp"});
     vec![
-        service("my-service", json!({"selector": selector, "ports": [{"protocol": "TCP", "port": 80, "targetPort": 9376}]})),
-        service("no-selector", json!({"ports": [{"protocol": "TCP", "port": 80, "targetPort": 9376}]})),
+        service(
+            "my-service",
+            &json!({"selector": selector, "ports": [{"protocol": "TCP", "port": 80, "targetPort": 9376}]}),
+        ),
+        service("no-selector", &json!({"ports": [{"protocol": "TCP", "port": 80, "targetPort": 9376}]})),
         json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "no-selector"},
                "subsets": [{"addresses": [{"ip": "192.0.2.42"}], "ports": [{"port": 9376}]}]}),
-        service("two-ports", json!({"selector": selector, "ports": [
+        service(
+            "two-ports",
+            &json!({"selector": selector, "ports": [
             {"name": "http", "protocol": "TCP", "port": 80, "targetPort": 9376},
-            {"name": "https", "protocol": "TCP", "port": 443, "targetPort": 9377}]})),
-        service("headless", json!({"clusterIP": "None", "selector": selector, "ports": [{"port": 80}]})),
-        service("both-families", json!({"ipFamilyPolicy": "PreferDualStack", "selector": selector, "ports": [{"port": 80}]})),
-        service("on-every-node", json!({"type": "NodePort", "selector": selector, "ports": [{"port": 80, "targetPort": 9376}]})),
-        service("balanced", json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "selector": selector, "ports": [{"port": 80}]})),
-        service("elsewhere", json!({"type": "ExternalName", "externalName": "my.database.example.com"})),
+            {"name": "https", "protocol": "TCP", "port": 443, "targetPort": 9377}]}),
+        ),
+        service("headless", &json!({"clusterIP": "None", "selector": selector, "ports": [{"port": 80}]})),
+        service(
+            "both-families",
+            &json!({"ipFamilyPolicy": "PreferDualStack", "selector": selector, "ports": [{"port": 80}]}),
+        ),
+        service(
+            "on-every-node",
+            &json!({"type": "NodePort", "selector": selector, "ports": [{"port": 80, "targetPort": 9376}]}),
+        ),
+        service(
+            "balanced",
+            &json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "selector": selector, "ports": [{"port": 80}]}),
+        ),
+        service("elsewhere", &json!({"type": "ExternalName", "externalName": "my.database.example.com"})),
     ]
 }
 

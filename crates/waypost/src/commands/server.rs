@@ -9,9 +9,9 @@ use api::facts::Facts;
 use api::ip::Family;
 use api::value::ValueExt as _;
 use jiff::Timestamp;
-use rest::auth::Authenticator;
 use rest::auth::service_account::ServiceAccounts;
 use rest::auth::token_file::TokenFile;
+use rest::auth::{AccountLookup, Authenticator};
 use rest::pki::{self, Pki, ServingNames};
 use rest::{Options, Server, kubeconfig};
 use store::allocation::Ranges;
@@ -111,7 +111,7 @@ fn options(arguments: &ServerArguments, store: &Arc<Embedded>, ranges: &Ranges, 
 }
 
 /// Finds the uid of a ServiceAccount: its tokens are good as long as it is there.
-fn account_lookup(store: Arc<dyn Store>) -> Box<dyn Fn(&str, &str) -> Option<String> + Send + Sync> {
+fn account_lookup(store: Arc<dyn Store>) -> AccountLookup {
     Box::new(move |namespace, name| {
         let key = Key { table: Table::named("serviceaccounts"), name: format!("{namespace}/{name}").into() };
         let entry = store.get(&key)?;

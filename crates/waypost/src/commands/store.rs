@@ -32,7 +32,12 @@ fn restore(file: &Path, dir: &Path) -> anyhow::Result<()> {
 
 fn check(dir: &Path) -> anyhow::Result<()> {
     let report = tools::check(dir).context("reading the store")?;
-    say(&format!("revision {}, {} snapshots, {} segments of log", report.revision, report.snapshots.len(), report.segments.len()));
+    say(&format!(
+        "revision {}, {} snapshots, {} segments of log",
+        report.revision,
+        report.snapshots.len(),
+        report.segments.len()
+    ));
     for (table, entries) in &report.tables {
         say(&format!("  {entries:>8}  {table}"));
     }
@@ -42,7 +47,11 @@ fn check(dir: &Path) -> anyhow::Result<()> {
     for problem in &report.problems {
         say(&format!("problem: {problem}"));
     }
-    ensure!(report.problems.is_empty(), "{} has problems; `waypost store restore` makes a new store from a backup", dir.display());
+    ensure!(
+        report.problems.is_empty(),
+        "{} has problems; `waypost store restore` makes a new store from a backup",
+        dir.display()
+    );
     Ok(())
 }
 

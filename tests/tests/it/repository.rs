@@ -1,0 +1,169 @@
+//! Rules of the house that a compiler does not check: walls between crates, documents that tell the truth, licences.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use testbed::run;
+
+/// Which crate may use which. ARCHITECTURE.md has the same table in words.
+const EDGES: &[(&str, &[&str])] = &[
+    ("api", &[]),
+    ("store", &["api"]),
+    ("control", &["api", "store"]),
+    ("rest", &["api", "store"]),
+    ("waypost", &["api", "store", "control", "rest"]),
+];
+
+/// The longest file that is not a test.
+const LONGEST: usize = 600;
+
+/// Licences that code we ship may be under.
+const LICENCES: [&str; 10] = [
+    "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0", "ISC", "MIT", "Unicode-3.0", "Unlicense", "Zlib",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository").to_owned()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every file below a folder with this ending.
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut out = Vec::new();
+    for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() && !path.ends_with("target") {
+            out.extend(files(&path, ending));
+        } else if path.to_string_lossy().ends_with(ending) {
+            out.push(path);
+        }
+    }
+    out.sort();
+    out
+}
+
+#[test]
+fn crates_use_only_what_is_below_them() {
+    let names: BTreeSet<&str> = EDGES.iter().map(|(name, _)| *name).collect();
+    let folders: BTreeSet<String> = fs::read_dir(root().join("crates"))
+        .expect("the crates")
+        .map(|entry| entry.expect("a crate").file_name().to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(folders.iter().map(String::as_str).collect::<BTreeSet<_>>(), names, "a crate is missing from the table");
+    for (name, allowed) in EDGES {
+        let manifest = read(&root().join("crates").join(name).join("Cargo.toml"));
+        for other in names.iter().filter(|other| *other != name) {
+            let uses = manifest.lines().any(|line| line.starts_with(&format!("{other}.workspace")));
+            assert_eq!(uses, allowed.contains(other), "{name} and {other}: manifest and table disagree");
+        }
+    }
+}
+
+#[test]
+fn every_file_says_what_it_is_and_is_one_idea() {
+    for path in files(&root().join("crates"), ".rs").into_iter().chain(files(&root().join("tests"), ".rs")) {
+        let text = read(&path);
+        let is_test = path.ends_with("tests.rs") || path.components().any(|part| part.as_os_str() == "tests");
+        assert!(text.starts_with("//!") || is_test, "{} does not open with //!", path.display());
+        assert!(text.lines().count() <= LONGEST, "{} is too long for one idea", path.display());
+    }
+}
+
+/// Names of test functions that begin with a row, and the rows.
+fn row_tests() -> BTreeMap<String, BTreeSet<String>> {
+    let mut out: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let sources = ["crates", "tests"].into_iter().flat_map(|folder| files(&root().join(folder), ".rs"));
+    for text in sources.map(|path| read(&path)) {
+        for name in text.lines().filter_map(test_name) {
+            let row = name.split('_').next().expect("a first word");
+            let number = row.strip_prefix('s').filter(|digits| digits.len() == 2 && digits.parse::<u8>().is_ok());
+            if let Some(number) = number {
+                out.entry(format!("S{number}")).or_default().insert(name.to_owned());
+            }
+        }
+    }
+    out
+}
+
+fn test_name(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let rest = line.strip_prefix("fn ").or_else(|| line.strip_prefix("async fn "))?;
+    rest.split_once("()").map(|(name, _)| name)
+}
+
+/// `docs/status.md` as it should be: its own rows, with the tests there are.
+fn true_status(text: &str, tests: &BTreeMap<String, BTreeSet<String>>) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        match cells[..] {
+            ["", row, words, _, ""] if row.starts_with('S') && row.len() == 3 => {
+                let shown = tests.get(row).map_or_else(String::new, |names| {
+                    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" ")
+                });
+                out.push_str(&format!("| {row} | {words} | {shown} |\n"));
+            }
+            _ => out.push_str(&format!("{line}\n")),
+        }
+    }
+    out
+}
+
+#[test]
+fn the_status_page_lists_the_tests_there_are() {
+    let path = root().join("docs/status.md");
+    let text = read(&path);
+    let wanted = true_status(&text, &row_tests());
+    for number in 1..=55 {
+        assert!(text.contains(&format!("| S{number:02} |")), "S{number:02} is missing");
+    }
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&path, &wanted).expect("written");
+        return;
+    }
+    assert!(text == wanted, "docs/status.md is not true; `BLESS=1 cargo test -p waypost-tests status` writes it anew");
+}
+
+#[test]
+fn links_in_documents_lead_somewhere() {
+    let documents = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root().join(name));
+    for path in documents.into_iter().chain(files(&root().join("docs"), ".md")) {
+        let text = read(&path);
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if !link.contains("://") && !link.starts_with('#') {
+                let target = path.parent().expect("a folder").join(link);
+                assert!(target.exists(), "{} links to {link}, which is not there", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn licences_allow_what_we_do() {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["metadata", "--format-version", "1", "--locked"]).current_dir(root());
+    let metadata: Value = serde_json::from_str(&run(&mut command, "").success()).expect("JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    assert!(packages.len() > 50, "the list of packages is not complete");
+    for package in packages {
+        let licence = package["license"].as_str().unwrap_or_default();
+        assert!(is_allowed(licence), "{} is under `{licence}`", package["name"]);
+    }
+}
+
+/// Whether a licence expression can be met: any side of an `OR`, all sides of an `AND`.
+fn is_allowed(expression: &str) -> bool {
+    let plain = expression.replace(['(', ')'], " ").replace('/', " OR ");
+    plain.split(" OR ").any(|side| {
+        side.split(" AND ").all(|name| {
+            let name = name.trim().split(" WITH ").next().unwrap_or_default().trim();
+            LICENCES.contains(&name)
+        })
+    })
+}
