@@ -176,12 +176,12 @@ pub trait Rules: Sync {
     }
 
     /// The stored form of an object of this version.
-    fn into_storage(&self, object: Value) -> Value {
+    fn shown_to_stored(&self, object: Value) -> Value {
         object
     }
 
     /// The form of this version of a stored object.
-    fn out_of_storage(&self, object: Value) -> Value {
+    fn stored_to_shown(&self, object: Value) -> Value {
         object
     }
 }

@@ -115,7 +115,7 @@ mod tests {
                 let _ = (kind.table_view.row)(&new, jiff::Timestamp::UNIX_EPOCH);
                 let _ = (kind.table_view.conditions)(&new);
                 let _ = kind.facts(&new);
-                let _ = kind.rules.out_of_storage(kind.rules.into_storage(new));
+                let _ = kind.rules.stored_to_shown(kind.rules.shown_to_stored(new));
             }
         }
     }

@@ -126,6 +126,20 @@ fn protobuf(kind: &Kind, bytes: &[u8]) -> Result<Value, Status> {
     Ok(value)
 }
 
+/// Reads a message that is no kind of its own, such as a `TokenRequest`.
+pub(crate) fn message(schema: &str, media: Media, bytes: &[u8]) -> Result<Value, Status> {
+    let ty = schema::named(schema);
+    let name = schema.rsplit('.').next().unwrap_or(schema);
+    let bad = |error: &dyn std::fmt::Display| Status::bad_request(format!("{name} cannot be read: {error}"));
+    if media == Media::Protobuf {
+        let envelope = proto::decode_envelope(bytes).map_err(|error| bad(&error))?;
+        return proto::decode(ty, envelope.raw).map_err(|error| bad(&error));
+    }
+    let mut value = text(name, media, bytes)?.value;
+    decode::check(ty, &mut value).map_err(|error| bad(&error))?;
+    Ok(value)
+}
+
 /// Reads the options in the body of a DELETE; `None` when there is no body.
 pub(crate) fn delete_options(media: Media, bytes: &[u8]) -> Result<Option<Value>, Status> {
     if bytes.is_empty() {

@@ -134,7 +134,7 @@ impl Registry {
         let key = call.key(name);
         let stored_form;
         let stored = if call.kind.rules.converts() {
-            stored_form = call.kind.rules.into_storage(object.clone());
+            stored_form = call.kind.rules.shown_to_stored(object.clone());
             &stored_form
         } else {
             object

@@ -127,6 +127,8 @@ impl Server {
                 }
             }
         }
+        // Whoever comes now is refused at once instead of waiting for an answer that will not come.
+        drop(self.listener);
         let _ = self.draining.send(true);
         tokio::select! {
             () = graceful.shutdown() => {}
@@ -144,7 +146,13 @@ async fn connection(
 ) {
     // Answers are written whole; waiting to fill a packet only delays the small ones.
     let _ = stream.set_nodelay(true);
-    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await else { return };
+    let mut draining = shared.draining.clone();
+    let stream = tokio::select! {
+        shaken = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)) => shaken,
+        // No request has begun: there is nothing to wait for.
+        _ = draining.wait_for(|draining| *draining) => return,
+    };
+    let Ok(Ok(stream)) = stream else { return };
     let certificate: Option<Arc<[u8]>> =
         stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).map(|first| Arc::from(first.as_ref()));
     let service = service_fn(move |request| {

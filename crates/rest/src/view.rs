@@ -76,7 +76,7 @@ pub(crate) fn read(kind: &Kind, entry: &Entry) -> Value {
 /// A stored object under another revision (that of its deletion).
 pub(crate) fn read_at(kind: &Kind, entry: &Entry, revision: u64) -> Value {
     let object = object::decode(kind, &entry.value, revision);
-    if kind.rules.converts() { typed(kind, kind.rules.out_of_storage(object)) } else { object }
+    if kind.rules.converts() { typed(kind, kind.rules.stored_to_shown(object)) } else { object }
 }
 
 fn typed(kind: &Kind, mut object: Value) -> Value {

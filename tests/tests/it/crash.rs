@@ -126,10 +126,11 @@ impl Writer {
     /// A Service of one or two families and ports, with addresses and ports of its own choice or of the server's.
     fn any_spec(&mut self) -> Value {
         let random = &mut self.random;
-        let mut spec = json!({"type": if random.bool() { "NodePort" } else { "ClusterIP" }, "ports": [{"name": "a", "port": 80}]});
+        let mut ports = vec![json!({"name": "a", "port": 80})];
         if random.bool() {
-            spec["ports"][1] = json!({"name": "b", "port": 81, "protocol": "UDP"});
+            ports.push(json!({"name": "b", "port": 81, "protocol": "UDP"}));
         }
+        let mut spec = json!({"type": if random.bool() { "NodePort" } else { "ClusterIP" }, "ports": ports});
         if spec["type"] == "NodePort" && random.bool() {
             spec["ports"][0]["nodePort"] = json!(30_000 + random.u16(..60));
         }

@@ -3,4 +3,6 @@
 
 mod crash;
 mod golden;
+mod race;
 mod repository;
+mod store_tools;

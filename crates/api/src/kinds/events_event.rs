@@ -121,11 +121,11 @@ impl Rules for EventsEventRules {
         true
     }
 
-    fn into_storage(&self, object: Value) -> Value {
+    fn shown_to_stored(&self, object: Value) -> Value {
         to_core(object)
     }
 
-    fn out_of_storage(&self, object: Value) -> Value {
+    fn stored_to_shown(&self, object: Value) -> Value {
         from_core(object)
     }
 }

@@ -23,14 +23,14 @@ pub(crate) struct Change<'a> {
 }
 
 /// Makes the new object from the current one, and notes warnings.
-pub(crate) type Patching = dyn Fn(&Value, &mut Vec<String>) -> Result<Value, Status> + Sync;
+pub(crate) type Patching<'a> = dyn Fn(&Value, &mut Vec<String>) -> Result<Value, Status> + Sync + 'a;
 
 /// Where the new object comes from.
 pub(crate) enum Source<'a> {
     /// The body of a PUT, decoded and defaulted.
     Body(&'a Value),
     /// A patch of the current object; the result is decoded and defaulted, with warnings.
-    Patch(&'a Patching),
+    Patch(&'a Patching<'a>),
     /// A configuration that is applied.
     Apply { config: &'a Value, force: bool },
 }
@@ -202,7 +202,7 @@ impl Registry {
     /// Whether storing this would change nothing.
     fn is_same(&self, call: &Call<'_>, new: &Value, entry: &Entry) -> bool {
         if call.kind.rules.converts() {
-            return object::encode(&call.kind.rules.into_storage(new.clone())) == entry.value;
+            return object::encode(&call.kind.rules.shown_to_stored(new.clone())) == entry.value;
         }
         object::encode(new) == entry.value
     }

@@ -44,7 +44,7 @@ pub(super) async fn create_part(
         Some("token") => {
             let media = negotiate::body_media(ask.header(header::CONTENT_TYPE))?;
             let bytes = body::read(incoming).await?;
-            let parsed = body::text("TokenRequest", media, &bytes)?.value;
+            let parsed = body::message("authentication.TokenRequest", media, &bytes)?;
             let call = call(ask, target, "", false);
             let account = shared.registry.get(&call, target.name.unwrap_or_default())?;
             let account = crate::view::read(target.kind, &account);

@@ -1,0 +1,190 @@
+//! Many clients at once: whatever they all want, one gets; whatever they all add, is kept; whatever failed left nothing.
+//!
+//! Requests of a round are all on the wire before any is answered, each over a connection of its own, so the server decides
+//! among them. Rounds are repeated because a race that is lost once in a thousand times is lost every day.
+
+use futures_util::future::join_all;
+use rest::client::{Client, Method};
+use serde_json::{Value, json};
+use testbed::Server;
+use testbed::session::{SERVICES, service, text};
+use tokio::runtime::Runtime;
+
+const CLIENTS: usize = 40;
+const ROUNDS: usize = 50;
+
+/// Clients that ask at the same time.
+struct Crowd {
+    runtime: Runtime,
+    clients: Vec<Client>,
+    _server: Server,
+}
+
+impl Crowd {
+    fn of(server: Server) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let first = server.client();
+        let clients = (0..CLIENTS).map(|_| first.another()).collect();
+        Self { runtime: runtime.expect("a runtime"), clients, _server: server }
+    }
+
+    /// Each client sends its request; the answers in the order of clients.
+    fn ask(&mut self, request: impl Fn(usize) -> (Method, String, Option<Value>)) -> Vec<(u16, Value)> {
+        let asking = self.clients.iter_mut().enumerate().map(|(number, client)| {
+            let (method, path, body) = request(number);
+            async move { client.json(method, &path, body.as_ref()).await.expect("an answer") }
+        });
+        self.runtime.block_on(join_all(asking))
+    }
+
+    fn ask_one(&mut self, method: Method, path: &str) -> Value {
+        let (code, answer) = self.runtime.block_on(self.clients[0].json(method, path, None)).expect("an answer");
+        assert_eq!(code, 200, "{answer}");
+        answer
+    }
+
+    /// Runs a task for each client at the same time.
+    fn each<F: Future<Output = ()>>(&mut self, work: impl Fn(usize, Client) -> F) {
+        let clients: Vec<Client> = self.clients.iter().map(Client::another).collect();
+        self.runtime.block_on(join_all(clients.into_iter().enumerate().map(|(number, client)| work(number, client))));
+    }
+}
+
+/// Lets everybody create, round after round: one succeeds, all others are told `refusal`.
+fn one_wins_every_round(body: impl Fn(usize) -> Value, refusal: (u16, &str, &str)) {
+    let mut crowd = Crowd::of(Server::start());
+    for round in 0..ROUNDS {
+        let answers = crowd.ask(|number| (Method::POST, SERVICES.to_owned(), Some(body(number))));
+        let (won, lost): (Vec<_>, Vec<_>) = answers.into_iter().partition(|(code, _)| *code == 201);
+        assert_eq!(won.len(), 1, "round {round}: {won:?}");
+        for (code, status) in lost {
+            let told = (code, text(&status, "/reason"));
+            assert_eq!(told, (refusal.0, refusal.1), "round {round}: {status}");
+            assert!(text(&status, "/message").contains(refusal.2), "round {round}: {status}");
+        }
+        // What the winner had is free again, for the next round.
+        crowd.ask_one(Method::DELETE, &format!("{SERVICES}/{}", text(&won[0].1, "/metadata/name")));
+    }
+    let left = crowd.ask_one(Method::GET, "/apis/networking.k8s.io/v1/ipaddresses");
+    assert_eq!(left["items"].as_array().map(Vec::len), Some(1), "only the kubernetes Service holds an address: {left}");
+}
+
+#[test]
+fn s31_of_thousands_that_want_one_address_one_gets_it_each_time() {
+    let body = |number| service(&format!("s{number}"), json!({"clusterIP": "10.96.0.77", "ports": [{"port": 80}]}));
+    let told = "spec.clusterIPs: Invalid value: [\"10.96.0.77\"]: failed to allocate IP 10.96.0.77: provided IP is already allocated";
+    one_wins_every_round(body, (422, "Invalid", told));
+}
+
+#[test]
+fn s31_of_thousands_that_want_one_node_port_one_gets_it_each_time() {
+    let ports = json!([{"port": 80, "nodePort": 30_080}]);
+    let body = |number| service(&format!("s{number}"), json!({"type": "NodePort", "ports": ports}));
+    let told = "spec.ports[0].nodePort: Invalid value: 30080: provided port is already allocated";
+    one_wins_every_round(body, (422, "Invalid", told));
+}
+
+#[test]
+fn s31_of_thousands_that_want_one_name_one_gets_it_each_time() {
+    let body = |_| service("web", json!({"type": "NodePort", "ports": [{"port": 80}]}));
+    one_wins_every_round(body, (409, "AlreadyExists", "services \"web\" already exists"));
+}
+
+#[test]
+fn s31_thousands_of_creates_at_once_get_addresses_and_ports_of_their_own() {
+    let mut crowd = Crowd::of(Server::start());
+    let spec = json!({"type": "NodePort", "ipFamilyPolicy": "RequireDualStack", "ports": [{"port": 80}]});
+    let (mut addresses, mut ports) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let body = |number| service(&format!("s{round}-{number}"), spec.clone());
+        for (code, made) in crowd.ask(|number| (Method::POST, SERVICES.to_owned(), Some(body(number)))) {
+            assert_eq!(code, 201, "{made}");
+            addresses.extend(made["spec"]["clusterIPs"].as_array().expect("addresses").iter().map(Value::to_string));
+            ports.push(made["spec"]["ports"][0]["nodePort"].as_u64().expect("a node port"));
+        }
+    }
+    addresses.sort();
+    ports.sort_unstable();
+    assert!(addresses.windows(2).all(|pair| pair[0] != pair[1]), "an address was given twice: {addresses:?}");
+    assert!(ports.windows(2).all(|pair| pair[0] != pair[1]), "a node port was given twice: {ports:?}");
+    assert_eq!((addresses.len(), ports.len()), (2 * CLIENTS * ROUNDS, CLIENTS * ROUNDS));
+}
+
+#[test]
+fn s01_concurrent_updates_with_a_resource_version_lose_nothing() {
+    const EACH: usize = 5;
+    let mut crowd = Crowd::of(Server::start());
+    let web = service("web", json!({"ports": [{"port": 80}]}));
+    let made = crowd.ask(|number| (Method::PUT, format!("{SERVICES}/s{number}"), Some(renamed(&web, &format!("s{number}")))));
+    assert!(made.iter().all(|(code, _)| *code == 201), "a PUT creates: {made:?}");
+    let path = format!("{SERVICES}/s0");
+    crowd.each(|_, mut client| {
+        let path = path.clone();
+        async move {
+            let mut done = 0;
+            // Somebody wins each time all are asked, so nobody needs more tries than there are updates in all.
+            for _ in 0..=CLIENTS * EACH {
+                let (_, mut object) = client.json(Method::GET, &path, None).await.expect("the Service");
+                let count: usize = text(&object, "/metadata/annotations/count").parse().unwrap_or(0);
+                object["metadata"]["annotations"] = json!({"count": (count + 1).to_string()});
+                let (code, answer) = client.json(Method::PUT, &path, Some(&object)).await.expect("an answer");
+                match (code, text(&answer, "/reason")) {
+                    (200, _) => done += 1,
+                    (409, "Conflict") => {
+                        assert!(text(&answer, "/message").contains("the object has been modified"), "{answer}");
+                    }
+                    _ => panic!("{code} {answer}"),
+                }
+                if done == EACH {
+                    return;
+                }
+            }
+            panic!("only {done} updates of {EACH} were accepted");
+        }
+    });
+    let counted = crowd.ask_one(Method::GET, &path);
+    assert_eq!(text(&counted, "/metadata/annotations/count"), (CLIENTS * EACH).to_string());
+}
+
+fn renamed(object: &Value, name: &str) -> Value {
+    let mut object = object.clone();
+    object["metadata"]["name"] = json!(name);
+    object
+}
+
+#[test]
+fn s01_concurrent_patches_without_a_resource_version_all_land() {
+    const EACH: usize = 10;
+    let mut crowd = Crowd::of(Server::start());
+    let made = crowd.ask(|number| {
+        (Method::POST, SERVICES.to_owned(), Some(service(&format!("s{number}"), json!({"ports": [{"port": 80}]}))))
+    });
+    assert!(made.iter().all(|(code, _)| *code == 201), "{made:?}");
+    let path = format!("{SERVICES}/s0");
+    crowd.each(|number, mut client| {
+        let path = path.clone();
+        async move {
+            for turn in 0..EACH {
+                let patch = json!({"metadata": {"annotations": {format!("a{number}-{turn}"): "x"}}}).to_string();
+                let kind = ["application/merge-patch+json", "application/strategic-merge-patch+json"][turn % 2];
+                let (code, answer) = client.bytes(Method::PATCH, &path, Some(kind), patch.into()).await.expect("an answer");
+                assert_eq!(code, 200, "{}", String::from_utf8_lossy(&answer));
+            }
+        }
+    });
+    let patched = crowd.ask_one(Method::GET, &path);
+    assert_eq!(patched["metadata"]["annotations"].as_object().map(serde_json::Map::len), Some(CLIENTS * EACH));
+}
+
+#[test]
+fn s01_of_many_deletes_of_one_object_one_is_told_that_it_did_it() {
+    let mut crowd = Crowd::of(Server::start());
+    for round in 0..ROUNDS / 5 {
+        let web = service("web", json!({"ports": [{"port": 80}]}));
+        let made = crowd.ask(|_| (Method::POST, SERVICES.to_owned(), Some(web.clone())));
+        assert_eq!(made.iter().filter(|(code, _)| *code == 201).count(), 1, "round {round}");
+        let answers = crowd.ask(|_| (Method::DELETE, format!("{SERVICES}/web"), None));
+        assert_eq!(answers.iter().filter(|(code, _)| *code == 200).count(), 1, "round {round}: {answers:?}");
+        assert!(answers.iter().all(|(code, _)| matches!(code, 200 | 404)), "round {round}: {answers:?}");
+    }
+}

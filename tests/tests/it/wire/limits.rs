@@ -1,0 +1,192 @@
+//! Limits and endings: how much at once, how large, how slow, and what happens to those who are there when the server goes.
+
+use std::io::ErrorKind;
+use std::net::TcpStream;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use tempfile::TempDir;
+use testbed::session::{PATIENCE, SERVICES, text};
+use testbed::wire::{Wire, request};
+use testbed::{Home, Server};
+
+const JSON: (&str, &str) = ("Content-Type", "application/json");
+/// The largest body that Kubernetes reads.
+const LARGEST: usize = 3 * 1024 * 1024;
+
+/// A request that is on its way: the server has its headers and half of its body.
+struct Half {
+    wire: Wire,
+    rest: Vec<u8>,
+}
+
+impl Half {
+    /// Sends half of the request that creates a Service, and waits until the server says that it wants the other half.
+    fn of_a_service(server: &Server, name: &str) -> Self {
+        let body = json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}}).to_string();
+        // With this header a server says `100 Continue` when it begins to read: the request is in progress from there on.
+        let mut bytes = request("POST", SERVICES, &[JSON, ("Expect", "100-continue")], body.as_bytes());
+        let rest = bytes.split_off(bytes.len() - body.len() / 2);
+        let mut wire = Wire::admin(server);
+        wire.send(&bytes).expect("sent");
+        assert_eq!(wire.head().expect("a first word").code, 100);
+        Self { wire, rest }
+    }
+
+    /// Sends the rest and reads the code of the answer.
+    fn finish(&mut self) -> u16 {
+        self.wire.send(&self.rest).expect("sent");
+        let head = self.wire.head().expect("an answer");
+        self.wire.body(&head).expect("all of it");
+        head.code
+    }
+}
+
+#[test]
+fn s01_more_requests_than_allowed_are_told_to_come_back() {
+    let home = Home::Own(TempDir::new().expect("a directory"));
+    let server = Server::start_with(home, &["--max-requests-inflight", "1"]);
+    let mut half = Half::of_a_service(&server, "slow");
+
+    let mut wire = Wire::admin(&server);
+    let refused = wire.ask("GET", SERVICES, &[], b"");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    let answer = refused.answer();
+    assert_eq!((text(&answer.body, "/reason"), answer.code), ("TooManyRequests", 429), "{}", answer.body);
+    // Whoever looks after the server must still be able to: health and figures are not counted.
+    for path in ["/readyz", "/livez", "/version", "/metrics"] {
+        assert_eq!(wire.ask("GET", path, &[], b"").code, 200, "{path}");
+    }
+    assert_eq!(half.finish(), 201, "the one that was first is answered");
+    assert_eq!(wire.ask("GET", &format!("{SERVICES}/slow"), &[], b"").code, 200, "and there is room again");
+}
+
+#[test]
+fn s01_watches_do_not_use_up_the_requests_that_are_allowed() {
+    let home = Home::Own(TempDir::new().expect("a directory"));
+    let server = Server::start_with(home, &["--max-requests-inflight", "1"]);
+    let mut watchers = Vec::new();
+    for _ in 0..20 {
+        let mut watcher = Wire::admin(&server);
+        watcher.send(&request("GET", &format!("{SERVICES}?watch=true"), &[], b"")).expect("sent");
+        assert_eq!(watcher.head().expect("a watch").code, 200);
+        watchers.push(watcher);
+    }
+    assert_eq!(Wire::admin(&server).ask("GET", SERVICES, &[], b"").code, 200);
+}
+
+#[test]
+fn s01_a_server_that_is_asked_to_end_answers_what_it_has_begun() {
+    let mut server = Server::start();
+    let mut half = Half::of_a_service(&server, "late");
+    let mut watcher = Wire::admin(&server);
+    watcher.send(&request("GET", &format!("{SERVICES}?watch=true"), &[], b"")).expect("sent");
+    watcher.head().expect("a watch");
+    watcher.chunk().expect("the Services that are there").expect("an event");
+    let mut idle = Wire::admin(&server);
+    assert_eq!(idle.ask("GET", "/readyz", &[], b"").code, 200);
+
+    let pid = i32::try_from(server.pid()).ok().and_then(Pid::from_raw).expect("its process");
+    kill_process(pid, Signal::TERM).expect("signalled");
+    assert_eq!(watcher.chunk().expect("a clean end"), None, "the watch ends as watches end");
+    assert!(idle.closed());
+    // It is going away: nobody new is let in to wait for nothing.
+    let refused = TcpStream::connect(&server.address).expect_err("no new connections");
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    assert_eq!(half.finish(), 201, "what was begun is answered");
+
+    let status = server.terminate();
+    assert_eq!(status.code(), Some(0));
+    let log = server.rest_of_log();
+    assert!(!log.contains("did not end in time"), "{log}");
+    let again = Server::start_with(Home::Kept(server.home().to_owned()), &[]);
+    assert_eq!(Wire::admin(&again).ask("GET", &format!("{SERVICES}/late"), &[], b"").code, 200, "and was kept");
+}
+
+#[test]
+fn s01_a_connection_that_says_nothing_does_not_keep_a_server_from_ending() {
+    let mut server = Server::start();
+    let _silent = TcpStream::connect(&server.address).expect("a connection");
+    // Connections are accepted in order: when this one is answered, the silent one has been accepted.
+    assert_eq!(Wire::admin(&server).ask("GET", "/readyz", &[], b"").code, 200);
+    assert_eq!(server.terminate().code(), Some(0));
+    let log = server.rest_of_log();
+    assert!(!log.contains("did not end in time"), "{log}");
+}
+
+#[test]
+fn s01_a_body_over_three_mebibytes_is_refused() {
+    let server = Server::start();
+    let too_large = "Request entity too large: limit is 3145728";
+    let mut body = br#"{"metadata":{"name":"large"},"spec":{"ports":[{"port":80}]}}"#.to_vec();
+    body.resize(LARGEST, b' ');
+    assert_eq!(Wire::admin(&server).ask("POST", &format!("{SERVICES}?dryRun=All"), &[JSON], &body).code, 201);
+    body.push(b' ');
+    let patch = ("Content-Type", "application/merge-patch+json");
+    let one = format!("{SERVICES}/kubernetes");
+    for (method, path, kind) in [("POST", SERVICES, JSON), ("PUT", &one, JSON), ("PATCH", &one, patch), ("DELETE", &one, JSON)] {
+        let reply = Wire::admin(&server).ask(method, path, &[kind], &body);
+        assert_eq!(reply.refused(413), too_large, "{method}");
+    }
+    // Without a length the server finds out while it reads.
+    let mut wire = Wire::admin(&server);
+    let mut bytes = request("POST", SERVICES, &[JSON, ("Transfer-Encoding", "chunked")], b"");
+    bytes.extend_from_slice(format!("{:x}\r\n", body.len()).as_bytes());
+    bytes.extend_from_slice(&body);
+    wire.send(&bytes).expect("sent");
+    let mut reply = wire.head().expect("an answer");
+    reply.body = wire.body(&reply).expect("a body");
+    assert_eq!(reply.refused(413), too_large);
+    assert_eq!(Wire::admin(&server).ask("GET", &one, &[], b"").code, 200, "and nothing was deleted");
+}
+
+#[test]
+fn s01_clients_that_stop_in_the_middle_keep_nobody_out() {
+    let server = Server::start();
+    let mut stuck = Vec::new();
+    for number in 0..100 {
+        let mut wire = Wire::admin(&server);
+        let begun: &[u8] = match number % 3 {
+            0 => b"GET /api/v1/services HTTP/1.1\r\nHost: local",
+            1 => b"POST /api/v1/namespaces/default/services HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{",
+            _ => b"",
+        };
+        wire.send(begun).expect("sent");
+        stuck.push(wire);
+        stuck.last_mut().expect("one").send(b"").expect("still open");
+    }
+    let silent: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&server.address).expect("a connection")).collect();
+    for number in 0..10 {
+        let body = json!({"metadata": {"name": format!("s{number}")}, "spec": {"ports": [{"port": 80}]}}).to_string();
+        assert_eq!(Wire::admin(&server).ask("POST", SERVICES, &[JSON], body.as_bytes()).code, 201);
+    }
+    assert_eq!((stuck.len(), silent.len()), (100, 100), "all this time they were there");
+}
+
+#[test]
+fn s01_a_watcher_that_does_not_read_holds_nobody_up() {
+    let server = Server::start();
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let mut lazy = Wire::admin(&server);
+    lazy.send(&request("GET", &format!("{maps}?watch=true"), &[], b"")).expect("sent");
+    assert_eq!(lazy.head().expect("a watch").code, 200);
+    let mut wire = Wire::admin(&server);
+    let put = |wire: &mut Wire, number: usize| {
+        let body = json!({"metadata": {"name": "big"}, "data": {"n": number.to_string(), "text": "x".repeat(400_000)}});
+        wire.ask("PUT", &format!("{maps}/big"), &[JSON], body.to_string().as_bytes()).code
+    };
+    let body = json!({"metadata": {"name": "big"}}).to_string();
+    assert_eq!(wire.ask("POST", maps, &[JSON], body.as_bytes()).code, 201);
+    // Far more than the buffers between the two hold.
+    for number in 0..50 {
+        assert_eq!(put(&mut wire, number), 200);
+    }
+    // It reads on, and sees every change in order.
+    let mut read = Vec::new();
+    let begun = std::time::Instant::now();
+    while !read.windows(8).any(|bytes| bytes == b"\"n\":\"49\"") {
+        assert!(begun.elapsed() < PATIENCE, "the last change does not come");
+        read = read.split_off(read.len().saturating_sub(8));
+        read.extend(lazy.chunk().expect("an event").expect("no end"));
+    }
+}
