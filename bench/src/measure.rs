@@ -100,36 +100,48 @@ async fn creates(subject: &dyn Subject, plan: &Plan, figures: &mut Figures) -> a
     for &objects in &plan.objects {
         fill_services(&running, plan.clients, present..objects).await?;
         present = objects;
-        let (rates, delays) = rounds(&running, plan.clients, objects).await?;
-        figures.set(&key("creates_per_s", objects), median(&rates));
-        figures.set(&key("create_p50_ms", objects), percentile(&delays, 0.5) * 1e3);
-        figures.set(&key("create_p99_ms", objects), percentile(&delays, 0.99) * 1e3);
-        tell(subject, &format!("creates at {objects}, rounds: {rates:.0?}"));
+        let rounds = rounds(&running, plan.clients, objects).await?;
+        figures.set(&key("creates_per_s", objects), median(&rounds.rates));
+        figures.set(&key("create_p50_ms", objects), percentile(&rounds.delays, 0.5) * 1e3);
+        figures.set(&key("create_p99_ms", objects), percentile(&rounds.delays, 0.99) * 1e3);
+        figures.set(&key("create_cpu_us", objects), each(rounds.cpu, rounds.delays.len()));
+        tell(subject, &format!("{objects} present, created per second in each round: {:.0?}", rounds.rates));
     }
-    list(&mut running.client(), present, figures).await?;
+    list(&running, present, figures).await?;
     running.stop().await
 }
 
-/// Creates half as many Services again as there are, removes them, and does it again: rates and delays.
-async fn rounds(running: &Running, clients: usize, objects: usize) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
+/// What rounds of creations came to: the rate of each, how long each creation took, the server's processor time.
+#[derive(Default)]
+struct Rounds {
+    rates: Vec<f64>,
+    delays: Vec<f64>,
+    cpu: Duration,
+}
+
+/// Creates half as many Services again as there are, removes them, and does it again.
+async fn rounds(running: &Running, clients: usize, objects: usize) -> anyhow::Result<Rounds> {
     let client = running.client();
     let names: Vec<String> = (0..objects.div_ceil(2)).map(|number| format!("new-{number:06}")).collect();
-    let (mut rates, mut delays) = (Vec::new(), Vec::new());
+    let mut out = Rounds::default();
     for _ in 0..REPEATS {
         let work = names.iter().map(|name| Work::create(SERVICES, &load::service(name))).collect();
+        let before = running.cpu()?;
         let load = load::run(&client, clients, work, ROUND).await?;
-        rates.push(load.rate());
-        delays.extend(seconds(&load.delays));
+        out.cpu += running.cpu()?.saturating_sub(before);
+        out.rates.push(load.rate());
+        out.delays.extend(seconds(&load.delays));
         // Requests are taken in order, so what was made is a beginning of the names.
         let made = &names[..load.done];
         let work = made.iter().map(|name| Work::delete(SERVICES, name)).collect();
         let removed = load::run(&client, clients, work, FILL).await?;
         ensure!(removed.done == made.len(), "not everything was removed in time");
     }
-    Ok((rates, delays))
+    Ok(out)
 }
 
-async fn list(client: &mut Client, objects: usize, figures: &mut Figures) -> anyhow::Result<()> {
+async fn list(running: &Running, objects: usize, figures: &mut Figures) -> anyhow::Result<()> {
+    let mut client = running.client();
     let (mut times, mut bytes) = (Vec::new(), Bytes::new());
     for _ in 0..LISTS {
         let begun = Instant::now();
@@ -151,13 +163,16 @@ async fn watch(subject: &dyn Subject, plan: &Plan, figures: &mut Figures) -> any
     let running = subject.start(home.path()).await?;
     load::make_namespace(&mut running.client()).await?;
     let before = running.memory()?.resident;
-    let out = watchers::measure(&running.client(), plan.fan_out).await?;
-    let delays = seconds(&out.delays);
+    let out = watchers::measure(&running, plan.fan_out).await?;
+    let (answered, sent) = (seconds(&out.after_answer), seconds(&out.after_sending));
     let burst = Load { done: out.delivered, took: out.burst_took, delays: Vec::new() };
     figures.set("watch_open_s", out.opened_in.as_secs_f64());
     figures.set("watch_events_per_s", burst.rate());
-    figures.set("watch_p50_ms", percentile(&delays, 0.5) * 1e3);
-    figures.set("watch_p99_ms", percentile(&delays, 0.99) * 1e3);
+    figures.set("watch_p50_ms", percentile(&answered, 0.5) * 1e3);
+    figures.set("watch_p99_ms", percentile(&answered, 0.99) * 1e3);
+    figures.set("watch_sent_p50_ms", percentile(&sent, 0.5) * 1e3);
+    figures.set("watch_sent_p99_ms", percentile(&sent, 0.99) * 1e3);
+    figures.set("watch_cpu_us", each(out.burst_cpu, out.delivered));
     figures.set("watch_cut_off", f64::from(u32::try_from(out.cut_off)?));
     figures.set("watch_memory_mb", megabytes(running.memory()?.peak.saturating_sub(before)));
     running.stop().await
@@ -218,6 +233,12 @@ async fn count(client: &mut Client, collection: &str) -> anyhow::Result<usize> {
 
 fn home() -> anyhow::Result<TempDir> {
     tempfile::Builder::new().prefix("waypost-bench-").tempdir().context("making a temporary directory")
+}
+
+/// Microseconds for each.
+#[expect(clippy::cast_precision_loss, reason = "fewer than 2^52")]
+fn each(time: Duration, count: usize) -> f64 {
+    time.as_secs_f64() * 1e6 / count.max(1) as f64
 }
 
 #[expect(clippy::cast_precision_loss, reason = "fewer bytes than 2^52")]

@@ -156,8 +156,11 @@ impl Report<'_> {
             less("list_mb", "  its size (MB)".into(), None),
             less("watch_open_s", format!("{watchers} watches opened (s)"), None),
             more("watch_events_per_s", format!("events delivered per second, {watchers} watchers")),
-            less("watch_p50_ms", "  one event, answer to delivery, p50 (ms)".into(), None),
-            less("watch_p99_ms", "  one event, answer to delivery, p99 (ms)".into(), None),
+            less("watch_p50_ms", "  one event, write answered to delivery, p50 (ms)".into(), None),
+            less("watch_p99_ms", "  one event, write answered to delivery, p99 (ms)".into(), None),
+            less("watch_sent_p50_ms", "  one event, write sent to delivery, p50 (ms)".into(), None),
+            less("watch_sent_p99_ms", "  one event, write sent to delivery, p99 (ms)".into(), None),
+            less("watch_cpu_us", "  processor time of the server for one delivery (µs)".into(), None),
             less("watch_cut_off", "  watchers cut off".into(), None),
             less("watch_memory_mb", "  memory for them, at most (MB)".into(), None),
             less("memory_empty_mb", "memory, empty (MB)".into(), None),
@@ -168,7 +171,7 @@ impl Report<'_> {
             less("memory_all_mb", format!("memory, {most} Services and slices (MB)"), full.then_some(120.0)),
             less("memory_all_peak_mb", "  at most so far".into(), None),
             less("restart_s", format!("restart with {most} Services and slices (s)"), None),
-            less("memory_restarted_mb", "  memory then (MB)".into(), None),
+            less("memory_restarted_mb", "  memory then (MB)".into(), full.then_some(120.0)),
         ]);
         rows
     }

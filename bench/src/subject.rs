@@ -20,6 +20,8 @@ use tokio::time::{Instant, sleep};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is looked at meanwhile.
 const LOOK: Duration = Duration::from_millis(1);
+/// The unit in which Linux tells processor time, whatever its own clock is.
+const TICK: Duration = Duration::from_millis(10);
 
 /// A server on its way up.
 pub type Starting<'a> = Pin<Box<dyn Future<Output = anyhow::Result<Running>> + 'a>>;
@@ -68,7 +70,11 @@ impl Process {
     /// When it cannot be started.
     pub fn spawn(program: &Path, arguments: &[String], home: &Path, name: &str) -> anyhow::Result<Self> {
         let log = home.join(format!("{name}.log"));
-        let out = File::create(&log).with_context(|| format!("writing {}", log.display()))?;
+        let out = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .with_context(|| format!("writing {}", log.display()))?;
         let err = out.try_clone().context("sharing the log")?;
         let child = Command::new(program)
             .args(arguments)
@@ -96,6 +102,12 @@ impl Process {
         let path = format!("/proc/{}/status", self.child.id());
         let text = std::fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
         parse_status(&text).with_context(|| format!("{path} does not tell the memory"))
+    }
+
+    fn cpu(&self) -> anyhow::Result<Duration> {
+        let path = format!("/proc/{}/stat", self.child.id());
+        let text = std::fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
+        parse_stat(&text).with_context(|| format!("{path} does not tell the processor time"))
     }
 
     async fn stop(&mut self) -> anyhow::Result<()> {
@@ -156,6 +168,14 @@ impl Running {
         })
     }
 
+    /// The processor time that all processes together have used so far.
+    ///
+    /// # Errors
+    /// When one has ended.
+    pub fn cpu(&self) -> anyhow::Result<Duration> {
+        self.processes.iter().try_fold(Duration::ZERO, |sum, process| Ok(sum + process.cpu()?))
+    }
+
     /// Asks the processes to end, the last one first.
     ///
     /// # Errors
@@ -183,9 +203,23 @@ fn parse_status(text: &str) -> Option<Memory> {
     Some(Memory { resident: field("VmRSS")?, peak: field("VmHWM")? })
 }
 
+/// User and system time: the 14th and 15th field, counted from the end of the name, which may hold anything.
+fn parse_stat(text: &str) -> Option<Duration> {
+    let (_, fields) = text.rsplit_once(')')?;
+    let ticks: Vec<u32> = fields.split_whitespace().skip(11).take(2).map_while(|field| field.parse().ok()).collect();
+    matches!(ticks[..], [_, _]).then(|| TICK * ticks.iter().sum())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processor_time_is_read_whatever_the_name_of_the_process() {
+        let text = "42 (a ) b) S 1 1 1 0 -1 4194304 1 0 0 0 150 50 0 0 20 0 3 0 99 0 0";
+        assert_eq!(parse_stat(text), Some(Duration::from_secs(2)));
+        assert_eq!(parse_stat("42 (a) S 1"), None);
+    }
 
     #[test]
     fn memory_is_read_from_the_status_of_a_process() {

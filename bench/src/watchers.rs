@@ -1,6 +1,6 @@
 //! Many watchers of one collection: how many events reach them all, and how soon.
 //!
-//! First single events with pauses between them: the delay of each delivery after its write was answered. Then a burst:
+//! First single events with pauses between them: how long after its write each delivery comes. Then a burst:
 //! deliveries per second until the last watcher has the last event. A watcher that is cut off keeps what it has got; how
 //! many were cut off is part of the answer.
 
@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::load::{self, SERVICES, Work};
+use crate::subject::Running;
 
 /// How many watchers shake hands at once.
 const TOGETHER: usize = 32;
@@ -47,12 +48,16 @@ pub struct Size {
 pub struct FanOut {
     /// Until all watches were open.
     pub opened_in: Duration,
-    /// Delays of the deliveries of single events after the answer to the write; those before it count as 0.
-    pub delays: Vec<Duration>,
+    /// Deliveries of single events, counted from the answer to the write; those before it count as 0.
+    pub after_answer: Vec<Duration>,
+    /// The same, counted from the moment the write was sent.
+    pub after_sending: Vec<Duration>,
     /// How many events of the burst were delivered, to all watchers together.
     pub delivered: usize,
     /// How long the burst took, from its first write to its last delivery.
     pub burst_took: Duration,
+    /// The server's processor time for the burst, its writes included.
+    pub burst_cpu: Duration,
     /// How many watchers were cut off.
     pub cut_off: usize,
 }
@@ -74,9 +79,9 @@ struct Progress {
 ///
 /// # Errors
 /// When a watch cannot be opened or a write fails.
-pub async fn measure(client: &Client, size: Size) -> anyhow::Result<FanOut> {
-    let mut writer = client.another();
-    let list = writer.json(Method::GET, &format!("{SERVICES}?limit=1"), None).await?.1;
+pub async fn measure(running: &Running, size: Size) -> anyhow::Result<FanOut> {
+    let client = &running.client();
+    let list = running.client().json(Method::GET, &format!("{SERVICES}?limit=1"), None).await?.1;
     let revision = list["metadata"]["resourceVersion"].as_str().context("a list without a resourceVersion")?;
     let path = format!("{SERVICES}?watch=1&resourceVersion={revision}&timeoutSeconds=600");
     let begun = Instant::now();
@@ -92,14 +97,15 @@ pub async fn measure(client: &Client, size: Size) -> anyhow::Result<FanOut> {
     for (client, stream) in streams {
         watchers.spawn(watch(client, stream, size.single + size.burst, progress.clone()));
     }
-    let answered = write_singly(&mut writer, size.single).await?;
+    let written = write_apart(running.client(), size.single).await?;
     // When watchers were cut off, the rest of the time tells nothing new.
     let _ = timeout(PATIENCE, progress.arrived.notified()).await;
-    let burst_begun = Instant::now();
+    let (burst_begun, cpu_before) = (Instant::now(), running.cpu()?);
     let work = (size.single..size.single + size.burst).map(event).collect();
     load::run(client, WRITERS, work, PATIENCE).await?;
     let seen = collect(watchers, size.watchers).await?;
-    Ok(summary(&seen, &answered, burst_begun, opened_in))
+    let burst_cpu = running.cpu()?.saturating_sub(cpu_before);
+    Ok(FanOut { opened_in, burst_cpu, ..summary(&seen, &written, burst_begun) })
 }
 
 /// Opens the watches.
@@ -143,17 +149,34 @@ async fn watch(client: Client, mut stream: Incoming, expected: usize, progress: 
     Seen { complete: events.len() >= expected, events }
 }
 
-/// Writes events one by one; when each was answered.
-async fn write_singly(client: &mut Client, events: usize) -> anyhow::Result<Vec<Instant>> {
-    let mut answered = Vec::with_capacity(events);
+/// When a write was sent, and when it was answered.
+struct Written {
+    sent: Instant,
+    answered: Instant,
+}
+
+/// Writes single events on a thread of its own: the answer must not wait behind a thousand watchers of ours.
+async fn write_apart(client: Client, events: usize) -> anyhow::Result<Vec<Written>> {
+    let writing = tokio::task::spawn_blocking(move || {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().context("a thread to write")?;
+        runtime.block_on(write_singly(client, events))
+    });
+    writing.await.context("the writer")?
+}
+
+async fn write_singly(mut client: Client, events: usize) -> anyhow::Result<Vec<Written>> {
+    let mut written = Vec::with_capacity(events);
     let mut next = Instant::now() + PACE;
     for number in 0..events {
+        let event = event(number);
         sleep_until(next).await;
-        event(number).send(client).await?;
-        answered.push(Instant::now());
+        let sent = Instant::now();
+        event.send(&mut client).await?;
+        written.push(Written { sent, answered: Instant::now() });
         next += PACE;
     }
-    Ok(answered)
+    Ok(written)
 }
 
 /// Waits for the watchers; those that still wait after a while count as cut off.
@@ -167,14 +190,15 @@ async fn collect(mut watchers: JoinSet<Seen>, count: usize) -> anyhow::Result<Ve
     Ok(seen)
 }
 
-fn summary(seen: &[Seen], answered: &[Instant], burst_begun: Instant, opened_in: Duration) -> FanOut {
-    let mut out = FanOut { opened_in, ..FanOut::default() };
+fn summary(seen: &[Seen], written: &[Written], burst_begun: Instant) -> FanOut {
+    let mut out = FanOut::default();
     let mut last = burst_begun;
     for watcher in seen {
         out.cut_off += usize::from(!watcher.complete);
         for (number, at) in &watcher.events {
-            if let Some(answered) = answered.get(*number) {
-                out.delays.push(at.saturating_duration_since(*answered));
+            if let Some(written) = written.get(*number) {
+                out.after_answer.push(at.saturating_duration_since(written.answered));
+                out.after_sending.push(at.saturating_duration_since(written.sent));
             } else {
                 out.delivered += 1;
                 last = last.max(*at);
@@ -244,8 +268,9 @@ mod tests {
             Seen { events: vec![(0, at(5)), (1, at(40))], complete: true },
             Seen { events: vec![(0, at(12))], complete: false },
         ];
-        let out = summary(&seen, &[at(10)], at(20), Duration::ZERO);
-        assert_eq!(out.delays, [Duration::ZERO, Duration::from_millis(2)]);
+        let out = summary(&seen, &[Written { sent: at(3), answered: at(10) }], at(20));
+        assert_eq!(out.after_answer, [Duration::ZERO, Duration::from_millis(2)]);
+        assert_eq!(out.after_sending, [Duration::from_millis(2), Duration::from_millis(9)]);
         assert_eq!((out.delivered, out.burst_took, out.cut_off), (1, Duration::from_millis(20), 1));
     }
 }

@@ -5,6 +5,7 @@
 #![expect(clippy::disallowed_methods, reason = "a testbed runs the programs that users run")]
 
 pub mod session;
+pub mod wire;
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};

@@ -186,7 +186,7 @@ impl Watch<'_> {
 
     /// Reads on until an event is what the test waits for, and answers its object.
     #[track_caller]
-    pub fn until(&mut self, wanted: impl Fn(&str, &Value) -> bool) -> Value {
+    pub fn until(&mut self, mut wanted: impl FnMut(&str, &Value) -> bool) -> Value {
         // More events than any test makes: a wait that ends.
         for _ in 0..10_000 {
             let (kind, object) = self.next().expect("the watch goes on");

@@ -11,7 +11,7 @@ use crate::facts::Facts;
 use crate::field::Errors;
 use crate::schema::{self, TypeId};
 use crate::status::{Resource, Status};
-use crate::table::Table;
+use crate::table::{self, Table};
 use crate::value::ValueExt as _;
 
 /// One kind of one group and version.
@@ -208,6 +208,33 @@ pub fn keep_status(new: &mut Value, old: &Value) {
 }
 
 impl Kind {
+    /// What most kinds have in common, so that each says only where it differs: namespaced, of `v1`, with all verbs.
+    #[must_use]
+    pub const fn common(rules: &'static dyn Rules) -> Self {
+        Self {
+            group: "",
+            version: "v1",
+            kind: "",
+            plural: "",
+            singular: "",
+            short_names: &[],
+            categories: &[],
+            namespaced: true,
+            schema: "",
+            table: "",
+            verbs: ALL_VERBS,
+            subresources: &[],
+            create_on_update: false,
+            unconditional_update: true,
+            delete_returns_object: false,
+            generation: false,
+            ttl: None,
+            selectable: &[],
+            table_view: &table::PLAIN,
+            rules,
+        }
+    }
+
     /// `v1` or `discovery.k8s.io/v1`.
     #[must_use]
     pub fn api_version(&self) -> String {

@@ -83,7 +83,8 @@ impl Writer {
     async fn write_until_killed(&mut self, mut client: Client) {
         loop {
             let place = self.random.usize(..NAMES);
-            let (name, known) = self.names.iter().nth(place).map(|(name, known)| (name.clone(), known.clone())).expect("a name");
+            let (name, known) =
+                self.names.iter().nth(place).map(|(name, known)| (name.clone(), known.clone())).expect("a name");
             let (answer, before) = match known {
                 Known::Absent => {
                     let body = service(&name, self.any_spec());
@@ -156,7 +157,9 @@ impl Writer {
             match known {
                 Known::Absent => assert_eq!(found, None, "{name} came back after its delete was acknowledged"),
                 Known::Present(held) => assert_eq!(found, Some(&*held), "{name} was acknowledged"),
-                Known::InDoubt(Some(held)) => assert!(found.is_none_or(|found| found == held), "{name} changed: {found:?}"),
+                Known::InDoubt(Some(held)) => {
+                    assert!(found.is_none_or(|found| found == held), "{name} changed: {found:?}")
+                }
                 Known::InDoubt(None) => {}
             }
             *known = found.map_or(Known::Absent, |held| Known::Present(held.clone()));
@@ -237,7 +240,9 @@ async fn one_early_death(home: &TempDir, moment: Duration) {
 /// Deletes every Service of the writers, then claims all there is: whatever leaked would be missing.
 fn assert_all_can_be_claimed(server: &Server, writers: &[Writer]) {
     let mut api = server.session();
-    for (name, _) in writers.iter().flat_map(|writer| &writer.names).filter(|(_, known)| matches!(known, Known::Present(_))) {
+    for (name, _) in
+        writers.iter().flat_map(|writer| &writer.names).filter(|(_, known)| matches!(known, Known::Present(_)))
+    {
         let _ = api.delete(&format!("{SERVICES}/{name}")).success();
     }
     let ports: Vec<Value> =
@@ -252,7 +257,8 @@ fn assert_all_can_be_claimed(server: &Server, writers: &[Writer]) {
 fn s31_what_was_acknowledged_survives_200_kills_and_nothing_is_owned_twice_or_leaked() {
     eprintln!("seed {SEED}");
     let mut random = fastrand::Rng::with_seed(SEED);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let home = TempDir::new().expect("a directory");
     let mut writers: Vec<Writer> = (0..WRITERS).map(Writer::new).collect();
     let mut newest = 0;

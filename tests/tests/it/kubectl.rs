@@ -12,6 +12,7 @@ mod delete;
 mod describe;
 mod diff;
 mod discover;
+mod endpoints;
 mod get;
 mod refuse;
 mod select;
@@ -106,12 +107,18 @@ impl Bed {
         self.fails_with("create -f -", &service(name, spec))
     }
 
-    /// Starts a kubectl that goes on printing. It gives up by itself if what a test waits for never comes.
-    fn stream(&self, line: &str) -> Stream {
+    /// A kubectl that is not started yet. It gives up by itself if what a test waits for never comes.
+    fn command(&self, line: &str) -> Command {
         let mut command = Command::new("kubectl");
-        command.arg("--kubeconfig").arg(self.server.kubeconfig()).arg("--cache-dir").arg(self.server.home().join("cache"));
+        command.arg("--kubeconfig").arg(self.server.kubeconfig());
+        command.arg("--cache-dir").arg(self.server.home().join("kubectl-cache"));
         command.args(words(line)).arg("--request-timeout=120s");
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("kubectl is needed for this test");
+        command
+    }
+
+    /// Starts a kubectl that goes on printing.
+    fn stream(&self, line: &str) -> Stream {
+        let mut child = self.command(line).stdout(Stdio::piped()).spawn().expect("kubectl is needed for this test");
         let lines = BufReader::new(child.stdout.take().expect("its output"));
         Stream { child, lines }
     }
@@ -131,6 +138,11 @@ impl Stream {
         let read = self.lines.read_line(&mut line).expect("its output");
         assert!(read > 0, "kubectl ended, and what was waited for had not come");
         line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// Whether it succeeded; waits for its end.
+    fn ended(&mut self) -> bool {
+        self.child.wait().expect("its end").success()
     }
 }
 

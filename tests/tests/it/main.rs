@@ -1,8 +1,16 @@
 //! One binary for all black-box tests: one link, and one server where a test needs no fault of its own.
 #![expect(clippy::disallowed_methods, reason = "these tests run the programs that users run")]
 
+mod allocation;
 mod crash;
+mod demo;
+mod disk;
 mod golden;
+mod kube_client;
+mod kubectl;
+mod python_client;
 mod race;
+mod repair;
 mod repository;
 mod store_tools;
+mod wire;

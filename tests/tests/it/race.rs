@@ -6,8 +6,9 @@
 use futures_util::future::join_all;
 use rest::client::{Client, Method};
 use serde_json::{Value, json};
-use testbed::Server;
-use testbed::session::{SERVICES, service, text};
+use tempfile::TempDir;
+use testbed::session::{ADDRESSES, SERVICES, Session, service, text};
+use testbed::{Home, Server};
 use tokio::runtime::Runtime;
 
 const CLIENTS: usize = 40;
@@ -65,7 +66,7 @@ fn one_wins_every_round(body: impl Fn(usize) -> Value, refusal: (u16, &str, &str
         // What the winner had is free again, for the next round.
         crowd.ask_one(Method::DELETE, &format!("{SERVICES}/{}", text(&won[0].1, "/metadata/name")));
     }
-    let left = crowd.ask_one(Method::GET, "/apis/networking.k8s.io/v1/ipaddresses");
+    let left = crowd.ask_one(Method::GET, ADDRESSES);
     assert_eq!(left["items"].as_array().map(Vec::len), Some(1), "only the kubernetes Service holds an address: {left}");
 }
 
@@ -115,7 +116,8 @@ fn s01_concurrent_updates_with_a_resource_version_lose_nothing() {
     const EACH: usize = 5;
     let mut crowd = Crowd::of(Server::start());
     let web = service("web", json!({"ports": [{"port": 80}]}));
-    let made = crowd.ask(|number| (Method::PUT, format!("{SERVICES}/s{number}"), Some(renamed(&web, &format!("s{number}")))));
+    let made =
+        crowd.ask(|number| (Method::PUT, format!("{SERVICES}/s{number}"), Some(renamed(&web, &format!("s{number}")))));
     assert!(made.iter().all(|(code, _)| *code == 201), "a PUT creates: {made:?}");
     let path = format!("{SERVICES}/s0");
     crowd.each(|_, mut client| {
@@ -167,7 +169,8 @@ fn s01_concurrent_patches_without_a_resource_version_all_land() {
             for turn in 0..EACH {
                 let patch = json!({"metadata": {"annotations": {format!("a{number}-{turn}"): "x"}}}).to_string();
                 let kind = ["application/merge-patch+json", "application/strategic-merge-patch+json"][turn % 2];
-                let (code, answer) = client.bytes(Method::PATCH, &path, Some(kind), patch.into()).await.expect("an answer");
+                let (code, answer) =
+                    client.bytes(Method::PATCH, &path, Some(kind), patch.into()).await.expect("an answer");
                 assert_eq!(code, 200, "{}", String::from_utf8_lossy(&answer));
             }
         }
@@ -187,4 +190,90 @@ fn s01_of_many_deletes_of_one_object_one_is_told_that_it_did_it() {
         assert_eq!(answers.iter().filter(|(code, _)| *code == 200).count(), 1, "round {round}: {answers:?}");
         assert!(answers.iter().all(|(code, _)| matches!(code, 200 | 404)), "round {round}: {answers:?}");
     }
+}
+
+/// A server with 14 addresses and 11 node ports.
+fn tiny() -> Server {
+    let arguments = ["--service-cluster-ip-range", "10.0.0.0/28", "--service-node-port-range", "30000-30010"];
+    Server::start_with(Home::Own(TempDir::new().expect("a directory")), &arguments)
+}
+
+/// Creates Services at once until the range is full: `room` succeed, the others are told `refusal`; deletes them; again.
+fn a_range_fills_and_empties(spec: &Value, room: usize, refusal: &str) {
+    let mut crowd = Crowd::of(tiny());
+    for round in 0..5 {
+        let body = |number| service(&format!("s{number}"), spec.clone());
+        let answers = crowd.ask(|number| (Method::POST, SERVICES.to_owned(), Some(body(number))));
+        let (won, lost): (Vec<_>, Vec<_>) = answers.into_iter().partition(|(code, _)| *code == 201);
+        assert_eq!(won.len(), room, "round {round}: {lost:?}");
+        for (code, status) in lost {
+            assert_eq!((code, text(&status, "/reason")), (500, "InternalError"), "round {round}: {status}");
+            assert!(text(&status, "/message").contains(refusal), "round {round}: {status}");
+        }
+        for (_, made) in won {
+            crowd.ask_one(Method::DELETE, &format!("{SERVICES}/{}", text(&made, "/metadata/name")));
+        }
+    }
+}
+
+#[test]
+fn s31_a_full_address_range_is_said_and_recovers_with_the_first_delete() {
+    // One of the 14 is the kubernetes Service's.
+    a_range_fills_and_empties(&json!({"ports": [{"port": 80}]}), 13, "failed to allocate a serviceIP for Service");
+}
+
+#[test]
+fn s40_a_full_node_port_range_is_said_and_recovers_with_the_first_delete() {
+    let spec = json!({"type": "NodePort", "ports": [{"port": 80}]});
+    a_range_fills_and_empties(&spec, 11, "failed to allocate a nodePort: range is full");
+}
+
+/// What is there, and that it is as it was before, after creates that must fail.
+fn failures_leave_nothing(api: &mut Session, bodies: &[Value]) {
+    let before = (api.items(ADDRESSES), api.items(SERVICES));
+    for body in bodies {
+        for _ in 0..20 {
+            let answer = api.post(SERVICES, body);
+            assert!(matches!(answer.code, 409 | 422 | 500), "{answer:?}");
+            assert_ne!(text(&answer.body, "/message"), "", "{answer:?}");
+        }
+    }
+    assert_eq!((api.items(ADDRESSES), api.items(SERVICES)), before);
+}
+
+#[test]
+fn s31_a_create_that_fails_after_its_first_claim_leaves_nothing_behind() {
+    let server = tiny();
+    let mut api = server.session();
+    api.create("taken", json!({"type": "NodePort", "clusterIP": "10.0.0.5", "ports": [{"port": 80, "nodePort": 30_005}]}));
+    let of = |spec| service("x", spec);
+    let two_ports = |second: u16| json!([{"name": "a", "port": 80, "nodePort": 30_001}, {"name": "b", "port": 81, "nodePort": second}]);
+    failures_leave_nothing(&mut api, &[
+        of(json!({"type": "NodePort", "ports": two_ports(30_005)})),
+        of(json!({"type": "NodePort", "ports": two_ports(31_000)})),
+        of(json!({"type": "NodePort", "clusterIP": "10.0.0.6", "ports": [{"port": 80, "nodePort": 30_005}]})),
+        // Invalid only after addresses and ports were claimed.
+        of(json!({"type": "NodePort", "ports": [{"port": 80, "protocol": "ICMP"}]})),
+        of(json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 30_005, "ports": [{"port": 80}]})),
+        service("taken", json!({"type": "NodePort", "ports": [{"port": 80}]})),
+        service("Not A Name", json!({"ports": [{"port": 80}]})),
+    ]);
+    // All node ports but the taken one are still there for one who wants them all, and so is every address.
+    let rest: Vec<u16> = (30_000..=30_010).filter(|port| *port != 30_005).collect();
+    let ports: Vec<Value> = rest.iter().map(|port| json!({"name": format!("p{port}"), "port": port, "nodePort": port})).collect();
+    api.create("all", json!({"type": "NodePort", "clusterIP": "10.0.0.2", "ports": ports}));
+    for host in [3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14] {
+        api.create(&format!("h{host}"), json!({"clusterIP": format!("10.0.0.{host}"), "ports": [{"port": 80}]}));
+    }
+}
+
+#[test]
+fn s31_when_the_second_chosen_address_is_taken_the_first_stays_free() {
+    let server = Server::start();
+    let mut api = server.session();
+    api.create("six", json!({"ipFamilies": ["IPv6"], "clusterIP": "fd00:10:96::5", "ports": [{"port": 80}]}));
+    let ips = json!(["10.96.0.5", "fd00:10:96::5"]);
+    let both = json!({"ipFamilyPolicy": "RequireDualStack", "clusterIP": ips[0], "clusterIPs": ips, "ports": [{"port": 80}]});
+    failures_leave_nothing(&mut api, &[service("x", both)]);
+    api.create("four", json!({"clusterIP": "10.96.0.5", "ports": [{"port": 80}]}));
 }

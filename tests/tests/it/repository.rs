@@ -22,7 +22,16 @@ const LONGEST: usize = 600;
 
 /// Licences that code we ship may be under.
 const LICENCES: [&str; 10] = [
-    "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0", "ISC", "MIT", "Unicode-3.0", "Unlicense", "Zlib",
+    "Apache-2.0",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "CC0-1.0",
+    "ISC",
+    "MIT",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
 ];
 
 fn root() -> PathBuf {

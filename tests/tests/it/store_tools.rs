@@ -19,7 +19,13 @@ fn store(verb: &str, data_dir: &Path, file: Option<&Path>) -> Run {
 
 /// Everything the tools must keep, by path.
 fn everything(api: &mut Session) -> Vec<Value> {
-    let paths = ["/api/v1/services", ADDRESSES, "/api/v1/namespaces", "/api/v1/configmaps", "/apis/networking.k8s.io/v1/servicecidrs"];
+    let paths = [
+        "/api/v1/services",
+        ADDRESSES,
+        "/api/v1/namespaces",
+        "/api/v1/configmaps",
+        "/apis/networking.k8s.io/v1/servicecidrs",
+    ];
     paths.iter().flat_map(|path| api.items(path)).collect()
 }
 
@@ -31,7 +37,10 @@ fn filled(home: &Path) -> Vec<Value> {
         let spec = json!({"type": "NodePort", "ipFamilyPolicy": "RequireDualStack", "ports": [{"port": 80}]});
         api.create(&format!("s{number}"), spec);
     }
-    api.create("chosen", json!({"type": "NodePort", "clusterIP": "10.96.0.99", "ports": [{"port": 80, "nodePort": 30_099}]}));
+    api.create(
+        "chosen",
+        json!({"type": "NodePort", "clusterIP": "10.96.0.99", "ports": [{"port": 80, "nodePort": 30_099}]}),
+    );
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "notes"}, "data": {"text": "kept"}});
     let _ = api.post("/api/v1/namespaces/default/configmaps", &map).success();
     let _ = api.delete(&format!("{SERVICES}/s7")).success();

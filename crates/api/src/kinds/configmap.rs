@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::common::{report, same};
 use crate::field::{Errors, Path};
-use crate::kind::{ALL_VERBS, Kind, Rules};
+use crate::kind::{Kind, Rules};
 use crate::meta;
 use crate::names;
 use crate::table::{AGE, NAME, Table, age, column, no_conditions};
@@ -18,26 +18,14 @@ pub(super) const FROZEN: &str = "field is immutable when `immutable` is set";
 
 /// The kind.
 pub static KIND: Kind = Kind {
-    group: "",
-    version: "v1",
     kind: "ConfigMap",
     plural: "configmaps",
     singular: "configmap",
     short_names: &["cm"],
-    categories: &[],
-    namespaced: true,
     schema: "core.ConfigMap",
     table: "configmaps",
-    verbs: ALL_VERBS,
-    subresources: &[],
-    create_on_update: false,
-    unconditional_update: true,
-    delete_returns_object: false,
-    generation: false,
-    ttl: None,
-    selectable: &[],
     table_view: &TABLE,
-    rules: &ConfigMapRules,
+    ..Kind::common(&ConfigMapRules)
 };
 
 static TABLE: Table = Table {
@@ -122,7 +110,7 @@ mod tests {
         });
         assert_eq!(
             summary(|errors| ConfigMapRules.validate_create(&object, errors)),
-            ": Too long: may not be more than 1048576 bytes"
+            "[]: Too long: may not be more than 1048576 bytes"
         );
     }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::common::{PROTOCOLS, one_of, report, same};
 use crate::field::{Errors, Path};
 use crate::ip;
-use crate::kind::{ALL_VERBS, Kind, Rules};
+use crate::kind::{Kind, Rules};
 use crate::meta;
 use crate::names;
 use crate::table::{AGE, NAME, SHOWN, Table, age, column, no_conditions, shortened};
@@ -23,26 +23,15 @@ pub const MAX_ADDRESSES: usize = 1000;
 
 /// The kind.
 pub static KIND: Kind = Kind {
-    group: "",
-    version: "v1",
     kind: "Endpoints",
     plural: "endpoints",
     singular: "endpoints",
     short_names: &["ep"],
-    categories: &[],
-    namespaced: true,
     schema: "core.Endpoints",
     table: "services/endpoints",
-    verbs: ALL_VERBS,
-    subresources: &[],
     create_on_update: true,
-    unconditional_update: true,
-    delete_returns_object: false,
-    generation: false,
-    ttl: None,
-    selectable: &[],
     table_view: &TABLE,
-    rules: &EndpointsRules,
+    ..Kind::common(&EndpointsRules)
 };
 
 static TABLE: Table = Table {

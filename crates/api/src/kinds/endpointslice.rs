@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::common::{IMMUTABLE, PROTOCOLS, one_of, report, same};
 use crate::field::{Errors, Path};
 use crate::ip::{self, Family};
-use crate::kind::{ALL_VERBS, Kind, Rules};
+use crate::kind::{Kind, Rules};
 use crate::meta;
 use crate::names;
 use crate::table::{AGE, NAME, SHOWN, Table, age, column, no_conditions, or, shortened};
@@ -28,25 +28,14 @@ const MAX_HINTS: usize = 8;
 /// The kind.
 pub static KIND: Kind = Kind {
     group: "discovery.k8s.io",
-    version: "v1",
     kind: "EndpointSlice",
     plural: "endpointslices",
     singular: "endpointslice",
-    short_names: &[],
-    categories: &[],
-    namespaced: true,
     schema: "discovery.EndpointSlice",
     table: "endpointslices",
-    verbs: ALL_VERBS,
-    subresources: &[],
-    create_on_update: false,
-    unconditional_update: true,
-    delete_returns_object: false,
     generation: true,
-    ttl: None,
-    selectable: &[],
     table_view: &TABLE,
-    rules: &EndpointSliceRules,
+    ..Kind::common(&EndpointSliceRules)
 };
 
 static TABLE: Table = Table {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::common::report;
 use crate::field::{Errors, Path};
-use crate::kind::{ALL_VERBS, Kind, Rules, Selectable};
+use crate::kind::{Kind, Rules, Selectable};
 use crate::meta;
 use crate::names;
 use crate::table::{Column, NAME, Table, column, no_conditions, or, since, wide_column};
@@ -21,22 +21,13 @@ pub const TTL: u64 = 3600;
 
 /// The kind.
 pub static KIND: Kind = Kind {
-    group: "",
-    version: "v1",
     kind: "Event",
     plural: "events",
     singular: "event",
     short_names: &["ev"],
-    categories: &[],
-    namespaced: true,
     schema: "core.Event",
     table: "events",
-    verbs: ALL_VERBS,
-    subresources: &[],
     create_on_update: true,
-    unconditional_update: true,
-    delete_returns_object: false,
-    generation: false,
     ttl: Some(TTL),
     selectable: &[
         Selectable { label: "involvedObject.apiVersion", value: |e| e.text("involvedObject.apiVersion").to_owned() },
@@ -58,7 +49,7 @@ pub static KIND: Kind = Kind {
         Selectable { label: "type", value: |e| e.text("type").to_owned() },
     ],
     table_view: &TABLE,
-    rules: &EventRules,
+    ..Kind::common(&EventRules)
 };
 
 static TABLE: Table = Table { columns: COLUMNS, row, conditions: no_conditions };

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::common::{IMMUTABLE, go_struct, immutable_text, invalid_struct, same};
 use super::event::{COLUMNS, TTL, row, validate_legacy};
 use crate::field::{Errors, Path};
-use crate::kind::{ALL_VERBS, Kind, Rules, Selectable};
+use crate::kind::{Kind, Rules, Selectable};
 use crate::meta;
 use crate::names;
 use crate::table::{Table, no_conditions};
@@ -19,21 +19,13 @@ use crate::value::ValueExt as _;
 /// The kind.
 pub static KIND: Kind = Kind {
     group: "events.k8s.io",
-    version: "v1",
     kind: "Event",
     plural: "events",
     singular: "event",
     short_names: &["ev"],
-    categories: &[],
-    namespaced: true,
     schema: "events.Event",
     table: "events",
-    verbs: ALL_VERBS,
-    subresources: &[],
     create_on_update: true,
-    unconditional_update: true,
-    delete_returns_object: false,
-    generation: false,
     ttl: Some(TTL),
     // The values are those of the stored form.
     selectable: &[
@@ -52,7 +44,7 @@ pub static KIND: Kind = Kind {
         Selectable { label: "type", value: |e| e.text("type").to_owned() },
     ],
     table_view: &TABLE,
-    rules: &EventsEventRules,
+    ..Kind::common(&EventsEventRules)
 };
 
 static TABLE: Table = Table { columns: COLUMNS, row: |object, now| row(&core(object), now), conditions: no_conditions };

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::common::{host_or_wildcard, report, validate_ingress_points};
 use crate::field::{Errors, Path};
 use crate::ip;
-use crate::kind::{ALL_VERBS, Kind, Rules, keep_status, status_of};
+use crate::kind::{Kind, Rules, keep_status, status_of};
 use crate::meta;
 use crate::names;
 use crate::table::{AGE, NAME, SHOWN, Table, age, column, no_conditions};
@@ -19,25 +19,16 @@ const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 /// The kind.
 pub static KIND: Kind = Kind {
     group: "networking.k8s.io",
-    version: "v1",
     kind: "Ingress",
     plural: "ingresses",
     singular: "ingress",
     short_names: &["ing"],
-    categories: &[],
-    namespaced: true,
     schema: "networking.Ingress",
     table: "ingress",
-    verbs: ALL_VERBS,
     subresources: &[status_of("Ingress")],
-    create_on_update: false,
-    unconditional_update: true,
-    delete_returns_object: false,
     generation: true,
-    ttl: None,
-    selectable: &[],
     table_view: &TABLE,
-    rules: &IngressRules,
+    ..Kind::common(&IngressRules)
 };
 
 static TABLE: Table = Table {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::common::{immutable_text, report};
 use super::ingress::validate_reference;
 use crate::field::{Errors, Path};
-use crate::kind::{ALL_VERBS, Kind, Rules};
+use crate::kind::{Kind, Rules};
 use crate::meta;
 use crate::names;
 use crate::table::{AGE, NAME, Table, age, column, no_conditions};
@@ -19,25 +19,15 @@ const MAX_CONTROLLER: usize = 250;
 /// The kind.
 pub static KIND: Kind = Kind {
     group: "networking.k8s.io",
-    version: "v1",
     kind: "IngressClass",
     plural: "ingressclasses",
     singular: "ingressclass",
-    short_names: &[],
-    categories: &[],
     namespaced: false,
     schema: "networking.IngressClass",
     table: "ingressclasses",
-    verbs: ALL_VERBS,
-    subresources: &[],
-    create_on_update: false,
-    unconditional_update: true,
-    delete_returns_object: false,
     generation: true,
-    ttl: None,
-    selectable: &[],
     table_view: &TABLE,
-    rules: &IngressClassRules,
+    ..Kind::common(&IngressClassRules)
 };
 
 static TABLE: Table = Table {

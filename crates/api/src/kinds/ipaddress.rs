@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::common::{IMMUTABLE, report};
 use crate::field::{Errors, Path};
 use crate::ip;
-use crate::kind::{ALL_VERBS, Kind, Rules};
+use crate::kind::{Kind, Rules};
 use crate::meta;
 use crate::names;
 use crate::table::{Column, NAME, Table, age, column, no_conditions};
@@ -14,25 +14,15 @@ use crate::value::ValueExt as _;
 /// The kind.
 pub static KIND: Kind = Kind {
     group: "networking.k8s.io",
-    version: "v1",
     kind: "IPAddress",
     plural: "ipaddresses",
     singular: "ipaddress",
     short_names: &["ip"],
-    categories: &[],
     namespaced: false,
     schema: "networking.IPAddress",
     table: "ipaddresses",
-    verbs: ALL_VERBS,
-    subresources: &[],
-    create_on_update: false,
-    unconditional_update: true,
-    delete_returns_object: false,
-    generation: false,
-    ttl: None,
-    selectable: &[],
     table_view: &TABLE,
-    rules: &IpAddressRules,
+    ..Kind::common(&IpAddressRules)
 };
 
 const COLUMNS: &[Column] = &[NAME, column("ParentRef", "What the address belongs to.")];

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use crate::field::{Errors, Path};
-use crate::kind::{ALL_VERBS, Kind, Rules};
+use crate::kind::{Kind, Rules};
 use crate::meta;
 use crate::names;
 use crate::table::{AGE, NAME, Table, age, column, no_conditions};
@@ -15,25 +15,15 @@ use crate::value::ValueExt as _;
 /// The kind.
 pub static KIND: Kind = Kind {
     group: "coordination.k8s.io",
-    version: "v1",
     kind: "Lease",
     plural: "leases",
     singular: "lease",
-    short_names: &[],
-    categories: &[],
-    namespaced: true,
     schema: "coordination.Lease",
     table: "leases",
-    verbs: ALL_VERBS,
-    subresources: &[],
     create_on_update: true,
     unconditional_update: false,
-    delete_returns_object: false,
-    generation: false,
-    ttl: None,
-    selectable: &[],
     table_view: &TABLE,
-    rules: &LeaseRules,
+    ..Kind::common(&LeaseRules)
 };
 
 static TABLE: Table = Table {

@@ -23,26 +23,19 @@ const STANDARD_FINALIZERS: &[&str] = &[FINALIZER, "foregroundDeletion", "orphan"
 
 /// The kind.
 pub static KIND: Kind = Kind {
-    group: "",
-    version: "v1",
     kind: "Namespace",
     plural: "namespaces",
     singular: "namespace",
     short_names: &["ns"],
-    categories: &[],
     namespaced: false,
     schema: "core.Namespace",
     table: "namespaces",
     verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
     subresources: &[Subresource { name: "finalize", kind: "Namespace", verbs: &["update"] }, status_of("Namespace")],
-    create_on_update: false,
-    unconditional_update: true,
     delete_returns_object: true,
-    generation: false,
-    ttl: None,
     selectable: &[Selectable { label: "status.phase", value: |object| object.text("status.phase").to_owned() }],
     table_view: &TABLE,
-    rules: &NamespaceRules,
+    ..Kind::common(&NamespaceRules)
 };
 
 static TABLE: Table = Table {

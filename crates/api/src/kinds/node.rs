@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::common::{duplicate_struct, go_struct, report};
 use crate::field::{Errors, FieldError, Path};
 use crate::ip::{self, Family};
-use crate::kind::{ALL_VERBS, Kind, Rules, Selectable, Subresource, keep_all_but_status, keep_status, status_of};
+use crate::kind::{Kind, Rules, Selectable, Subresource, keep_all_but_status, keep_status, status_of};
 use crate::meta;
 use crate::names;
 use crate::table::{AGE, NAME, Table, age, column, no_conditions, or, wide_column};
@@ -22,32 +22,23 @@ pub(super) const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecu
 
 /// The kind.
 pub static KIND: Kind = Kind {
-    group: "",
-    version: "v1",
     kind: "Node",
     plural: "nodes",
     singular: "node",
     short_names: &["no"],
-    categories: &[],
     namespaced: false,
     schema: "core.Node",
     table: "minions",
-    verbs: ALL_VERBS,
     subresources: &[
         Subresource { name: "proxy", kind: "NodeProxyOptions", verbs: &["create", "delete", "get", "patch", "update"] },
         status_of("Node"),
     ],
-    create_on_update: false,
-    unconditional_update: true,
-    delete_returns_object: false,
-    generation: false,
-    ttl: None,
     selectable: &[Selectable {
         label: "spec.unschedulable",
         value: |object| object.flag("spec.unschedulable").to_string(),
     }],
     table_view: &TABLE,
-    rules: &NodeRules,
+    ..Kind::common(&NodeRules)
 };
 
 static TABLE: Table = Table {

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::field::{Errors, Path};
 use crate::ip;
-use crate::kind::{ALL_VERBS, Kind, Rules, Selectable, Subresource, keep_all_but_status, keep_status, status_of};
+use crate::kind::{Kind, Rules, Selectable, Subresource, keep_all_but_status, keep_status, status_of};
 use crate::meta;
 use crate::names;
 use crate::value::ValueExt as _;
@@ -30,17 +30,13 @@ const CONNECT: &[&str] = &["create", "get"];
 
 /// The kind.
 pub static KIND: Kind = Kind {
-    group: "",
-    version: "v1",
     kind: "Pod",
     plural: "pods",
     singular: "pod",
     short_names: &["po"],
     categories: &["all"],
-    namespaced: true,
     schema: "core.Pod",
     table: "pods",
-    verbs: ALL_VERBS,
     subresources: &[
         Subresource { name: "attach", kind: "PodAttachOptions", verbs: CONNECT },
         Subresource { name: "binding", kind: "Binding", verbs: &["create"] },
@@ -53,11 +49,8 @@ pub static KIND: Kind = Kind {
         Subresource { name: "resize", kind: "Pod", verbs: &["get", "patch", "update"] },
         status_of("Pod"),
     ],
-    create_on_update: false,
-    unconditional_update: true,
     delete_returns_object: true,
     generation: true,
-    ttl: None,
     selectable: &[
         Selectable { label: "spec.host", value: |pod| pod.text("spec.nodeName").to_owned() },
         Selectable { label: "spec.hostNetwork", value: |pod| pod.flag("spec.hostNetwork").to_string() },
@@ -75,7 +68,7 @@ pub static KIND: Kind = Kind {
         Selectable { label: "status.podIPs", value: |_| String::new() },
     ],
     table_view: &table::TABLE,
-    rules: &PodRules,
+    ..Kind::common(&PodRules)
 };
 
 struct PodRules;

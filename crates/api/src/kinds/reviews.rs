@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 use super::common::{go_struct, invalid_struct};
 use crate::field::{Errors, Path};
 use crate::kind::{Kind, Rules};
-use crate::table::PLAIN;
 use crate::value::ValueExt as _;
 
 const fn review(
@@ -21,25 +20,15 @@ const fn review(
 ) -> Kind {
     Kind {
         group,
-        version: "v1",
         kind,
         plural: names.0,
         singular: names.1,
-        short_names: &[],
-        categories: &[],
         namespaced,
         schema,
         table: "",
         verbs: &["create"],
-        subresources: &[],
-        create_on_update: false,
         unconditional_update: false,
-        delete_returns_object: false,
-        generation: false,
-        ttl: None,
-        selectable: &[],
-        table_view: &PLAIN,
-        rules,
+        ..Kind::common(rules)
     }
 }
 

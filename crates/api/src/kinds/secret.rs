@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::common::{immutable_text, report};
 use super::configmap::{MAX_SIZE, check_frozen, decoded_len};
 use crate::field::{Errors, Path};
-use crate::kind::{ALL_VERBS, Kind, Rules, Selectable};
+use crate::kind::{Kind, Rules, Selectable};
 use crate::meta;
 use crate::names;
 use crate::table::{AGE, NAME, Table, age, column, no_conditions};
@@ -19,26 +19,14 @@ const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 
 /// The kind.
 pub static KIND: Kind = Kind {
-    group: "",
-    version: "v1",
     kind: "Secret",
     plural: "secrets",
     singular: "secret",
-    short_names: &[],
-    categories: &[],
-    namespaced: true,
     schema: "core.Secret",
     table: "secrets",
-    verbs: ALL_VERBS,
-    subresources: &[],
-    create_on_update: false,
-    unconditional_update: true,
-    delete_returns_object: false,
-    generation: false,
-    ttl: None,
     selectable: &[Selectable { label: "type", value: |object| object.text("type").to_owned() }],
     table_view: &TABLE,
-    rules: &SecretRules,
+    ..Kind::common(&SecretRules)
 };
 
 static TABLE: Table = Table {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::claims::Claims;
 use crate::field::Errors;
-use crate::kind::{ALL_VERBS, Kind, Rules, Selectable, Subresource, keep_status, status_of};
+use crate::kind::{Kind, Rules, Selectable, Subresource, keep_status, status_of};
 use crate::status::Status;
 use crate::value::ValueExt as _;
 
@@ -31,17 +31,13 @@ mod tests;
 
 /// The kind.
 pub static KIND: Kind = Kind {
-    group: "",
-    version: "v1",
     kind: "Service",
     plural: "services",
     singular: "service",
     short_names: &["svc"],
     categories: &["all"],
-    namespaced: true,
     schema: "core.Service",
     table: "services/specs",
-    verbs: ALL_VERBS,
     subresources: &[
         Subresource {
             name: "proxy",
@@ -51,16 +47,13 @@ pub static KIND: Kind = Kind {
         status_of("Service"),
     ],
     create_on_update: true,
-    unconditional_update: true,
     delete_returns_object: true,
-    generation: false,
-    ttl: None,
     selectable: &[
         Selectable { label: "spec.clusterIP", value: |object| object.text("spec.clusterIP").to_owned() },
         Selectable { label: "spec.type", value: |object| object.text("spec.type").to_owned() },
     ],
     table_view: &table::TABLE,
-    rules: &ServiceRules,
+    ..Kind::common(&ServiceRules)
 };
 
 /// The rules of Services.

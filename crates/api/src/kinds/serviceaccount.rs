@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::field::Errors;
-use crate::kind::{ALL_VERBS, Kind, Rules, Subresource};
+use crate::kind::{Kind, Rules, Subresource};
 use crate::meta;
 use crate::names;
 use crate::table::{AGE, NAME, Table, age, no_conditions};
@@ -13,26 +13,16 @@ const MOUNTABLE: &str = "kubernetes.io/enforce-mountable-secrets";
 
 /// The kind.
 pub static KIND: Kind = Kind {
-    group: "",
-    version: "v1",
     kind: "ServiceAccount",
     plural: "serviceaccounts",
     singular: "serviceaccount",
     short_names: &["sa"],
-    categories: &[],
-    namespaced: true,
     schema: "core.ServiceAccount",
     table: "serviceaccounts",
-    verbs: ALL_VERBS,
     subresources: &[Subresource { name: "token", kind: "TokenRequest", verbs: &["create"] }],
-    create_on_update: false,
-    unconditional_update: true,
     delete_returns_object: true,
-    generation: false,
-    ttl: None,
-    selectable: &[],
     table_view: &TABLE,
-    rules: &ServiceAccountRules,
+    ..Kind::common(&ServiceAccountRules)
 };
 
 static TABLE: Table = Table {

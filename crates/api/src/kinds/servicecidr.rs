@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::common::IMMUTABLE;
 use crate::field::{Errors, Path};
 use crate::ip;
-use crate::kind::{ALL_VERBS, Kind, Rules, keep_all_but_status, keep_status, status_of};
+use crate::kind::{Kind, Rules, keep_all_but_status, keep_status, status_of};
 use crate::meta;
 use crate::names;
 use crate::table::{AGE, NAME, Table, age, column, no_conditions};
@@ -16,25 +16,15 @@ const CIDRS: Path<'static> = Path::Root("spec.cidrs");
 /// The kind.
 pub static KIND: Kind = Kind {
     group: "networking.k8s.io",
-    version: "v1",
     kind: "ServiceCIDR",
     plural: "servicecidrs",
     singular: "servicecidr",
-    short_names: &[],
-    categories: &[],
     namespaced: false,
     schema: "networking.ServiceCIDR",
     table: "servicecidrs",
-    verbs: ALL_VERBS,
     subresources: &[status_of("ServiceCIDR")],
-    create_on_update: false,
-    unconditional_update: true,
-    delete_returns_object: false,
-    generation: false,
-    ttl: None,
-    selectable: &[],
     table_view: &TABLE,
-    rules: &ServiceCidrRules,
+    ..Kind::common(&ServiceCidrRules)
 };
 
 static TABLE: Table = Table {

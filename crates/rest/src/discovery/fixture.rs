@@ -1,8 +1,7 @@
 //! Kinds for tests: the names of the real ones, without their rules, so that documents are tested on a fixed table.
 
 use api::field::Errors;
-use api::kind::{ALL_VERBS, Kind, Rules, Subresource, status_of};
-use api::table::Table;
+use api::kind::{Kind, Rules, Subresource, status_of};
 use serde_json::Value;
 
 struct NoRules;
@@ -12,33 +11,10 @@ impl Rules for NoRules {
     fn validate_update(&self, _new: &Value, _old: &Value, _errors: &mut Errors) {}
 }
 
-static NO_TABLE: Table = Table { columns: &[], row: |_, _| Vec::new(), conditions: |_| Vec::new() };
-
 const PROXY_VERBS: &[&str] = &["create", "delete", "get", "patch", "update"];
 
 const fn named(group: &'static str, kind: &'static str, plural: &'static str, schema: &'static str) -> Kind {
-    Kind {
-        group,
-        version: "v1",
-        kind,
-        plural,
-        singular: "",
-        short_names: &[],
-        categories: &[],
-        namespaced: true,
-        schema,
-        table: plural,
-        verbs: ALL_VERBS,
-        subresources: &[],
-        create_on_update: false,
-        unconditional_update: false,
-        delete_returns_object: false,
-        generation: false,
-        ttl: None,
-        selectable: &[],
-        table_view: &NO_TABLE,
-        rules: &NoRules,
-    }
+    Kind { group, kind, plural, schema, table: plural, ..Kind::common(&NoRules) }
 }
 
 static SERVICE: Kind = Kind {

@@ -25,7 +25,10 @@ pub(crate) fn exec() -> anyhow::Result<()> {
     server::runtime()?.block_on(async {
         let running = server::start(&arguments).await?;
         say(&format!("A server is ready at https://{}, with its data in a temporary directory.\n", running.address));
-        let told = tell(&running).await;
+        let told = tokio::select! {
+            told = tell(&running) => told,
+            () = server::stop_signal() => Err(anyhow::anyhow!("stopped before the end")),
+        };
         running.stop().await;
         told
     })?;

@@ -170,7 +170,8 @@ fn reachable(address: SocketAddr) -> String {
     format!("https://{}", SocketAddr::new(ip, address.port()))
 }
 
-async fn stop_signal() {
+/// Waits until somebody asks the program to end.
+pub(super) async fn stop_signal() {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut term), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
         return std::future::pending().await;

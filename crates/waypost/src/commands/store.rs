@@ -18,6 +18,7 @@ pub(crate) fn exec(subject: StoreSubject) -> anyhow::Result<()> {
 }
 
 fn backup(dir: &Path, file: &Path) -> anyhow::Result<()> {
+    ensure!(dir.join("FORMAT").exists(), "there is no store in {}; name its directory with --data-dir", dir.display());
     let store = Embedded::open(dir, index, Options::default()).context("opening the store")?;
     let revision = tools::backup(&store, file).context("writing the backup")?;
     say(&format!("revision {revision} is in {}", file.display()));

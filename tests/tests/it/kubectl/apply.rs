@@ -101,7 +101,8 @@ fn s01_one_bad_document_does_not_stop_the_others() {
     let run = bed.run("apply -f -", &stream);
     assert!(!run.ok);
     assert_eq!(run.out, "service/one created\nservice/two created\n");
-    let wanted = r#"The Service "bad" is invalid: spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive"#;
+    let wanted =
+        r#"The Service "bad" is invalid: spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive"#;
     assert!(run.err.contains(wanted), "{run:?}");
 }
 

@@ -8,7 +8,8 @@ use super::{Bed, cells};
 fn one_of_each(bed: &Bed) {
     bed.service("cluster", "{clusterIP: 10.96.0.20, selector: {app: web, tier: front}, ports: [{port: 80}]}");
     bed.service("headless", "{clusterIP: None, selector: {app: web}, ports: [{port: 80}]}");
-    let ports = "ports: [{name: http, port: 80, nodePort: 30080}, {name: dns, port: 53, protocol: UDP, nodePort: 30053}]";
+    let ports =
+        "ports: [{name: http, port: 80, nodePort: 30080}, {name: dns, port: 53, protocol: UDP, nodePort: 30053}]";
     bed.service("node", &format!("{{type: NodePort, clusterIP: 10.96.0.21, {ports}}}"));
     let ports = "ports: [{port: 443, nodePort: 30443}]";
     bed.service("balanced", &format!("{{type: LoadBalancer, clusterIP: 10.96.0.22, {ports}}}"));
@@ -113,10 +114,14 @@ fn s01_jsonpath_templates_and_custom_columns_pick_values() {
 fn s01_rows_can_be_sorted_by_any_field() {
     let bed = Bed::start();
     one_of_each(&bed);
-    let names = |by: &str| bed.ok(&format!("get services --sort-by={by} -o custom-columns=N:.metadata.name --no-headers"));
+    let names =
+        |by: &str| bed.ok(&format!("get services --sort-by={by} -o custom-columns=N:.metadata.name --no-headers"));
     assert_eq!(names(".metadata.name"), "balanced\ncluster\nheadless\nkubernetes\nnode\noutside\n");
     let by_type = names(".spec.type");
-    assert!(by_type.ends_with("outside\nbalanced\nnode\n"), "ClusterIP, ExternalName, LoadBalancer, NodePort: {by_type}");
+    assert!(
+        by_type.ends_with("outside\nbalanced\nnode\n"),
+        "ClusterIP, ExternalName, LoadBalancer, NodePort: {by_type}"
+    );
     // Sorted as a table, where kubectl needs the objects beside the rows.
     let out = bed.ok("get services cluster node balanced --sort-by=.spec.clusterIP");
     let order: Vec<_> = cells(&out)[1..].iter().map(|row| row[0]).collect();

@@ -33,7 +33,9 @@ fn s01_namespaces_keep_services_apart_and_all_of_them_can_be_seen_at_once() {
     addresses.sort_unstable();
     addresses.dedup();
     assert_eq!(addresses.len(), 3, "no address twice");
-    assert!(bed.fails_with("apply -n nowhere -f -", &labelled("web", "")).contains(r#"namespaces "nowhere" not found"#));
+    assert!(
+        bed.fails_with("apply -n nowhere -f -", &labelled("web", "")).contains(r#"namespaces "nowhere" not found"#)
+    );
 }
 
 #[test]
@@ -78,7 +80,10 @@ fn s01_field_selectors_choose_services() {
     let refused = bed.fails("get services --field-selector spec.ports=80");
     assert!(refused.contains("field label not supported: spec.ports"), "{refused}");
     let refused = bed.fails("get configmaps --field-selector data=x");
-    assert!(refused.contains("field label not supported: data") || refused.contains("is not a known field selector"), "{refused}");
+    assert!(
+        refused.contains("field label not supported: data") || refused.contains("is not a known field selector"),
+        "{refused}"
+    );
 }
 
 #[test]

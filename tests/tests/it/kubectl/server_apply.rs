@@ -8,7 +8,8 @@ const WEB: &str = "{selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
 
 /// The entry of a manager.
 fn entry(bed: &Bed, manager: &str) -> Value {
-    let object: Value = serde_json::from_str(&bed.ok("get --raw /api/v1/namespaces/default/services/web")).expect("JSON");
+    let object: Value =
+        serde_json::from_str(&bed.ok("get --raw /api/v1/namespaces/default/services/web")).expect("JSON");
     let entries = object["metadata"]["managedFields"].as_array().expect("managed fields").clone();
     entries.into_iter().find(|entry| entry["manager"] == manager).unwrap_or(Value::Null)
 }
@@ -34,7 +35,8 @@ fn s01_a_conflict_names_the_owner_and_the_field_and_force_takes_it() {
     bed.ok_with("apply --server-side --field-manager=first -f -", &service("web", WEB));
     let second = service("web", &WEB.replace("8080", "9090"));
     let refused = bed.fails_with("apply --server-side --field-manager=second -f -", &second);
-    let wanted = r#"Apply failed with 1 conflict: conflict with "first": .spec.ports[port=80,protocol="TCP"].targetPort"#;
+    let wanted =
+        r#"Apply failed with 1 conflict: conflict with "first": .spec.ports[port=80,protocol="TCP"].targetPort"#;
     assert!(refused.contains(wanted), "{refused}");
     assert_eq!(bed.field("service/web", ".spec.ports[0].targetPort"), "8080");
 
@@ -86,7 +88,10 @@ fn s06_two_protocols_on_one_number_are_two_ports() {
     let bed = Bed::start();
     let dns = "{ports: [{name: udp, port: 53, protocol: UDP}, {name: tcp, port: 53, protocol: TCP}]}";
     bed.ok_with("apply --server-side -f -", &service("web", dns));
-    bed.ok_with("apply --server-side -f -", &service("web", &dns.replace("{name: udp, port: 53, protocol: UDP}, ", "")));
+    bed.ok_with(
+        "apply --server-side -f -",
+        &service("web", &dns.replace("{name: udp, port: 53, protocol: UDP}, ", "")),
+    );
     assert_eq!(bed.field("service/web", ".spec.ports[*].protocol"), "TCP");
 }
 

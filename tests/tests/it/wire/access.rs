@@ -39,15 +39,20 @@ fn s01_tls_1_1_and_plain_http_are_refused() {
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         socket
     };
-    // A ClientHello of TLS 1.1 with one cipher; the answer is the fatal alert 70, protocol_version.
-    let mut hello = vec![0x16, 3, 1, 0, 45, 1, 0, 0, 41, 3, 2];
-    hello.extend_from_slice(&[7; 32]);
-    hello.extend_from_slice(&[0, 0, 2, 0, 0x2f, 1, 0]);
-    let mut socket = dial();
-    socket.write_all(&hello).expect("sent");
-    let mut alert = Vec::new();
-    socket.read_to_end(&mut alert).expect("an end");
-    assert!(matches!(alert[..], [0x15, _, _, 0, 2, 2, 70, ..]), "{alert:?}");
+    // One ClientHello that differs only in its version: 1.2 is answered with a handshake, 1.1 with a fatal alert.
+    for (minor, answered) in [(3, 0x16), (2, 0x15)] {
+        let mut hello = vec![0x16, 3, 1, 0, 69, 1, 0, 0, 65, 3, minor];
+        hello.extend_from_slice(&[7; 32]);
+        // No session, ECDHE-ECDSA-AES128-GCM-SHA256, no compression.
+        hello.extend_from_slice(&[0, 0, 2, 0xc0, 0x2b, 1, 0]);
+        // Extensions: the group P-256, its points as they are, signatures by ECDSA with SHA-256.
+        hello.extend_from_slice(&[0, 22, 0, 10, 0, 4, 0, 2, 0, 23, 0, 11, 0, 2, 1, 0, 0, 13, 0, 4, 0, 2, 4, 3]);
+        let mut socket = dial();
+        socket.write_all(&hello).expect("sent");
+        let mut first = [0];
+        socket.read_exact(&mut first).expect("an answer");
+        assert_eq!(first, [answered], "TLS 1.{}", minor - 1);
+    }
 
     let mut socket = dial();
     socket.write_all(b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
@@ -97,7 +102,9 @@ fn s01_a_certificate_of_another_authority_is_refused() {
         // With TLS 1.3 the client is done before the server has looked at its certificate.
         let refused = match Wire::open(&server, Some(stranger.home()), &[version]) {
             Err(_) => true,
-            Ok(mut wire) => wire.send(&testbed::wire::request("GET", SERVICES, &[], b"")).is_err() || wire.head().is_err(),
+            Ok(mut wire) => {
+                wire.send(&testbed::wire::request("GET", SERVICES, &[], b"")).is_err() || wire.head().is_err()
+            }
         };
         assert!(refused, "{version:?}");
     }
@@ -113,9 +120,23 @@ fn s01_nobody_in_particular_sees_health_and_version_and_nothing_else() {
     }
     let one = format!("{SERVICES}/kubernetes");
     let paths = [
-        "/", "/api", "/api/v1", "/apis", "/apis/discovery.k8s.io", "/apis/discovery.k8s.io/v1", "/openapi/v2", "/openapi/v3",
-        "/openapi/v3/api/v1", "/metrics", "/nowhere", "/api/v1/namespaces", SERVICES, &one, "/api/v1/services?watch=true",
-        "/healthzx", "/version/../api",
+        "/",
+        "/api",
+        "/api/v1",
+        "/apis",
+        "/apis/discovery.k8s.io",
+        "/apis/discovery.k8s.io/v1",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/openapi/v3/api/v1",
+        "/metrics",
+        "/nowhere",
+        "/api/v1/namespaces",
+        SERVICES,
+        &one,
+        "/api/v1/services?watch=true",
+        "/healthzx",
+        "/version/../api",
     ];
     for path in paths {
         assert_eq!(Wire::anonymous(&server).ask("GET", path, &[], b"").refused(401), "Unauthorized", "{path}");
@@ -206,7 +227,7 @@ fn s01_a_service_account_token_is_good_as_long_as_its_account() {
 fn s01_a_token_for_another_audience_is_not_for_us() {
     let server = Server::start();
     let mut admin = Wire::admin(&server);
-    admin.ask("POST", ACCOUNTS, &[JSON], br#"{"metadata":{"name":"robot"}}"#).success();
+    assert_eq!(admin.ask("POST", ACCOUNTS, &[JSON], br#"{"metadata":{"name":"robot"}}"#).code, 201);
     let path = format!("{ACCOUNTS}/robot/token");
     let answer = admin.ask("POST", &path, &[JSON], br#"{"spec":{"audiences":["vault"]}}"#).success();
     let token = text(&answer, "/status/token").to_owned();

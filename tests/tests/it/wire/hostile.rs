@@ -66,7 +66,8 @@ fn nested(open: &str, close: &str) -> Vec<u8> {
 
 /// A Service that would be made, were it not for one more field.
 fn service_with(field: &str, value: &[u8]) -> Vec<u8> {
-    let mut out = format!("{{\"metadata\":{{\"name\":\"deep\"}},\"spec\":{{\"ports\":[{{\"port\":80}}]}},\"{field}\":").into_bytes();
+    let mut out = format!("{{\"metadata\":{{\"name\":\"deep\"}},\"spec\":{{\"ports\":[{{\"port\":80}}]}},\"{field}\":")
+        .into_bytes();
     out.extend_from_slice(value);
     out.push(b'}');
     out
@@ -89,7 +90,7 @@ fn s01_malformed_bodies_are_refused_with_a_status() {
         (JSON, &[0; 64]),
         (JSON, &[0xff; 64]),
         (YAML, b"a: [b"),
-        (YAML, b"\ta: 1"),
+        (YAML, b"a: b: c"),
         (YAML, b"- just\n- a list\n"),
         (PROTOBUF, b"not protobuf"),
         (PROTOBUF, b"k8s\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
@@ -122,7 +123,8 @@ fn s01_malformed_bodies_are_refused_with_a_status() {
 fn s01_a_key_that_is_there_twice_is_said_or_refused() {
     let victim = Victim::new();
     let body = br#"{"metadata":{"name":"twice","name":"twice"},"spec":{"ports":[{"port":80}]}}"#;
-    let reply = Wire::admin(&victim.server).ask("POST", &format!("{SERVICES}?dryRun=All"), &[("Content-Type", JSON)], body);
+    let reply =
+        Wire::admin(&victim.server).ask("POST", &format!("{SERVICES}?dryRun=All"), &[("Content-Type", JSON)], body);
     assert_eq!((reply.code, reply.header("warning")), (201, Some("299 - \"duplicate field \\\"metadata.name\\\"\"")));
     let strict = format!("{SERVICES}?fieldValidation=Strict");
     let (code, message) = victim.ask("POST", &strict, JSON, body);
@@ -188,7 +190,8 @@ fn s01_small_bodies_that_would_grow_are_stopped() {
     let copies: Vec<_> =
         (0..60).map(|n| json!({"op": "copy", "from": "/metadata", "path": format!("/metadata/c{n}")})).collect();
     let path = format!("{SERVICES}/kubernetes");
-    let (code, message) = victim.ask("PATCH", &path, "application/json-patch+json", json!(copies).to_string().as_bytes());
+    let (code, message) =
+        victim.ask("PATCH", &path, "application/json-patch+json", json!(copies).to_string().as_bytes());
     assert!((400..500).contains(&code), "{code} {message}");
     for selector in ["(".repeat(50_000), "a,".repeat(20_000) + "a", "a in (".to_owned() + &"b,".repeat(20_000) + "b)"] {
         let path = format!("{SERVICES}?labelSelector={}", selector.replace(' ', "%20"));
@@ -246,9 +249,16 @@ fn s01_unknown_paths_and_wrong_methods() {
     let victim = Victim::new();
     let nothing = "the server could not find the requested resource";
     for path in [
-        "/api/v2", "/api/v1/frobs", "/api/v1/namespaces/default/frobs", "/api/v1/services/kubernetes", "/api/v1//services",
-        "/api/v1/namespaces//services", "/api/v1/namespaces/default/services/kubernetes/frob", "/apis/discovery.k8s.io/v9",
-        "/apis/discovery.k8s.io/v1/frobs", "/api/v1/namespaces/default/services/kubernetes/status/more",
+        "/api/v2",
+        "/api/v1/frobs",
+        "/api/v1/namespaces/default/frobs",
+        "/api/v1/services/kubernetes",
+        "/api/v1//services",
+        "/api/v1/namespaces//services",
+        "/api/v1/namespaces/default/services/kubernetes/frob",
+        "/apis/discovery.k8s.io/v9",
+        "/apis/discovery.k8s.io/v1/frobs",
+        "/api/v1/namespaces/default/services/kubernetes/status/more",
     ] {
         assert_eq!(victim.ask("GET", path, "", b""), (404, nothing.to_owned()), "{path}");
     }
@@ -258,9 +268,22 @@ fn s01_unknown_paths_and_wrong_methods() {
     let one = format!("{SERVICES}/kubernetes");
     let not_allowed = "the server does not allow this method on the requested resource";
     for (method, path) in [
-        ("POST", one.as_str()), ("OPTIONS", &one), ("FROB", &one), ("PUT", SERVICES), ("PATCH", SERVICES), ("TRACE", SERVICES),
-        ("POST", "/api/v1/services"), ("DELETE", "/api/v1/services"), ("POST", "/api"), ("DELETE", "/apis"), ("PUT", "/openapi/v2"),
-        ("POST", "/version"), ("DELETE", "/version"), ("POST", "/readyz"), ("DELETE", "/livez"), ("PUT", "/healthz"),
+        ("POST", one.as_str()),
+        ("OPTIONS", &one),
+        ("FROB", &one),
+        ("PUT", SERVICES),
+        ("PATCH", SERVICES),
+        ("TRACE", SERVICES),
+        ("POST", "/api/v1/services"),
+        ("DELETE", "/api/v1/services"),
+        ("POST", "/api"),
+        ("DELETE", "/apis"),
+        ("PUT", "/openapi/v2"),
+        ("POST", "/version"),
+        ("DELETE", "/version"),
+        ("POST", "/readyz"),
+        ("DELETE", "/livez"),
+        ("PUT", "/healthz"),
         ("POST", "/metrics"),
     ] {
         assert_eq!(victim.ask(method, path, "", b""), (405, not_allowed.to_owned()), "{method} {path}");
@@ -284,15 +307,31 @@ fn s01_paths_with_odd_percent_encoding() {
         assert!([400, 404].contains(&code) && (message.is_empty() || said == message), "{name}: {code} {said}");
     }
     for path in [
-        "/%", "/%zz", "/api/v1/namespaces/%00/services/x", "/api/v1/namespaces/%ff%fe/services/x", "/%2e%2e/%2e%2e/etc/passwd",
-        "/api/v1/namespaces/default/services/%00", "/api/v1/namespaces/default/services/%f0%9f%92%a9", "/api/v1/../version",
-        "/api/v1/namespaces/default/services/%c0%af", "/api/v1/namespaces/default/services/kubernetes%2Fstatus%2Fx",
-        "/api/v1/namespaces/default/services/x%0d%0aSet-Cookie:%20a", "http://elsewhere/frob", "*",
+        "/%",
+        "/%zz",
+        "/api/v1/namespaces/%00/services/x",
+        "/api/v1/namespaces/%ff%fe/services/x",
+        "/%2e%2e/%2e%2e/etc/passwd",
+        "/api/v1/namespaces/default/services/%00",
+        "/api/v1/namespaces/default/services/%f0%9f%92%a9",
+        "/api/v1/../version",
+        "/api/v1/namespaces/default/services/%c0%af",
+        "/api/v1/namespaces/default/services/kubernetes%2Fstatus%2Fx",
+        "/api/v1/namespaces/default/services/x%0d%0aSet-Cookie:%20a",
+        "http://elsewhere/frob",
+        "*",
     ] {
         let (code, said) = victim.ask("GET", path, "", b"");
         assert!([400, 404].contains(&code), "{path}: {code} {said}");
     }
-    for query in ["limit=x", "limit=99999999999999999999", "continue=%ff", "resourceVersion=%00", "fieldSelector=%00", "watch=%ff&limit=x"] {
+    for query in [
+        "limit=x",
+        "limit=99999999999999999999",
+        "continue=%ff",
+        "resourceVersion=%00",
+        "fieldSelector=%00",
+        "watch=%ff&limit=x",
+    ] {
         let (code, said) = victim.ask("GET", &format!("{SERVICES}?{query}"), "", b"");
         assert!([400, 422].contains(&code), "{query}: {code} {said}");
     }

@@ -97,7 +97,7 @@ fn s01_a_server_that_is_asked_to_end_answers_what_it_has_begun() {
 
     let status = server.terminate();
     assert_eq!(status.code(), Some(0));
-    let log = server.rest_of_log();
+    let log = server.whole_log();
     assert!(!log.contains("did not end in time"), "{log}");
     let again = Server::start_with(Home::Kept(server.home().to_owned()), &[]);
     assert_eq!(Wire::admin(&again).ask("GET", &format!("{SERVICES}/late"), &[], b"").code, 200, "and was kept");
@@ -110,7 +110,7 @@ fn s01_a_connection_that_says_nothing_does_not_keep_a_server_from_ending() {
     // Connections are accepted in order: when this one is answered, the silent one has been accepted.
     assert_eq!(Wire::admin(&server).ask("GET", "/readyz", &[], b"").code, 200);
     assert_eq!(server.terminate().code(), Some(0));
-    let log = server.rest_of_log();
+    let log = server.whole_log();
     assert!(!log.contains("did not end in time"), "{log}");
 }
 
@@ -124,7 +124,9 @@ fn s01_a_body_over_three_mebibytes_is_refused() {
     body.push(b' ');
     let patch = ("Content-Type", "application/merge-patch+json");
     let one = format!("{SERVICES}/kubernetes");
-    for (method, path, kind) in [("POST", SERVICES, JSON), ("PUT", &one, JSON), ("PATCH", &one, patch), ("DELETE", &one, JSON)] {
+    for (method, path, kind) in
+        [("POST", SERVICES, JSON), ("PUT", &one, JSON), ("PATCH", &one, patch), ("DELETE", &one, JSON)]
+    {
         let reply = Wire::admin(&server).ask(method, path, &[kind], &body);
         assert_eq!(reply.refused(413), too_large, "{method}");
     }
@@ -148,7 +150,9 @@ fn s01_clients_that_stop_in_the_middle_keep_nobody_out() {
         let mut wire = Wire::admin(&server);
         let begun: &[u8] = match number % 3 {
             0 => b"GET /api/v1/services HTTP/1.1\r\nHost: local",
-            1 => b"POST /api/v1/namespaces/default/services HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{",
+            1 => {
+                b"POST /api/v1/namespaces/default/services HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
+            }
             _ => b"",
         };
         wire.send(begun).expect("sent");

@@ -1,0 +1,47 @@
+//! The first command a newcomer types, and the words of commands that cannot go on.
+
+use std::process::Command;
+
+use testbed::{binary, run};
+
+#[test]
+fn s01_the_demo_shows_services_with_addresses_and_leaves_nothing_behind() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let out = run(Command::new(binary()).arg("demo").env("TMPDIR", home.path()), "").success();
+    for wanted in ["my-service", "both-families", "headless", "on-every-node", "elsewhere", "10.96.", "fd00:10:96::"] {
+        assert!(out.contains(wanted), "{wanted} is missing:\n{out}");
+    }
+    assert!(out.contains("provided IP is already allocated"), "{out}");
+    let left: Vec<_> = std::fs::read_dir(home.path()).expect("the directory").collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+/// The exit code and the complaint of a command.
+fn complaint(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(binary()).args(arguments).output().expect("the binary runs");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn wrong_usage_is_2_and_a_failure_is_1_and_both_say_what_to_do() {
+    let (code, words) = complaint(&["frob"]);
+    assert_eq!(code, Some(2), "{words}");
+    assert!(words.contains("frob") && words.contains("--help"), "{words}");
+    let (code, words) = complaint(&["server", "--service-node-port-range", "40000-30000"]);
+    assert_eq!(code, Some(2), "{words}");
+    assert!(words.contains("--service-node-port-range"), "{words}");
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let path = home.path().to_str().expect("a name");
+    let (code, words) =
+        complaint(&["server", "--data-dir", path, "--service-cluster-ip-range", "10.0.0.0/16,10.1.0.0/16"]);
+    assert_eq!(code, Some(1), "{words}");
+    assert!(words.contains("one IPv4 and one IPv6"), "{words}");
+}
+
+#[test]
+fn the_version_and_the_help_are_answers() {
+    for arguments in [["--version"], ["--help"]] {
+        let (code, words) = complaint(&arguments);
+        assert_eq!((code, words.as_str()), (Some(0), ""), "{arguments:?}");
+    }
+}

@@ -1,0 +1,116 @@
+//! Who am I, what may I do: `kubectl auth`, accounts and their tokens, and what others are refused.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use testbed::{Run, run};
+
+use super::{Bed, MINOR, words};
+
+/// A token of an account. A kubectl without `create token` sends the same request by hand.
+fn token(bed: &Bed, account: &str) -> String {
+    if *MINOR >= 24 {
+        return bed.ok(&format!("create token {account} --duration=30m")).trim().to_owned();
+    }
+    let request =
+        r#"{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 1800}}"#;
+    let path = format!("/api/v1/namespaces/default/serviceaccounts/{account}/token");
+    let answer: Value =
+        serde_json::from_str(&bed.ok_with(&format!("create --raw {path} -f -"), request)).expect("JSON");
+    answer["status"]["token"].as_str().expect("a token").to_owned()
+}
+
+/// kubectl with another kubeconfig.
+fn kubectl(kubeconfig: &Path, line: &str) -> Run {
+    let cache = kubeconfig.with_extension("cache");
+    let mut command = Command::new("kubectl");
+    run(command.arg("--kubeconfig").arg(kubeconfig).arg("--cache-dir").arg(cache).args(words(line)), "")
+}
+
+/// A kubeconfig with this token in place of the administrator's certificate.
+fn kubeconfig_of(bed: &Bed, token: &str) -> PathBuf {
+    let copy = bed.server.home().join("kubeconfig-of-another");
+    std::fs::copy(bed.server.kubeconfig(), &copy).expect("a copy");
+    let _ = kubectl(&copy, &format!("config set-credentials another --token={token}")).success();
+    let _ = kubectl(&copy, "config set-context --current --user=another").success();
+    copy
+}
+
+/// What the server takes the caller for. A kubectl without `auth whoami` sends the same request by hand.
+fn whoami(kubeconfig: &Path) -> Value {
+    let line = "auth whoami -o json";
+    if *MINOR >= 28 {
+        return serde_json::from_str(&kubectl(kubeconfig, line).success()).expect("JSON");
+    }
+    let review = r#"{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}"#;
+    let mut command = Command::new("kubectl");
+    command.arg("--kubeconfig").arg(kubeconfig).args(["create", "-f", "-", "-o", "json"]);
+    serde_json::from_str(&run(&mut command, review).success()).expect("JSON")
+}
+
+#[test]
+fn s01_the_administrator_may_do_everything() {
+    let bed = Bed::start();
+    for question in ["create services", "delete nodes --all-namespaces", "'*' '*' --all-namespaces", "get /metrics"] {
+        assert_eq!(bed.ok(&format!("auth can-i {question}")), "yes\n", "{question}");
+    }
+    let list = bed.ok("auth can-i --list");
+    assert!(list.lines().any(|line| line.starts_with("*.*") && line.contains("[*")), "{list}");
+    let me = whoami(&bed.server.kubeconfig());
+    let groups = me["status"]["userInfo"]["groups"].as_array().expect("groups");
+    assert!(groups.contains(&"system:masters".into()), "{me}");
+}
+
+#[test]
+fn s01_others_may_look_but_not_touch() {
+    let bed = Bed::start();
+    for (question, answer) in [
+        ("list services", true),
+        ("watch endpointslices.discovery.k8s.io", true),
+        ("create services", false),
+        ("patch services --subresource=status", false),
+        ("get secrets", false),
+        ("get /version", true),
+        ("get /metrics", false),
+    ] {
+        let run = bed.run(&format!("auth can-i {question} --as=somebody"), "");
+        assert_eq!((run.ok, run.out.as_str()), (answer, if answer { "yes\n" } else { "no\n" }), "{question}");
+    }
+    assert!(bed.run("auth can-i create services --as=somebody --quiet", "").out.is_empty());
+    let refused = bed.fails("create service clusterip web --tcp=80 --as=somebody");
+    let why = "User \"somebody\" cannot create resource \"services\" in API group \"\" in the namespace \"default\"";
+    assert!(refused.contains("services is forbidden:") && refused.contains(why), "{refused}");
+    let refused = bed.fails("delete service kubernetes --as=somebody");
+    let why = "services \"kubernetes\" is forbidden: User \"somebody\" cannot delete resource \"services\"";
+    assert!(refused.contains("Error from server (Forbidden)") && refused.contains(why), "{refused}");
+    assert_eq!(bed.ok("get services --as=somebody -o name"), "service/kubernetes\n");
+}
+
+#[test]
+fn s01_an_account_gets_a_token_and_is_known_by_it() {
+    let bed = Bed::start();
+    bed.ok("create serviceaccount robot");
+    let robot = kubeconfig_of(&bed, &token(&bed, "robot"));
+    let me = whoami(&robot)["status"]["userInfo"].clone();
+    assert_eq!(me["username"], "system:serviceaccount:default:robot");
+    let groups = me["groups"].as_array().expect("groups");
+    for group in ["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"] {
+        assert!(groups.contains(&group.into()), "{group} in {me}");
+    }
+    assert_eq!(kubectl(&robot, "get services -o name").success(), "service/kubernetes\n");
+    assert!(kubectl(&robot, "delete service kubernetes").failure().contains("(Forbidden)"));
+    // A token is worth nothing once its account is gone.
+    bed.ok("delete serviceaccount robot");
+    assert!(kubectl(&robot, "get services").failure().contains("You must be logged in to the server"));
+}
+
+#[test]
+fn s01_a_token_that_nobody_gave_is_refused() {
+    let bed = Bed::start();
+    let nobody = kubeconfig_of(&bed, "made-up");
+    let refused = kubectl(&nobody, "get services").failure();
+    assert!(refused.contains("You must be logged in to the server"), "{refused}");
+    let missing = bed.run("create --raw /api/v1/namespaces/default/serviceaccounts/nobody/token -f -", "{}").failure();
+    assert!(missing.contains("not found"), "{missing}");
+}
