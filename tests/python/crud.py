@@ -1,9 +1,9 @@
 """Create, read, update, delete and list with the PyPI client."""
 import unittest
 
-from kubernetes import client
+from kubernetes import client, watch
 
-from support import Case, service
+from support import PATIENCE, Case, service
 
 
 class Crud(Case):
@@ -111,8 +111,18 @@ class Crud(Case):
 
     def test_a_namespace_goes_with_all_that_is_in_it(self):
         self.create("web")
-        going = self.core.delete_namespace(self.namespace)
-        self.assertIsNotNone(going.metadata.deletion_timestamp)
+        version = self.core.list_namespace().metadata.resource_version
+        self.core.delete_namespace(self.namespace)
+        watcher, seen = watch.Watch(), []
+        stream = watcher.stream(
+            self.core.list_namespace, field_selector="metadata.name=" + self.namespace, resource_version=version,
+            timeout_seconds=PATIENCE)
+        for event in stream:
+            seen.append((event["type"], event["object"].status.phase))
+            if event["type"] == "DELETED":
+                watcher.stop()
+        self.assertEqual((seen[0], seen[-1]), (("MODIFIED", "Terminating"), ("DELETED", "Terminating")))
+        self.assertEqual(self.core.list_namespaced_service(self.namespace).items, [])
 
     def test_the_dynamic_client_finds_kinds_by_itself(self):
         self.assertTrue(self.dynamic.version["kubernetes"]["gitVersion"].startswith("v1."))

@@ -83,11 +83,19 @@ fn is_suspicious(store: &dyn Store, table: Table, event: &Event) -> bool {
             let holds = service.is_some_and(|entry| {
                 object::decode_bare(&entry.value).texts("spec.clusterIPs").contains(&&*event.entry.key.name)
             });
-            holds == event.deleted
+            holds == event.deleted || event.deleted && a_range_waits(store)
         }
         "nodeports" => event.deleted && event.previous.as_ref().is_some_and(|entry| owner_lives(store, &entry.value)),
         _ => true,
     }
+}
+
+/// Whether a deleted range waits for its last address to go.
+fn a_range_waits(store: &dyn Store) -> bool {
+    let ranges = store.range(Table::named("servicecidrs"), "", None);
+    ranges.is_ok_and(|found| {
+        found.entries.iter().any(|entry| object::decode_bare(&entry.value).has("metadata.deletionTimestamp"))
+    })
 }
 
 fn owner_lives(store: &dyn Store, value: &[u8]) -> bool {

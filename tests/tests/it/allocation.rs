@@ -101,7 +101,8 @@ fn s03_a_second_family_can_be_added_and_given_back() {
     let first = api.create("web", of_type("ClusterIP", json!({})))["spec"]["clusterIP"].take();
     let two = change(&mut api, &json!({"ipFamilyPolicy": "RequireDualStack"}));
     assert_eq!((&two["spec"]["clusterIPs"][0], held(&mut api).len()), (&first, 2));
-    let one = change(&mut api, &json!({"ipFamilyPolicy": "SingleStack", "clusterIPs": [first], "ipFamilies": ["IPv4"]}));
+    let one =
+        change(&mut api, &json!({"ipFamilyPolicy": "SingleStack", "clusterIPs": [first], "ipFamilies": ["IPv4"]}));
     assert_eq!((&one["spec"]["clusterIPs"], held(&mut api).len()), (&json!([first]), 1));
 }
 
@@ -120,7 +121,8 @@ fn s03_the_first_addresses_of_a_range_are_kept_for_those_who_choose() {
     assert_eq!(hosts, (17..=30).collect::<Vec<u32>>());
     api.create("chosen", of_type("ClusterIP", json!({"clusterIP": "10.96.0.2"})));
     let last = api.create("one-more", of_type("ClusterIP", json!({})));
-    let host: u32 = text(&last, "/spec/clusterIP").rsplit('.').next().and_then(|host| host.parse().ok()).expect("a host");
+    let host: u32 =
+        text(&last, "/spec/clusterIP").rsplit('.').next().and_then(|host| host.parse().ok()).expect("a host");
     assert!((3..=16).contains(&host), "when all others are gone, these are given: {last}");
 }
 

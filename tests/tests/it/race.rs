@@ -245,22 +245,31 @@ fn failures_leave_nothing(api: &mut Session, bodies: &[Value]) {
 fn s31_a_create_that_fails_after_its_first_claim_leaves_nothing_behind() {
     let server = tiny();
     let mut api = server.session();
-    api.create("taken", json!({"type": "NodePort", "clusterIP": "10.0.0.5", "ports": [{"port": 80, "nodePort": 30_005}]}));
+    api.create(
+        "taken",
+        json!({"type": "NodePort", "clusterIP": "10.0.0.5", "ports": [{"port": 80, "nodePort": 30_005}]}),
+    );
     let of = |spec| service("x", spec);
     let two_ports = |second: u16| json!([{"name": "a", "port": 80, "nodePort": 30_001}, {"name": "b", "port": 81, "nodePort": second}]);
-    failures_leave_nothing(&mut api, &[
-        of(json!({"type": "NodePort", "ports": two_ports(30_005)})),
-        of(json!({"type": "NodePort", "ports": two_ports(31_000)})),
-        of(json!({"type": "NodePort", "clusterIP": "10.0.0.6", "ports": [{"port": 80, "nodePort": 30_005}]})),
-        // Invalid only after addresses and ports were claimed.
-        of(json!({"type": "NodePort", "ports": [{"port": 80, "protocol": "ICMP"}]})),
-        of(json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 30_005, "ports": [{"port": 80}]})),
-        service("taken", json!({"type": "NodePort", "ports": [{"port": 80}]})),
-        service("Not A Name", json!({"ports": [{"port": 80}]})),
-    ]);
+    failures_leave_nothing(
+        &mut api,
+        &[
+            of(json!({"type": "NodePort", "ports": two_ports(30_005)})),
+            of(json!({"type": "NodePort", "ports": two_ports(31_000)})),
+            of(json!({"type": "NodePort", "clusterIP": "10.0.0.6", "ports": [{"port": 80, "nodePort": 30_005}]})),
+            // Invalid only after addresses and ports were claimed.
+            of(json!({"type": "NodePort", "ports": [{"port": 80, "protocol": "ICMP"}]})),
+            of(
+                json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 30_005, "ports": [{"port": 80}]}),
+            ),
+            service("taken", json!({"type": "NodePort", "ports": [{"port": 80}]})),
+            service("Not A Name", json!({"ports": [{"port": 80}]})),
+        ],
+    );
     // All node ports but the taken one are still there for one who wants them all, and so is every address.
     let rest: Vec<u16> = (30_000..=30_010).filter(|port| *port != 30_005).collect();
-    let ports: Vec<Value> = rest.iter().map(|port| json!({"name": format!("p{port}"), "port": port, "nodePort": port})).collect();
+    let ports: Vec<Value> =
+        rest.iter().map(|port| json!({"name": format!("p{port}"), "port": port, "nodePort": port})).collect();
     api.create("all", json!({"type": "NodePort", "clusterIP": "10.0.0.2", "ports": ports}));
     for host in [3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14] {
         api.create(&format!("h{host}"), json!({"clusterIP": format!("10.0.0.{host}"), "ports": [{"port": 80}]}));
@@ -273,7 +282,8 @@ fn s31_when_the_second_chosen_address_is_taken_the_first_stays_free() {
     let mut api = server.session();
     api.create("six", json!({"ipFamilies": ["IPv6"], "clusterIP": "fd00:10:96::5", "ports": [{"port": 80}]}));
     let ips = json!(["10.96.0.5", "fd00:10:96::5"]);
-    let both = json!({"ipFamilyPolicy": "RequireDualStack", "clusterIP": ips[0], "clusterIPs": ips, "ports": [{"port": 80}]});
+    let both =
+        json!({"ipFamilyPolicy": "RequireDualStack", "clusterIP": ips[0], "clusterIPs": ips, "ports": [{"port": 80}]});
     failures_leave_nothing(&mut api, &[service("x", both)]);
     api.create("four", json!({"clusterIP": "10.96.0.5", "ports": [{"port": 80}]}));
 }

@@ -282,7 +282,10 @@ fn s32_node_ports_outside_a_changed_range_are_kept_and_reported() {
     assert_eq!(kept["spec"]["ports"][0]["nodePort"], json!(30_050));
     let other = server.session();
     let event = other.watch(EVENTS, "").until(|_, event| event["reason"] == "PortOutOfRange");
-    assert_eq!((text(&event, "/involvedObject/name"), text(&event, "/source/component")), ("old", "portallocator-repair-controller"));
+    assert_eq!(
+        (text(&event, "/involvedObject/name"), text(&event, "/source/component")),
+        ("old", "portallocator-repair-controller")
+    );
     let made = api.create("new", json!({"type": "NodePort", "ports": [{"port": 80}]}));
     assert!((31_000..=31_100).contains(&made["spec"]["ports"][0]["nodePort"].as_u64().expect("a port")), "{made}");
     let refused = api.refuse("late", json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30_051}]}));

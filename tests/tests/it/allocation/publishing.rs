@@ -8,7 +8,8 @@ use super::{assert_says, change, held, node_port, of_type, refuse_change, with_r
 
 /// Whether a node port is free: somebody else can have it, and gives it back.
 fn is_free(api: &mut Session, port: u64) -> bool {
-    let answer = api.post(SERVICES, &service("probe", of_type("NodePort", json!({"ports": [{"port": 1, "nodePort": port}]}))));
+    let answer =
+        api.post(SERVICES, &service("probe", of_type("NodePort", json!({"ports": [{"port": 1, "nodePort": port}]}))));
     if answer.code != 201 {
         assert_says(&answer.refused(422), &["provided port is already allocated"]);
         return false;
@@ -27,7 +28,9 @@ fn web(api: &mut Session) -> Value {
 fn s39_every_type_has_what_the_smaller_ones_have() {
     let server = Server::start();
     let mut api = server.session();
-    for (kind, ports, balanced) in [("ClusterIP", false, false), ("NodePort", true, false), ("LoadBalancer", true, true)] {
+    for (kind, ports, balanced) in
+        [("ClusterIP", false, false), ("NodePort", true, false), ("LoadBalancer", true, true)]
+    {
         let made = api.create(&kind.to_ascii_lowercase(), of_type(kind, json!({})));
         assert!(text(&made, "/spec/clusterIP").starts_with("10.96."), "{made}");
         assert_eq!(node_port(&made) > 0, ports, "{made}");
@@ -89,7 +92,10 @@ fn s39_a_change_that_is_refused_changes_and_claims_nothing() {
     let server = Server::start();
     let mut api = server.session();
     let before = api.create("web", of_type("ClusterIP", json!({})));
-    let refused = refuse_change(&mut api, &json!({"type": "NodePort", "sessionAffinity": "Sometimes", "ports": [{"port": 80, "nodePort": 30_070}]}));
+    let refused = refuse_change(
+        &mut api,
+        &json!({"type": "NodePort", "sessionAffinity": "Sometimes", "ports": [{"port": 80, "nodePort": 30_070}]}),
+    );
     assert_says(&refused, &["spec.sessionAffinity"]);
     assert_eq!(web(&mut api), before);
     assert!(is_free(&mut api, 30_070));
@@ -103,7 +109,10 @@ fn s40_a_node_port_may_be_chosen_and_a_taken_one_is_refused() {
     let mut api = server.session();
     let spec = of_type("NodePort", json!({"ports": [{"port": 80, "nodePort": 30_070}]}));
     assert_eq!(node_port(&api.create("web", spec.clone())), 30_070);
-    assert_says(&api.refuse("twin", spec), &["spec.ports[0].nodePort: Invalid value: 30070: provided port is already allocated"]);
+    assert_says(
+        &api.refuse("twin", spec),
+        &["spec.ports[0].nodePort: Invalid value: 30070: provided port is already allocated"],
+    );
 }
 
 #[test]
@@ -138,7 +147,8 @@ fn s40_two_protocols_of_one_port_get_one_number() {
 #[test]
 fn s40_a_cluster_ip_service_has_no_node_port() {
     let server = Server::start();
-    let refused = server.session().refuse("web", of_type("ClusterIP", json!({"ports": [{"port": 80, "nodePort": 30_070}]})));
+    let refused =
+        server.session().refuse("web", of_type("ClusterIP", json!({"ports": [{"port": 80, "nodePort": 30_070}]})));
     assert_says(&refused, &["spec.ports[0].nodePort", "may not be used when `type` is 'ClusterIP'"]);
 }
 
@@ -180,7 +190,8 @@ fn s44_a_load_balancer_may_mix_protocols() {
     let server = Server::start();
     let ports = json!([{"name": "a", "port": 80}, {"name": "b", "port": 443, "protocol": "UDP"}, {"name": "c", "port": 9, "protocol": "SCTP"}]);
     let made = server.session().create("web", of_type("LoadBalancer", json!({"ports": ports})));
-    let protocols: Vec<&str> = made["spec"]["ports"].as_array().expect("ports").iter().map(|port| text(port, "/protocol")).collect();
+    let protocols: Vec<&str> =
+        made["spec"]["ports"].as_array().expect("ports").iter().map(|port| text(port, "/protocol")).collect();
     assert_eq!(protocols, ["TCP", "UDP", "SCTP"]);
 }
 
@@ -201,7 +212,8 @@ fn s45_node_ports_that_are_there_stay_until_they_are_removed_one_by_one() {
     api.create("web", of_type("LoadBalancer", json!({"ports": ports})));
     let after = change(&mut api, &json!({"allocateLoadBalancerNodePorts": false}));
     assert_eq!(after["spec"]["ports"][0]["nodePort"], json!(30_070), "{after}");
-    let after = change(&mut api, &json!({"ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81, "nodePort": 30_071}]}));
+    let after =
+        change(&mut api, &json!({"ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81, "nodePort": 30_071}]}));
     assert_eq!((node_port(&after), &after["spec"]["ports"][1]["nodePort"]), (0, &json!(30_071)));
     assert!(is_free(&mut api, 30_070) && !is_free(&mut api, 30_071));
 }
@@ -244,7 +256,10 @@ fn s49_external_addresses_go_with_every_type() {
     let server = Server::start();
     let mut api = server.session();
     for kind in ["ClusterIP", "NodePort", "LoadBalancer"] {
-        let made = api.create(&kind.to_ascii_lowercase(), of_type(kind, json!({"externalIPs": ["198.51.100.32", "2001:db8::32"]})));
+        let made = api.create(
+            &kind.to_ascii_lowercase(),
+            of_type(kind, json!({"externalIPs": ["198.51.100.32", "2001:db8::32"]})),
+        );
         assert_eq!(made["spec"]["externalIPs"], json!(["198.51.100.32", "2001:db8::32"]));
         assert_eq!(text(&made, "/spec/externalTrafficPolicy"), "Cluster");
     }
@@ -254,8 +269,13 @@ fn s49_external_addresses_go_with_every_type() {
 fn s49_external_addresses_that_lead_nowhere_are_refused() {
     let server = Server::start();
     let mut api = server.session();
-    let cases =
-        [("0.0.0.0", "unspecified"), ("127.0.0.1", "loopback"), ("169.254.1.1", "link-local"), ("ff02::1", "multicast"), ("x", "valid IP")];
+    let cases = [
+        ("0.0.0.0", "unspecified"),
+        ("127.0.0.1", "loopback"),
+        ("169.254.1.1", "link-local"),
+        ("ff02::1", "multicast"),
+        ("x", "valid IP"),
+    ];
     for (address, why) in cases {
         let refused = api.refuse("web", of_type("ClusterIP", json!({"externalIPs": [address]})));
         assert_says(&refused, &["spec.externalIPs[0]: Invalid value", why]);
@@ -266,12 +286,16 @@ fn s49_external_addresses_that_lead_nowhere_are_refused() {
 fn s50_a_load_balancer_may_be_limited_to_sources() {
     let server = Server::start();
     let mut api = server.session();
-    let made = api.create("web", of_type("LoadBalancer", json!({"loadBalancerSourceRanges": ["192.0.2.0/24", "2001:db8::/32"]})));
+    let made = api
+        .create("web", of_type("LoadBalancer", json!({"loadBalancerSourceRanges": ["192.0.2.0/24", "2001:db8::/32"]})));
     assert_eq!(made["spec"]["loadBalancerSourceRanges"], json!(["192.0.2.0/24", "2001:db8::/32"]));
     let refused = api.refuse("x", of_type("LoadBalancer", json!({"loadBalancerSourceRanges": ["192.0.2.0"]})));
     assert_says(&refused, &["spec.LoadBalancerSourceRanges[0]: Invalid value"]);
     let refused = api.refuse("x", of_type("NodePort", json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]})));
-    assert_says(&refused, &["spec.LoadBalancerSourceRanges: Forbidden", "may only be used when `type` is 'LoadBalancer'"]);
+    assert_says(
+        &refused,
+        &["spec.LoadBalancerSourceRanges: Forbidden", "may only be used when `type` is 'LoadBalancer'"],
+    );
 }
 
 #[test]

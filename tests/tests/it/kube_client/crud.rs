@@ -58,7 +58,11 @@ async fn s01_a_refused_service_names_every_wrong_field() {
     let fields: Vec<&str> = details.causes.iter().map(|cause| cause.field.as_str()).collect();
     let ports = ["spec.ports[0].name", "spec.ports[0].port", "spec.ports[0].targetPort", "spec.ports[1].port"];
     assert_eq!(fields[..4], ports);
-    assert_eq!(fields[4..], ["spec.ports[1].targetPort", "spec.sessionAffinity"], "a targetPort is its port unless it is said");
+    assert_eq!(
+        fields[4..],
+        ["spec.ports[1].targetPort", "spec.sessionAffinity"],
+        "a targetPort is its port unless it is said"
+    );
 }
 
 #[tokio::test]
@@ -87,7 +91,10 @@ async fn s38_endpoints_and_slices_are_written_and_read() {
     let made = slices.create(&PostParams::default(), &hand_made).await.expect("created");
     let ready = |slice: &EndpointSlice| -> Vec<(String, Option<bool>)> {
         let endpoints = slice.endpoints.as_deref().unwrap_or_default();
-        endpoints.iter().map(|one| (one.addresses[0].clone(), one.conditions.as_ref().and_then(|all| all.ready))).collect()
+        endpoints
+            .iter()
+            .map(|one| (one.addresses[0].clone(), one.conditions.as_ref().and_then(|all| all.ready)))
+            .collect()
     };
     assert_eq!(ready(&made), [("10.4.5.6".into(), None), ("10.1.2.3".into(), Some(false))]);
     assert_eq!(made.ports.as_ref().and_then(|all| all[0].protocol.as_deref()), Some("TCP"));

@@ -94,8 +94,7 @@ async fn s38_label_selectors_turn_changes_into_comings_and_goings() {
     relabel(&services, "one", "front").await;
     create(&services, "two").await;
     let mut front = watch(&services, &quiet().labels("tier=front"), "0").await;
-    let mut others =
-        watch(&services, &quiet().labels("tier notin (front),component!=apiserver"), "0").await;
+    let mut others = watch(&services, &quiet().labels("tier notin (front),component!=apiserver"), "0").await;
     assert_eq!(next_of(&mut front).await, ("ADDED", "one".into()));
     assert_eq!(next_of(&mut others).await, ("ADDED", "two".into()));
 
