@@ -14,7 +14,7 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 use store::allocation::{address_key, address_object, port_key, port_map_key, port_owner_value};
 
-use crate::report;
+use crate::report::{self, Finding};
 use crate::snapshot::{Setting, Snapshot};
 use crate::write::Write;
 
@@ -44,25 +44,23 @@ fn addresses(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write
     let mut owners: BTreeMap<IpAddr, &str> = BTreeMap::new();
     for (key, service) in by_age(snapshot) {
         for text in service.texts("spec.clusterIPs").into_iter().filter(|text| *text != "None") {
-            let tell = |reason: &str, message: &str| {
-                vec![report::about_service(service, ADDRESSES, reason, message, setting.now)]
-            };
+            let say = |reason: &str, message: &str| tell(service, ADDRESSES, reason, message, setting);
             let Some(address) = parse_lenient(text) else {
                 let message = format!("Cluster IP {text} is not a valid IP; please recreate Service");
-                out.push(tell("ClusterIPNotValid", &message));
+                out.push(say("ClusterIPNotValid", &message));
                 continue;
             };
             if let Some(owner) = owners.get(&address) {
                 let message =
                     format!("Cluster IP {address} is already used by Service {owner}; please recreate Service");
-                out.push(tell("ClusterIPAlreadyAllocated", &message));
+                out.push(say("ClusterIPAlreadyAllocated", &message));
                 continue;
             }
             owners.insert(address, key);
             if !ranges.iter().any(|range| range.contains(&address)) {
                 let message =
                     format!("Cluster IP {address} is not within any configured Service range; please recreate Service");
-                out.push(tell("ClusterIPOutOfRange", &message));
+                out.push(say("ClusterIPOutOfRange", &message));
             }
             hold_address(snapshot, setting, address, key, service, out);
         }
@@ -96,10 +94,13 @@ fn hold_address(
     };
     let family = api::ip::Family::of(address).as_str();
     let message = format!("Cluster IP [{family}]: {address} is not allocated; repairing");
-    out.push(vec![
-        Write::Object { table: "ipaddresses", object: Box::new(wanted), modified },
-        report::about_service(service, ADDRESSES, reason, &message, setting.now),
-    ]);
+    out.push(vec![Write::Object { table: "ipaddresses", object: Box::new(wanted), modified }]);
+    out.push(tell(service, ADDRESSES, reason, &message, setting));
+}
+
+/// Tells whoever looks at the Service.
+fn tell(service: &Value, controller: &str, reason: &str, message: &str, setting: &Setting<'_>) -> Vec<Write> {
+    report::about("Service", "v1", service, &Finding { controller, reason, message, now: setting.now })
 }
 
 fn agrees(have: &Value, wanted: &Value) -> bool {
@@ -113,12 +114,11 @@ fn ports(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write>>) 
     let mut owners: BTreeMap<u16, &str> = BTreeMap::new();
     for (key, service) in by_age(snapshot) {
         for port in service_ports(service) {
-            let tell =
-                |reason: &str, message: &str| report::about_service(service, PORTS, reason, message, setting.now);
+            let say = |reason: &str, message: &str| tell(service, PORTS, reason, message, setting);
             if let Some(owner) = owners.get(&port) {
                 if *owner != key {
                     let message = format!("Port {port} is already used by Service {owner}; please recreate Service");
-                    out.push(vec![tell("PortAlreadyAllocated", &message)]);
+                    out.push(say("PortAlreadyAllocated", &message));
                 }
                 continue;
             }
@@ -128,7 +128,7 @@ fn ports(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write>>) 
                     "Port {port} is not within the port range {}; please recreate Service",
                     setting.ranges.ports_text()
                 );
-                out.push(vec![tell("PortOutOfRange", &message)]);
+                out.push(say("PortOutOfRange", &message));
             }
             let modified = match snapshot.ports.get(&port) {
                 Some((owner, _)) if owner == key => continue,
@@ -138,7 +138,8 @@ fn ports(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write>>) 
             let (namespace, name) = key.split_once('/').unwrap_or(("", key));
             let value = port_owner_value(namespace, name);
             let message = format!("Port {port} is not allocated; repairing");
-            out.push(vec![Write::Raw { key: port_key(port), value, modified }, tell("PortNotAllocated", &message)]);
+            out.push(vec![Write::Raw { key: port_key(port), value, modified }]);
+            out.push(say("PortNotAllocated", &message));
         }
     }
     for (port, (_, modified)) in &snapshot.ports {

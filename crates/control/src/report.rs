@@ -1,35 +1,40 @@
 //! Telling people what a controller found: Kubernetes Events about the object concerned.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use api::value::ValueExt as _;
 use serde_json::{Value, json};
 
 use crate::write::Write;
 
-/// An Event about a Service. The same finding on the same object has the same name, so it is not repeated while it lives.
-pub(crate) fn about_service(service: &Value, controller: &str, reason: &str, message: &str, now: &str) -> Write {
-    about("Service", "v1", service, controller, reason, message, now)
+/// What was found, by whom, when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Finding<'a> {
+    /// The name of the controller.
+    pub(crate) controller: &'a str,
+    /// One word.
+    pub(crate) reason: &'a str,
+    /// A sentence.
+    pub(crate) message: &'a str,
+    /// The time, as objects write it.
+    pub(crate) now: &'a str,
 }
 
-/// An Event about any object.
-pub(crate) fn about(
-    kind: &str,
-    api_version: &str,
-    object: &Value,
-    controller: &str,
-    reason: &str,
-    message: &str,
-    now: &str,
-) -> Write {
+/// An Event about an object of a kind. The same finding on the same object has the same name, so what stays wrong is said
+/// once while the Event lives; it stands in a transaction of its own, because that name may be taken.
+pub(crate) fn about(kind: &str, api_version: &str, object: &Value, finding: &Finding<'_>) -> Vec<Write> {
+    let Finding { controller, reason, message, now } = *finding;
     let name = object.text("metadata.name");
     let namespace = match object.text("metadata.namespace") {
         "" => "default",
         namespace => namespace,
     };
     let uid = object.text("metadata.uid");
-    let short_uid: String = uid.chars().filter(char::is_ascii_hexdigit).take(10).collect();
+    let mut hasher = DefaultHasher::new();
+    (uid, reason, message).hash(&mut hasher);
     let event = json!({
         "metadata": {
-            "name": format!("{name}.{short_uid}.{}", reason.to_ascii_lowercase()), "namespace": namespace,
+            "name": format!("{name}.{:016x}", hasher.finish()), "namespace": namespace,
             "uid": uuid::Uuid::new_v4().to_string(), "creationTimestamp": now,
         },
         "involvedObject": {
@@ -39,5 +44,5 @@ pub(crate) fn about(
         "source": {"component": controller}, "reportingComponent": controller, "reportingInstance": controller,
         "firstTimestamp": now, "lastTimestamp": now, "count": 1, "eventTime": null,
     });
-    Write::create("events", event)
+    vec![Write::create("events", event)]
 }

@@ -6,6 +6,7 @@ use api::value::ValueExt as _;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
+use crate::report::{self, Finding};
 use crate::snapshot::{Seen, Setting, Snapshot};
 use crate::write::Write;
 
@@ -21,12 +22,43 @@ pub fn reconcile(snapshot: &Snapshot, setting: &Setting<'_>) -> Vec<Vec<Write>> 
     if !snapshot.cidrs.contains_key(DEFAULT) {
         out.push(vec![Write::create("servicecidrs", default_object(setting))]);
     }
+    if let Some(seen) = snapshot.cidrs.get(DEFAULT) {
+        out.extend(as_flagged(seen, setting));
+    }
     for (name, seen) in &snapshot.cidrs {
         if let Some(write) = one(snapshot, setting, name, seen) {
             out.push(vec![write]);
         }
     }
     out
+}
+
+/// Follows the command line where that is safe: a second family is added; another range is only said, because Services
+/// have addresses of the old one.
+fn as_flagged(seen: &Seen, setting: &Setting<'_>) -> Option<Vec<Write>> {
+    let flagged: Vec<String> = setting.ranges.addresses.iter().map(ToString::to_string).collect();
+    let have = seen.object.texts("spec.cidrs");
+    if have == flagged {
+        return None;
+    }
+    if have.len() == 1 && flagged.len() == 2 && have[0] == flagged[0] {
+        let mut object = seen.object.clone();
+        object.put("spec.cidrs", flagged);
+        return Some(vec![Write::Object { table: "servicecidrs", object: Box::new(object), modified: seen.modified }]);
+    }
+    let message = format!(
+        "The default ServiceCIDR [{}] does not match the flag configurations [{}]",
+        have.join(" "),
+        flagged.join(" ")
+    );
+    tracing::warn!("{message}; the ServiceCIDR object stays in use");
+    let finding = Finding {
+        controller: "kubernetes-service-cidr-controller",
+        reason: "KubernetesDefaultServiceCIDRInconsistent",
+        message: &message,
+        now: setting.now,
+    };
+    Some(report::about("ServiceCIDR", "networking.k8s.io/v1", &seen.object, &finding))
 }
 
 /// The range of the command line, as an object.
@@ -159,7 +191,22 @@ mod tests {
     #[test]
     fn a_settled_range_is_left_alone() {
         let mut settled = snapshot("10.97.0.0/24", false, "10.97.0.9");
-        settled.cidrs.insert(DEFAULT.to_owned(), settled.cidrs["extra"].clone());
+        let mut default = settled.cidrs["extra"].clone();
+        default.object.put("spec.cidrs", json!(["10.96.0.0/16"]));
+        settled.cidrs.insert(DEFAULT.to_owned(), default);
         assert_eq!(run(&settled), vec![]);
+    }
+
+    #[test]
+    fn the_default_range_follows_the_flags_only_where_that_is_safe() {
+        let seen = snapshot("10.96.0.0/16", false, "10.96.0.9").cidrs["extra"].clone();
+        let parse = |text: &str| text.parse().expect("a range");
+        let both = Ranges { addresses: vec![parse("10.96.0.0/16"), parse("fd00::/112")], ports: 30000..=32767 };
+        let writes = as_flagged(&seen, &Setting { ranges: &both, now: "t" }).expect("a change");
+        assert!(matches!(&writes[..], [Write::Object { table: "servicecidrs", object, .. }]
+            if object.texts("spec.cidrs") == ["10.96.0.0/16", "fd00::/112"]));
+        let other = Ranges { addresses: vec![parse("10.97.0.0/16")], ports: 30000..=32767 };
+        let writes = as_flagged(&seen, &Setting { ranges: &other, now: "t" }).expect("a report");
+        assert!(matches!(&writes[..], [Write::Object { table: "events", .. }]));
     }
 }
