@@ -97,8 +97,9 @@ fn arguments(keys: &Path, etcd: &str, port: u16) -> Vec<String> {
         format!("--tls-cert-file={}", key("server.crt")),
         format!("--tls-private-key-file={}", key("server.key")),
         format!("--client-ca-file={}", key("ca.crt")),
-        format!("--service-account-key-file={}", key("service-account.key")),
-        format!("--service-account-signing-key-file={}", key("service-account.key")),
+        // It wants the public half too, and takes a certificate for it; no tokens are used here.
+        format!("--service-account-key-file={}", key("server.crt")),
+        format!("--service-account-signing-key-file={}", key("server.key")),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
         "--service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112".to_owned(),
         "--authorization-mode=AlwaysAllow".to_owned(),

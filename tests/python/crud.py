@@ -109,10 +109,17 @@ class Crud(Case):
         left = self.core.list_namespaced_service(self.namespace)
         self.assertEqual([one.metadata.name for one in left.items], ["stays"])
 
-    def test_a_namespace_goes_with_all_that_is_in_it(self):
+    def test_a_namespace_that_is_going_takes_nothing_in_and_goes_when_it_is_finalized(self):
         self.create("web")
         version = self.core.list_namespace().metadata.resource_version
         self.core.delete_namespace(self.namespace)
+        create = self.core.create_namespaced_service
+        status = self.refused(403, "Forbidden", create, self.namespace, service("late"))
+        self.assertEqual(status["details"]["causes"][0]["reason"], "NamespaceTerminating")
+        self.core.delete_namespaced_service("web", self.namespace)
+        going = self.core.read_namespace(self.namespace)
+        going.spec.finalizers = []
+        self.core.replace_namespace_finalize(self.namespace, going)
         watcher, seen = watch.Watch(), []
         stream = watcher.stream(
             self.core.list_namespace, field_selector="metadata.name=" + self.namespace, resource_version=version,
@@ -122,7 +129,6 @@ class Crud(Case):
             if event["type"] == "DELETED":
                 watcher.stop()
         self.assertEqual((seen[0], seen[-1]), (("MODIFIED", "Terminating"), ("DELETED", "Terminating")))
-        self.assertEqual(self.core.list_namespaced_service(self.namespace).items, [])
 
     def test_the_dynamic_client_finds_kinds_by_itself(self):
         self.assertTrue(self.dynamic.version["kubernetes"]["gitVersion"].startswith("v1."))

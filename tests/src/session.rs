@@ -101,14 +101,12 @@ impl Session {
 
     /// Creates a Service in `default` and answers what became of it.
     #[track_caller]
-    #[expect(clippy::needless_pass_by_value, reason = "a spec is written where it is used")]
     pub fn create(&mut self, name: &str, spec: Value) -> Value {
         self.post(SERVICES, &service(name, spec)).success()
     }
 
     /// What the server says to a Service that it does not accept: the message of a 422.
     #[track_caller]
-    #[expect(clippy::needless_pass_by_value, reason = "a spec is written where it is used")]
     pub fn refuse(&mut self, name: &str, spec: Value) -> String {
         self.post(SERVICES, &service(name, spec)).refused(422)
     }
@@ -178,7 +176,7 @@ pub struct Watch<'a> {
 impl Watch<'_> {
     /// The next event: its type and its object. `None` when the stream has ended.
     #[track_caller]
-    pub fn next(&mut self) -> Option<(String, Value)> {
+    pub fn event(&mut self) -> Option<(String, Value)> {
         let event = async { tokio::time::timeout(PATIENCE, self.events.recv()).await.expect("an event in time") };
         let mut event = self.runtime.block_on(event)?;
         Some((text(&event, "/type").to_owned(), event["object"].take()))
@@ -189,7 +187,7 @@ impl Watch<'_> {
     pub fn until(&mut self, mut wanted: impl FnMut(&str, &Value) -> bool) -> Value {
         // More events than any test makes: a wait that ends.
         for _ in 0..10_000 {
-            let (kind, object) = self.next().expect("the watch goes on");
+            let (kind, object) = self.event().expect("the watch goes on");
             if wanted(&kind, &object) {
                 return object;
             }

@@ -66,7 +66,12 @@ pub enum ClaimError {
     /// The map of allocations is missing; the repair controller will make it.
     #[error("cannot allocate resources of type {0} at this time")]
     NoMap(&'static str),
-    /// The owner has no name, so an allocation cannot refer to it.
-    #[error("IPAddress.networking.k8s.io \"{0}\" is invalid: spec.parentRef.name: Required value")]
-    NamelessOwner(IpAddr),
+    /// The owner has no name that an allocation can refer to.
+    #[error("IPAddress.networking.k8s.io \"{address}\" is invalid: spec.parentRef.name: {why}")]
+    OwnerRefused {
+        /// What would have been allocated.
+        address: IpAddr,
+        /// What is wrong with the name.
+        why: String,
+    },
 }

@@ -154,6 +154,11 @@ pub trait Rules: Sync {
         new.at("spec") != old.at("spec")
     }
 
+    /// Whether objects may take time to go: their deletion then always shows when it began.
+    fn is_graceful(&self) -> bool {
+        false
+    }
+
     /// How many seconds an object may take to go after it was deleted.
     fn grace_period(&self, _object: &Value, _asked: Option<i64>) -> i64 {
         0

@@ -12,6 +12,7 @@ mod strategic;
 #[cfg(test)]
 mod tests;
 mod text;
+mod unfit;
 
 use serde_json::Value;
 
@@ -123,8 +124,12 @@ impl Patch {
         } else {
             self.apply(ty, object).map_or_else(|_| String::new(), |patched| patched.to_string())
         };
+        let converted = match (self.kind, self.apply(ty, object)) {
+            (PatchKind::Strategic, Ok(patched)) => unfit::first(ty, &patched, detail),
+            _ => None,
+        };
         let mut errors = Errors::default();
-        errors.invalid(&Path::Root("patch"), shown, detail);
+        errors.invalid(&Path::Root("patch"), shown, converted.as_deref().unwrap_or(detail));
         Status::invalid("", "", "", &errors)
     }
 }

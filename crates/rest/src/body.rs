@@ -23,6 +23,29 @@ pub(crate) const LIMIT: usize = 3 * 1024 * 1024;
 /// How much of a broken body is repeated in the answer.
 const EXCERPT: usize = 30;
 
+/// Kinds of core/v1 that Kubernetes knows and we do not serve: bodies may still claim to be one.
+const UNSERVED: [&str; 8] = [
+    "Binding",
+    "ComponentStatus",
+    "LimitRange",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "PodTemplate",
+    "ReplicationController",
+    "ResourceQuota",
+];
+/// Kinds that exist in every group.
+const EVERYWHERE: [&str; 8] = [
+    "CreateOptions",
+    "DeleteOptions",
+    "GetOptions",
+    "ListOptions",
+    "PatchOptions",
+    "Status",
+    "UpdateOptions",
+    "WatchEvent",
+];
+
 /// Reads a whole body.
 pub(crate) async fn read(body: Incoming) -> Result<Bytes, Status> {
     match Limited::new(body, LIMIT).collect().await {
@@ -191,8 +214,10 @@ fn check_type(kind: &Kind, api_version: &str, name: &str) -> Result<(), Status> 
 
 /// Why an object of one type cannot stand for another.
 pub(crate) fn conversion_error(kind: &Kind, group: &str, version: &str, name: &str) -> String {
-    let known = kinds::KINDS.iter().any(|known| known.group == group && known.version == version && known.kind == name);
-    if known {
+    let single = name.strip_suffix("List").unwrap_or(name);
+    let served = |known: &&Kind| known.group == group && known.version == version && known.kind == single;
+    let known = kinds::KINDS.iter().any(served) || group.is_empty() && version == "v1" && UNSERVED.contains(&single);
+    if known || version == "v1" && EVERYWHERE.contains(&name) {
         return format!("converting ({version}.{name}) to ({}.{}): unknown conversion", go_package(kind), kind.kind);
     }
     let full = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };

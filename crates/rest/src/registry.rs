@@ -22,7 +22,7 @@ use store::{CommitError, Compare, Entry, Key, Op, Store, Table, Txn};
 
 use crate::view;
 
-pub(crate) use create::match_namespace;
+pub(crate) use create::{check_name, match_namespace};
 pub(crate) use delete::Deletion;
 pub(crate) use update::{Change, Source};
 

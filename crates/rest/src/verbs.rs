@@ -8,10 +8,10 @@ mod write;
 
 use std::sync::Arc;
 
-use api::names;
 use api::options::WriteOptions;
 use api::status::Status;
 use api::value::ValueExt as _;
+use api::{apply, names};
 use http::{Method, header};
 use hyper::body::Incoming;
 
@@ -103,6 +103,10 @@ async fn review(
     if target.kind.namespaced {
         object.put("metadata.namespace", target.namespace);
     }
+    let api_version = target.kind.api_version();
+    let name = manager(ask, &options.field_manager);
+    let manager = apply::Manager { name: &name, api_version: &api_version, subresource: "" };
+    apply::track_update(target.kind.type_id(), None, &mut object, &manager, &crate::registry::seconds(ask.now));
     let answer = reviews::review(target.kind.kind, &object, ask.user, &shared.authn, ask.now)?;
     Ok(Reply::document(201, ask.view.object(target.kind, answer)?))
 }

@@ -182,7 +182,8 @@ impl View {
                 let items: Vec<Value> = objects.map(|object| partial(&object, version)).collect();
                 let list = json!({
                     "kind": "PartialObjectMetadataList", "apiVersion": format!("meta.k8s.io/{version}"),
-                    "metadata": meta.to_value(), "items": items,
+                    // The original's list of nothing is null here, unlike everywhere else.
+                    "metadata": meta.to_value(), "items": if items.is_empty() { Value::Null } else { json!(items) },
                 });
                 self.write(&list, |_| proto::encode_partial_list(&meta.to_value(), &items))
             }

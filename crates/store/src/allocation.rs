@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use api::claims::{ClaimError, Claims};
 use api::facts::Facts;
+use api::field::quote;
 use api::ip::Family;
-use api::kinds;
 use api::object;
 use api::value::ValueExt as _;
+use api::{kinds, names};
 use bytes::Bytes;
 use ipnet::IpNet;
 use serde_json::{Value, json};
@@ -195,6 +196,7 @@ impl Claims for Gather<'_> {
         namespace: &str,
         name: &str,
     ) -> Result<IpAddr, ClaimError> {
+        let refused = owner_problem(name);
         let ready = ready_ranges(self.store);
         let mut ranges = ready.iter().filter(|range| Family::of(range.addr()) == family);
         let address = match wanted {
@@ -202,7 +204,7 @@ impl Claims for Gather<'_> {
                 if !ranges.any(|range| Band::of(range).position(address).is_some()) {
                     return Err(ClaimError::NoSuchRange);
                 }
-                if !self.is_free(&address_key(address)) {
+                if refused.is_none() && !self.is_free(&address_key(address)) {
                     return Err(ClaimError::AddressTaken);
                 }
                 address
@@ -211,8 +213,8 @@ impl Claims for Gather<'_> {
                 .find_map(|range| Band::of(range).pick(&|address| self.is_free(&address_key(address))))
                 .ok_or(ClaimError::Full)?,
         };
-        if name.is_empty() {
-            return Err(ClaimError::NamelessOwner(address));
+        if let Some(why) = refused {
+            return Err(ClaimError::OwnerRefused { address, why });
         }
         let object = address_object(address, namespace, name, &(self.uid)(), self.now);
         self.hold(address_key(address), put_address(address, &object));
@@ -244,6 +246,15 @@ impl Claims for Gather<'_> {
     fn release_port(&mut self, port: u16) {
         self.give_back(port_key(port));
     }
+}
+
+/// What keeps an allocation from referring to an owner of this name.
+fn owner_problem(name: &str) -> Option<String> {
+    if name.is_empty() {
+        return Some("Required value".to_owned());
+    }
+    let wrong = names::name_is_path_segment(name, false);
+    wrong.first().map(|why| format!("Invalid value: {}: {why}", quote(name)))
 }
 
 /// Claims of a dry run: nothing is held, and free choices are answered with the dummies of the original.

@@ -158,7 +158,7 @@ impl Writer {
                 Known::Absent => assert_eq!(found, None, "{name} came back after its delete was acknowledged"),
                 Known::Present(held) => assert_eq!(found, Some(&*held), "{name} was acknowledged"),
                 Known::InDoubt(Some(held)) => {
-                    assert!(found.is_none_or(|found| found == held), "{name} changed: {found:?}")
+                    assert!(found.is_none_or(|found| found == held), "{name} changed: {found:?}");
                 }
                 Known::InDoubt(None) => {}
             }

@@ -1,8 +1,8 @@
 //! The real `kubectl` against the real server, one topic a file: what people type, and what they must see.
 //!
 //! Every test has a server of its own, so none can disturb another and none is left behind. The kubectl is the one on
-//! `PATH`; whatever its age (Debian's is 1.20), every test asks for the same thing. Where an older one lacks a command, the
-//! test sends the request that the command would send.
+//! `PATH`; whatever its age (Debian's is 1.20), every test asks for the same thing. Where an older one lacks a command,
+//! the test sends the request that the command would send.
 
 mod apply;
 mod auth;

@@ -62,7 +62,7 @@ fn s32_a_deleted_address_of_a_live_service_comes_back_and_an_event_says_so() {
 }
 
 #[test]
-fn s32_the_second_address_of_a_dual_stack_service_comes_back_too() {
+fn s32_both_addresses_of_a_dual_stack_service_come_back() {
     let server = Server::start();
     let mut api = server.session();
     let ips = json!(["10.96.0.50", "fd00:10:96::50"]);
@@ -70,12 +70,32 @@ fn s32_the_second_address_of_a_dual_stack_service_comes_back_too() {
         "web",
         json!({"ipFamilyPolicy": "RequireDualStack", "clusterIP": ips[0], "clusterIPs": ips, "ports": [{"port": 80}]}),
     );
+    for address in ["10.96.0.50", "fd00:10:96::50"] {
+        let back = deleted_and_back(&server, &mut api, address);
+        assert_eq!(text(&back, "/spec/parentRef/name"), "web");
+    }
+}
+
+#[test]
+fn s32_an_address_that_is_deleted_again_comes_back_again() {
+    let server = Server::start();
+    let mut api = server.session();
+    api.create("web", json!({"clusterIP": "10.96.0.50", "ports": [{"port": 80}]}));
+    for _ in 0..3 {
+        deleted_and_back(&server, &mut api, "10.96.0.50");
+    }
+    let taken = api.refuse("twin", json!({"clusterIP": "10.96.0.50", "ports": [{"port": 80}]}));
+    assert!(taken.contains("provided IP is already allocated"), "{taken}");
+}
+
+/// Deletes the object of an address, and waits until it is there again.
+fn deleted_and_back(server: &Server, api: &mut Session, address: &str) -> Value {
+    let before = api.get(&format!("{ADDRESSES}/{address}")).success();
     let other = server.session();
-    let mut addresses = other.watch(ADDRESSES, "&resourceVersion=0");
-    let _ = api.delete(&format!("{ADDRESSES}/fd00:10:96::50")).success();
-    addresses.until(|kind, object| kind == "DELETED" && name(object) == "fd00:10:96::50");
-    let back = addresses.until(|kind, object| kind == "ADDED" && name(object) == "fd00:10:96::50");
-    assert_eq!(text(&back, "/spec/parentRef/name"), "web");
+    let mut addresses =
+        other.watch(ADDRESSES, &format!("&resourceVersion={}", text(&before, "/metadata/resourceVersion")));
+    let _ = api.delete(&format!("{ADDRESSES}/{address}")).success();
+    addresses.until(|kind, object| kind == "ADDED" && name(object) == address)
 }
 
 #[test]

@@ -8,3 +8,17 @@ mod formats;
 mod hostile;
 mod limits;
 mod metrics;
+
+use std::process::Command;
+
+use testbed::{Run, Server, run};
+
+/// curl as the administrator. The last line of its output is the version of HTTP and the code.
+fn curl(server: &Server, version: &str, arguments: &[&str], path: &str) -> Run {
+    let pki = server.home().join("pki");
+    let mut command = Command::new("curl");
+    command.args(["--silent", "--show-error", version, "--write-out", "\n%{http_version} %{http_code}"]);
+    command.arg("--cacert").arg(pki.join("ca.crt"));
+    command.arg("--cert").arg(pki.join("admin.crt")).arg("--key").arg(pki.join("admin.key"));
+    run(command.args(arguments).arg(format!("https://{}{path}", server.address)), "")
+}

@@ -78,6 +78,10 @@ impl Rules for PodRules {
         defaults::fill(object);
     }
 
+    fn is_graceful(&self) -> bool {
+        true
+    }
+
     fn grace_period(&self, object: &Value, asked: Option<i64>) -> i64 {
         grace_period(object, asked)
     }

@@ -28,23 +28,23 @@ impl Registry {
         match_namespace(call, &mut object)?;
         wipe_system_fields(&mut object);
         track(call, None, &mut object);
-        self.create_tracked(call, object, warnings).await
+        let set = object.drop_path("metadata.resourceVersion").filter(|version| version != "" && version != "0");
+        self.create_tracked(call, object, set.is_some(), warnings).await
     }
 
-    /// Creates an object whose managedFields are already there.
+    /// Creates an object whose managedFields are already there. A resourceVersion that was set is refused only after all
+    /// other checks, as the original does.
     pub(super) async fn create_tracked(
         &self,
         call: &Call<'_>,
         mut object: Value,
+        version_set: bool,
         warnings: &mut Vec<String>,
     ) -> Result<Outcome, Status> {
+        wipe_system_fields(&mut object);
         meta::drop_repeated_owners(&mut object, warnings);
         object.put("metadata.uid", new_uid());
         object.put("metadata.creationTimestamp", call.now_text());
-        if object.has("metadata.resourceVersion") && call.is_main() && object.text("metadata.resourceVersion") != "0" {
-            return Err(Status::raw("resourceVersion should not be set on objects to be created"));
-        }
-        object.drop_path("metadata.resourceVersion");
         let given = object.text("metadata.name").to_owned();
         let base = object.text("metadata.generateName").to_owned();
         let mut names_tried = 0;
@@ -54,7 +54,7 @@ impl Registry {
             if !name.is_empty() {
                 attempt.put("metadata.name", name.as_str());
             }
-            match self.try_create(call, &name, attempt, warnings).await {
+            match self.try_create(call, &name, attempt, version_set, warnings).await {
                 Ok(outcome) => return Ok(outcome),
                 Err(Lost::Refused(status)) if status.reason == Some("AlreadyExists") && given.is_empty() => {
                     names_tried += 1;
@@ -74,6 +74,7 @@ impl Registry {
         call: &Call<'_>,
         name: &str,
         mut object: Value,
+        version_set: bool,
         warnings: &mut Vec<String>,
     ) -> Result<Outcome, Lost> {
         let admitted = self.admit_create(call, name, &mut object).map_err(Lost::Refused)?;
@@ -91,6 +92,9 @@ impl Registry {
         let object = finished(call.kind, object).map_err(Lost::Refused)?;
         let mut noted = Vec::new();
         rules.warnings(&object, None, &mut noted);
+        if version_set {
+            return Err(Lost::Refused(Status::raw("resourceVersion should not be set on objects to be created")));
+        }
         if self.store.get(&call.key(name)).is_some() {
             return Err(Lost::Refused(self.exists(call, name)));
         }
@@ -199,6 +203,19 @@ pub(crate) fn match_namespace(call: &Call<'_>, object: &mut Value) -> Result<(),
     }
     object.put("metadata.namespace", call.namespace);
     Ok(())
+}
+
+/// The name of the body must be that of the URL.
+pub(crate) fn check_name(object: &Value, name: &str) -> Result<(), Status> {
+    match object.text("metadata.name") {
+        "" => Err(Status::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        ))),
+        sent if sent != name => Err(Status::bad_request(format!(
+            "the name of the object ({sent}) does not match the name on the URL ({name})"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn generate_name(base: &str) -> String {

@@ -59,7 +59,7 @@ fn removed(call: &Call<'_>, name: &str, entry: &Entry, revision: u64, mut object
     if call.kind.delete_returns_object {
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
             let path = format!("metadata.{field}");
-            if !old_object(call.kind, entry).has(&path) {
+            if !call.kind.rules.is_graceful() && !old_object(call.kind, entry).has(&path) {
                 object.drop_path(&path);
             }
         }

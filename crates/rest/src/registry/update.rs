@@ -13,7 +13,7 @@ use serde_json::Value;
 use store::{Entry, Txn};
 
 use super::create::invalid;
-use super::create::{manager, match_namespace, note, track, typed};
+use super::create::{check_name, manager, match_namespace, note, track, typed};
 use super::{ATTEMPTS, Call, Lost, Outcome, Registry, Shown, old_object, sent_revision};
 
 /// A change of one object.
@@ -91,11 +91,14 @@ impl Registry {
             Source::Body(_) if !uid.is_empty() => return Err(uid_precondition(call, change.name, &uid, "")),
             _ => {}
         }
+        check_name(&object, change.name)?;
+        sent_revision(&object)?;
         object.drop_path("metadata.resourceVersion");
-        if matches!(change.source, Source::Apply { .. }) {
-            return self.create_tracked(call, object, warnings).await;
+        if matches!(change.source, Source::Body(_)) {
+            match_namespace(call, &mut object)?;
+            track(call, None, &mut object);
         }
-        self.create(call, object, warnings).await
+        self.create_tracked(call, object, false, warnings).await
     }
 
     /// Runs a server-side apply and brings the result into shape.
@@ -117,12 +120,13 @@ impl Registry {
     ) -> Result<Outcome, Lost> {
         let old = old_object(call.kind, entry);
         let mut noted = Vec::new();
-        let new = self.new_object(call, change, &old, &mut noted).map_err(Lost::Refused)?;
-        check_revision(call, change, &new, &old).map_err(Lost::Refused)?;
-        let mut prepared = self.prepare(call, change.name, new, &old).map_err(Lost::Refused)?;
-        noted.append(&mut prepared.noted);
+        let new = self.new_object(call, change, &old, &mut noted);
         note(warnings, noted);
-        let Prepared { mut object, txn, .. } = prepared;
+        let new = new.map_err(Lost::Refused)?;
+        check_revision(call, change, &new, &old).map_err(Lost::Refused)?;
+        let prepared = self.prepare(call, change.name, new, &old).map_err(Lost::Refused)?;
+        let Prepared { mut object, txn, noted } = prepared;
+        note(warnings, noted);
         if old.has("metadata.deletionTimestamp") && is_released(call.kind, &object) {
             self.remove(call, change.name, entry, &object).await?;
             // The last finalizer is gone and the object with it: the answer still has the revision it had.
@@ -156,7 +160,11 @@ impl Registry {
         noted: &mut Vec<String>,
     ) -> Result<Value, Status> {
         let mut new = match change.source {
-            Source::Apply { config, force } => return self.applied(call, Some(old), config, force),
+            Source::Apply { config, force } => {
+                let new = self.applied(call, Some(old), config, force)?;
+                check_name(&new, change.name)?;
+                return Ok(new);
+            }
             Source::Body(body) => body.clone(),
             Source::Patch(patch) => patch(old, noted)?,
         };

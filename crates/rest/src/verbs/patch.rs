@@ -11,10 +11,9 @@ use http::header;
 use hyper::body::Incoming;
 use serde_json::Value;
 
-use super::write::check_name;
 use super::{call, manager, written};
 use crate::handler::{Ask, Shared};
-use crate::registry::{Change, Source};
+use crate::registry::{Change, Source, check_name};
 use crate::reply::Reply;
 use crate::route::Target;
 use crate::{body, negotiate};
@@ -77,7 +76,7 @@ async fn apply(
     let options = WriteOptions::patch(&ask.query, true)?;
     let bytes = body::read(incoming).await?;
     let bad = |error: &dyn std::fmt::Display| Status::bad_request(format!("error decoding YAML: {error}"));
-    let (mut config, complaints) = yaml::from_yaml(&bytes).map_err(|error| bad(&error))?;
+    let (config, complaints) = yaml::from_yaml(&bytes).map_err(|error| bad(&error))?;
     if !config.is_object() {
         return Err(bad(&"the configuration is not an object"));
     }
@@ -90,10 +89,6 @@ async fn apply(
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         return Err(Status::bad_request(format!("invalid object type: {group}/{version}, Kind={kind}")));
     }
-    if config.text("metadata.name").is_empty() {
-        config.put("metadata.name", name);
-    }
-    check_name(&config, name)?;
     let manager = manager(ask, &options.field_manager);
     let call = call(ask, target, &manager, options.dry_run);
     let change = Change { name, source: Source::Apply { config: &config, force: options.force } };

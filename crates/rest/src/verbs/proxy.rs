@@ -66,9 +66,11 @@ fn service_address(shared: &Shared, namespace: &str, id: &str) -> Result<SocketA
     let (name, port) =
         split_id(id).ok_or_else(|| Status::bad_request(format!("invalid service request {}", field::quote(id))))?;
     let none = || Status::unavailable(format!("no endpoints available for service {}", field::quote(name)));
-    let service = stored(shared, "services/specs", &format!("{namespace}/{name}")).ok_or_else(none)?;
     let port_name = match port.parse::<i64>() {
         Ok(number) => {
+            let services = Resource { group: "", plural: "services", kind: "Service" };
+            let service = stored(shared, "services/specs", &format!("{namespace}/{name}"));
+            let service = service.ok_or_else(|| Status::not_found(services, name))?;
             let found = service.items("spec.ports").iter().find(|port| port.int("port") == number);
             let missing =
                 || Status::unavailable(format!("no service port {number} found for service {}", field::quote(name)));

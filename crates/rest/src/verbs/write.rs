@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use api::options::WriteOptions;
 use api::status::Status;
-use api::value::ValueExt as _;
 use http::header;
 use hyper::body::Incoming;
 
 use super::{call, manager, written};
 use crate::handler::{Ask, Shared};
-use crate::registry::{Change, Source};
+use crate::registry::{Change, Source, check_name};
 use crate::reply::Reply;
 use crate::route::Target;
 use crate::{body, negotiate, reviews};
@@ -74,17 +73,4 @@ pub(super) async fn update(
     crate::registry::match_namespace(&call, &mut object)?;
     let change = Change { name, source: Source::Body(&object) };
     written(ask, target, shared.registry.update(&call, &change, warnings).await?)
-}
-
-/// The name of the body must be that of the URL.
-pub(super) fn check_name(object: &serde_json::Value, name: &str) -> Result<(), Status> {
-    match object.text("metadata.name") {
-        "" => Err(Status::bad_request(format!(
-            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
-        ))),
-        sent if sent != name => Err(Status::bad_request(format!(
-            "the name of the object ({sent}) does not match the name on the URL ({name})"
-        ))),
-        _ => Ok(()),
-    }
 }

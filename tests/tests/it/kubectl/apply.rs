@@ -97,12 +97,12 @@ fn s01_a_stream_of_documents_and_a_folder_of_files_are_applied_in_order() {
 #[test]
 fn s01_one_bad_document_does_not_stop_the_others() {
     let bed = Bed::start();
-    let stream = [service("one", WEB), service("bad", "{ports: [{port: 0}]}"), service("two", WEB)].join("---\n");
+    let stream = [service("one", WEB), service("bad", "{ports: [{port: 80, protocol: ICMP}]}"), service("two", WEB)]
+        .join("---\n");
     let run = bed.run("apply -f -", &stream);
     assert!(!run.ok);
     assert_eq!(run.out, "service/one created\nservice/two created\n");
-    let wanted =
-        r#"The Service "bad" is invalid: spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive"#;
+    let wanted = r#"The Service "bad" is invalid: spec.ports[0].protocol: Unsupported value: "ICMP""#;
     assert!(run.err.contains(wanted), "{run:?}");
 }
 

@@ -155,8 +155,11 @@ fn s01_replace_puts_the_whole_object_and_notices_a_newer_one() {
     assert_eq!(after["spec"]["ports"][0]["port"], 81);
     assert_eq!(after["spec"]["clusterIP"], first["spec"]["clusterIP"]);
     assert_eq!(after["spec"].get("selector"), None);
-    let missing = bed.fails_with("replace -f -", &service("nothing", WEB));
-    assert!(missing.contains(r#"services "nothing" not found"#), "{missing}");
+    // A Service that is put where none is comes into being; most kinds do not.
+    assert_eq!(bed.ok_with("replace -f -", &service("new", WEB)), "service/new replaced\n");
+    let settings = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n";
+    let missing = bed.fails_with("replace -f -", settings);
+    assert!(missing.contains(r#"configmaps "settings" not found"#), "{missing}");
 }
 
 #[test]

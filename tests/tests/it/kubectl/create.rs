@@ -1,5 +1,5 @@
-//! Making things without a manifest: `kubectl create …`, `expose` and `run`. These commands use typed clients, which speak
-//! protobuf.
+//! Making things without a manifest: `kubectl create …`, `expose` and `run`. These commands use typed clients, which
+//! speak protobuf.
 
 use serde_json::{Value, json};
 
@@ -122,20 +122,29 @@ fn s49_expose_takes_an_external_address() {
     assert_eq!(bed.field("service/web", ".spec.loadBalancerIP"), "192.0.2.8");
 }
 
+const POD: &str = "apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  containers:
+  - name: web
+    image: example.com/web
+    ports: [{name: http, containerPort: 8080}]
+    readinessProbe: {httpGet: {path: /ready, port: http}}
+    resources: {requests: {cpu: 100m, memory: 64Mi}}
+    env: [{name: A, value: b}]
+";
+
 #[test]
 fn s01_a_pod_manifest_is_stored_with_its_defaults() {
     let bed = Bed::start();
-    let manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containers:\n  - name: web\n    image: \
-                    example.com/web\n    ports: [{name: http, containerPort: 8080}]\n    readinessProbe:\n      httpGet: \
-                    {path: /ready, port: http}\n    resources: {requests: {cpu: 100m, memory: 64Mi}}\n    env: [{name: A, \
-                    value: b}]\n";
-    assert_eq!(bed.ok_with("apply -f -", manifest), "pod/web created\n");
-    assert_eq!(bed.ok_with("apply -f -", manifest), "pod/web unchanged\n");
+    assert_eq!(bed.ok_with("apply -f -", POD), "pod/web created\n");
+    assert_eq!(bed.ok_with("apply -f -", POD), "pod/web unchanged\n");
     let container = bed.json("pod web")["spec"]["containers"][0].clone();
     assert_eq!(container["imagePullPolicy"], "Always");
     assert_eq!(container["readinessProbe"]["httpGet"]["scheme"], "HTTP");
     assert_eq!(container["readinessProbe"]["periodSeconds"], 10);
     assert_eq!(container["resources"]["requests"], json!({"cpu": "100m", "memory": "64Mi"}));
-    let refused = bed.fails_with("create -f -", &manifest.replace("name: web\n    image", "name: Web\n    image"));
+    let refused = bed.fails_with("create -f -", &POD.replace("- name: web", "- name: Web"));
     assert!(refused.contains("spec.containers[0].name"), "{refused}");
 }

@@ -97,6 +97,16 @@ fn s01_delete_waits_until_the_object_is_gone() {
 }
 
 #[test]
+fn s01_a_service_goes_whatever_is_to_become_of_its_dependents() {
+    let bed = Bed::start();
+    for cascade in ["background", "foreground", "orphan"] {
+        bed.service("web", "{clusterIP: 10.96.0.20, ports: [{port: 80}]}");
+        bed.ok(&format!("delete service web --cascade={cascade} --timeout=60s"));
+        assert!(bed.fails("get service web").contains("not found"), "{cascade}");
+    }
+}
+
+#[test]
 fn s01_a_namespace_goes_with_all_that_is_in_it() {
     let bed = Bed::start();
     bed.ok("create namespace shop");
@@ -115,7 +125,8 @@ fn s01_a_namespace_goes_with_all_that_is_in_it() {
 #[test]
 fn s01_a_pod_with_a_node_is_marked_first_and_can_be_forced_away() {
     let bed = Bed::start();
-    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  nodeName: one\n  containers: [{name: web, image: x}]\n";
+    let spec = "{nodeName: one, containers: [{name: web, image: x}]}";
+    let pod = &service("web", spec).replace("Service", "Pod");
     bed.ok_with("create -f -", pod);
     bed.ok("delete pod web --wait=false");
     let marked = bed.json("pod web");

@@ -27,8 +27,9 @@ fn event(bed: &Bed, name: &str, reason: &str, kind: &str) {
     let uid = bed.field("service/web", ".metadata.uid");
     let about = format!("{{apiVersion: v1, kind: Service, name: web, namespace: default, uid: {uid}}}");
     let event = format!(
-        "apiVersion: v1\nkind: Event\nmetadata: {{name: {name}}}\ninvolvedObject: {about}\nreason: {reason}\ntype: {kind}\n\
-         message: it was so\ncount: 2\nfirstTimestamp: '2020-01-01T00:00:00Z'\nlastTimestamp: '2020-01-01T00:00:00Z'\n\
+        "apiVersion: v1\nkind: Event\nmetadata: {{name: {name}}}\ninvolvedObject: {about}\nreason: {reason}\n\
+         type: {kind}\nmessage: it was so\ncount: 2\nfirstTimestamp: '2020-01-01T00:00:00Z'\n\
+         lastTimestamp: '2020-01-01T00:00:00Z'\n\
          source: {{component: tester}}\n"
     );
     bed.ok_with("create -f -", &event);

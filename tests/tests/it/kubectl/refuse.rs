@@ -10,9 +10,9 @@ fn complaint(bed: &Bed, spec: &str) -> String {
     said.expect("an invalid Service").trim_start().to_owned()
 }
 
-const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and \
-                     end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
-                     '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must \
+                     start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for \
+                     validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 
 #[test]
 fn s07_names_of_services_are_labels() {
@@ -47,10 +47,8 @@ fn s08_several_ports_have_names_and_names_are_labels() {
     let said = complaint(&bed, "{ports: [{port: 80}, {port: 443}]}");
     assert_eq!(said, "* spec.ports[0].name: Required value\n* spec.ports[1].name: Required value");
     let said = complaint(&bed, "{ports: [{name: 123_abc, port: 80}, {name: -web, port: 443}]}");
-    let wanted = format!(
-        "* spec.ports[0].name: Invalid value: \"123_abc\": {LABEL}\n* spec.ports[1].name: Invalid value: \"-web\": {LABEL}"
-    );
-    assert_eq!(said, wanted);
+    let of = |index: u32, name: &str| format!("* spec.ports[{index}].name: Invalid value: {name:?}: {LABEL}");
+    assert_eq!(said, [of(0, "123_abc"), of(1, "-web")].join("\n"));
     let said = complaint(&bed, "{ports: [{name: a, port: 80}, {name: a, port: 443}]}");
     assert_eq!(said, "spec.ports[1].name: Duplicate value: \"a\"");
     bed.service("web", "{ports: [{name: 123-abc, port: 80}, {name: web, port: 443}]}");
@@ -60,22 +58,17 @@ fn s08_several_ports_have_names_and_names_are_labels() {
 fn s29_a_chosen_cluster_ip_must_be_one_in_range_and_free() {
     let bed = Bed::start();
     bed.service("first", "{clusterIP: 10.96.0.20, ports: [{port: 80}]}");
-    for (address, wanted) in [
-        (
-            "nonsense",
-            "spec.clusterIPs[0]: Invalid value: \"nonsense\": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
-        ),
-        ("10.96.0.020", "spec.clusterIPs[0]: Invalid value: \"10.96.0.020\": must not have leading 0s"),
-        ("1.2.3.4", "failed to allocate IP 1.2.3.4: the provided network does not match the current range"),
-        (
-            "10.96.0.20",
-            "spec.clusterIPs: Invalid value: [\"10.96.0.20\"]: failed to allocate IP 10.96.0.20: provided IP is already allocated",
-        ),
-        ("10.96.0.1", "provided IP is already allocated"),
-        ("10.96.0.0", "the provided network does not match the current range"),
-    ] {
+    let valid = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+    for (address, why) in [("nonsense", valid), ("10.96.0.300", valid), ("10.96.0.020", "must not have leading 0s")] {
         let said = complaint(&bed, &format!("{{clusterIP: '{address}', ports: [{{port: 80}}]}}"));
-        assert!(said.contains(wanted), "{address}: {said}");
+        assert_eq!(said, format!("spec.clusterIPs[0]: Invalid value: {address:?}: {why}"));
+    }
+    let outside = "the provided network does not match the current range";
+    let taken = "provided IP is already allocated";
+    for (address, why) in [("1.2.3.4", outside), ("10.97.0.1", outside), ("10.96.0.20", taken), ("10.96.0.1", taken)] {
+        let said = complaint(&bed, &format!("{{clusterIP: {address}, ports: [{{port: 80}}]}}"));
+        let wanted = format!("spec.clusterIPs: Invalid value: [{address:?}]: failed to allocate IP {address}: {why}");
+        assert_eq!(said, wanted);
     }
     bed.ok("delete service first");
     bed.service("second", "{clusterIP: 10.96.0.20, ports: [{port: 80}]}");
@@ -85,7 +78,8 @@ fn s29_a_chosen_cluster_ip_must_be_one_in_range_and_free() {
 fn s29_a_cluster_ip_does_not_change_once_set() {
     let bed = Bed::start();
     bed.service("web", "{clusterIP: 10.96.0.20, ports: [{port: 80}]}");
-    let wanted = "The Service \"web\" is invalid: spec.clusterIPs[0]: Invalid value: [\"10.96.0.21\"]: may not change once set\n";
+    let wanted = "The Service \"web\" is invalid: spec.clusterIPs[0]: Invalid value: [\"10.96.0.21\"]: may not \
+                  change once set\n";
     assert_eq!(bed.fails_with("apply -f -", &service("web", "{clusterIP: 10.96.0.21, ports: [{port: 80}]}")), wanted);
     assert_eq!(bed.fails(r#"patch service web -p '{"spec":{"clusterIP":"10.96.0.21"}}'"#), wanted);
     let said = bed.fails(r#"patch service web -p '{"spec":{"clusterIP":"None"}}'"#);
@@ -128,31 +122,22 @@ fn s40_the_range_of_node_ports_is_a_flag() {
 #[test]
 fn s06_ports_protocols_and_targets_are_checked() {
     let bed = Bed::start();
+    let range = "must be between 1 and 65535, inclusive";
+    let supported = r#"supported values: "SCTP", "TCP", "UDP""#;
+    let letters = "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)";
     for (port, wanted) in [
-        ("{port: 0}", "spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive"),
-        ("{port: 70000}", "spec.ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive"),
-        (
-            "{port: 1, protocol: ICMP}",
-            "spec.ports[0].protocol: Unsupported value: \"ICMP\": supported values: \"SCTP\", \"TCP\", \"UDP\"",
-        ),
-        (
-            "{port: 1, targetPort: 99999}",
-            "spec.ports[0].targetPort: Invalid value: 99999: must be between 1 and 65535, inclusive",
-        ),
-        (
-            "{port: 1, targetPort: a_b}",
-            "spec.ports[0].targetPort: Invalid value: \"a_b\": must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",
-        ),
+        ("{port: 0, targetPort: 1}", format!("port: Invalid value: 0: {range}")),
+        ("{port: 70000, targetPort: 1}", format!("port: Invalid value: 70000: {range}")),
+        ("{port: 1, protocol: ICMP}", format!("protocol: Unsupported value: \"ICMP\": {supported}")),
+        ("{port: 1, targetPort: 99999}", format!("targetPort: Invalid value: 99999: {range}")),
+        ("{port: 1, targetPort: a_b}", format!("targetPort: Invalid value: \"a_b\": {letters}")),
     ] {
-        let said = complaint(&bed, &format!("{{ports: [{port}]}}"));
-        assert!(said.contains(wanted), "{port}: {said}");
+        assert_eq!(complaint(&bed, &format!("{{ports: [{port}]}}")), format!("spec.ports[0].{wanted}"), "{port}");
     }
     assert_eq!(complaint(&bed, "{selector: {a: b}}"), "spec.ports: Required value");
     let said = complaint(&bed, "{ports: [{port: 80}], type: Sideways}");
-    assert_eq!(
-        said,
-        "spec.type: Unsupported value: \"Sideways\": supported values: \"ClusterIP\", \"ExternalName\", \"LoadBalancer\", \"NodePort\""
-    );
+    let types = r#""ClusterIP", "ExternalName", "LoadBalancer", "NodePort""#;
+    assert_eq!(said, format!("spec.type: Unsupported value: \"Sideways\": supported values: {types}"));
 }
 
 #[test]

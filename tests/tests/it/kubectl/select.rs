@@ -23,7 +23,7 @@ fn s01_namespaces_keep_services_apart_and_all_of_them_can_be_seen_at_once() {
     }
     assert_eq!(names(&bed, ""), "kubernetes");
     assert_eq!(names(&bed, "-n blue"), "web");
-    assert_eq!(names(&bed, "-A"), "kubernetes web web");
+    assert_eq!(names(&bed, "-A"), "web kubernetes web");
     let out = bed.ok("get services -A -l app=web");
     let rows = super::cells(&out);
     assert_eq!(rows[0][..2], ["NAMESPACE", "NAME"]);

@@ -156,8 +156,8 @@ fn s46_the_class_of_a_load_balancer_is_chosen_once() {
     let bed = Bed::start();
     let with = |class: &str| format!("{{type: LoadBalancer, loadBalancerClass: {class}, ports: [{{port: 80}}]}}");
     bed.service("web", &with("example.com/internal"));
-    let wanted = "The Service \"web\" is invalid: spec.loadBalancerClass: Invalid value: \"example.com/other\": may not \
-                  change once set\n";
+    let wanted = "The Service \"web\" is invalid: spec.loadBalancerClass: Invalid value: \"example.com/other\": \
+                  may not change once set\n";
     assert_eq!(bed.fails_with("apply -f -", &service("web", &with("example.com/other"))), wanted);
     let said = bed.fails(r#"patch service web -p '{"spec":{"loadBalancerClass":null}}'"#);
     assert!(said.contains("spec.loadBalancerClass: Invalid value: null: may not change once set"), "{said}");

@@ -2,7 +2,6 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::Command;
 
 use rustls::ProtocolVersion;
 use rustls::version::{TLS12, TLS13};
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use testbed::session::{PATIENCE, SERVICES, text};
 use testbed::wire::{Reply, Wire};
-use testbed::{Home, Server, run};
+use testbed::{Home, Server};
 
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 const JSON: (&str, &str) = ("Content-Type", "application/json");
@@ -62,14 +61,9 @@ fn s01_tls_1_1_and_plain_http_are_refused() {
     assert!(!answer.windows(4).any(|bytes| bytes == b"HTTP"), "{answer:?}");
 }
 
-/// curl as the administrator: the version of HTTP, the code, and the body.
+/// curl as the administrator: the version of HTTP and the code, and the body.
 fn curl(server: &Server, version: &str, arguments: &[&str], path: &str) -> (String, String) {
-    let pki = server.home().join("pki");
-    let mut command = Command::new("curl");
-    command.args(["--silent", "--show-error", version, "--write-out", "\n%{http_version} %{http_code}"]);
-    command.arg("--cacert").arg(pki.join("ca.crt"));
-    command.arg("--cert").arg(pki.join("admin.crt")).arg("--key").arg(pki.join("admin.key"));
-    let out = run(command.args(arguments).arg(format!("https://{}{path}", server.address)), "").success();
+    let out = super::curl(server, version, arguments, path).success();
     let (body, said) = out.rsplit_once('\n').expect("what curl says at the end");
     (said.to_owned(), body.to_owned())
 }

@@ -220,6 +220,32 @@ fn s01_a_hundred_thousand_headers_are_refused() {
 }
 
 #[test]
+fn s01_http_2_has_the_same_limits() {
+    let victim = Victim::new();
+    let home = tempfile::TempDir::new().expect("a directory");
+    let file = |name: &str, bytes: &[u8]| {
+        let path = home.path().join(name);
+        std::fs::write(&path, bytes).expect("written");
+        format!("@{}", path.display())
+    };
+    // Far more than a request has; many more take curl itself a minute.
+    let many: String = (0..3000).map(|number| format!("h{number}: 1\n")).collect();
+    let many = file("headers", many.as_bytes());
+    let refused = super::curl(&victim.server, "--http2", &["--header", &many], "/version");
+    assert!(!refused.ok || refused.out.ends_with("2 431"), "{refused:?}");
+    let few: String = (0..50).map(|number| format!("h{number}: 1\n")).collect();
+    let few = file("few", few.as_bytes());
+    let answered = super::curl(&victim.server, "--http2", &["--header", &few], "/version").success();
+    assert!(answered.ends_with("2 200"), "{answered}");
+
+    let large = file("body", &[b' '; 3 * 1024 * 1024 + 1]);
+    let json = "Content-Type: application/json";
+    let sent = super::curl(&victim.server, "--http2", &["--header", json, "--data-binary", &large], SERVICES).success();
+    assert!(sent.contains("Request entity too large: limit is 3145728") && sent.ends_with("2 413"), "{sent}");
+    victim.is_well();
+}
+
+#[test]
 fn s01_bytes_that_are_no_request_end_the_connection() {
     let victim = Victim::new();
     let cases: [&[u8]; 9] = [

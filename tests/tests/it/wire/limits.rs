@@ -1,6 +1,6 @@
 //! Limits and endings: how much at once, how large, how slow, and what happens to those who are there when the server goes.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read as _};
 use std::net::TcpStream;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -84,12 +84,17 @@ fn s01_a_server_that_is_asked_to_end_answers_what_it_has_begun() {
     watcher.head().expect("a watch");
     watcher.chunk().expect("the Services that are there").expect("an event");
     let mut idle = Wire::admin(&server);
+    let mut silent = TcpStream::connect(&server.address).expect("a connection");
+    silent.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    // Connections are accepted in order: when this one is answered, the silent one has been accepted.
+    assert_eq!(Wire::admin(&server).ask("GET", "/readyz", &[], b"").code, 200);
     assert_eq!(idle.ask("GET", "/readyz", &[], b"").code, 200);
 
     let pid = i32::try_from(server.pid()).ok().and_then(Pid::from_raw).expect("its process");
     kill_process(pid, Signal::TERM).expect("signalled");
     assert_eq!(watcher.chunk().expect("a clean end"), None, "the watch ends as watches end");
     assert!(idle.closed());
+    assert_eq!(silent.read(&mut [0]).expect("an end"), 0, "nor is there anything to wait for here");
     // It is going away: nobody new is let in to wait for nothing.
     let refused = TcpStream::connect(&server.address).expect_err("no new connections");
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
@@ -101,17 +106,6 @@ fn s01_a_server_that_is_asked_to_end_answers_what_it_has_begun() {
     assert!(!log.contains("did not end in time"), "{log}");
     let again = Server::start_with(Home::Kept(server.home().to_owned()), &[]);
     assert_eq!(Wire::admin(&again).ask("GET", &format!("{SERVICES}/late"), &[], b"").code, 200, "and was kept");
-}
-
-#[test]
-fn s01_a_connection_that_says_nothing_does_not_keep_a_server_from_ending() {
-    let mut server = Server::start();
-    let _silent = TcpStream::connect(&server.address).expect("a connection");
-    // Connections are accepted in order: when this one is answered, the silent one has been accepted.
-    assert_eq!(Wire::admin(&server).ask("GET", "/readyz", &[], b"").code, 200);
-    assert_eq!(server.terminate().code(), Some(0));
-    let log = server.whole_log();
-    assert!(!log.contains("did not end in time"), "{log}");
 }
 
 #[test]

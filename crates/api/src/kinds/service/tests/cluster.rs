@@ -58,7 +58,7 @@ impl Claims for Pool {
             return Err(ClaimError::NoSuchRange);
         }
         if name.is_empty() {
-            return Err(ClaimError::NamelessOwner(address));
+            return Err(ClaimError::OwnerRefused { address, why: "Required value".to_owned() });
         }
         if self.addresses.insert(address) { Ok(address) } else { Err(ClaimError::AddressTaken) }
     }
