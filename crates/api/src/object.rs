@@ -7,6 +7,7 @@
 use std::io::Write as _;
 
 use bytes::Bytes;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::kind::Kind;
@@ -63,6 +64,76 @@ pub fn decode_bare(stored: &[u8]) -> Value {
     serde_json::from_slice(stored).unwrap_or_else(|_| Value::Object(Map::new()))
 }
 
+/// The object of stored bytes without `managedFields`, which are more than half of it and matter only to writers.
+#[must_use]
+pub fn decode_light(stored: &[u8]) -> Value {
+    let mut parser = serde_json::Deserializer::from_slice(stored);
+    Light.deserialize(&mut parser).unwrap_or_else(|_| Value::Object(Map::new()))
+}
+
+/// Builds a value and skips what [`decode_light`] leaves out.
+struct Light;
+
+impl<'de> DeserializeSeed<'de> for Light {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Light {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut out = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if key == "managedFields" {
+                map.next_value::<IgnoredAny>()?;
+            } else {
+                out.insert(key, map.next_value_seed(Light)?);
+            }
+        }
+        Ok(Value::Object(out))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut out = Vec::new();
+        while let Some(item) = seq.next_element_seed(Light)? {
+            out.push(item);
+        }
+        Ok(Value::Array(out))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+}
+
 /// Writes the object of stored bytes as JSON; `typed` puts `kind` and `apiVersion` in front, which list items lack.
 pub fn write_json(out: &mut Vec<u8>, kind: &Kind, stored: &[u8], revision: u64, typed: bool) {
     out.push(b'{');
@@ -103,6 +174,16 @@ mod tests {
         assert_eq!(read, decode(kind, &stored, 7));
         assert_eq!(read.text("metadata.resourceVersion"), "7");
         assert_eq!(read.text("data.a"), "b");
+    }
+
+    #[test]
+    fn the_light_form_is_the_object_without_managed_fields() {
+        let object = json!({"metadata": {"name": "x", "labels": {"a": "b"}, "generation": 3},
+            "spec": {"list": [1, -2, 3.5, true, null, "t"]}});
+        let mut stored = object.clone();
+        stored.put("metadata.managedFields", json!([{"manager": "m", "fieldsV1": {"f:spec": {}}}]));
+        assert_eq!(decode_light(&encode(&stored)), object);
+        assert_eq!(decode_light(b"no JSON"), json!({}));
     }
 
     #[test]

@@ -13,5 +13,5 @@ mod report;
 mod snapshot;
 mod write;
 
-pub use snapshot::{Seen, Snapshot};
+pub use snapshot::{Held, Holder, Reference, Seen, Setting, Snapshot};
 pub use write::{Write, commit};

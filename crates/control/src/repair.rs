@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use store::allocation::{address_key, address_object, port_key, port_map_key, port_owner_value};
 
 use crate::report::{self, Finding};
-use crate::snapshot::{Setting, Snapshot};
+use crate::snapshot::{Holder, Reference, Setting, Snapshot};
 use crate::write::Write;
 
 /// The name under which address findings are reported.
@@ -42,9 +42,9 @@ pub fn reconcile(snapshot: &Snapshot, setting: &Setting<'_>) -> Vec<Vec<Write>> 
 fn addresses(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write>>) {
     let ranges = all_ranges(snapshot);
     let mut owners: BTreeMap<IpAddr, &str> = BTreeMap::new();
-    for (key, service) in by_age(snapshot) {
-        for text in service.texts("spec.clusterIPs").into_iter().filter(|text| *text != "None") {
-            let say = |reason: &str, message: &str| tell(service, ADDRESSES, reason, message, setting);
+    for (key, holder) in by_age(snapshot) {
+        for text in &holder.addresses {
+            let say = |reason: &str, message: &str| tell(&holder.service, ADDRESSES, reason, message, setting);
             let Some(address) = parse_lenient(text) else {
                 let message = format!("Cluster IP {text} is not a valid IP; please recreate Service");
                 out.push(say("ClusterIPNotValid", &message));
@@ -62,7 +62,7 @@ fn addresses(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write
                     format!("Cluster IP {address} is not within any configured Service range; please recreate Service");
                 out.push(say("ClusterIPOutOfRange", &message));
             }
-            hold_address(snapshot, setting, address, key, service, out);
+            hold_address(snapshot, setting, address, &holder.service, out);
         }
     }
     for (name, seen) in &snapshot.addresses {
@@ -80,13 +80,11 @@ fn hold_address(
     snapshot: &Snapshot,
     setting: &Setting<'_>,
     address: IpAddr,
-    key: &str,
-    service: &Value,
+    service: &Reference,
     out: &mut Vec<Vec<Write>>,
 ) {
-    let (namespace, name) = key.split_once('/').unwrap_or(("", key));
     let uid = uuid::Uuid::new_v4().to_string();
-    let wanted = address_object(address, namespace, name, &uid, setting.now);
+    let wanted = address_object(address, &service.namespace, &service.name, &uid, setting.now);
     let (modified, reason) = match snapshot.addresses.get(&address.to_string()) {
         None => (0, "ClusterIPNotAllocated"),
         Some(seen) if !agrees(&seen.object, &wanted) => (seen.modified, "IPAddressWrongReference"),
@@ -99,7 +97,7 @@ fn hold_address(
 }
 
 /// Tells whoever looks at the Service.
-fn tell(service: &Value, controller: &str, reason: &str, message: &str, setting: &Setting<'_>) -> Vec<Write> {
+fn tell(service: &Reference, controller: &str, reason: &str, message: &str, setting: &Setting<'_>) -> Vec<Write> {
     report::about("Service", "v1", service, &Finding { controller, reason, message, now: setting.now })
 }
 
@@ -112,9 +110,9 @@ fn agrees(have: &Value, wanted: &Value) -> bool {
 /// Which Service a node port belongs to.
 fn ports(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write>>) {
     let mut owners: BTreeMap<u16, &str> = BTreeMap::new();
-    for (key, service) in by_age(snapshot) {
-        for port in service_ports(service) {
-            let say = |reason: &str, message: &str| tell(service, PORTS, reason, message, setting);
+    for (key, holder) in by_age(snapshot) {
+        for port in holder.ports.iter().copied() {
+            let say = |reason: &str, message: &str| tell(&holder.service, PORTS, reason, message, setting);
             if let Some(owner) = owners.get(&port) {
                 if *owner != key {
                     let message = format!("Port {port} is already used by Service {owner}; please recreate Service");
@@ -135,8 +133,7 @@ fn ports(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write>>) 
                 Some((_, modified)) => *modified,
                 None => 0,
             };
-            let (namespace, name) = key.split_once('/').unwrap_or(("", key));
-            let value = port_owner_value(namespace, name);
+            let value = port_owner_value(&holder.service.namespace, &holder.service.name);
             let message = format!("Port {port} is not allocated; repairing");
             out.push(vec![Write::Raw { key: port_key(port), value, modified }]);
             out.push(say("PortNotAllocated", &message));
@@ -149,26 +146,12 @@ fn ports(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write>>) 
     }
 }
 
-/// Node ports and the health-check port of a Service that holds any.
-fn service_ports(service: &Value) -> Vec<u16> {
-    if !matches!(service.text("spec.type"), "NodePort" | "LoadBalancer") {
-        return Vec::new();
-    }
-    let numbers = service.items("spec.ports").iter().map(|port| port.int("nodePort"));
-    let health = std::iter::once(service.int("spec.healthCheckNodePort"));
-    numbers.chain(health).filter_map(|number| u16::try_from(number).ok()).filter(|port| *port > 0).collect()
-}
-
-/// Services that hold addresses, the oldest first: whoever came first keeps what two of them claim.
-fn by_age(snapshot: &Snapshot) -> Vec<(&str, &Value)> {
-    let mut services: Vec<(&str, &Value)> = snapshot
-        .services
-        .iter()
-        .filter(|(_, seen)| seen.object.text("spec.type") != "ExternalName")
-        .map(|(key, seen)| (key.as_str(), &seen.object))
-        .collect();
-    services.sort_by(|a, b| a.1.text("metadata.creationTimestamp").cmp(b.1.text("metadata.creationTimestamp")));
-    services
+/// Services, the oldest first: whoever came first keeps what two of them claim.
+fn by_age(snapshot: &Snapshot) -> Vec<(&str, &Holder)> {
+    let mut holders: Vec<(&str, &Holder)> =
+        snapshot.services.iter().map(|(key, holder)| (key.as_str(), holder)).collect();
+    holders.sort_by(|a, b| a.1.created.cmp(&b.1.created));
+    holders
 }
 
 fn all_ranges(snapshot: &Snapshot) -> Vec<IpNet> {

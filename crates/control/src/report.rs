@@ -2,9 +2,9 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use api::value::ValueExt as _;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::snapshot::Reference;
 use crate::write::Write;
 
 /// What was found, by whom, when.
@@ -22,14 +22,10 @@ pub(crate) struct Finding<'a> {
 
 /// An Event about an object of a kind. The same finding on the same object has the same name, so what stays wrong is said
 /// once while the Event lives; it stands in a transaction of its own, because that name may be taken.
-pub(crate) fn about(kind: &str, api_version: &str, object: &Value, finding: &Finding<'_>) -> Vec<Write> {
+pub(crate) fn about(kind: &str, api_version: &str, object: &Reference, finding: &Finding<'_>) -> Vec<Write> {
     let Finding { controller, reason, message, now } = *finding;
-    let name = object.text("metadata.name");
-    let namespace = match object.text("metadata.namespace") {
-        "" => "default",
-        namespace => namespace,
-    };
-    let uid = object.text("metadata.uid");
+    let Reference { name, namespace: home, uid } = object;
+    let namespace = if home.is_empty() { "default" } else { home };
     let mut hasher = DefaultHasher::new();
     (uid, reason, message).hash(&mut hasher);
     let event = json!({
@@ -38,7 +34,7 @@ pub(crate) fn about(kind: &str, api_version: &str, object: &Value, finding: &Fin
             "uid": uuid::Uuid::new_v4().to_string(), "creationTimestamp": now,
         },
         "involvedObject": {
-            "kind": kind, "apiVersion": api_version, "namespace": object.text("metadata.namespace"), "name": name, "uid": uid,
+            "kind": kind, "apiVersion": api_version, "namespace": home, "name": name, "uid": uid,
         },
         "reason": reason, "message": message, "type": "Warning", "action": "Repair",
         "source": {"component": controller}, "reportingComponent": controller, "reportingInstance": controller,

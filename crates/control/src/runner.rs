@@ -27,8 +27,8 @@ pub const CONTROLLERS: &[(&str, Reconcile)] =
 /// Runs every controller once. What had to be set right is said: after an ordinary day, or a crash, that is nothing.
 pub async fn run_once(store: &dyn Store, ranges: &Ranges) {
     let mut done = 0;
+    let Ok(snapshot) = Snapshot::take(store) else { return };
     for (name, reconcile) in CONTROLLERS {
-        let Ok(snapshot) = Snapshot::take(store) else { continue };
         let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         for writes in reconcile(&snapshot, &Setting { ranges, now: &now }) {
             match commit(store, &writes).await {
@@ -75,26 +75,30 @@ async fn wake_on_loss(store: Arc<dyn Store>, table: Table, wake: Arc<Notify>) {
 
 fn is_suspicious(store: &dyn Store, table: Table, event: &Event) -> bool {
     match table.as_str() {
-        "ipaddresses" => {
-            let address = object::decode_bare(&event.entry.value);
-            let parent = address.at("spec.parentRef");
-            let name = format!("{}/{}", parent.text("namespace"), parent.text("name"));
-            let service = store.get(&Key { table: Table::named("services/specs"), name: name.into() });
-            let holds = service.is_some_and(|entry| {
-                object::decode_bare(&entry.value).texts("spec.clusterIPs").contains(&&*event.entry.key.name)
-            });
-            holds == event.deleted || event.deleted && a_range_waits(store)
-        }
+        "ipaddresses" if event.deleted => still_claims(store, event) || a_range_waits(store),
         "nodeports" => event.deleted && event.previous.as_ref().is_some_and(|entry| owner_lives(store, &entry.value)),
+        // Addresses are made by requests, together with their Service.
+        "ipaddresses" => false,
         _ => true,
     }
+}
+
+/// Whether the Service of an address that is gone still has it.
+fn still_claims(store: &dyn Store, event: &Event) -> bool {
+    let address = object::decode_light(&event.entry.value);
+    let parent = address.at("spec.parentRef");
+    let name = format!("{}/{}", parent.text("namespace"), parent.text("name"));
+    let service = store.get(&Key { table: Table::named("services/specs"), name: name.into() });
+    service.is_some_and(|entry| {
+        object::decode_light(&entry.value).texts("spec.clusterIPs").contains(&&*event.entry.key.name)
+    })
 }
 
 /// Whether a deleted range waits for its last address to go.
 fn a_range_waits(store: &dyn Store) -> bool {
     let ranges = store.range(Table::named("servicecidrs"), "", None);
     ranges.is_ok_and(|found| {
-        found.entries.iter().any(|entry| object::decode_bare(&entry.value).has("metadata.deletionTimestamp"))
+        found.entries.iter().any(|entry| object::decode_light(&entry.value).has("metadata.deletionTimestamp"))
     })
 }
 

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use crate::report::{self, Finding};
-use crate::snapshot::{Seen, Setting, Snapshot};
+use crate::snapshot::{Reference, Seen, Setting, Snapshot};
 use crate::write::Write;
 
 /// What keeps a range while addresses of it are in use.
@@ -58,7 +58,7 @@ fn as_flagged(seen: &Seen, setting: &Setting<'_>) -> Option<Vec<Write>> {
         message: &message,
         now: setting.now,
     };
-    Some(report::about("ServiceCIDR", "networking.k8s.io/v1", &seen.object, &finding))
+    Some(report::about("ServiceCIDR", "networking.k8s.io/v1", &Reference::to(&seen.object), &finding))
 }
 
 /// The range of the command line, as an object.
@@ -148,6 +148,7 @@ mod tests {
     use store::allocation::Ranges;
 
     use super::*;
+    use crate::snapshot::Held;
 
     fn snapshot(cidr: &str, deleted: bool, address: &str) -> Snapshot {
         let mut object = json!({"metadata": {"name": "extra", "finalizers": [FINALIZER]}, "spec": {"cidrs": [cidr]},
@@ -155,10 +156,9 @@ mod tests {
         if deleted {
             object.put("metadata.deletionTimestamp", "2026-01-01T00:00:00Z");
         }
-        let seen = |object| Seen { object, modified: 5 };
         Snapshot {
-            cidrs: [("extra".to_owned(), seen(object))].into(),
-            addresses: [(address.to_owned(), seen(json!({})))].into(),
+            cidrs: [("extra".to_owned(), Seen { object, modified: 5 })].into(),
+            addresses: [(address.to_owned(), Held::default())].into(),
             ..Snapshot::default()
         }
     }

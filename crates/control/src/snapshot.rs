@@ -1,13 +1,59 @@
-//! What controllers look at: the tables they care about, all as of one revision.
+//! What controllers look at: the tables they care about, all as of one revision, and of each object only what they need.
+//!
+//! A cluster of ten thousand Services is looked at as a whole every few minutes; decoded completely it would fill hundreds
+//! of megabytes for a moment.
 
 use std::collections::BTreeMap;
 
 use api::object;
+use api::value::ValueExt as _;
 use serde_json::Value;
 use store::allocation::{self, Ranges};
-use store::{Compacted, Store, Table};
+use store::{Compacted, Entry, Store, Table};
 
-/// An object and the revision it was written at.
+/// Enough of an object to speak about it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Reference {
+    /// Its namespace, if it has one.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+}
+
+impl Reference {
+    /// The reference to an object.
+    #[must_use]
+    pub fn to(object: &Value) -> Self {
+        let text = |path: &str| object.text(path).to_owned();
+        Self { namespace: text("metadata.namespace"), name: text("metadata.name"), uid: text("metadata.uid") }
+    }
+}
+
+/// What a Service holds.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Holder {
+    /// The Service.
+    pub service: Reference,
+    /// When it was created.
+    pub created: String,
+    /// Its cluster IPs, as they are written; none for a Service without.
+    pub addresses: Vec<String>,
+    /// Its node ports and its health-check port.
+    pub ports: Vec<u16>,
+}
+
+/// An `IPAddress` object.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Held {
+    /// Labels and owner.
+    pub object: Value,
+    /// When it was written.
+    pub modified: u64,
+}
+
+/// A `ServiceCIDR` object, whole.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Seen {
     /// The object, as stored.
@@ -20,9 +66,9 @@ pub struct Seen {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Snapshot {
     /// Services by `namespace/name`.
-    pub services: BTreeMap<String, Seen>,
+    pub services: BTreeMap<String, Holder>,
     /// `IPAddress` objects by name.
-    pub addresses: BTreeMap<String, Seen>,
+    pub addresses: BTreeMap<String, Held>,
     /// `ServiceCIDR` objects by name.
     pub cidrs: BTreeMap<String, Seen>,
     /// Node ports: the `namespace/name` of the Service that holds each.
@@ -38,32 +84,59 @@ impl Snapshot {
     /// When the revision is forgotten while it is read.
     pub fn take(store: &dyn Store) -> Result<Self, Compacted> {
         let at = store.revision();
-        let objects = |table: &str| -> Result<BTreeMap<String, Seen>, Compacted> {
-            let range = store.range(Table::named(table), "", Some(at))?;
-            Ok(range
-                .entries
-                .iter()
-                .map(|entry| {
-                    let seen = Seen { object: object::decode_bare(&entry.value), modified: entry.modified };
-                    (entry.key.name.to_string(), seen)
-                })
-                .collect())
-        };
-        let ports = store.range(Table::named("nodeports"), "", Some(at))?;
-        let held = ports.entries.iter().filter_map(|entry| {
-            let owner = allocation::port_owner(&entry.value).unwrap_or_default();
-            Some((entry.key.name.parse().ok()?, (owner, entry.modified)))
-        });
+        let entries = |table: &str| store.range(Table::named(table), "", Some(at)).map(|range| range.entries);
         let map_key = allocation::port_map_key();
-        let maps = store.range(map_key.table, "", Some(at))?;
         Ok(Self {
-            services: objects("services/specs")?,
-            addresses: objects("ipaddresses")?,
-            cidrs: objects("servicecidrs")?,
-            ports: held.collect(),
-            port_map: maps.entries.iter().any(|entry| entry.key == map_key),
+            services: by_name(&entries("services/specs")?, |entry| holder(&object::decode_light(&entry.value))),
+            addresses: by_name(&entries("ipaddresses")?, |entry| Held {
+                object: essence(&object::decode_light(&entry.value)),
+                modified: entry.modified,
+            }),
+            cidrs: by_name(&entries("servicecidrs")?, |entry| Seen {
+                object: object::decode_bare(&entry.value),
+                modified: entry.modified,
+            }),
+            ports: entries("nodeports")?
+                .iter()
+                .filter_map(|entry| {
+                    let owner = allocation::port_owner(&entry.value).unwrap_or_default();
+                    Some((entry.key.name.parse().ok()?, (owner, entry.modified)))
+                })
+                .collect(),
+            port_map: entries(map_key.table.as_str())?.iter().any(|entry| entry.key == map_key),
         })
     }
+}
+
+fn by_name<T>(entries: &[std::sync::Arc<Entry>], take: impl Fn(&Entry) -> T) -> BTreeMap<String, T> {
+    entries.iter().map(|entry| (entry.key.name.to_string(), take(entry))).collect()
+}
+
+/// What a Service holds. An ExternalName holds nothing, whatever is written in it.
+pub(crate) fn holder(service: &Value) -> Holder {
+    let kind = service.text("spec.type");
+    let addresses = if kind == "ExternalName" { Vec::new() } else { service.texts("spec.clusterIPs") };
+    let mut ports = Vec::new();
+    if matches!(kind, "NodePort" | "LoadBalancer") {
+        let numbers = service.items("spec.ports").iter().map(|port| port.int("nodePort"));
+        let health = std::iter::once(service.int("spec.healthCheckNodePort"));
+        ports.extend(numbers.chain(health).filter_map(|number| u16::try_from(number).ok()).filter(|port| *port > 0));
+    }
+    Holder {
+        service: Reference::to(service),
+        created: service.text("metadata.creationTimestamp").to_owned(),
+        addresses: addresses.into_iter().filter(|text| *text != "None").map(str::to_owned).collect(),
+        ports,
+    }
+}
+
+/// Labels and owner of an `IPAddress` object.
+pub(crate) fn essence(address: &Value) -> Value {
+    let mut out = Value::Null;
+    for path in ["metadata.labels", "spec.parentRef"] {
+        out.put(path, address.at(path).clone());
+    }
+    out
 }
 
 /// What controllers need to know besides objects.

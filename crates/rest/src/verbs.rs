@@ -22,6 +22,9 @@ use crate::reply::Reply;
 use crate::reviews;
 use crate::route::Target;
 
+/// Parts of a Pod that only whoever runs it could serve.
+const NEED_AN_AGENT: [&str; 8] =
+    ["attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "resize"];
 /// The longest name of a field manager that is taken from a User-Agent.
 const MANAGER_LIMIT: usize = 128;
 
@@ -74,6 +77,9 @@ pub(crate) async fn run(
     if target.subresource.is_some_and(|sub| sub.name == "proxy") {
         return proxy::proxy(shared, ask, target, body).await;
     }
+    if let Some(part) = target.subresource.filter(|part| NEED_AN_AGENT.contains(&part.name)) {
+        return Err(no_agent(shared, target, part.name));
+    }
     match verb {
         "get" => read::get(shared, ask, target).await,
         "list" => read::list(shared, ask, target).await,
@@ -85,6 +91,18 @@ pub(crate) async fn run(
         "delete" => delete::delete(shared, ask, target, body).await,
         "deletecollection" => delete::delete_collection(shared, ask, target, body).await,
         _ => Err(Status::method_not_allowed()),
+    }
+}
+
+/// The answer where somebody would have to run the Pod.
+fn no_agent(shared: &Shared, target: &Target<'_>, part: &str) -> Status {
+    let name = target.name.unwrap_or_default();
+    let Some(entry) = shared.registry.store.get(&crate::registry::key(target.kind, target.namespace, name)) else {
+        return Status::not_found(target.kind.resource(), name);
+    };
+    match crate::view::read(target.kind, &entry).text("spec.nodeName") {
+        "" => Status::bad_request(format!("pod {name} does not have a host assigned")),
+        node => Status::unavailable(format!("{part} of pod {name}: no agent runs on node {node}")),
     }
 }
 

@@ -122,7 +122,7 @@ pub fn ready_ranges(store: &dyn Store) -> Vec<IpNet> {
     let Ok(found) = store.range(Table::named("servicecidrs"), "", None) else { return Vec::new() };
     let mut out = Vec::new();
     for entry in &found.entries {
-        let object = object::decode_bare(&entry.value);
+        let object = object::decode_light(&entry.value);
         let ready = object.items("status.conditions").iter().find(|condition| condition.text("type") == "Ready");
         let usable = ready.is_none_or(|condition| condition.text("status") == "True");
         if usable && !object.has("metadata.deletionTimestamp") {

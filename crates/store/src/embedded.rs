@@ -18,11 +18,12 @@ use crate::disk::{self, Disk};
 use crate::expiry::Expiry;
 use crate::figures::{Counters, Figures};
 use crate::history::Keep;
-use crate::home::Home;
+use crate::home::{Home, snapshot_path};
 use crate::log::Log;
 use crate::memory::Memory;
 use crate::queue::{Message, Queue};
 use crate::recover::Recovery;
+use crate::snapshot;
 use crate::writer::{Writer, alone};
 use crate::{CommitError, Compacted, Entry, Key, Op, Range, Revision, Store, Table, Txn, Watch};
 
@@ -46,13 +47,16 @@ pub struct Options {
     pub clock: Clock,
     /// The disk.
     pub disk: Arc<dyn Disk>,
+    /// Where a new store begins to count. Revisions before it were never given out here: whoever has one got it elsewhere,
+    /// and is told to start again.
+    pub first_revision: Revision,
 }
 
 impl Default for Options {
     fn default() -> Self {
         #[allow(clippy::disallowed_methods, reason = "the one place where the store's clock is the machine's")]
         let clock = Arc::new(SystemTime::now);
-        Self { keep: Keep::default(), compact_after: 16 << 20, clock, disk: Arc::new(disk::Real) }
+        Self { keep: Keep::default(), compact_after: 16 << 20, clock, disk: Arc::new(disk::Real), first_revision: 1 }
     }
 }
 
@@ -122,11 +126,15 @@ impl Embedded {
     ///
     /// When the directory is in use, cannot be read, or holds something that cannot be trusted.
     pub fn open(dir: impl AsRef<Path>, index: Index, options: Options) -> Result<Self, OpenError> {
-        let Options { keep, compact_after, clock, disk } = options;
+        let Options { keep, compact_after, clock, disk, first_revision } = options;
         let home = Home::lock(dir.as_ref())?;
         let failed = |source| OpenError::Io { path: home.dir().to_owned(), source };
-        let listing = home.list()?;
+        let mut listing = home.list()?;
         home.check_format(&listing)?;
+        if first_revision > 1 && listing.is_empty() {
+            snapshot::write(&*disk, &snapshot_path(home.dir(), first_revision), first_revision, &[]).map_err(failed)?;
+            listing = home.list()?;
+        }
         let mut found = Recovery::new(index, &keep);
         found.run(&listing)?;
         report(&found);

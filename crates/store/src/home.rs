@@ -33,6 +33,13 @@ pub(crate) struct Listing {
     pub(crate) unfinished: Vec<PathBuf>,
 }
 
+impl Listing {
+    /// Whether nothing was ever stored here.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.segments.is_empty() && self.snapshots.is_empty()
+    }
+}
+
 impl Home {
     /// Takes the directory, making it if need be.
     pub(crate) fn lock(dir: &Path) -> Result<Self, OpenError> {

@@ -93,7 +93,7 @@ impl Memory {
         Ok(Range { entries, revision })
     }
 
-    /// Makes events visible, up to and including `revision`, and wakes who watches their tables.
+    /// Makes events visible, up to and including `revision`.
     pub(crate) fn publish(&self, revision: Revision, events: &[Arc<Event>], now: Instant) {
         let mut garbage = Vec::new();
         {
@@ -105,6 +105,11 @@ impl Memory {
             state.forget(now, &self.keep, &mut garbage);
         }
         drop(garbage);
+    }
+
+    /// Wakes who watches the tables of these events. Apart from [`Memory::publish`], so that the writers who wait can be
+    /// answered first: waking a thousand watchers takes longer than an answer should.
+    pub(crate) fn ring(&self, revision: Revision, events: &[Arc<Event>]) {
         let tables: BTreeSet<Table> = events.iter().map(|event| event.entry.key.table).collect();
         let bells = self.bells.lock();
         for bell in tables.iter().filter_map(|table| bells.get(table)) {

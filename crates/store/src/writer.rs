@@ -106,6 +106,9 @@ impl Writer {
         let failure = written.err().map(|error| CommitError::from(&error));
         let answered = verdicts.len();
         self.answer(verdicts, failure.as_ref());
+        if failure.is_none() {
+            self.memory.ring(batch.revision(), batch.events());
+        }
         self.queue.answered(answered, took);
     }
 

@@ -8,6 +8,11 @@ mod log;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
+use mimalloc::MiMalloc;
+
+/// A quarter of the time of a request went into glibc's allocator, and it kept what a large list had needed.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     let arguments = match config::parse(std::env::args_os()) {

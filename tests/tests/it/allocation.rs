@@ -245,6 +245,22 @@ fn s31_a_deleted_service_gives_back_its_addresses_and_ports() {
 }
 
 #[test]
+fn s31_a_deleted_collection_gives_back_all_of_it() {
+    let server = Server::start();
+    let mut api = server.session();
+    let before = api.names(ADDRESSES);
+    for number in 0..20 {
+        let mut made =
+            service(&format!("s{number}"), of_type("NodePort", json!({"ipFamilyPolicy": "RequireDualStack"})));
+        made["metadata"]["labels"] = json!({"app": "web"});
+        let _ = api.post(SERVICES, &made).success();
+    }
+    assert_eq!(api.names(ADDRESSES).len(), before.len() + 40);
+    let _ = api.delete(&format!("{SERVICES}?labelSelector=app%3Dweb")).success();
+    assert_eq!(api.names(ADDRESSES), before);
+}
+
+#[test]
 fn s31_a_service_with_a_finalizer_keeps_what_it_has_until_it_is_gone() {
     let server = Server::start();
     let mut api = server.session();

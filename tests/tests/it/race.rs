@@ -192,6 +192,83 @@ fn s01_of_many_deletes_of_one_object_one_is_told_that_it_did_it() {
     }
 }
 
+/// What one of many does to one of few Services.
+fn any_change(random: &mut fastrand::Rng) -> (Method, String, Value) {
+    let name = format!("s{}", random.u8(..6));
+    let path = format!("{SERVICES}/{name}");
+    let ports = json!([{"name": "a", "port": 80, "nodePort": 30_000 + random.u16(..20)}, {"name": "b", "port": 81}]);
+    let address = format!("10.96.0.{}", random.u8(2..20));
+    match random.u8(..8) {
+        0 | 1 => (
+            Method::POST,
+            SERVICES.to_owned(),
+            service(&name, json!({"type": "NodePort", "ipFamilyPolicy": "PreferDualStack", "ports": ports})),
+        ),
+        2 => {
+            (Method::POST, SERVICES.to_owned(), service(&name, json!({"clusterIP": address, "ports": [{"port": 80}]})))
+        }
+        3 => (Method::PATCH, path, json!({"spec": {"type": "ClusterIP", "ipFamilyPolicy": "SingleStack"}})),
+        4 => (Method::PATCH, path, json!({"spec": {"type": "NodePort", "externalName": null, "ports": ports}})),
+        5 => (
+            Method::PATCH,
+            path,
+            json!({"spec": {"type": "ExternalName", "externalName": "db.example.com", "clusterIP": null, "clusterIPs": null}}),
+        ),
+        6 => (
+            Method::PATCH,
+            path,
+            json!({"spec": {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": ports}}),
+        ),
+        _ => (Method::DELETE, path, Value::Null),
+    }
+}
+
+#[test]
+fn s31_changes_of_all_kinds_at_once_leave_addresses_and_ports_with_their_owners() {
+    let arguments = ["--service-node-port-range", "30000-30199"];
+    let mut crowd = Crowd::of(Server::start_with(Home::Own(TempDir::new().expect("a directory")), &arguments));
+    crowd.each(|number, mut client| async move {
+        let mut random = fastrand::Rng::with_seed(number as u64);
+        for _ in 0..60 {
+            let (method, path, body) = any_change(&mut random);
+            let kind = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+            let bytes = if body.is_null() { String::new() } else { body.to_string() };
+            let (code, answer) =
+                client.bytes(method.clone(), &path, Some(kind), bytes.into()).await.expect("an answer");
+            // Some win, some come too late, some want what another has; nobody meets an error of the server.
+            let answer = String::from_utf8_lossy(&answer);
+            assert!(matches!(code, 200 | 201 | 404 | 409 | 422), "{method} {path} {body}: {code} {answer}");
+        }
+    });
+    let services = crowd.ask_one(Method::GET, SERVICES);
+    let mut owned: Vec<(String, String)> = Vec::new();
+    for service in services["items"].as_array().expect("items") {
+        let ips = service["spec"]["clusterIPs"].as_array().cloned().unwrap_or_default();
+        owned.extend(
+            ips.iter()
+                .map(|ip| (ip.as_str().unwrap_or_default().to_owned(), text(service, "/metadata/name").to_owned())),
+        );
+    }
+    let held = crowd.ask_one(Method::GET, ADDRESSES);
+    let held = held["items"].as_array().expect("items").iter();
+    let mut held: Vec<(String, String)> = held
+        .map(|item| (text(item, "/metadata/name").to_owned(), text(item, "/spec/parentRef/name").to_owned()))
+        .collect();
+    owned.sort();
+    held.sort();
+    assert_eq!(held, owned);
+    for service in services["items"].as_array().expect("items") {
+        crowd.ask_one(Method::DELETE, &format!("{SERVICES}/{}", text(service, "/metadata/name")));
+    }
+    let ports: Vec<Value> =
+        (0..200).map(|n| json!({"name": format!("p{n}"), "port": 1 + n, "nodePort": 30_000 + n})).collect();
+    let all = service("all", json!({"type": "NodePort", "ports": ports}));
+    let claimed = crowd.ask(|number| {
+        (Method::POST, format!("{SERVICES}?dryRun={}", if number == 0 { "" } else { "All" }), Some(all.clone()))
+    });
+    assert_eq!(claimed[0].0, 201, "a node port has leaked: {}", claimed[0].1);
+}
+
 /// A server with 14 addresses and 11 node ports.
 fn tiny() -> Server {
     let arguments = ["--service-cluster-ip-range", "10.0.0.0/28", "--service-node-port-range", "30000-30010"];

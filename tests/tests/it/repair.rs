@@ -88,6 +88,21 @@ fn s32_an_address_that_is_deleted_again_comes_back_again() {
     assert!(taken.contains("provided IP is already allocated"), "{taken}");
 }
 
+#[test]
+fn s32_the_address_of_a_service_that_spells_it_in_another_way_comes_back_and_stays() {
+    let server = Server::start();
+    let mut api = server.session();
+    let spelled = "fd00:10:96:0::00ab";
+    api.create("web", json!({"ipFamilies": ["IPv6"], "clusterIP": spelled, "ports": [{"port": 80}]}));
+    let first = deleted_and_back(&server, &mut api, "fd00:10:96::ab");
+    assert_eq!(text(&first, "/spec/parentRef/name"), "web");
+    // Something else to set right, after which everything has been looked at.
+    api.create("other", json!({"clusterIP": "10.96.0.50", "ports": [{"port": 80}]}));
+    deleted_and_back(&server, &mut api, "10.96.0.50");
+    assert_eq!(api.get(&format!("{ADDRESSES}/fd00:10:96::ab")).success(), first);
+    assert_eq!(text(&api.get(&format!("{SERVICES}/web")).success(), "/spec/clusterIP"), spelled);
+}
+
 /// Deletes the object of an address, and waits until it is there again.
 fn deleted_and_back(server: &Server, api: &mut Session, address: &str) -> Value {
     let before = api.get(&format!("{ADDRESSES}/{address}")).success();
@@ -102,15 +117,18 @@ fn deleted_and_back(server: &Server, api: &mut Session, address: &str) -> Value 
 fn s32_an_address_that_no_service_uses_is_freed() {
     let server = Server::start();
     let mut api = server.session();
+    api.create("live", json!({"clusterIP": "10.96.0.50", "ports": [{"port": 80}]}));
     let labels = json!({"ipaddress.kubernetes.io/ip-family": "IPv4", "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io"});
-    let leaked = json!({
-        "apiVersion": "networking.k8s.io/v1", "kind": "IPAddress", "metadata": {"name": "10.96.0.66", "labels": labels},
-        "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "gone"}},
-    });
-    let other = server.session();
-    let mut addresses = other.watch(ADDRESSES, "&resourceVersion=0");
-    let _ = api.post(ADDRESSES, &leaked).success();
-    addresses.until(|kind, object| kind == "DELETED" && name(object) == "10.96.0.66");
+    for owner in ["gone", "live"] {
+        let leaked = json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "IPAddress", "metadata": {"name": "10.96.0.66", "labels": labels},
+            "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": owner}},
+        });
+        let other = server.session();
+        let mut addresses = other.watch(ADDRESSES, "&resourceVersion=0");
+        let _ = api.post(ADDRESSES, &leaked).success();
+        addresses.until(|kind, object| kind == "DELETED" && name(object) == "10.96.0.66");
+    }
     api.create("web", json!({"clusterIP": "10.96.0.66", "ports": [{"port": 80}]}));
 }
 

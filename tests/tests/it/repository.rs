@@ -21,11 +21,12 @@ const EDGES: &[(&str, &[&str])] = &[
 const LONGEST: usize = 600;
 
 /// Licences that code we ship may be under.
-const LICENCES: [&str; 10] = [
+const LICENCES: [&str; 11] = [
     "Apache-2.0",
     "BSD-2-Clause",
     "BSD-3-Clause",
     "BSL-1.0",
+    "CDLA-Permissive-2.0",
     "CC0-1.0",
     "ISC",
     "MIT",

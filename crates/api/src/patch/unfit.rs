@@ -8,7 +8,7 @@ use crate::schema::{Shape, TypeId};
 
 /// The first complaint about a value of this type; `detail` is what the JSON decoder said, for the name of the Go type.
 pub(super) fn first(ty: TypeId, value: &Value, detail: &str) -> Option<String> {
-    let named = detail.rsplit_once("of type ").map_or("string", |(_, name)| name);
+    let (_, named) = detail.rsplit_once("of type ")?;
     shape(&Shape::Object(ty), value, named)
 }
 

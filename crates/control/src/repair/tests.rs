@@ -1,7 +1,7 @@
 use store::allocation::Ranges;
 
 use super::*;
-use crate::snapshot::Seen;
+use crate::snapshot::{Held, Seen, essence, holder};
 
 fn ranges() -> Ranges {
     let parse = |text: &str| text.parse().expect("a range");
@@ -12,17 +12,22 @@ fn seen(object: Value) -> Seen {
     Seen { object, modified: 7 }
 }
 
-fn service(name: &str, created: &str, ips: &[&str], node_port: u16) -> (String, Seen) {
-    let object = json!({
-        "metadata": {"name": name, "namespace": "default", "uid": "1111-2222", "creationTimestamp": created},
-        "spec": {"type": "NodePort", "clusterIPs": ips, "ports": [{"port": 80, "nodePort": node_port}]},
-    });
-    (format!("default/{name}"), seen(object))
+fn service(name: &str, created: &str, ips: &[&str], node_port: u16) -> (String, Holder) {
+    typed_service("NodePort", name, created, ips, node_port)
 }
 
-fn address(text: &str, name: &str) -> (String, Seen) {
+fn typed_service(kind: &str, name: &str, created: &str, ips: &[&str], node_port: u16) -> (String, Holder) {
+    let object = json!({
+        "metadata": {"name": name, "namespace": "default", "uid": "1111-2222", "creationTimestamp": created},
+        "spec": {"type": kind, "clusterIPs": ips, "ports": [{"port": 80, "nodePort": node_port}]},
+    });
+    (format!("default/{name}"), holder(&object))
+}
+
+fn address(text: &str, name: &str) -> (String, Held) {
     let address: IpAddr = text.parse().expect("an address");
-    (address.to_string(), seen(address_object(address, "default", name, "u", "t")))
+    let object = essence(&address_object(address, "default", name, "u", "t"));
+    (address.to_string(), Held { object, modified: 7 })
 }
 
 /// One Service with everything as it should be.
@@ -130,8 +135,6 @@ fn s32_what_lies_outside_the_ranges_is_reported() {
 #[test]
 fn s32_an_external_name_holds_nothing() {
     let mut snapshot = settled();
-    let (key, mut service) = service("ext", "2026-01-02T00:00:00Z", &["10.96.5.5"], 30005);
-    service.object.put("spec.type", "ExternalName");
-    snapshot.services.insert(key, service);
+    snapshot.services.extend([typed_service("ExternalName", "ext", "2026-01-02T00:00:00Z", &["10.96.5.5"], 30005)]);
     assert_eq!(run(&snapshot), vec![]);
 }

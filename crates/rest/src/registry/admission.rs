@@ -29,7 +29,7 @@ impl Registry {
             let namespaces = Resource { group: "", plural: "namespaces", kind: "Namespace" };
             return Err(Status::not_found(namespaces, call.namespace));
         };
-        let namespace = object::decode_bare(&entry.value);
+        let namespace = object::decode_light(&entry.value);
         if namespace.has("metadata.deletionTimestamp") {
             return Err(being_terminated(call, name));
         }

@@ -96,7 +96,7 @@ fn endpoints(shared: &Shared, namespace: &str, service: &str, port_name: &str) -
         if entry.facts.label("kubernetes.io/service-name") != Some(service) {
             continue;
         }
-        let slice = object::decode_bare(&entry.value);
+        let slice = object::decode_light(&entry.value);
         let ports = slice.items("ports").iter().filter(|port| port.text("name") == port_name);
         for port in ports.filter_map(|port| u16::try_from(port.int("port")).ok()) {
             for endpoint in slice.items("endpoints") {

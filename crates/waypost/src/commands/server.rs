@@ -20,6 +20,9 @@ use tokio::runtime::Runtime;
 
 use crate::config::ServerArguments;
 
+/// Where a new store begins to count, so that a revision from another cluster is most likely older than anything here.
+const FIRST_REVISION: u64 = 1000;
+
 /// Runs the command.
 pub(crate) fn exec(arguments: &ServerArguments) -> anyhow::Result<()> {
     runtime()?.block_on(async {
@@ -65,8 +68,12 @@ pub(super) async fn start(arguments: &ServerArguments) -> anyhow::Result<Running
     std::fs::create_dir_all(data_dir).with_context(|| {
         format!("making the data directory {}; choose another with --data-dir or run as root", data_dir.display())
     })?;
-    let store = Embedded::open(store_dir(data_dir), index, store::Options::default())
-        .with_context(|| format!("opening the store in {}", data_dir.display()))?;
+    let store = Embedded::open(
+        store_dir(data_dir),
+        index,
+        store::Options { first_revision: FIRST_REVISION, ..store::Options::default() },
+    )
+    .with_context(|| format!("opening the store in {}", data_dir.display()))?;
     let store = Arc::new(store);
     let names = serving_names(arguments, &ranges);
     let pki = pki::load_or_create(&data_dir.join("pki"), &names, Timestamp::now()).context("preparing certificates")?;
@@ -82,7 +89,6 @@ pub(super) async fn start(arguments: &ServerArguments) -> anyhow::Result<Running
         let _ = stopped.await;
     }));
     control::bootstrap::run(&*store, &ranges, address).await.context("making the first objects")?;
-    control::runner::run_once(&*store, &ranges).await;
     let shared: Arc<dyn Store> = store.clone();
     let control = tokio::spawn(control::runner::run(shared, ranges));
     let _ = readiness.send(true);
@@ -126,7 +132,7 @@ pub(super) fn store_dir(data_dir: &Path) -> PathBuf {
 
 /// What selectors ask of a stored object.
 pub(super) fn index(table: &str, value: &[u8]) -> Facts {
-    api::kinds::by_table(table).map_or_else(Facts::default, |kind| kind.facts(&api::object::decode_bare(value)))
+    api::kinds::by_table(table).map_or_else(Facts::default, |kind| kind.facts(&api::object::decode_light(value)))
 }
 
 fn ranges(arguments: &ServerArguments) -> anyhow::Result<Ranges> {

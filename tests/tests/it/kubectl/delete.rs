@@ -97,32 +97,6 @@ fn s01_delete_waits_until_the_object_is_gone() {
 }
 
 #[test]
-fn s01_a_service_goes_whatever_is_to_become_of_its_dependents() {
-    let bed = Bed::start();
-    for cascade in ["background", "foreground", "orphan"] {
-        bed.service("web", "{clusterIP: 10.96.0.20, ports: [{port: 80}]}");
-        bed.ok(&format!("delete service web --cascade={cascade} --timeout=60s"));
-        assert!(bed.fails("get service web").contains("not found"), "{cascade}");
-    }
-}
-
-#[test]
-fn s01_a_namespace_goes_with_all_that_is_in_it() {
-    let bed = Bed::start();
-    bed.ok("create namespace shop");
-    bed.ok_with("apply -n shop -f -", &service("web", "{clusterIP: 10.96.0.20, ports: [{port: 80}]}"));
-    bed.ok("create configmap settings -n shop");
-    let out = bed.ok("delete namespace shop --timeout=60s");
-    assert_eq!(out, "namespace \"shop\" deleted\n");
-    assert!(bed.fails("get namespace shop").contains(r#"namespaces "shop" not found"#));
-    assert_eq!(bed.ok("get services,configmaps -A -o name"), "service/kubernetes\n");
-    bed.service("other", "{clusterIP: 10.96.0.20, ports: [{port: 80}]}");
-
-    let kept = bed.fails("delete namespace default");
-    assert!(kept.contains(r#"namespaces "default" is forbidden: this namespace may not be deleted"#), "{kept}");
-}
-
-#[test]
 fn s01_a_pod_with_a_node_is_marked_first_and_can_be_forced_away() {
     let bed = Bed::start();
     let spec = "{nodeName: one, containers: [{name: web, image: x}]}";
