@@ -95,7 +95,7 @@ impl<'de> Visitor<'de> for Light {
             if key == "managedFields" {
                 map.next_value::<IgnoredAny>()?;
             } else {
-                out.insert(key, map.next_value_seed(Light)?);
+                out.insert(key, map.next_value_seed(Self)?);
             }
         }
         Ok(Value::Object(out))
@@ -103,7 +103,7 @@ impl<'de> Visitor<'de> for Light {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut out = Vec::new();
-        while let Some(item) = seq.next_element_seed(Light)? {
+        while let Some(item) = seq.next_element_seed(Self)? {
             out.push(item);
         }
         Ok(Value::Array(out))
