@@ -77,10 +77,11 @@ impl Model {
             }
             txn = txn.unchanged(key.clone(), wanted);
         }
-        let revision = self.revision() + 1;
         let mut state = self.now().clone();
+        let mut states = Vec::new();
         let mut changes = Vec::new();
         for (key, op) in &random.ops {
+            let revision = self.revision() + 1 + states.len() as Revision;
             let before = state.get(key).cloned();
             let old_value = before.as_ref().map(|version| version.2.clone());
             if let Some(value) = op {
@@ -93,14 +94,16 @@ impl Model {
                 state.remove(key);
                 changes.extend(old_value.map(|value| (revision, true, key.clone(), Some(value.clone()), value)));
             }
+            if changes.len() > states.len() {
+                states.push(state.clone());
+            }
         }
         let answer = match conflict {
             Some(conflict) => Err(conflict),
-            None if changes.is_empty() => Ok(revision - 1),
             None => {
-                self.states.push(state);
+                self.states.extend(states);
                 self.changes.extend(changes);
-                Ok(revision)
+                Ok(self.revision())
             }
         };
         (txn, answer)

@@ -223,6 +223,26 @@ fn any_change(random: &mut fastrand::Rng) -> (Method, String, Value) {
     }
 }
 
+/// Addresses and the Services that say they have them, sorted.
+fn own_addresses(services: &Value) -> Vec<(String, String)> {
+    let mut out = Vec::new();
+    for service in services["items"].as_array().expect("items") {
+        for address in service["spec"]["clusterIPs"].as_array().into_iter().flatten() {
+            out.push((text(address, "").to_owned(), text(service, "/metadata/name").to_owned()));
+        }
+    }
+    out.sort();
+    out
+}
+
+/// Addresses and the Services that they are held for, sorted.
+fn held_addresses(addresses: &Value) -> Vec<(String, String)> {
+    let pair = |item| (text(item, "/metadata/name").to_owned(), text(item, "/spec/parentRef/name").to_owned());
+    let mut out: Vec<_> = addresses["items"].as_array().expect("items").iter().map(pair).collect();
+    out.sort();
+    out
+}
+
 #[test]
 fn s31_changes_of_all_kinds_at_once_leave_addresses_and_ports_with_their_owners() {
     let arguments = ["--service-node-port-range", "30000-30199"];
@@ -241,22 +261,7 @@ fn s31_changes_of_all_kinds_at_once_leave_addresses_and_ports_with_their_owners(
         }
     });
     let services = crowd.ask_one(Method::GET, SERVICES);
-    let mut owned: Vec<(String, String)> = Vec::new();
-    for service in services["items"].as_array().expect("items") {
-        let ips = service["spec"]["clusterIPs"].as_array().cloned().unwrap_or_default();
-        owned.extend(
-            ips.iter()
-                .map(|ip| (ip.as_str().unwrap_or_default().to_owned(), text(service, "/metadata/name").to_owned())),
-        );
-    }
-    let held = crowd.ask_one(Method::GET, ADDRESSES);
-    let held = held["items"].as_array().expect("items").iter();
-    let mut held: Vec<(String, String)> = held
-        .map(|item| (text(item, "/metadata/name").to_owned(), text(item, "/spec/parentRef/name").to_owned()))
-        .collect();
-    owned.sort();
-    held.sort();
-    assert_eq!(held, owned);
+    assert_eq!(held_addresses(&crowd.ask_one(Method::GET, ADDRESSES)), own_addresses(&services));
     for service in services["items"].as_array().expect("items") {
         crowd.ask_one(Method::DELETE, &format!("{SERVICES}/{}", text(service, "/metadata/name")));
     }
@@ -264,9 +269,6 @@ fn s31_changes_of_all_kinds_at_once_leave_addresses_and_ports_with_their_owners(
         (0..200).map(|n| json!({"name": format!("p{n}"), "port": 1 + n, "nodePort": 30_000 + n})).collect();
     // Fails if a node port has leaked.
     crowd.server.session().create("all", json!({"type": "NodePort", "ports": ports}));
-}
-
-0].1);
 }
 
 /// A server with 14 addresses and 11 node ports.
