@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::ip::parse_lenient;
 use api::object;
 use api::value::ValueExt as _;
 use jiff::Timestamp;
 use store::allocation::Ranges;
-use store::{Event, Key, Store, Table};
+use store::{Entry, Event, Key, Store, Table};
 use tokio::sync::Notify;
 
 use crate::snapshot::{Setting, Snapshot};
@@ -75,23 +76,31 @@ async fn wake_on_loss(store: Arc<dyn Store>, table: Table, wake: Arc<Notify>) {
 
 fn is_suspicious(store: &dyn Store, table: Table, event: &Event) -> bool {
     match table.as_str() {
-        "ipaddresses" if event.deleted => still_claims(store, event) || a_range_waits(store),
+        "ipaddresses" if event.deleted => {
+            let held = parent_of(store, event).is_some_and(|entry| lists(&entry, &event.entry.key.name));
+            held || a_range_waits(store)
+        }
+        // Ordinary requests write the Service after its address: nothing more has to be decoded for them.
+        "ipaddresses" => parent_of(store, event)
+            .is_none_or(|entry| entry.modified < event.revision && !lists(&entry, &event.entry.key.name)),
         "nodeports" => event.deleted && event.previous.as_ref().is_some_and(|entry| owner_lives(store, &entry.value)),
-        // Addresses are made by requests, together with their Service.
-        "ipaddresses" => false,
         _ => true,
     }
 }
 
-/// Whether the Service of an address that is gone still has it.
-fn still_claims(store: &dyn Store, event: &Event) -> bool {
+/// The Service that an address says it belongs to.
+fn parent_of(store: &dyn Store, event: &Event) -> Option<Arc<Entry>> {
     let address = object::decode_light(&event.entry.value);
     let parent = address.at("spec.parentRef");
     let name = format!("{}/{}", parent.text("namespace"), parent.text("name"));
-    let service = store.get(&Key { table: Table::named("services/specs"), name: name.into() });
-    service.is_some_and(|entry| {
-        object::decode_light(&entry.value).texts("spec.clusterIPs").contains(&&*event.entry.key.name)
-    })
+    store.get(&Key { table: Table::named("services/specs"), name: name.into() })
+}
+
+/// Whether a Service has this address, however it spells it.
+fn lists(service: &Entry, address: &str) -> bool {
+    let service = object::decode_light(&service.value);
+    let wanted = parse_lenient(address);
+    service.texts("spec.clusterIPs").into_iter().any(|text| parse_lenient(text) == wanted)
 }
 
 /// Whether a deleted range waits for its last address to go.

@@ -322,7 +322,6 @@ fn a_log_that_is_damaged_in_the_middle_is_not_served() {
 #[test]
 fn a_torn_end_of_the_log_is_cut_off_and_the_server_starts() {
     let (dir, log) = stopped();
-    let length = fs::metadata(&log).expect("a log").len();
     let mut file = OpenOptions::new().append(true).open(&log).expect("a log");
     file.write_all(b"half of a write that nobody was told about").expect("written");
     let mut server = Server::start_with(Home::Kept(dir.path().to_owned()), &[]);
@@ -331,6 +330,7 @@ fn a_torn_end_of_the_log_is_cut_off_and_the_server_starts() {
     assert!(server.whole_log().contains("torn"), "it says so");
 
     let (dir, log) = stopped();
+    let length = fs::metadata(&log).expect("a log").len();
     let file = OpenOptions::new().write(true).open(&log).expect("a log");
     file.set_len(length - 3).expect("cut");
     let server = Server::start_with(Home::Kept(dir.path().to_owned()), &[]);

@@ -108,7 +108,8 @@ fn text(string: &str, block: Option<usize>, out: &mut String) {
     if let (true, true, Some(indent)) = (several, traits.literal, block) {
         return literal(string, indent, out);
     }
-    let reads_as_text = resolve(string) == Plain::Text && !is_base60(string);
+    // `<<` would read as a merge of maps.
+    let reads_as_text = resolve(string) == Plain::Text && !is_base60(string) && string != "<<";
     if several || !reads_as_text {
         double(string, out);
     } else if traits.plain {
