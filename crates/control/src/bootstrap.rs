@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use store::allocation::{Ranges, address_key, address_object, port_map_key};
 use store::{CommitError, Key, Store, Table};
 
-use crate::service_cidrs::{DEFAULT, default_object};
-use crate::snapshot::Setting;
+use crate::service_cidrs::{DEFAULT, as_flagged, default_object};
+use crate::snapshot::{Seen, Setting};
 use crate::write::{Write, commit};
 
 /// Namespaces that always exist.
@@ -42,8 +42,12 @@ fn missing(store: &dyn Store, setting: &Setting<'_>, server: SocketAddr) -> Vec<
     for name in NAMESPACES.iter().filter(|name| absent("namespaces", name)) {
         out.push(vec![Write::create("namespaces", namespace(name, setting.now))]);
     }
-    if absent("servicecidrs", DEFAULT) {
-        out.push(vec![Write::create("servicecidrs", default_object(setting))]);
+    match store.get(&Key { table: Table::named("servicecidrs"), name: DEFAULT.into() }) {
+        None => out.push(vec![Write::create("servicecidrs", default_object(setting))]),
+        Some(entry) => {
+            let seen = Seen { object: api::object::decode_bare(&entry.value), modified: entry.modified };
+            out.extend(as_flagged(&seen, setting));
+        }
     }
     if store.get(&port_map_key()).is_none() {
         let value = json!({"range": setting.ranges.ports_text()}).to_string();

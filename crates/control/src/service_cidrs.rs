@@ -35,7 +35,7 @@ pub fn reconcile(snapshot: &Snapshot, setting: &Setting<'_>) -> Vec<Vec<Write>> 
 
 /// Follows the command line where that is safe: a second family is added; another range is only said, because Services
 /// have addresses of the old one.
-fn as_flagged(seen: &Seen, setting: &Setting<'_>) -> Option<Vec<Write>> {
+pub(crate) fn as_flagged(seen: &Seen, setting: &Setting<'_>) -> Option<Vec<Write>> {
     let flagged: Vec<String> = setting.ranges.addresses.iter().map(ToString::to_string).collect();
     let have = seen.object.texts("spec.cidrs");
     if have == flagged {
