@@ -19,6 +19,10 @@ use crate::watchers::{self, Size};
 const FILL: Duration = Duration::from_secs(600);
 /// How long one round of creations may take; slow servers do fewer in that time.
 const ROUND: Duration = Duration::from_secs(10);
+/// Rounds go on until they have taken so long together, but there are some at least and not too many.
+const ROUNDS: Duration = Duration::from_secs(5);
+const LEAST_ROUNDS: usize = 3;
+const MOST_ROUNDS: usize = 20;
 /// How often something short is measured.
 const REPEATS: usize = 5;
 /// How often the list is read.
@@ -107,11 +111,12 @@ async fn creates(subject: &dyn Subject, plan: &Plan, figures: &mut Figures) -> a
     running.stop().await
 }
 
-/// What rounds of creations came to: the rate of each, how long each creation took, the server's processor time.
+/// What rounds of creations came to: the rate of each, how long each creation and all took, the server's processor time.
 #[derive(Default)]
 struct Rounds {
     rates: Vec<f64>,
     delays: Vec<f64>,
+    took: Duration,
     cpu: Duration,
 }
 
@@ -120,11 +125,12 @@ async fn rounds(running: &Running, clients: usize, objects: usize) -> anyhow::Re
     let client = running.client();
     let names: Vec<String> = (0..objects.div_ceil(2)).map(|number| format!("new-{number:06}")).collect();
     let mut out = Rounds::default();
-    for _ in 0..REPEATS {
+    while out.rates.len() < LEAST_ROUNDS || (out.took < ROUNDS && out.rates.len() < MOST_ROUNDS) {
         let work = names.iter().map(|name| Work::create(SERVICES, &load::service(name))).collect();
         let before = running.cpu()?;
         let load = load::run(&client, clients, work, ROUND).await?;
         out.cpu += running.cpu()?.saturating_sub(before);
+        out.took += load.took;
         out.rates.push(load.rate());
         out.delays.extend(seconds(&load.delays));
         // Requests are taken in order, so what was made is a beginning of the names.
