@@ -40,7 +40,7 @@ struct Arguments {
     #[arg(long, value_enum)]
     subject: Option<Who>,
     /// Threads of the load
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: u16,
     /// Write the figures to this file as JSON
     #[arg(long, value_name = "FILE")]

@@ -161,23 +161,26 @@ fn a_store_that_filled_its_disk_goes_on_when_the_disk_grows() {
 
 #[test]
 fn a_store_on_a_small_disk_keeps_itself_small() {
-    let disk = SmallDisk::mount("24m");
+    let disk = SmallDisk::mount("64m");
     let mut server = Server::start_with(disk.home(), &[]);
     let mut api = server.session();
     let path = "/api/v1/namespaces/default/configmaps/large";
-    // Four times what fits: the log is cut again and again.
-    for turn in 0..200 {
+    // More than twice what fits: the log is cut again and again.
+    for turn in 0..300 {
         let data = json!({"turn": turn.to_string(), "text": "x".repeat(500_000)});
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "large"}, "data": data});
         let answer = match turn {
             0 => api.post("/api/v1/namespaces/default/configmaps", &map),
             _ => api.put(path, &map),
         };
-        assert!(matches!(answer.code, 200 | 201), "turn {turn}: {}", text(&answer.body, "/message"));
+        if !matches!(answer.code, 200 | 201) {
+            server.kill();
+            panic!("turn {turn}: {}\n{}", text(&answer.body, "/message"), server.whole_log());
+        }
     }
     server.kill();
     let server = Server::start_with(disk.home(), &[]);
-    assert_eq!(text(&server.session().get(path).success(), "/data/turn"), "199");
+    assert_eq!(text(&server.session().get(path).success(), "/data/turn"), "299");
 }
 
 #[test]
