@@ -244,9 +244,10 @@ fn a_start_without_permission_fails_and_says_what_to_do() {
     let dir = TempDir::new().expect("a directory");
     let open = fs::Permissions::from_mode(0o755);
     fs::set_permissions(dir.path(), open).expect("opened");
-    // A copy, because nobody else may be able to reach the place where it was built.
+    // A copy, because nobody else may be able to reach the place where it was built. Made by another process: a file that
+    // this one has open for writing cannot be run, and its children have it open until they become another program.
     let program = dir.path().join("waypost");
-    fs::copy(binary(), &program).expect("copied");
+    let _ = run(Command::new("cp").arg(binary()).arg(&program), "").success();
     let as_nobody = |data: &Path| {
         let mut command = Command::new(&program);
         command
