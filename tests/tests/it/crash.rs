@@ -16,6 +16,8 @@ use tempfile::TempDir;
 use testbed::session::{ADDRESSES, PATIENCE, SERVICES, service, text};
 use testbed::{Home, Server, server_command};
 
+/// How long a writer waits for an answer.
+const SILENCE: Duration = Duration::from_secs(15);
 /// Where every random choice comes from.
 const SEED: u64 = 20_260_801;
 const KILLS: usize = 200;
@@ -85,17 +87,14 @@ impl Writer {
             let place = self.random.usize(..NAMES);
             let (name, known) =
                 self.names.iter().nth(place).map(|(name, known)| (name.clone(), known.clone())).expect("a name");
-            let (answer, before) = match known {
-                Known::Absent => {
-                    let body = service(&name, self.any_spec());
-                    (client.json(Method::POST, SERVICES, Some(&body)).await, None)
-                }
-                Known::Present(held) => {
-                    (client.json(Method::DELETE, &format!("{SERVICES}/{name}"), None).await, Some(held))
-                }
+            let (method, path, body, before) = match known {
+                Known::Absent => (Method::POST, SERVICES.to_owned(), Some(service(&name, self.any_spec())), None),
+                Known::Present(held) => (Method::DELETE, format!("{SERVICES}/{name}"), None, Some(held)),
                 Known::InDoubt(_) => unreachable!("doubts are settled after each restart"),
             };
-            match answer {
+            // After the kill the port may belong to somebody else, who need not answer: that is a doubt like any other.
+            let answer = tokio::time::timeout(SILENCE, client.json(method, &path, body.as_ref())).await;
+            match answer.unwrap_or_else(|_| Err(ClientError::Broken("no answer".to_owned()))) {
                 Ok((code, object)) => self.note(&name, before, code, &object),
                 // It was never sent.
                 Err(ClientError::Connect { .. }) => return,
