@@ -12,6 +12,7 @@ pub mod field;
 pub mod ip;
 pub mod kind;
 pub mod kinds;
+pub mod lifecycle;
 pub mod list;
 pub mod meta;
 pub mod names;

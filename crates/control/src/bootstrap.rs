@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use store::allocation::{Ranges, address_key, address_object, port_map_key};
 use store::{CommitError, Key, Store, Table};
 
-use crate::service_cidrs::{DEFAULT, as_flagged, default_object};
-use crate::snapshot::{Seen, Setting};
-use crate::write::{Write, commit};
+use crate::allocation::service_cidrs::{DEFAULT, as_flagged, default_object};
+use crate::allocation::snapshot::{Seen, Setting};
+use crate::write::{Write, Writer};
 
 /// Namespaces that always exist.
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -26,10 +26,12 @@ pub async fn run(store: &dyn Store, ranges: &Ranges, server: SocketAddr) -> Resu
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let setting = Setting { ranges, now: &now };
     for writes in missing(store, &setting, server) {
-        match commit(store, &writes).await {
+        let writer = Writer { store, ranges, now: Timestamp::now(), checked: false };
+        let Ok(txn) = writer.transaction(&writes) else { continue };
+        match store.commit(txn).await {
             // Another server was faster.
             Err(error) if error.is_conflict() => {}
-            done => done?,
+            done => drop(done?),
         }
     }
     Ok(())

@@ -1,17 +1,40 @@
 //! Controllers: they look at what is stored and write what should be.
 //!
-//! A controller is a pure function from a [`Snapshot`] of one revision to [`Write`]s; the [`runner`] takes the snapshot, runs
-//! the controllers of its [`table`](runner::CONTROLLERS), and commits what they ask for under the condition that nothing they
-//! looked at has changed. [`bootstrap`] makes the objects without which a cluster is not one.
+//! A [`Controller`] is two pure functions: which of its keys a change concerns, and what should be written for one key. They
+//! see the cluster as a [`World`] of small objects and the ways between them. The [`runner`] feeds the world from the store,
+//! queues keys, runs the controllers of the [table](CONTROLLERS) and commits what they ask for under the condition that
+//! nothing they looked at has changed. [`bootstrap`] makes the objects without which a cluster is not one.
 
+pub mod allocation;
 pub mod bootstrap;
-pub mod repair;
+pub mod controller;
+pub mod endpoints;
+pub mod endpointslice;
+pub mod mirroring;
+pub mod objects;
 pub mod runner;
-pub mod service_cidrs;
+pub mod world;
 
+mod feed;
+mod metrics;
+mod queue;
 mod report;
-mod snapshot;
+mod selection;
+mod settings;
 mod write;
 
-pub use snapshot::{Held, Holder, Reference, Seen, Setting, Snapshot};
-pub use write::{Write, commit};
+pub use controller::{Controller, Verdict, View, Wakes};
+pub use metrics::Metrics;
+pub use report::Reference;
+pub use settings::Settings;
+pub use world::World;
+pub use write::Write;
+
+/// Every controller there is. A new one is one file and one line here.
+pub static CONTROLLERS: &[Controller] = &[
+    allocation::SERVICE_CIDRS,
+    allocation::REPAIR,
+    endpointslice::CONTROLLER,
+    endpoints::CONTROLLER,
+    mirroring::CONTROLLER,
+];

@@ -1,117 +1,337 @@
-//! Runs the controllers: at start, every three minutes, and at once when an allocation disappears that a Service still has.
+//! Runs the controllers of the [table](crate::CONTROLLERS): the only place where they meet the store and the clock.
+//!
+//! ```text
+//! feed ─▶ world ─▶ concerns ─▶ queue ─▶ reconcile ─▶ transaction ─▶ store
+//!           ▲                                                        │
+//!           └────────────────── the feed brings our own writes back ─┘
+//! ```
+//! Everything but the waiting for the store happens in one task, so the world needs no lock and a controller sees no change
+//! halfway. A key stays closed until the feed has brought back what was written for it: no controller ever decides on a world
+//! that lacks its own last decision.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use api::ip::parse_lenient;
-use api::object;
-use api::value::ValueExt as _;
 use jiff::Timestamp;
-use store::allocation::Ranges;
-use store::{Entry, Event, Key, Store, Table};
-use tokio::sync::Notify;
+use store::{CommitError, Op, Revision, Store, Table};
+use tokio::task::JoinSet;
 
-use crate::snapshot::{Setting, Snapshot};
-use crate::write::{Write, commit};
-use crate::{repair, service_cidrs};
+use crate::CONTROLLERS;
+use crate::controller::{Verdict, View, WHOLE, Wake, Wakes};
+use crate::feed::{Feed, News};
+use crate::metrics::Metrics;
+use crate::queue::{Due, Queue, Task};
+use crate::settings::Settings;
+use crate::world::World;
+use crate::write::{Unfit, Write, Writer};
 
-/// How often everything is looked at, whether or not something happened.
-const PERIOD: Duration = Duration::from_secs(180);
+/// How many keys may wait for the store at once; the store writes them to disk together.
+const IN_FLIGHT: usize = 256;
+/// How many keys are looked at before news are read again.
+const STEP: usize = 64;
 
-/// A controller: objects in, groups of writes out.
-pub type Reconcile = fn(&Snapshot, &Setting<'_>) -> Vec<Vec<Write>>;
+/// Runs the controllers for as long as the future is polled.
+pub async fn run(store: Arc<dyn Store>, settings: Settings, metrics: Arc<Metrics>) {
+    loop {
+        let lost = Round::new(store.clone(), settings.clone(), metrics.clone()).run().await;
+        // The feed was too slow for the history that the store keeps; what is there is read anew.
+        tracing::warn!(table = %lost, "a watch of the controllers was lost; everything is looked at again");
+    }
+}
 
-/// The controllers of allocation, in the order they run. A new one is one file and one line here.
-pub const CONTROLLERS: &[(&str, Reconcile)] =
-    &[("service-cidrs", service_cidrs::reconcile), ("allocation-repair", repair::reconcile)];
+/// Life from one full reading of the store to the loss of a watch.
+struct Round {
+    store: Arc<dyn Store>,
+    settings: Settings,
+    metrics: Arc<Metrics>,
+    world: World,
+    queue: Queue,
+    /// Up to which revision each table is known.
+    known: HashMap<Table, Revision>,
+    /// Keys that wait for the store.
+    flying: JoinSet<Landed>,
+    /// Keys that wait for the feed to bring their writes back.
+    closed: Vec<(Due, Written, Option<Duration>)>,
+    wakes: Vec<Wake>,
+}
 
-/// Runs every controller once. What had to be set right is said: after an ordinary day, or a crash, that is nothing.
-pub async fn run_once(store: &dyn Store, ranges: &Ranges) {
-    let mut done = 0;
-    let Ok(snapshot) = Snapshot::take(store) else { return };
-    for (name, reconcile) in CONTROLLERS {
-        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        for writes in reconcile(&snapshot, &Setting { ranges, now: &now }) {
-            match commit(store, &writes).await {
-                Ok(()) => done += writes.len(),
-                // Something changed meanwhile, or the finding was reported before: the next run sees what is there then.
-                Err(error) if error.is_conflict() => {}
-                Err(error) => tracing::warn!(controller = name, %error, "a repair could not be written"),
+/// What became of the writes of a key.
+struct Landed {
+    due: Due,
+    again: Option<Duration>,
+    started: Instant,
+    outcome: Result<Written, Failure>,
+}
+
+/// Up to which revision tables must be known so that they show what was written.
+#[derive(Debug, Default)]
+struct Written {
+    tables: HashMap<Table, Revision>,
+    writes: usize,
+}
+
+/// Why writes were not carried out.
+#[derive(Debug)]
+enum Failure {
+    /// Somebody else was faster; the feed will tell.
+    Conflict,
+    /// Nothing new may be in the namespace: there is nothing more to do.
+    Pointless,
+    /// Something else.
+    Error(String),
+}
+
+impl Round {
+    fn new(store: Arc<dyn Store>, settings: Settings, metrics: Arc<Metrics>) -> Self {
+        Self {
+            store,
+            settings,
+            metrics,
+            world: World::default(),
+            queue: Queue::default(),
+            known: HashMap::new(),
+            flying: JoinSet::new(),
+            closed: Vec::new(),
+            wakes: Vec::new(),
+        }
+    }
+
+    /// Runs until a watch is lost, and answers which.
+    async fn run(mut self) -> Table {
+        let mut feed = Feed::start(&self.store);
+        if let Err(lost) = self.load(&mut feed).await {
+            return lost;
+        }
+        self.metrics.leads(true);
+        loop {
+            let due = self.queue.next_due();
+            let idle = !self.queue.has_ready() || self.flying.len() >= IN_FLIGHT;
+            tokio::select! {
+                biased;
+                Some(landed) = self.flying.join_next(), if !self.flying.is_empty() => self.landed(landed),
+                news = feed.next() => if let Err(lost) = self.hear(news) { return lost },
+                () = sleep_until(due), if idle => {}
+                () = std::future::ready(()), if !idle => {}
+            }
+            while let Some(news) = feed.more() {
+                if let Err(lost) = self.hear(news) {
+                    return lost;
+                }
+            }
+            while let Some(landed) = self.flying.try_join_next() {
+                self.landed(landed);
+            }
+            self.work();
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Reads everything before anything is decided: half a list would look like a loss of the other half.
+    async fn load(&mut self, feed: &mut Feed) -> Result<(), Table> {
+        let (mut listed, mut entries, mut changes) = (0, Vec::new(), Vec::new());
+        while listed < feed.tables {
+            match feed.next().await {
+                News::Listed(more) => {
+                    entries.extend(more);
+                    listed += 1;
+                }
+                News::Changed(table, events, known) => changes.push(News::Changed(table, events, known)),
+                News::Lost(table) => return Err(table),
+            }
+        }
+        let at = Instant::now();
+        let loaded: Vec<_> = entries.iter().map(|entry| self.world.apply(entry, None, false, at)).collect();
+        for mut change in loaded {
+            change.initial = true;
+            self.concern(&change, at);
+        }
+        for (index, controller) in CONTROLLERS.iter().enumerate() {
+            if controller.every.is_some() && (controller.enabled)(&self.settings) {
+                self.add(index, Wake { key: WHOLE.into(), trigger: None, delay: Duration::ZERO }, at);
+            }
+        }
+        changes.into_iter().try_for_each(|news| self.hear(news))
+    }
+
+    fn hear(&mut self, news: News) -> Result<(), Table> {
+        let at = Instant::now();
+        match news {
+            News::Lost(table) => return Err(table),
+            News::Listed(entries) => {
+                for entry in entries {
+                    let change = self.world.apply(&entry, None, false, at);
+                    self.concern(&change, at);
+                }
+            }
+            News::Changed(table, events, known) => {
+                for event in events {
+                    let change = self.world.apply(&event.entry, event.previous.as_ref(), event.deleted, at);
+                    self.concern(&change, at);
+                }
+                self.known.insert(table, known);
+                self.open(at);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks every controller which of its keys a change concerns.
+    fn concern(&mut self, change: &crate::world::Change, at: Instant) {
+        for (index, controller) in CONTROLLERS.iter().enumerate() {
+            if !(controller.enabled)(&self.settings) {
+                continue;
+            }
+            let mut wakes = std::mem::take(&mut self.wakes);
+            (controller.concerns)(&self.view(at, None), change, &mut Wakes::new(&mut wakes));
+            for wake in wakes.drain(..) {
+                self.add(index, wake, at);
+            }
+            self.wakes = wakes;
+        }
+    }
+
+    fn add(&mut self, controller: usize, wake: Wake, at: Instant) {
+        let task = Task { controller, key: wake.key.into() };
+        if self.queue.add(task, at, wake.delay, wake.trigger) {
+            self.metrics.added(CONTROLLERS[controller].name);
+        }
+    }
+
+    fn view<'a>(&'a self, instant: Instant, trigger: Option<&'a str>) -> View<'a> {
+        let Self { world, store, settings, .. } = self;
+        View { world, store: &**store, settings, now: Timestamp::now(), instant, trigger }
+    }
+
+    /// Looks at some of the keys whose time has come.
+    fn work(&mut self) {
+        for _ in 0..STEP {
+            if self.flying.len() >= IN_FLIGHT {
+                return;
+            }
+            let started = Instant::now();
+            let Some(due) = self.queue.take(started) else { return };
+            let controller = &CONTROLLERS[due.task.controller];
+            self.metrics.started(controller.name, started.saturating_duration_since(due.since));
+            let verdict = (controller.reconcile)(&self.view(started, due.trigger.as_deref()), &due.task.key);
+            self.carry_out(due, verdict, started);
+        }
+    }
+
+    fn carry_out(&mut self, due: Due, verdict: Verdict, started: Instant) {
+        let Verdict { transactions, events, again } = verdict;
+        let again = again.or(CONTROLLERS[due.task.controller].every);
+        if transactions.is_empty() && events.is_empty() {
+            self.finish(&due, again, started, 0);
+            return;
+        }
+        let (store, ranges) = (self.store.clone(), self.settings.ranges.clone());
+        self.flying.spawn(async move {
+            let mut written = Written::default();
+            let mut outcome = Ok(());
+            for writes in &transactions {
+                outcome = commit(&*store, &ranges, writes, &mut written).await;
+                if outcome.is_err() {
+                    break;
+                }
+            }
+            for event in events {
+                // An Event of this name is there already, or there is no place for it: either way nobody is held up.
+                let _ = commit(&*store, &ranges, &[event], &mut Written::default()).await;
+            }
+            Landed { due, again, started, outcome: outcome.map(|()| written) }
+        });
+    }
+
+    fn landed(&mut self, landed: Result<Landed, tokio::task::JoinError>) {
+        // A task that panicked has said so; its key stays closed until the next round rather than being run for ever.
+        let Ok(Landed { due, again, started, outcome }) = landed else { return };
+        let controller = &CONTROLLERS[due.task.controller];
+        match outcome {
+            Ok(written) if written.is_known(&self.known) => self.finish(&due, again, started, written.writes),
+            Ok(written) => {
+                self.metrics.finished(controller.name, started.elapsed(), written.writes);
+                self.closed.push((due, written, again));
+            }
+            Err(Failure::Pointless) => self.finish(&due, again, started, 0),
+            Err(failure) => {
+                self.metrics.retried(controller.name, matches!(failure, Failure::Error(_)));
+                let key = due.task.key.clone();
+                let wait = self.queue.failed(due, Instant::now(), fastrand::f64());
+                self.metrics.added(controller.name);
+                if let Failure::Error(error) = failure {
+                    tracing::warn!(controller = controller.name, %key, ?wait, %error, "could not write; will try again");
+                }
             }
         }
     }
-    if done > 0 {
-        tracing::info!(writes = done, "allocations were set right");
-    }
-}
 
-/// Runs the controllers for as long as the server lives.
-pub async fn run(store: Arc<dyn Store>, ranges: Ranges) {
-    let wake = Arc::new(Notify::new());
-    for table in ["ipaddresses", "nodeports", "ranges", "servicecidrs"] {
-        tokio::spawn(wake_on_loss(store.clone(), Table::named(table), wake.clone()));
-    }
-    loop {
-        run_once(&*store, &ranges).await;
-        tokio::select! {
-            () = wake.notified() => {}
-            () = tokio::time::sleep(PERIOD) => {}
+    fn finish(&mut self, due: &Due, again: Option<Duration>, started: Instant, writes: usize) {
+        let name = CONTROLLERS[due.task.controller].name;
+        self.metrics.finished(name, started.elapsed(), writes);
+        if self.queue.succeeded(&due.task, Instant::now(), again) {
+            self.metrics.added(name);
         }
     }
-}
 
-/// Wakes the runner when a table changes in a way that ordinary requests do not change it.
-async fn wake_on_loss(store: Arc<dyn Store>, table: Table, wake: Arc<Notify>) {
-    loop {
-        let Ok(mut watch) = store.watch(table, "", store.revision()) else { continue };
-        while let Ok(events) = watch.next().await {
-            if events.iter().any(|event| is_suspicious(&*store, table, event)) {
-                wake.notify_one();
+    /// Opens the keys whose writes the world shows now.
+    fn open(&mut self, at: Instant) {
+        let known = &self.known;
+        for (due, _, again) in self.closed.extract_if(.., |(_, written, _)| written.is_known(known)) {
+            if self.queue.succeeded(&due.task, at, again) {
+                self.metrics.added(CONTROLLERS[due.task.controller].name);
             }
         }
-        // The history is shorter than our patience: look at everything and watch again from now.
-        wake.notify_one();
     }
 }
 
-fn is_suspicious(store: &dyn Store, table: Table, event: &Event) -> bool {
-    match table.as_str() {
-        "ipaddresses" if event.deleted => {
-            let held = parent_of(store, event).is_some_and(|entry| lists(&entry, &event.entry.key.name));
-            held || a_range_waits(store)
+impl Written {
+    fn is_known(&self, known: &HashMap<Table, Revision>) -> bool {
+        self.tables.iter().all(|(table, revision)| known.get(table).is_some_and(|known| known >= revision))
+    }
+}
+
+/// Carries out one transaction.
+async fn commit(
+    store: &dyn Store,
+    ranges: &store::allocation::Ranges,
+    writes: &[Write],
+    written: &mut Written,
+) -> Result<(), Failure> {
+    let txn =
+        Writer { store, ranges, now: Timestamp::now(), checked: true }.transaction(writes).map_err(Failure::from)?;
+    let tables: Vec<Table> = txn.ops.iter().map(table_of).collect();
+    let revision = store.commit(txn).await.map_err(Failure::from)?;
+    written.writes += tables.len();
+    written.tables.extend(tables.into_iter().map(|table| (table, revision)));
+    Ok(())
+}
+
+fn table_of(op: &Op) -> Table {
+    match op {
+        Op::Put { key, .. } | Op::Delete { key } => key.table,
+    }
+}
+
+impl From<Unfit> for Failure {
+    fn from(unfit: Unfit) -> Self {
+        match unfit {
+            Unfit::Stale(_) => Self::Conflict,
+            Unfit::NoNamespace(_) => Self::Pointless,
+            Unfit::Invalid { .. } => Self::Error(unfit.to_string()),
         }
-        // Ordinary requests write the Service after its address: nothing more has to be decoded for them.
-        "ipaddresses" => parent_of(store, event)
-            .is_none_or(|entry| entry.modified < event.revision && !lists(&entry, &event.entry.key.name)),
-        "nodeports" => event.deleted && event.previous.as_ref().is_some_and(|entry| owner_lives(store, &entry.value)),
-        _ => true,
     }
 }
 
-/// The Service that an address says it belongs to.
-fn parent_of(store: &dyn Store, event: &Event) -> Option<Arc<Entry>> {
-    let address = object::decode_light(&event.entry.value);
-    let parent = address.at("spec.parentRef");
-    let name = format!("{}/{}", parent.text("namespace"), parent.text("name"));
-    store.get(&Key { table: Table::named("services/specs"), name: name.into() })
+impl From<CommitError> for Failure {
+    fn from(error: CommitError) -> Self {
+        if error.is_conflict() { Self::Conflict } else { Self::Error(error.to_string()) }
+    }
 }
 
-/// Whether a Service has this address, however it spells it.
-fn lists(service: &Entry, address: &str) -> bool {
-    let service = object::decode_light(&service.value);
-    let wanted = parse_lenient(address);
-    service.texts("spec.clusterIPs").into_iter().any(|text| parse_lenient(text) == wanted)
-}
-
-/// Whether a deleted range waits for its last address to go.
-fn a_range_waits(store: &dyn Store) -> bool {
-    let ranges = store.range(Table::named("servicecidrs"), "", None);
-    ranges.is_ok_and(|found| {
-        found.entries.iter().any(|entry| object::decode_light(&entry.value).has("metadata.deletionTimestamp"))
-    })
-}
-
-fn owner_lives(store: &dyn Store, value: &[u8]) -> bool {
-    let Some(owner) = store::allocation::port_owner(value) else { return true };
-    store.get(&Key { table: Table::named("services/specs"), name: owner.into() }).is_some()
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
+    }
 }

@@ -1,16 +1,27 @@
-//! What a controller asks for, and how it is carried out.
+//! What a controller asks for, and how it becomes a transaction.
+//!
+//! Controllers say what an object should be; here it gets what every object has (uid, times, generation, owners of its
+//! fields), is checked by the rules of its kind, and is deleted the way its kind wants it. So a controller can write nothing
+//! that a client could not.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::apply::{self, Manager};
 use api::facts::Facts;
+use api::field::Errors;
 use api::kind::Kind;
-use api::kinds;
-use api::object;
+use api::options::Propagation;
 use api::value::ValueExt as _;
+use api::{decode, kinds, lifecycle, object};
 use bytes::Bytes;
+use jiff::Timestamp;
 use serde_json::Value;
-use store::{CommitError, Compare, Key, Op, Store, Table, Txn};
+use store::allocation::{Gather, Ranges};
+use store::{Compare, Entry, Key, Op, Store, Table, Txn};
+
+/// Whom the fields belong to that controllers write.
+const MANAGER: &str = "kube-controller-manager";
 
 /// One change. All of them carry the revision their controller has seen, so that none overwrites what it does not know.
 #[derive(Clone, PartialEq, Debug)]
@@ -24,7 +35,7 @@ pub enum Write {
         /// What it replaces.
         modified: u64,
     },
-    /// Stores bytes that are no object.
+    /// Stores bytes as they are.
     Raw {
         /// Where.
         key: Key,
@@ -33,12 +44,33 @@ pub enum Write {
         /// What it replaces.
         modified: u64,
     },
-    /// Removes an entry.
+    /// Deletes an object as its kind wants it, or removes an entry that is no object.
     Delete {
         /// Which.
         key: Key,
         /// The state that was seen.
         modified: u64,
+        /// What happens to what it owns.
+        propagation: Option<Propagation>,
+    },
+}
+
+/// Why writes are not tried.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum Unfit {
+    /// What was seen is no longer there.
+    #[error("{0} has changed")]
+    Stale(Key),
+    /// The namespace is being deleted or gone: nothing new may be in it.
+    #[error("namespace {0} is going away")]
+    NoNamespace(Box<str>),
+    /// The rules of the kind refuse it.
+    #[error("{key}: {why}")]
+    Invalid {
+        /// The object.
+        key: Key,
+        /// What is wrong.
+        why: String,
     },
 }
 
@@ -49,24 +81,175 @@ impl Write {
         Self::Object { table, object: Box::new(object), modified: 0 }
     }
 
-    fn add_to(&self, txn: &mut Txn) {
-        let (key, modified) = match self {
-            Self::Object { table, object, modified } => (object_key(table, object), *modified),
-            Self::Raw { key, modified, .. } | Self::Delete { key, modified } => (key.clone(), *modified),
-        };
-        txn.compares.push(Compare { key: key.clone(), modified });
-        txn.ops.push(match self {
-            Self::Object { table, object, .. } => {
-                let kind = kind_of(table);
-                let ttl = kind.ttl.map(Duration::from_secs);
-                Op::Put { key, value: object::encode(object), facts: Arc::new(kind.facts(object)), ttl }
-            }
-            Self::Raw { value, .. } => {
-                Op::Put { key, value: value.clone(), facts: Arc::new(Facts::default()), ttl: None }
-            }
-            Self::Delete { .. } => Op::Delete { key },
-        });
+    /// Deletes what an entry holds.
+    #[must_use]
+    pub fn delete(entry: &Entry) -> Self {
+        Self::Delete { key: entry.key.clone(), modified: entry.modified, propagation: None }
     }
+}
+
+/// Makes transactions of writes.
+pub(crate) struct Writer<'a> {
+    pub(crate) store: &'a dyn Store,
+    pub(crate) ranges: &'a Ranges,
+    pub(crate) now: Timestamp,
+    /// Whether the rules of the kinds are asked. The objects that lead to the server itself may break them: its address may
+    /// be one that no other endpoint may have.
+    pub(crate) checked: bool,
+}
+
+impl Writer<'_> {
+    /// One transaction of all the writes.
+    pub(crate) fn transaction(&self, writes: &[Write]) -> Result<Txn, Unfit> {
+        let mut txn = Txn::default();
+        for write in writes {
+            match write {
+                Write::Object { table, object, modified: 0 } => self.create(table, (**object).clone(), &mut txn)?,
+                Write::Object { table, object, modified } => self.update(table, object, *modified, &mut txn)?,
+                Write::Delete { key, modified, propagation } => self.delete(key, *modified, *propagation, &mut txn)?,
+                Write::Raw { key, value, modified } => {
+                    txn.compares.push(Compare { key: key.clone(), modified: *modified });
+                    let kind = kinds::by_table(key.table.as_str());
+                    let facts = kind.map_or_else(Facts::default, |kind| kind.facts(&object::decode_light(value)));
+                    let (key, value) = (key.clone(), value.clone());
+                    txn.ops.push(Op::Put { key, value, facts: Arc::new(facts), ttl: None });
+                }
+            }
+        }
+        Ok(txn)
+    }
+
+    fn create(&self, table: &'static str, mut object: Value, txn: &mut Txn) -> Result<(), Unfit> {
+        let kind = kind_of(table);
+        if kind.namespaced {
+            txn.compares.push(self.open_namespace(object.text("metadata.namespace"))?);
+        }
+        let base = object.text("metadata.generateName");
+        if object.text("metadata.name").is_empty() && !base.is_empty() {
+            let name = lifecycle::generate_name(base, |below| fastrand::usize(..below));
+            object.put("metadata.name", name);
+        }
+        let now = lifecycle::seconds(self.now);
+        if !object.has("metadata.uid") {
+            object.put("metadata.uid", new_uid());
+        }
+        if !object.has("metadata.creationTimestamp") {
+            object.put("metadata.creationTimestamp", now.as_str());
+        }
+        if kind.generation {
+            object.put("metadata.generation", 1);
+        }
+        if !object.has("metadata.managedFields") {
+            let api_version = kind.api_version();
+            let manager = Manager { name: MANAGER, api_version: &api_version, subresource: "" };
+            apply::track_update(kind.type_id(), None, &mut object, &manager, &now);
+        }
+        decode::prune(kind.type_id(), &mut object);
+        let mut errors = Errors::default();
+        kind.rules.validate_create(&object, &mut errors);
+        let key = object_key(table, &object);
+        self.refuse(&key, &errors)?;
+        put(kind, key, &object, 0, txn);
+        Ok(())
+    }
+
+    fn update(&self, table: &'static str, new: &Value, modified: u64, txn: &mut Txn) -> Result<(), Unfit> {
+        let kind = kind_of(table);
+        let key = object_key(table, new);
+        let entry = self.current(&key, modified)?;
+        let old = object::decode(kind, &entry.value, entry.modified);
+        let mut new = new.clone();
+        new.put("metadata.resourceVersion", old.at("metadata.resourceVersion").clone());
+        lifecycle::set_generation(kind, &mut new, &old);
+        let (subresource, api_version) = (changed_part(&new, &old), kind.api_version());
+        let manager = Manager { name: MANAGER, api_version: &api_version, subresource };
+        apply::track_update(kind.type_id(), Some(&old), &mut new, &manager, &lifecycle::seconds(self.now));
+        decode::prune(kind.type_id(), &mut new);
+        let mut errors = Errors::default();
+        match subresource {
+            "" => kind.rules.validate_update(&new, &old, &mut errors),
+            _ => kind.rules.validate_status(&new, &old, &mut errors),
+        }
+        self.refuse(&key, &errors)?;
+        if old.has("metadata.deletionTimestamp") && lifecycle::is_released(kind, &new) {
+            self.remove(kind, &entry, &new, txn);
+        } else {
+            put(kind, key, &new, modified, txn);
+        }
+        Ok(())
+    }
+
+    fn delete(&self, key: &Key, modified: u64, propagation: Option<Propagation>, txn: &mut Txn) -> Result<(), Unfit> {
+        let entry = self.current(key, modified)?;
+        let Some(kind) = kinds::by_table(key.table.as_str()) else {
+            txn.compares.push(Compare { key: key.clone(), modified });
+            txn.ops.push(Op::Delete { key: key.clone() });
+            return Ok(());
+        };
+        let old = object::decode(kind, &entry.value, entry.modified);
+        let mut new = old.clone();
+        lifecycle::mark_deleted(kind, &mut new, None, propagation, self.now);
+        if lifecycle::is_released(kind, &new) {
+            self.remove(kind, &entry, &old, txn);
+        } else if new != old {
+            put(kind, key.clone(), &new, modified, txn);
+        }
+        Ok(())
+    }
+
+    /// Removes an object together with what it holds.
+    fn remove(&self, kind: &Kind, entry: &Entry, object: &Value, txn: &mut Txn) {
+        let now = lifecycle::seconds(self.now);
+        let owner = (object.text("metadata.namespace"), object.text("metadata.name"));
+        let mut claims = Gather::new(self.store, self.ranges, owner, &now, &new_uid);
+        kind.rules.finish_delete(object, &mut claims);
+        let Txn { compares, ops } = claims.into_txn();
+        txn.compares.push(Compare { key: entry.key.clone(), modified: entry.modified });
+        txn.compares.extend(compares);
+        txn.ops.extend(ops);
+        txn.ops.push(Op::Delete { key: entry.key.clone() });
+    }
+
+    fn refuse(&self, key: &Key, errors: &Errors) -> Result<(), Unfit> {
+        match errors.0.first().filter(|_| self.checked) {
+            None => Ok(()),
+            Some(first) => Err(Unfit::Invalid { key: key.clone(), why: format!("{}: {}", first.field, first.body) }),
+        }
+    }
+
+    fn current(&self, key: &Key, modified: u64) -> Result<Arc<Entry>, Unfit> {
+        let current = self.store.get(key).filter(|entry| entry.modified == modified);
+        current.ok_or_else(|| Unfit::Stale(key.clone()))
+    }
+
+    /// That a namespace is there and not going away; that must still hold when the transaction is carried out.
+    fn open_namespace(&self, name: &str) -> Result<Compare, Unfit> {
+        let key = Key { table: Table::named("namespaces"), name: name.into() };
+        let entry = self.store.get(&key).ok_or_else(|| Unfit::NoNamespace(name.into()))?;
+        if object::decode_light(&entry.value).has("metadata.deletionTimestamp") {
+            return Err(Unfit::NoNamespace(name.into()));
+        }
+        Ok(Compare { key, modified: entry.modified })
+    }
+}
+
+/// Whether a change is one of the status alone, which then has owners of its own.
+fn changed_part(new: &Value, old: &Value) -> &'static str {
+    let is_same = |(part, value): (&String, &Value)| {
+        matches!(part.as_str(), "status" | "kind" | "apiVersion") || old.at(part) == value
+    };
+    let all_else_same = new.as_object().into_iter().flatten().all(is_same);
+    if all_else_same && new.at("status") != old.at("status") { "status" } else { "" }
+}
+
+fn put(kind: &Kind, key: Key, object: &Value, modified: u64, txn: &mut Txn) {
+    txn.compares.push(Compare { key: key.clone(), modified });
+    let ttl = kind.ttl.map(Duration::from_secs);
+    txn.ops.push(Op::Put { key, value: object::encode(object), facts: Arc::new(kind.facts(object)), ttl });
+}
+
+fn new_uid() -> String {
+    uuid::Uuid::new_v4().to_string()
 }
 
 fn kind_of(table: &str) -> &'static Kind {
@@ -78,19 +261,4 @@ pub(crate) fn object_key(table: &str, object: &Value) -> Key {
     let (namespace, name) = (object.text("metadata.namespace"), object.text("metadata.name"));
     let name = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
     Key { table: Table::named(table), name: name.into() }
-}
-
-/// Carries writes out together: all or nothing.
-///
-/// # Errors
-/// When one of them no longer fits what is stored, or the store cannot write.
-pub async fn commit(store: &dyn Store, writes: &[Write]) -> Result<(), CommitError> {
-    if writes.is_empty() {
-        return Ok(());
-    }
-    let mut txn = Txn::default();
-    for write in writes {
-        write.add_to(&mut txn);
-    }
-    store.commit(txn).await.map(|_| ())
 }

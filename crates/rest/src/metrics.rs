@@ -1,6 +1,5 @@
 //! What the server counts, under the names that Kubernetes dashboards know.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
@@ -37,8 +36,8 @@ struct CodeLabels {
     code: u16,
 }
 
-/// Reads the store's figures as lines of text.
-pub type Figures = dyn Fn() -> Vec<(&'static str, &'static str, f64)> + Send + Sync;
+/// Reads what others count, as lines of text without an end mark.
+pub type Figures = dyn Fn() -> String + Send + Sync;
 
 /// The figures of a server.
 pub(crate) struct Metrics {
@@ -48,11 +47,11 @@ pub(crate) struct Metrics {
     watches: Family<Labels, Gauge>,
     in_flight: Gauge<i64, AtomicI64>,
     refused: Counter,
-    store: Box<Figures>,
+    others: Box<Figures>,
 }
 
 impl Metrics {
-    pub(crate) fn new(store: Box<Figures>) -> Arc<Self> {
+    pub(crate) fn new(others: Box<Figures>) -> Arc<Self> {
         let mut registry = Registry::default();
         let requests = Family::default();
         let durations = Family::new_with_constructor((|| Histogram::new(BUCKETS)) as fn() -> Histogram);
@@ -62,7 +61,7 @@ impl Metrics {
         registry.register("apiserver_longrunning_requests", "Watches that are open", watches.clone());
         registry.register("apiserver_current_inflight_requests", "Requests being answered", in_flight.clone());
         registry.register("apiserver_rejected_requests", "Requests refused with 429", refused.clone());
-        Arc::new(Self { registry, requests, durations, watches, in_flight, refused, store })
+        Arc::new(Self { registry, requests, durations, watches, in_flight, refused, others })
     }
 
     /// A request that was answered.
@@ -100,12 +99,7 @@ impl Metrics {
 
     /// Everything, as text.
     pub(crate) fn text(&self) -> String {
-        let mut out = String::new();
-        for (name, help, value) in (self.store)() {
-            let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
-            let family = name.strip_suffix("_total").unwrap_or(name);
-            let _ = writeln!(out, "# HELP {family} {help}.\n# TYPE {family} {kind}\n{name} {value}");
-        }
+        let mut out = (self.others)();
         // Writing to a string cannot fail; this also writes the end mark, so it comes last.
         let _ = text::encode(&mut out, &self.registry);
         out

@@ -12,6 +12,7 @@ mod update;
 use std::sync::Arc;
 
 use api::kind::{Kind, Subresource};
+use api::lifecycle;
 use api::object;
 use api::status::Status;
 use api::value::ValueExt as _;
@@ -75,7 +76,7 @@ impl Call<'_> {
 
     /// Now, as objects write it.
     pub(crate) fn now_text(&self) -> String {
-        seconds(self.now)
+        lifecycle::seconds(self.now)
     }
 
     fn not_found(&self, name: &str) -> Status {
@@ -87,11 +88,6 @@ impl Call<'_> {
 pub(crate) fn key(kind: &Kind, namespace: &str, name: &str) -> Key {
     let name = if kind.namespaced { format!("{namespace}/{name}") } else { name.to_owned() };
     Key { table: Table::named(kind.table), name: name.into() }
-}
-
-/// A time as `metav1.Time` writes it.
-pub(crate) fn seconds(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// A new uid.

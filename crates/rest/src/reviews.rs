@@ -7,6 +7,7 @@
 mod token_request;
 mod validate;
 
+use api::lifecycle::seconds;
 use api::status::Status;
 use api::value::ValueExt as _;
 use jiff::Timestamp;
@@ -168,12 +169,7 @@ fn token(body: &Value, authn: &Authenticator, now: Timestamp) -> Result<Value, S
 }
 
 fn who_am_i(body: &Value, user: &User, now: Timestamp) -> Value {
-    fresh(body, &json!({"creationTimestamp": wire_time(now)}), &json!({"userInfo": user_info(user)}))
-}
-
-/// A time as objects have it.
-fn wire_time(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    fresh(body, &json!({"creationTimestamp": seconds(now)}), &json!({"userInfo": user_info(user)}))
 }
 
 fn user_info(user: &User) -> Value {

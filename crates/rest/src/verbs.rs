@@ -11,7 +11,7 @@ use std::sync::Arc;
 use api::options::WriteOptions;
 use api::status::Status;
 use api::value::ValueExt as _;
-use api::{apply, names};
+use api::{apply, lifecycle, names};
 use http::{Method, header};
 use hyper::body::Incoming;
 
@@ -124,7 +124,7 @@ async fn review(
     let api_version = target.kind.api_version();
     let name = manager(ask, &options.field_manager);
     let manager = apply::Manager { name: &name, api_version: &api_version, subresource: "" };
-    apply::track_update(target.kind.type_id(), None, &mut object, &manager, &crate::registry::seconds(ask.now));
+    apply::track_update(target.kind.type_id(), None, &mut object, &manager, &lifecycle::seconds(ask.now));
     let answer = reviews::review(target.kind.kind, &object, ask.user, &shared.authn, ask.now)?;
     Ok(Reply::document(201, ask.view.object(target.kind, answer)?))
 }

@@ -9,7 +9,8 @@ use crate::config::Subject;
 /// Runs a subcommand.
 pub(crate) fn run(subject: Subject) -> anyhow::Result<()> {
     match subject {
-        Subject::Up(arguments) | Subject::Server(arguments) => server::exec(&arguments),
+        Subject::Up(arguments) => server::exec(&arguments.for_one_machine()),
+        Subject::Server(arguments) => server::exec(&arguments),
         Subject::Demo => demo::exec(),
         Subject::Store(subject) => store::exec(subject),
     }

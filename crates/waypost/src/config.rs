@@ -102,6 +102,57 @@ pub(crate) struct ServerArguments {
     /// The domain of the cluster
     #[arg(long, env = "WAYPOST_CLUSTER_DOMAIN", default_value = "cluster.local", value_name = "DOMAIN")]
     pub(crate) cluster_domain: String,
+    /// How many endpoints an EndpointSlice holds at most
+    #[arg(
+        long,
+        env = "WAYPOST_MAX_ENDPOINTS_PER_SLICE",
+        default_value = "100",
+        value_parser = clap::value_parser!(u16).range(1..=1000),
+        value_name = "N"
+    )]
+    pub(crate) max_endpoints_per_slice: u16,
+    /// Say in the status of each Service what it has and what it lacks; on in `up`, off in `server`
+    #[arg(long, env = "WAYPOST_SERVICE_CONDITIONS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub(crate) service_conditions: Option<bool>,
+    /// Addresses for Pods: one range, or one of each family
+    #[arg(
+        long,
+        env = "WAYPOST_CLUSTER_CIDR",
+        default_value = "10.244.0.0/16,fd00:10:244::/56",
+        value_delimiter = ',',
+        value_name = "CIDR,CIDR"
+    )]
+    pub(crate) cluster_cidr: Vec<IpNet>,
+    /// Give each Node a piece of --cluster-cidr for its Pods; on in `up`, off in `server`
+    #[arg(long, env = "WAYPOST_ALLOCATE_NODE_CIDRS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub(crate) allocate_node_cidrs: Option<bool>,
+    /// How long the prefix of a Node's piece of the IPv4 range is
+    #[arg(
+        long,
+        env = "WAYPOST_NODE_CIDR_MASK_SIZE_IPV4",
+        default_value = "24",
+        value_parser = clap::value_parser!(u8).range(1..=32),
+        value_name = "BITS"
+    )]
+    pub(crate) node_cidr_mask_size_ipv4: u8,
+    /// How long the prefix of a Node's piece of the IPv6 range is
+    #[arg(
+        long,
+        env = "WAYPOST_NODE_CIDR_MASK_SIZE_IPV6",
+        default_value = "64",
+        value_parser = clap::value_parser!(u8).range(1..=128),
+        value_name = "BITS"
+    )]
+    pub(crate) node_cidr_mask_size_ipv6: u8,
+    /// How long a Node may be silent before it counts as lost, in seconds
+    #[arg(
+        long,
+        env = "WAYPOST_NODE_MONITOR_GRACE_PERIOD",
+        default_value = "50",
+        value_parser = seconds,
+        value_name = "SECONDS"
+    )]
+    pub(crate) node_monitor_grace_period: Duration,
     /// Bearer tokens: lines of `token,user,uid,"group1,group2"`
     #[arg(long, env = "WAYPOST_TOKEN_AUTH_FILE", value_name = "FILE")]
     pub(crate) token_auth_file: Option<PathBuf>,
@@ -111,6 +162,15 @@ pub(crate) struct ServerArguments {
     /// How long a request may take, in seconds; watches have limits of their own
     #[arg(long, env = "WAYPOST_REQUEST_TIMEOUT", default_value = "60", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) request_timeout: Duration,
+}
+
+impl ServerArguments {
+    /// What `up` turns on unless it was turned off: whatever helps a person, and Kubernetes lacks.
+    pub(crate) fn for_one_machine(mut self) -> Self {
+        self.service_conditions.get_or_insert(true);
+        self.allocate_node_cidrs.get_or_insert(true);
+        self
+    }
 }
 
 /// Settings of the log.

@@ -1,9 +1,22 @@
 //! The store's figures under the names that `/metrics` shows.
 
+use std::fmt::Write as _;
+
 use store::Figures;
 
+/// The figures as text.
+pub(crate) fn text(figures: &Figures) -> String {
+    let mut out = String::new();
+    for (name, help, value) in named(figures) {
+        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
+        let family = name.strip_suffix("_total").unwrap_or(name);
+        let _ = writeln!(out, "# HELP {family} {help}.\n# TYPE {family} {kind}\n{name} {value}");
+    }
+    out
+}
+
 /// Name, meaning and value of each figure.
-pub(crate) fn named(figures: &Figures) -> Vec<(&'static str, &'static str, f64)> {
+fn named(figures: &Figures) -> Vec<(&'static str, &'static str, f64)> {
     #[expect(clippy::cast_precision_loss, reason = "a metric may be off by one in 2^53")]
     let number = |value: u64| value as f64;
     vec![

@@ -5,15 +5,11 @@ use api::field::Errors;
 use api::kind::Kind;
 use api::status::Status;
 use api::value::ValueExt as _;
-use api::{decode, kinds, meta, names};
+use api::{decode, kinds, lifecycle, meta, names};
 use serde_json::Value;
 
 use super::{ATTEMPTS, Call, Lost, Outcome, Registry, Shown, new_uid};
 
-/// Characters of generated names: no vowels, so no words.
-const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-/// How long a generated name may be before its suffix.
-const PREFIX_LIMIT: usize = 58;
 /// How many names are tried.
 const NAME_ATTEMPTS: usize = 8;
 
@@ -50,7 +46,11 @@ impl Registry {
         let mut names_tried = 0;
         for _ in 0..ATTEMPTS {
             let mut attempt = object.clone();
-            let name = if given.is_empty() && !base.is_empty() { generate_name(&base) } else { given.clone() };
+            let name = if given.is_empty() && !base.is_empty() {
+                lifecycle::generate_name(&base, |count| fastrand::usize(..count))
+            } else {
+                given.clone()
+            };
             if !name.is_empty() {
                 attempt.put("metadata.name", name.as_str());
             }
@@ -216,16 +216,6 @@ pub(crate) fn check_name(object: &Value, name: &str) -> Result<(), Status> {
         ))),
         _ => Ok(()),
     }
-}
-
-fn generate_name(base: &str) -> String {
-    let mut end = base.len().min(PREFIX_LIMIT);
-    while !base.is_char_boundary(end) {
-        end -= 1;
-    }
-    let mut name = base[..end].to_owned();
-    name.extend((0..5).map(|_| char::from(SUFFIX[fastrand::usize(..SUFFIX.len())])));
-    name
 }
 
 fn no_name_left(status: &Status) -> Status {

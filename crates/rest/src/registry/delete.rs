@@ -1,15 +1,14 @@
 //! Deleting an object: preconditions, finalizers, grace, and finally one transaction that frees what it held.
 
+use api::lifecycle::{is_released, mark_deleted};
 use api::options::Propagation;
 use api::status::Status;
 use api::value::ValueExt as _;
-use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use store::{Entry, Txn};
 
 use super::create::typed;
-use super::update::is_released;
-use super::{ATTEMPTS, Call, Lost, Outcome, Registry, Shown, old_object, seconds};
+use super::{ATTEMPTS, Call, Lost, Outcome, Registry, Shown, old_object};
 
 /// What a DELETE asks for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -40,7 +39,7 @@ impl Registry {
         let old = old_object(call.kind, entry);
         check_preconditions(call, name, wish, &old).map_err(Lost::Refused)?;
         let mut new = old.clone();
-        mark(call, wish, &mut new);
+        mark_deleted(call.kind, &mut new, wish.grace, wish.propagation, call.now);
         if is_released(call.kind, &new) {
             let revision = self.remove(call, name, entry, &old).await?;
             return Ok(removed(call, name, entry, revision, new));
@@ -99,38 +98,4 @@ fn check_preconditions(call: &Call<'_>, name: &str, wish: &Deletion, old: &Value
         ));
     }
     Ok(())
-}
-
-/// Marks an object as deleted, with the finalizers that the propagation asks for.
-fn mark(call: &Call<'_>, wish: &Deletion, object: &mut Value) {
-    let deleting = object.has("metadata.deletionTimestamp");
-    let added = match wish.propagation {
-        Some(Propagation::Foreground) => Some("foregroundDeletion"),
-        Some(Propagation::Orphan) => Some("orphan"),
-        Some(Propagation::Background) | None => None,
-    };
-    if let Some(finalizer) = added {
-        let dropped = if finalizer == "orphan" { "foregroundDeletion" } else { "orphan" };
-        let mut finalizers: Vec<String> = object.texts("metadata.finalizers").into_iter().map(str::to_owned).collect();
-        finalizers.retain(|have| have != dropped);
-        if !finalizers.iter().any(|have| have == finalizer) {
-            finalizers.push(finalizer.to_owned());
-        }
-        object.put("metadata.finalizers", finalizers);
-    }
-    let grace = call.kind.rules.grace_period(object, wish.grace);
-    let before = object.at("metadata.deletionGracePeriodSeconds").as_i64();
-    if deleting && before.is_none_or(|before| grace >= before) {
-        return;
-    }
-    object.put("metadata.deletionTimestamp", deadline(call.now, grace));
-    object.put("metadata.deletionGracePeriodSeconds", grace);
-    if call.kind.generation && !deleting {
-        object.put("metadata.generation", object.int("metadata.generation") + 1);
-    }
-    call.kind.rules.mark_deleted(object);
-}
-
-fn deadline(now: Timestamp, grace: i64) -> String {
-    seconds(now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now))
 }

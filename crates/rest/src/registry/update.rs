@@ -5,7 +5,7 @@
 //! resourceVersion.
 
 use api::field::{Errors, Path};
-use api::kind::Kind;
+use api::lifecycle::{is_released, set_generation};
 use api::status::Status;
 use api::value::ValueExt as _;
 use api::{apply, decode, meta, object};
@@ -274,22 +274,4 @@ fn keep_system_fields(new: &mut Value, old: &Value) {
     }
     new.put("metadata.resourceVersion", old.at("metadata.resourceVersion").clone());
     new.drop_path("metadata.selfLink");
-}
-
-fn set_generation(kind: &Kind, new: &mut Value, old: &Value) {
-    if !kind.generation {
-        match old.get("metadata").and_then(|metadata| metadata.get("generation")) {
-            Some(generation) => new.put("metadata.generation", generation.clone()),
-            None => drop(new.drop_path("metadata.generation")),
-        }
-        return;
-    }
-    let step = i64::from(kind.rules.new_generation(new, old));
-    new.put("metadata.generation", old.int("metadata.generation") + step);
-}
-
-/// Whether nothing holds a deleted object any more.
-pub(super) fn is_released(kind: &Kind, object: &Value) -> bool {
-    let graceful = object.int("metadata.deletionGracePeriodSeconds") > 0;
-    object.items("metadata.finalizers").is_empty() && !kind.rules.is_held(object) && !graceful
 }

@@ -5,12 +5,12 @@
 //! outlives what it was bound to is worse than none.
 
 use api::field::{Errors, Path};
+use api::lifecycle;
 use api::status::{Resource, Status};
 use api::value::ValueExt as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::wire_time;
 use crate::auth::Authenticator;
 use crate::auth::service_account::{API_AUDIENCE, Grant};
 
@@ -51,9 +51,9 @@ pub(crate) fn token_request(
     Ok(json!({
         "kind": KIND,
         "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {"name": name, "namespace": namespace, "uid": uid, "creationTimestamp": wire_time(now)},
+        "metadata": {"name": name, "namespace": namespace, "uid": uid, "creationTimestamp": lifecycle::seconds(now)},
         "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": null},
-        "status": {"token": token, "expirationTimestamp": wire_time(end)},
+        "status": {"token": token, "expirationTimestamp": lifecycle::seconds(end)},
     }))
 }
 

@@ -1,27 +1,24 @@
 //! `waypost demo`: a server in a temporary directory, the examples everybody knows, what came of them; then nothing is left.
 
+use std::ffi::{OsStr, OsString};
+
 use anyhow::{Context as _, ensure};
 use api::value::ValueExt as _;
 use rest::client::Client;
 use serde_json::{Value, json};
 
 use super::server::{self, Running};
-use crate::config::{Place, ServerArguments};
+use crate::config::{self, Subject};
 
 /// Runs the command.
 pub(crate) fn exec() -> anyhow::Result<()> {
     let home = tempfile::Builder::new().prefix("waypost-demo-").tempdir().context("making a temporary directory")?;
-    let arguments = ServerArguments {
-        place: Place { data_dir: home.path().to_owned() },
-        config: None,
-        listen: "127.0.0.1:0".parse().context("an address of our own")?,
-        service_cluster_ip_range: vec!["10.96.0.0/16".parse()?, "fd00:10:96::/112".parse()?],
-        service_node_port_range: 30000..=32767,
-        cluster_domain: "cluster.local".to_owned(),
-        token_auth_file: None,
-        max_requests_inflight: 400,
-        request_timeout: std::time::Duration::from_secs(60),
+    let place = [OsStr::new("--data-dir"), home.path().as_os_str()];
+    let words = ["waypost", "up", "--listen", "127.0.0.1:0"].map(OsStr::new).into_iter().chain(place);
+    let Subject::Up(arguments) = config::parse(words.map(OsString::from))?.command else {
+        unreachable!("`up` was asked for")
     };
+    let arguments = arguments.for_one_machine();
     server::runtime()?.block_on(async {
         let running = server::start(&arguments).await?;
         say(&format!("A server is ready at https://{}, with its data in a temporary directory.\n", running.address));

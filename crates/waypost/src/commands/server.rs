@@ -8,6 +8,7 @@ use anyhow::{Context as _, ensure};
 use api::facts::Facts;
 use api::ip::Family;
 use api::value::ValueExt as _;
+use control::Settings;
 use jiff::Timestamp;
 use rest::auth::service_account::ServiceAccounts;
 use rest::auth::token_file::TokenFile;
@@ -77,7 +78,8 @@ pub(super) async fn start(arguments: &ServerArguments) -> anyhow::Result<Running
     let store = Arc::new(store);
     let names = serving_names(arguments, &ranges);
     let pki = pki::load_or_create(&data_dir.join("pki"), &names, Timestamp::now()).context("preparing certificates")?;
-    let server = Server::bind(options(arguments, &store, &ranges, &pki)?)
+    let metrics = control::Metrics::new();
+    let server = Server::bind(options(arguments, &store, &ranges, &pki, &metrics)?)
         .await
         .with_context(|| format!("listening on {}; choose another address with --listen", arguments.listen))?;
     let address = server.address().context("reading the listening address")?;
@@ -90,12 +92,18 @@ pub(super) async fn start(arguments: &ServerArguments) -> anyhow::Result<Running
     }));
     control::bootstrap::run(&*store, &ranges, address).await.context("making the first objects")?;
     let shared: Arc<dyn Store> = store.clone();
-    let control = tokio::spawn(control::runner::run(shared, ranges));
+    let control = tokio::spawn(control::runner::run(shared, settings(arguments, &ranges), metrics));
     let _ = readiness.send(true);
     Ok(Running { address, kubeconfig, stop, serving, control, store })
 }
 
-fn options(arguments: &ServerArguments, store: &Arc<Embedded>, ranges: &Ranges, pki: &Pki) -> anyhow::Result<Options> {
+fn options(
+    arguments: &ServerArguments,
+    store: &Arc<Embedded>,
+    ranges: &Ranges,
+    pki: &Pki,
+    control: &Arc<control::Metrics>,
+) -> anyhow::Result<Options> {
     let shared: Arc<dyn Store> = store.clone();
     let tokens = match &arguments.token_auth_file {
         Some(path) => TokenFile::load(path).context("reading --token-auth-file")?,
@@ -103,7 +111,7 @@ fn options(arguments: &ServerArguments, store: &Arc<Embedded>, ranges: &Ranges, 
     };
     let accounts = ServiceAccounts::new(pki.signing_key()).context("reading the key of ServiceAccount tokens")?;
     let authn = Authenticator::new(tokens, accounts, account_lookup(shared.clone()));
-    let figures = store.clone();
+    let (figures, control) = (store.clone(), control.clone());
     Ok(Options {
         listen: arguments.listen,
         tls: pki.server_config(),
@@ -112,7 +120,7 @@ fn options(arguments: &ServerArguments, store: &Arc<Embedded>, ranges: &Ranges, 
         ranges: ranges.clone(),
         max_in_flight: arguments.max_requests_inflight,
         request_timeout: arguments.request_timeout,
-        figures: Box::new(move || crate::figures::named(&figures.figures())),
+        figures: Box::new(move || crate::figures::text(&figures.figures()) + &control.text()),
     })
 }
 
@@ -133,6 +141,19 @@ pub(super) fn store_dir(data_dir: &Path) -> PathBuf {
 /// What selectors ask of a stored object.
 pub(super) fn index(table: &str, value: &[u8]) -> Facts {
     api::kinds::by_table(table).map_or_else(Facts::default, |kind| kind.facts(&api::object::decode_light(value)))
+}
+
+/// What the controllers are told. Whatever Kubernetes would not show is off unless it is asked for.
+fn settings(arguments: &ServerArguments, ranges: &Ranges) -> Settings {
+    let allocates = arguments.allocate_node_cidrs.unwrap_or_default();
+    Settings {
+        max_endpoints_per_slice: arguments.max_endpoints_per_slice.into(),
+        service_conditions: arguments.service_conditions.unwrap_or_default(),
+        cluster_cidrs: if allocates { arguments.cluster_cidr.clone() } else { Vec::new() },
+        node_masks: (arguments.node_cidr_mask_size_ipv4, arguments.node_cidr_mask_size_ipv6),
+        node_grace: arguments.node_monitor_grace_period,
+        ..Settings::plain(ranges.clone())
+    }
 }
 
 fn ranges(arguments: &ServerArguments) -> anyhow::Result<Ranges> {

@@ -14,8 +14,8 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 use store::allocation::{address_key, address_object, port_key, port_map_key, port_owner_value};
 
-use crate::report::{self, Finding};
-use crate::snapshot::{Holder, Reference, Setting, Snapshot};
+use super::snapshot::{Holder, Setting, Snapshot};
+use crate::report::{self, Finding, Reference};
 use crate::write::Write;
 
 /// The name under which address findings are reported.
@@ -70,7 +70,7 @@ fn addresses(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write
             seen.object.at("metadata.labels").get(MANAGED_BY).and_then(Value::as_str) == Some("ipallocator.k8s.io");
         let used = parse_lenient(name).is_some_and(|address| owners.contains_key(&address));
         if let (true, false, Some(address)) = (ours, used, parse_lenient(name)) {
-            out.push(vec![Write::Delete { key: address_key(address), modified: seen.modified }]);
+            out.push(vec![Write::Delete { key: address_key(address), modified: seen.modified, propagation: None }]);
         }
     }
 }
@@ -92,13 +92,19 @@ fn hold_address(
     };
     let family = api::ip::Family::of(address).as_str();
     let message = format!("Cluster IP [{family}]: {address} is not allocated; repairing");
-    out.push(vec![Write::Object { table: "ipaddresses", object: Box::new(wanted), modified }]);
+    // Whose address it is may not be changed in an object; here one object takes the place of another.
+    out.push(vec![Write::Raw { key: address_key(address), value: api::object::encode(&wanted), modified }]);
     out.push(tell(service, ADDRESSES, reason, &message, setting));
 }
 
 /// Tells whoever looks at the Service.
 fn tell(service: &Reference, controller: &str, reason: &str, message: &str, setting: &Setting<'_>) -> Vec<Write> {
-    report::about("Service", "v1", service, &Finding { controller, reason, message, now: setting.now })
+    vec![report::about(
+        "Service",
+        "v1",
+        service,
+        &Finding { controller, normal: false, reason, message, now: setting.now },
+    )]
 }
 
 fn agrees(have: &Value, wanted: &Value) -> bool {
@@ -141,7 +147,7 @@ fn ports(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write>>) 
     }
     for (port, (_, modified)) in &snapshot.ports {
         if !owners.contains_key(port) {
-            out.push(vec![Write::Delete { key: port_key(*port), modified: *modified }]);
+            out.push(vec![Write::Delete { key: port_key(*port), modified: *modified, propagation: None }]);
         }
     }
 }

@@ -1,7 +1,7 @@
 use store::allocation::Ranges;
 
 use super::*;
-use crate::snapshot::{Held, Seen, essence, holder};
+use crate::allocation::snapshot::{Held, Seen, essence, holder};
 
 fn ranges() -> Ranges {
     let parse = |text: &str| text.parse().expect("a range");

@@ -6,8 +6,8 @@ use api::value::ValueExt as _;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use crate::report::{self, Finding};
-use crate::snapshot::{Reference, Seen, Setting, Snapshot};
+use super::snapshot::{Seen, Setting, Snapshot};
+use crate::report::{self, Finding, Reference};
 use crate::write::Write;
 
 /// What keeps a range while addresses of it are in use.
@@ -54,11 +54,12 @@ pub(crate) fn as_flagged(seen: &Seen, setting: &Setting<'_>) -> Option<Vec<Write
     tracing::warn!("{message}; the ServiceCIDR object stays in use");
     let finding = Finding {
         controller: "kubernetes-service-cidr-controller",
+        normal: false,
         reason: "KubernetesDefaultServiceCIDRInconsistent",
         message: &message,
         now: setting.now,
     };
-    Some(report::about("ServiceCIDR", "networking.k8s.io/v1", &Reference::to(&seen.object), &finding))
+    Some(vec![report::about("ServiceCIDR", "networking.k8s.io/v1", &Reference::to(&seen.object), &finding)])
 }
 
 /// The range of the command line, as an object.
@@ -103,13 +104,10 @@ fn one(snapshot: &Snapshot, setting: &Setting<'_>, name: &str, seen: &Seen) -> O
     })
 }
 
-/// Takes our finalizer off a deleted range; the last one takes the object with it.
+/// Takes our finalizer off a deleted range; with the last one the object goes.
 fn release(seen: &Seen, mut object: Value) -> Write {
     let left: Vec<String> =
         object.texts("metadata.finalizers").into_iter().filter(|name| *name != FINALIZER).map(str::to_owned).collect();
-    if left.is_empty() {
-        return Write::Delete { key: crate::write::object_key("servicecidrs", &object), modified: seen.modified };
-    }
     object.put("metadata.finalizers", left);
     Write::Object { table: "servicecidrs", object: Box::new(object), modified: seen.modified }
 }
@@ -148,7 +146,7 @@ mod tests {
     use store::allocation::Ranges;
 
     use super::*;
-    use crate::snapshot::Held;
+    use crate::allocation::snapshot::Held;
 
     fn snapshot(cidr: &str, deleted: bool, address: &str) -> Snapshot {
         let mut object = json!({"metadata": {"name": "extra", "finalizers": [FINALIZER]}, "spec": {"cidrs": [cidr]},
@@ -185,7 +183,11 @@ mod tests {
         };
         assert!(writes.iter().any(says_terminating));
         let writes = run(&snapshot("10.97.0.0/24", true, "10.98.0.9"));
-        assert!(writes.iter().any(|write| matches!(write, Write::Delete { .. })));
+        let released = |write: &Write| {
+            matches!(write, Write::Object { object, modified: 5, .. }
+            if object.items("metadata.finalizers").is_empty())
+        };
+        assert!(writes.iter().any(released));
     }
 
     #[test]

@@ -11,25 +11,7 @@ use serde_json::Value;
 use store::allocation::{self, Ranges};
 use store::{Compacted, Entry, Store, Table};
 
-/// Enough of an object to speak about it.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Reference {
-    /// Its namespace, if it has one.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// Its uid.
-    pub uid: String,
-}
-
-impl Reference {
-    /// The reference to an object.
-    #[must_use]
-    pub fn to(object: &Value) -> Self {
-        let text = |path: &str| object.text(path).to_owned();
-        Self { namespace: text("metadata.namespace"), name: text("metadata.name"), uid: text("metadata.uid") }
-    }
-}
+use crate::report::Reference;
 
 /// What a Service holds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

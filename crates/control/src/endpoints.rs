@@ -1,0 +1,149 @@
+//! Endpoints objects for Services with a selector (S02, S17): the older form, for whoever still reads it.
+//!
+//! In: a Service and the Pods it selects. Out: one object of the same name, of the Service's first family, with at most 1000
+//! addresses.
+
+pub(crate) mod subsets;
+
+use std::sync::Arc;
+
+use api::object;
+use api::value::ValueExt as _;
+use serde_json::{Map, Value, json};
+use store::{Entry, Key, Table};
+
+use crate::controller::{Controller, Verdict, View, Wakes, always};
+use crate::endpointslice::{set_annotation, target};
+use crate::objects::endpoints::{Address, Endpoints, Port, Subset};
+use crate::objects::pod::Pod;
+use crate::objects::service::Service;
+use crate::selection::{self, HEADLESS, TRIGGER_TIME, hostname, is_eligible, resolve};
+use crate::world::Change;
+use crate::write::Write;
+use subsets::Place;
+
+/// The table of Endpoints.
+pub(crate) const TABLE: &str = "services/endpoints";
+/// Whoever elects a leader by Endpoints keeps the record here; such objects belong to no Service.
+pub(crate) const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
+/// Says that addresses were left out.
+const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
+const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
+const MANAGER: &str = "endpoint-controller";
+/// How many addresses an object holds.
+const MAX_ADDRESSES: usize = api::kinds::endpoints::MAX_ADDRESSES;
+
+/// The controller.
+pub(crate) const CONTROLLER: Controller =
+    Controller { name: "endpoints", enabled: always, concerns, reconcile, every: None };
+
+fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+    selection::concerns(view, change, wakes);
+    // Endpoints without a Service may be somebody's own, so only those that were there at the start are looked at: their
+    // Service may have gone while nobody watched.
+    if change.is_of(TABLE) && (change.initial || view.world.services.get(change.key()).is_some()) {
+        wakes.add(change.key());
+    }
+}
+
+/// The Endpoints of a key.
+pub(crate) fn stored(view: &View<'_>, key: &str) -> Option<Arc<Entry>> {
+    view.store.get(&Key { table: Table::named(TABLE), name: key.into() })
+}
+
+fn reconcile(view: &View<'_>, key: &str) -> Verdict {
+    let stored = stored(view, key);
+    let Some(service) = view.world.services.get(key) else {
+        let left_over = stored.filter(|entry| !is_of_election(&object::decode_light(&entry.value)));
+        return Verdict::write(left_over.iter().map(|entry| Write::delete(entry)).collect());
+    };
+    let Some(selector) = service.managed_selector() else { return Verdict::settled() };
+    let pods = view.world.pods.matching(service.namespace(), selector);
+    let (subsets, truncated) = subsets::truncate(desired(view, service, &pods), MAX_ADDRESSES);
+    let labels = labels(service);
+    if let Some(entry) = &stored {
+        let have = object::decode_light(&entry.value);
+        let says_so = have.at("metadata.annotations").get(OVER_CAPACITY).is_some();
+        let same = says_so == truncated && *have.at("metadata.labels") == labels;
+        if same && subsets::canonical(Endpoints::read(&entry.value).subsets) == subsets {
+            return Verdict::settled();
+        }
+    } else if service.deleting {
+        return Verdict::settled();
+    }
+    Verdict::write(vec![write(view, service, stored.as_deref(), &subsets, truncated, labels)])
+}
+
+fn write(
+    view: &View<'_>,
+    service: &Service,
+    stored: Option<&Entry>,
+    subsets: &[Subset],
+    truncated: bool,
+    labels: Value,
+) -> Write {
+    let mut object = match stored {
+        Some(entry) => object::decode_bare(&entry.value),
+        None => json!({"metadata": {"name": service.name(), "namespace": service.namespace()}}),
+    };
+    object.put("metadata.labels", labels);
+    set_annotation(&mut object, TRIGGER_TIME, view.trigger);
+    set_annotation(&mut object, OVER_CAPACITY, truncated.then_some("truncated"));
+    if subsets.is_empty() {
+        object.drop_path("subsets");
+    } else {
+        object.put("subsets", serde_json::to_value(subsets).unwrap_or_default());
+    }
+    Write::Object { table: TABLE, object: Box::new(object), modified: stored.map_or(0, |entry| entry.modified) }
+}
+
+/// Whether this is the record of an election.
+pub(crate) fn is_of_election(endpoints: &Value) -> bool {
+    endpoints.at("metadata.annotations").get(LEADER).is_some()
+}
+
+fn labels(service: &Service) -> Value {
+    let mut labels: Map<String, Value> =
+        service.entry.facts.labels.iter().map(|(key, value)| (key.to_string(), Value::from(&**value))).collect();
+    labels.remove(HEADLESS);
+    if service.is_headless() {
+        labels.insert(HEADLESS.to_owned(), "".into());
+    }
+    labels.insert(MANAGED_BY.to_owned(), MANAGER.into());
+    Value::Object(labels)
+}
+
+fn desired(view: &View<'_>, service: &Service, pods: &[&Arc<Pod>]) -> Vec<Subset> {
+    let eligible = pods.iter().filter(|pod| is_eligible(pod) && (service.publish_not_ready || !pod.deleting));
+    let places = eligible.filter_map(|pod| place(view, service, pod));
+    subsets::repack(places)
+}
+
+/// Where a Pod is found, and on which ports; nowhere when it has no address of the family, or that of a Service.
+fn place(view: &View<'_>, service: &Service, pod: &Pod) -> Option<Place> {
+    let address = pod.addresses_of(*service.families.first()?).next()?;
+    if view.world.services.at(address).is_some() {
+        return None;
+    }
+    let ports: Vec<Port> = service.ports.iter().filter_map(|port| endpoint_port(port, pod)).collect();
+    // A headless Service may have no ports at all; other Pods without the wanted ports are nowhere to be found.
+    if ports.is_empty() && !(service.ports.is_empty() && service.is_headless()) {
+        return None;
+    }
+    let address = Address {
+        ip: address.to_string().into(),
+        hostname: hostname(pod, service).map(Box::from),
+        node_name: (!pod.node.is_empty()).then(|| pod.node.clone()),
+        target_ref: Some(target(pod)),
+    };
+    Some(Place { address, ready: service.publish_not_ready || pod.ready, ports })
+}
+
+fn endpoint_port(port: &crate::objects::service::Port, pod: &Pod) -> Option<Port> {
+    Some(Port {
+        name: port.name.clone(),
+        port: resolve(port, pod)?,
+        protocol: port.protocol.clone(),
+        app_protocol: port.app_protocol.clone(),
+    })
+}

@@ -1,0 +1,91 @@
+//! The endpoints a Service should have: from its Pods, by family and by the ports they resolve to.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::ip::Family;
+
+use crate::controller::View;
+use crate::objects::pod::Pod;
+use crate::objects::service::Service;
+use crate::objects::slice::{Conditions, Endpoint, Port, TargetRef};
+use crate::selection::{hostname, is_eligible, resolve};
+
+/// Endpoints of one family, by their ports. Ports are in one order, so that equal sets are equal.
+pub(super) type Groups = BTreeMap<Vec<Port>, Vec<Endpoint>>;
+
+/// What a Service should have.
+pub(super) struct Desired {
+    /// Endpoints, for each family of the Service.
+    pub(super) families: Vec<(Family, Groups)>,
+    /// Pods that are left out because their address is that of a Service, with that Service.
+    pub(super) looping: Vec<(String, String)>,
+}
+
+impl Desired {
+    /// Makes endpoints of Pods.
+    pub(super) fn of(view: &View<'_>, service: &Service, pods: &[&Arc<Pod>]) -> Self {
+        let mut families: Vec<(Family, Groups)> =
+            service.families.iter().map(|family| (*family, Groups::new())).collect();
+        let mut looping = Vec::new();
+        for pod in pods.iter().filter(|pod| is_eligible(pod)) {
+            let node = view.world.nodes.get(&pod.node);
+            let ports = ports(service, pod);
+            for (family, groups) in &mut families {
+                let group = groups.entry(ports.clone()).or_default();
+                // A Pod on a Node that is not there (any more) cannot be reached, unless its user insists.
+                if node.is_none() && !service.publish_not_ready {
+                    continue;
+                }
+                let mut addresses = Vec::new();
+                for address in pod.addresses_of(*family) {
+                    match view.world.services.at(address) {
+                        Some(other) => looping.push((pod.name().to_owned(), other.to_owned())),
+                        None => addresses.push(address.to_string().into()),
+                    }
+                }
+                if !addresses.is_empty() {
+                    let zone = node.and_then(|node| node.zone()).map(Box::from);
+                    group.push(endpoint(service, pod, addresses, zone));
+                }
+            }
+        }
+        Self { families, looping }
+    }
+}
+
+fn endpoint(service: &Service, pod: &Pod, mut addresses: Vec<Box<str>>, zone: Option<Box<str>>) -> Endpoint {
+    addresses.sort_unstable();
+    let (serving, terminating) = (pod.ready, pod.deleting);
+    // A terminating Pod is never ready, unless its user wants to hear of Pods whatever their state.
+    let ready = service.publish_not_ready || (serving && !terminating);
+    Endpoint {
+        addresses,
+        conditions: Conditions { ready: Some(ready), serving: Some(serving), terminating: Some(terminating) },
+        hostname: hostname(pod, service).map(Box::from),
+        target_ref: Some(target(pod)),
+        node_name: (!pod.node.is_empty()).then(|| pod.node.clone()),
+        zone,
+        hints: None,
+    }
+}
+
+/// The reference to a Pod.
+pub(crate) fn target(pod: &Pod) -> TargetRef {
+    TargetRef { kind: "Pod".into(), namespace: pod.namespace().into(), name: pod.name().into(), uid: pod.uid.clone() }
+}
+
+/// The ports of a Service in a Pod; one that the Pod lacks is left out.
+fn ports(service: &Service, pod: &Pod) -> Vec<Port> {
+    let resolved = service.ports.iter().filter_map(|port| {
+        Some(Port {
+            name: port.name.clone(),
+            protocol: port.protocol.clone(),
+            port: Some(u32::from(resolve(port, pod)?)),
+            app_protocol: port.app_protocol.clone(),
+        })
+    });
+    let mut ports: Vec<Port> = resolved.collect();
+    ports.sort_unstable();
+    ports
+}

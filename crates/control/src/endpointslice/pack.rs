@@ -1,0 +1,157 @@
+//! Packing: endpoints into slices, so that as few slices as possible change.
+//!
+//! Every slice is a message to every node of the cluster, so a slice that need not change is worth more than one that is
+//! full. Slices that must change anyway are filled first, the fullest first; then one unchanged slice is taken if the rest
+//! fits into it; then new ones are made. Nothing is ever moved from one slice to another.
+
+use std::collections::{BTreeMap, HashMap};
+
+use api::ip::Family;
+
+use super::desired::Groups;
+use super::draft::{Draft, Drafts, labels_differ};
+use crate::objects::service::Service;
+use crate::objects::slice::{Endpoint, Port, Slice};
+
+/// What makes two endpoints the same endpoint, whatever their state.
+type Identity<'a> = (&'a [Box<str>], Option<&'a str>, &'a str, &'a str);
+
+/// Packs the endpoints of one family into the slices of that family.
+pub(super) fn pack(service: &Service, family: Family, existing: Vec<Slice>, desired: Groups, max: usize) -> Drafts {
+    let mut drafts = Drafts::new(family, &existing);
+    let mut by_ports: BTreeMap<Vec<Port>, Vec<Slice>> = BTreeMap::new();
+    let count = existing.len();
+    for slice in existing {
+        if slice.is_owned_by("Service", &service.uid) {
+            let mut ports = slice.ports.clone();
+            ports.sort_unstable();
+            by_ports.entry(ports).or_default().push(slice);
+        } else {
+            // Left over from a Service of the same name that is gone.
+            drafts.delete.push(slice);
+        }
+    }
+    for (ports, endpoints) in desired {
+        let slices = by_ports.remove(&ports).unwrap_or_default();
+        pack_group(service, slices, ports, &endpoints, max, &mut drafts);
+    }
+    drafts.delete.extend(by_ports.into_values().flatten());
+    if drafts.delete.len() == count && drafts.create.is_empty() {
+        place_holder(service, &mut drafts);
+    }
+    drafts
+}
+
+/// Packs the endpoints that share ports.
+fn pack_group(
+    service: &Service,
+    slices: Vec<Slice>,
+    ports: Vec<Port>,
+    desired: &[Endpoint],
+    max: usize,
+    drafts: &mut Drafts,
+) {
+    let wanted: HashMap<Identity<'_>, usize> =
+        desired.iter().enumerate().map(|(index, endpoint)| (identity(endpoint), index)).collect();
+    let mut placed = vec![false; desired.len()];
+    let (mut changed, mut unchanged) = (Vec::new(), Vec::new());
+    for slice in slices {
+        let before = slice.endpoints.len();
+        let mut same = true;
+        let kept: Vec<usize> = slice
+            .endpoints
+            .iter()
+            .filter_map(|have| {
+                let index = wanted.get(&identity(have)).copied().filter(|index| !placed[*index])?;
+                placed[index] = true;
+                same &= is_same(have, &desired[index]);
+                Some(index)
+            })
+            .collect();
+        if same && kept.len() == before {
+            if labels_differ(&slice, service) {
+                let endpoints = slice.endpoints.clone();
+                changed.push(Draft { existing: Some(slice), ports: ports.clone(), endpoints });
+            } else {
+                unchanged.push(slice);
+            }
+        } else if kept.is_empty() {
+            drafts.delete.push(slice);
+        } else {
+            let endpoints = kept.into_iter().map(|index| desired[index].clone()).collect();
+            changed.push(Draft { existing: Some(slice), ports: ports.clone(), endpoints });
+        }
+    }
+    let unplaced = desired.iter().zip(placed).filter(|(_, placed)| !placed).map(|(endpoint, _)| endpoint.clone());
+    let mut left = unplaced.collect::<Vec<_>>().into_iter();
+    changed.sort_by_key(|draft| std::cmp::Reverse(draft.endpoints.len()));
+    for draft in &mut changed {
+        fill(&mut draft.endpoints, &mut left, max);
+    }
+    while left.len() > 0 {
+        match best_fit(&unchanged, left.len(), max) {
+            Some(index) => {
+                let slice = unchanged.remove(index);
+                let mut endpoints = slice.endpoints.clone();
+                fill(&mut endpoints, &mut left, max);
+                changed.push(Draft { existing: Some(slice), ports: ports.clone(), endpoints });
+            }
+            None => {
+                let mut endpoints = Vec::new();
+                fill(&mut endpoints, &mut left, max);
+                drafts.create.push(Draft { existing: None, ports: ports.clone(), endpoints });
+            }
+        }
+    }
+    drafts.update.extend(changed);
+    drafts.keep.extend(unchanged);
+}
+
+fn fill(endpoints: &mut Vec<Endpoint>, from: &mut impl Iterator<Item = Endpoint>, max: usize) {
+    let room = max.saturating_sub(endpoints.len());
+    endpoints.extend(from.take(room));
+}
+
+/// The slice that is nearest to full when all of the rest goes into it.
+fn best_fit(slices: &[Slice], left: usize, max: usize) -> Option<usize> {
+    if left >= max {
+        return None;
+    }
+    let fits = slices.iter().enumerate().filter(|(_, slice)| slice.endpoints.len() + left <= max);
+    fits.max_by_key(|(index, slice)| (slice.endpoints.len(), std::cmp::Reverse(*index))).map(|(index, _)| index)
+}
+
+/// A Service always has a slice, so that "no endpoints" can be told from "not looked at yet".
+fn place_holder(service: &Service, drafts: &mut Drafts) {
+    let is_placeholder = |slice: &Slice| {
+        slice.endpoints.is_empty()
+            && slice.ports.is_empty()
+            && slice.is_owned_by("Service", &service.uid)
+            && !labels_differ(slice, service)
+    };
+    if let [slice] = &drafts.delete[..]
+        && is_placeholder(slice)
+    {
+        drafts.keep.append(&mut drafts.delete);
+        return;
+    }
+    drafts.create.push(Draft { existing: None, ports: Vec::new(), endpoints: Vec::new() });
+}
+
+fn identity(endpoint: &Endpoint) -> Identity<'_> {
+    let target = endpoint.target_ref.as_ref();
+    (
+        &endpoint.addresses,
+        endpoint.hostname.as_deref(),
+        target.map_or("", |target| &target.namespace),
+        target.map_or("", |target| &target.name),
+    )
+}
+
+/// Whether two endpoints of one identity are in the same state. Hints are looked at later, over all slices.
+fn is_same(have: &Endpoint, want: &Endpoint) -> bool {
+    have.conditions == want.conditions
+        && have.node_name == want.node_name
+        && have.zone == want.zone
+        && have.target_ref == want.target_ref
+}

@@ -1,0 +1,176 @@
+//! Hints for the annotation `topology-mode: Auto`: every zone gets endpoints in proportion to its processors.
+//!
+//! Endpoints serve their own zone as far as that goes; where a zone has more than its share and another less, some endpoints
+//! of the first serve the second. Slices that need not change keep their hints as long as the shares stay possible.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::draft::Drafts;
+use super::hints::{is_ready, remove};
+use crate::objects::node::Node;
+use crate::objects::slice::{Hints, Named, Slice};
+
+/// How much more than its share a zone may carry.
+const OVERLOAD: f64 = 0.2;
+
+/// What a Node weighs: its zone and its processors; nothing when it does not count.
+pub(super) fn weight(node: &Node) -> Option<(Option<String>, u64)> {
+    (node.ready && !node.is_control_plane()).then(|| (node.zone().map(str::to_owned), node.millicores))
+}
+
+/// The share of each zone; none when the Nodes do not say enough, or there are fewer than two zones.
+pub(super) struct Ratios(Option<BTreeMap<String, f64>>);
+
+impl Ratios {
+    /// The shares of the zones that these Nodes are in.
+    #[expect(clippy::cast_precision_loss, reason = "processors are few")]
+    pub(super) fn of<'a>(nodes: impl Iterator<Item = &'a Arc<Node>>) -> Self {
+        let mut zones: BTreeMap<String, u64> = BTreeMap::new();
+        for (zone, millicores) in nodes.filter_map(|node| weight(node)) {
+            match zone {
+                Some(zone) if millicores > 0 => *zones.entry(zone).or_default() += millicores,
+                _ => return Self(None),
+            }
+        }
+        let total: u64 = zones.values().sum();
+        if zones.len() < 2 {
+            return Self(None);
+        }
+        Self(Some(zones.into_iter().map(|(zone, cores)| (zone, cores as f64 / total as f64)).collect()))
+    }
+}
+
+/// What a zone should get.
+#[derive(Clone, Copy)]
+struct Share {
+    desired: f64,
+    maximum: usize,
+}
+
+/// Hints that were given, by zone.
+type Given = BTreeMap<String, usize>;
+
+/// Gives hints, or takes all away and says why.
+pub(super) fn allocate(drafts: &mut Drafts, ratios: &Ratios) -> Result<(), String> {
+    let result = try_allocate(drafts, ratios);
+    if result.is_err() {
+        remove(drafts);
+    }
+    result
+}
+
+fn try_allocate(drafts: &mut Drafts, ratios: &Ratios) -> Result<(), String> {
+    let ready = drafts.all().filter(|endpoint| is_ready(endpoint)).count();
+    let shares = shares(ratios, ready)?;
+    let mut given = Given::new();
+    drafts.touch(|slice| match hints_of(slice, &given, &shares) {
+        Some(hints) => {
+            for (zone, count) in hints {
+                *given.entry(zone).or_default() += count;
+            }
+            false
+        }
+        None => true,
+    });
+    for endpoint in drafts.written() {
+        endpoint.hints = None;
+        if is_ready(endpoint) {
+            let zone = endpoint.zone.clone().ok_or("One or more endpoints do not have a zone specified")?;
+            *given.entry(zone.to_string()).or_default() += 1;
+            endpoint.hints = Some(for_zone(zone));
+        }
+    }
+    let (giving, receiving) = moves(&shares, &given);
+    redistribute(drafts, giving, receiving);
+    if given.is_empty() {
+        return Err("No hints allocated for zones".to_owned());
+    }
+    Ok(())
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "small numbers"
+)]
+fn shares(ratios: &Ratios, ready: usize) -> Result<BTreeMap<String, Share>, String> {
+    let Some(ratios) = &ratios.0 else {
+        return Err(
+            "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes".to_owned()
+        );
+    };
+    let count = format!("({ready} endpoints, {} zones)", ratios.len());
+    if ratios.len() > ready {
+        return Err(format!("Insufficient number of endpoints {count}"));
+    }
+    let minimum = |ratio: f64| (ratio * ready as f64 / (1.0 + OVERLOAD)).ceil() as usize;
+    let least: usize = ratios.values().map(|ratio| minimum(*ratio)).sum();
+    let Some(spare) = ready.checked_sub(least) else {
+        return Err(format!(
+            "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold {count}"
+        ));
+    };
+    let share = |ratio: f64| Share {
+        desired: (ratio * ready as f64).max(minimum(ratio) as f64),
+        maximum: minimum(ratio) + spare,
+    };
+    Ok(ratios.iter().map(|(zone, ratio)| (zone.clone(), share(*ratio))).collect())
+}
+
+/// The hints a slice has, by zone; nothing when they cannot stay.
+fn hints_of(slice: &Slice, given: &Given, shares: &BTreeMap<String, Share>) -> Option<Given> {
+    let mut here = Given::new();
+    for endpoint in slice.endpoints.iter().filter(|endpoint| is_ready(endpoint)) {
+        let zones = endpoint.hints.as_ref().map(|hints| &hints.for_zones).filter(|zones| !zones.is_empty())?;
+        for zone in zones {
+            *here.entry(zone.name.to_string()).or_default() += 1;
+        }
+    }
+    let fits = |(zone, count): (&String, &usize)| {
+        shares.get(zone).is_some_and(|share| count + given.get(zone).copied().unwrap_or_default() <= share.maximum)
+    };
+    here.iter().all(fits).then_some(here)
+}
+
+/// How many hints each zone should give away and get.
+#[expect(clippy::cast_precision_loss, reason = "small numbers")]
+fn moves(shares: &BTreeMap<String, Share>, given: &Given) -> (Given, Given) {
+    let surplus = |(zone, share): (&String, &Share)| {
+        (zone.clone(), given.get(zone).copied().unwrap_or_default() as f64 - share.desired)
+    };
+    let mut left: BTreeMap<String, f64> = shares.iter().map(surplus).collect();
+    let (mut giving, mut receiving) = (Given::new(), Given::new());
+    while let (Some((from, most)), Some((to, least))) = (extreme(&left, 1.0), extreme(&left, -1.0)) {
+        if (most < 1.0 && least < 1.0) || most < 0.5 || least < 0.5 {
+            break;
+        }
+        left.entry(from.clone()).and_modify(|rest| *rest -= 1.0);
+        left.entry(to.clone()).and_modify(|rest| *rest += 1.0);
+        *giving.entry(from).or_default() += 1;
+        *receiving.entry(to).or_default() += 1;
+    }
+    (giving, receiving)
+}
+
+/// The zone that has most too much (sign 1) or too little (sign -1), and how much.
+fn extreme(left: &BTreeMap<String, f64>, sign: f64) -> Option<(String, f64)> {
+    let signed = left.iter().map(|(zone, rest)| (zone, rest * sign)).filter(|(_, rest)| *rest > 0.0);
+    signed.max_by(|a, b| a.1.total_cmp(&b.1).then_with(|| b.0.cmp(a.0))).map(|(zone, rest)| (zone.clone(), rest))
+}
+
+fn redistribute(drafts: &mut Drafts, mut giving: Given, mut receiving: Given) {
+    for endpoint in drafts.written().filter(|endpoint| is_ready(endpoint)) {
+        let Some(zone) = endpoint.zone.as_deref() else { continue };
+        let Some(rest) = giving.get_mut(zone).filter(|rest| **rest > 0) else { continue };
+        let Some((to, wanted)) = receiving.iter_mut().find(|(_, wanted)| **wanted > 0) else { return };
+        *rest -= 1;
+        *wanted -= 1;
+        endpoint.hints = Some(for_zone(to.as_str().into()));
+    }
+}
+
+fn for_zone(zone: Box<str>) -> Hints {
+    Hints { for_zones: vec![Named { name: zone }], for_nodes: Vec::new() }
+}

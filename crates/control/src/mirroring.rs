@@ -1,0 +1,261 @@
+//! EndpointSlices for Endpoints that people make by hand (S12), so that whoever reads slices sees them too.
+//!
+//! In: Endpoints of a Service without selector. Out: one slice for each family and set of ports, and none for Endpoints that
+//! say they want none.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use api::ip::{Family, parse_lenient};
+use api::object;
+use api::value::ValueExt as _;
+use serde_json::{Map, Value, json};
+use store::Entry;
+
+use crate::controller::{Controller, Verdict, View, Wakes, always};
+use crate::endpoints::{self, is_of_election, subsets};
+use crate::objects::endpoints::{Address, Endpoints, Port as EndpointsPort};
+use crate::objects::slice::{Conditions, Endpoint, MANAGED_BY, Port, SERVICE_NAME, Slice};
+use crate::report::{self, Finding, Reference};
+use crate::selection::TRIGGER_TIME;
+use crate::world::{Change, What};
+use crate::write::Write;
+
+/// Who looks after these slices.
+const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
+/// Endpoints that have this as `"true"` are not mirrored.
+const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
+/// How many addresses of one subset are mirrored.
+const MAX_ADDRESSES: usize = 1000;
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// The longest name an object may have.
+const MAX_NAME: usize = 253;
+
+/// The controller.
+pub(crate) const CONTROLLER: Controller =
+    Controller { name: "endpointslicemirroring", enabled: always, concerns, reconcile, every: None };
+
+fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+    match &change.what {
+        What::Service(both) => {
+            let matters = |service: &crate::objects::service::Service| service.selector.is_none();
+            if both.old.as_deref().is_some_and(matters) || both.new.as_deref().is_none_or(matters) {
+                wakes.add(change.key());
+            }
+        }
+        What::Other if change.is_of(endpoints::TABLE) => {
+            let made_by_us = view.world.services.get(change.key()).is_some_and(|service| service.selector.is_some());
+            if !made_by_us {
+                wakes.add(change.key());
+            }
+        }
+        What::Other if change.is_of("endpointslices") => {
+            for slice in change.previous.iter().chain([&change.entry]) {
+                if slice.facts.label(MANAGED_BY) == Some(MANAGER)
+                    && let Some(service) = crate::world::service_of(slice)
+                {
+                    wakes.add(&service);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn reconcile(view: &View<'_>, key: &str) -> Verdict {
+    let mine = |entry: &&std::sync::Arc<Entry>| entry.facts.label(MANAGED_BY) == Some(MANAGER);
+    let slices = view.world.slices.of(key).filter(mine).map(Slice::read);
+    let existing: Vec<Slice> = slices.filter(|slice| !slice.metadata.is_deleting()).collect();
+    let Some(source) = endpoints::stored(view, key).filter(|entry| is_mirrored(view, key, entry)) else {
+        return Verdict::write(existing.iter().map(|slice| Write::delete(&slice.entry)).collect());
+    };
+    let mut mirror = Mirror::of(view, &source);
+    let writes = mirror.writes(existing);
+    Verdict { events: mirror.events(view), ..Verdict::write(writes) }
+}
+
+fn is_mirrored(view: &View<'_>, key: &str, entry: &Entry) -> bool {
+    view.world.services.get(key).is_some_and(|service| service.selector.is_none())
+        && entry.facts.label(SKIP) != Some("true")
+        && !is_of_election(&object::decode_light(&entry.value))
+}
+
+/// What one Endpoints object looks like in slices.
+struct Mirror {
+    source: Value,
+    groups: BTreeMap<(Family, Vec<Port>), Vec<Endpoint>>,
+    invalid: usize,
+    skipped: usize,
+    looping: Vec<(IpAddr, String)>,
+}
+
+impl Mirror {
+    fn of(view: &View<'_>, source: &Entry) -> Self {
+        let mut mirror = Self {
+            source: object::decode_light(&source.value),
+            groups: BTreeMap::new(),
+            invalid: 0,
+            skipped: 0,
+            looping: Vec::new(),
+        };
+        for subset in subsets::canonical(Endpoints::read(&source.value).subsets) {
+            let ports: Vec<Port> = subset.ports.into_iter().map(slice_port).collect();
+            let ready = subset.addresses.into_iter().map(|address| (address, true));
+            let mut added = 0;
+            for (address, ready) in ready.chain(subset.not_ready_addresses.into_iter().map(|address| (address, false)))
+            {
+                if added >= MAX_ADDRESSES {
+                    mirror.skipped += 1;
+                } else if mirror.add(view, &ports, address, ready) {
+                    added += 1;
+                }
+            }
+        }
+        mirror
+    }
+
+    /// Adds an address, and answers whether it counts.
+    fn add(&mut self, view: &View<'_>, ports: &[Port], address: Address, ready: bool) -> bool {
+        let Some(ip) = parse_lenient(&address.ip) else {
+            self.invalid += 1;
+            return false;
+        };
+        if let Some(other) = view.world.services.at(ip) {
+            self.looping.push((ip, other.to_owned()));
+            return false;
+        }
+        let endpoint = Endpoint {
+            addresses: vec![ip.to_string().into()],
+            conditions: Conditions { ready: Some(ready), serving: None, terminating: None },
+            hostname: address.hostname,
+            target_ref: address.target_ref,
+            node_name: address.node_name,
+            ..Endpoint::default()
+        };
+        let mut ports = ports.to_vec();
+        ports.sort_unstable();
+        self.groups.entry((Family::of(ip), ports)).or_default().push(endpoint);
+        true
+    }
+
+    /// The writes that make the slices; one that would be deleted takes the place of one that would be made.
+    fn writes(&mut self, existing: Vec<Slice>) -> Vec<Write> {
+        let mut by_key: BTreeMap<(Box<str>, Vec<Port>), Vec<Slice>> = BTreeMap::new();
+        for slice in existing {
+            let mut ports = slice.ports.clone();
+            ports.sort_unstable();
+            by_key.entry((slice.address_type.clone(), ports)).or_default().push(slice);
+        }
+        let (mut writes, mut missing, mut spare) = (Vec::new(), Vec::new(), Vec::new());
+        for ((family, ports), endpoints) in std::mem::take(&mut self.groups) {
+            let mut here = by_key.remove(&(family.as_str().into(), ports.clone())).unwrap_or_default().into_iter();
+            match here.next() {
+                Some(slice) if self.is_current(&slice, &endpoints) => {}
+                Some(slice) => writes.push(self.write(Some(slice), family, &ports, &endpoints)),
+                None => missing.push((family, ports, endpoints)),
+            }
+            spare.extend(here);
+        }
+        spare.extend(by_key.into_values().flatten());
+        for (family, ports, endpoints) in missing {
+            let reused = spare.iter().position(|slice| *slice.address_type == *family.as_str());
+            writes.push(self.write(reused.map(|index| spare.remove(index)), family, &ports, &endpoints));
+        }
+        writes.extend(spare.iter().map(|slice| Write::delete(&slice.entry)));
+        writes
+    }
+
+    fn is_current(&self, slice: &Slice, wanted: &[Endpoint]) -> bool {
+        let sorted = |list: &[Endpoint]| {
+            let mut list = list.to_vec();
+            list.sort_by(|a, b| (&a.addresses, &a.hostname).cmp(&(&b.addresses, &b.hostname)));
+            list
+        };
+        let have = object::decode_light(&slice.entry.value);
+        sorted(&slice.endpoints) == sorted(wanted)
+            && slice.is_owned_by("Endpoints", self.source.text("metadata.uid"))
+            && *have.at("metadata.labels") == self.labels()
+            && have.map("metadata.annotations").cloned().unwrap_or_default() == self.annotations()
+    }
+
+    fn write(&self, existing: Option<Slice>, family: Family, ports: &[Port], endpoints: &[Endpoint]) -> Write {
+        let name = self.source.text("metadata.name");
+        let base = if name.len() < MAX_NAME { format!("{name}-") } else { name.to_owned() };
+        let mut slice = match &existing {
+            Some(slice) => object::decode_bare(&slice.entry.value),
+            None => json!({
+                "metadata": {"generateName": base, "namespace": self.source.at("metadata.namespace")},
+                "addressType": family.as_str(),
+            }),
+        };
+        slice.put("metadata.labels", self.labels());
+        let annotations = self.annotations();
+        if annotations.is_empty() {
+            slice.drop_path("metadata.annotations");
+        } else {
+            slice.put("metadata.annotations", annotations);
+        }
+        slice.put(
+            "metadata.ownerReferences",
+            json!([{
+                "apiVersion": "v1", "kind": "Endpoints", "name": name, "uid": self.source.at("metadata.uid"),
+                "controller": true, "blockOwnerDeletion": true,
+            }]),
+        );
+        slice.put("ports", serde_json::to_value(ports).unwrap_or_default());
+        slice.put("endpoints", serde_json::to_value(endpoints).unwrap_or_default());
+        let modified = existing.map_or(0, |slice| slice.entry.modified);
+        Write::Object { table: "endpointslices", object: Box::new(slice), modified }
+    }
+
+    fn labels(&self) -> Value {
+        let mut labels: Map<String, Value> = self.source.map("metadata.labels").cloned().unwrap_or_default();
+        labels.insert(SERVICE_NAME.to_owned(), self.source.at("metadata.name").clone());
+        labels.insert(MANAGED_BY.to_owned(), MANAGER.into());
+        Value::Object(labels)
+    }
+
+    fn annotations(&self) -> Map<String, Value> {
+        let mut annotations = self.source.map("metadata.annotations").cloned().unwrap_or_default();
+        annotations.retain(|key, _| key != TRIGGER_TIME && key != LAST_APPLIED);
+        annotations
+    }
+
+    /// What was left out, and why.
+    fn events(&self, view: &View<'_>) -> Vec<Write> {
+        let (about, now) = (Reference::to(&self.source), view.now_text());
+        let tell = |reason: &str, message: &str| {
+            let finding = Finding {
+                controller: "endpoint-slice-mirroring-controller",
+                normal: false,
+                reason,
+                message,
+                now: &now,
+            };
+            report::about("Endpoints", "v1", &about, &finding)
+        };
+        let mut events = Vec::new();
+        if self.invalid > 0 {
+            let message = format!("Skipped {} invalid IP addresses when mirroring to EndpointSlices", self.invalid);
+            events.push(tell("InvalidIPAddress", &message));
+        }
+        if self.skipped > 0 {
+            let message = format!(
+                "A max of {MAX_ADDRESSES} addresses can be mirrored to EndpointSlices per Endpoints subset. {} addresses \
+                 were skipped",
+                self.skipped
+            );
+            events.push(tell("TooManyAddressesToMirror", &message));
+        }
+        for (address, other) in &self.looping {
+            let message =
+                format!("{address} is the cluster IP of Service {other}; it is left out of the EndpointSlices");
+            events.push(tell("EndpointIsClusterIP", &message));
+        }
+        events
+    }
+}
+
+fn slice_port(port: EndpointsPort) -> Port {
+    Port { name: port.name, protocol: port.protocol, port: Some(u32::from(port.port)), app_protocol: port.app_protocol }
+}

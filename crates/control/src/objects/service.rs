@@ -1,0 +1,218 @@
+//! A Service: which Pods it selects, on which ports, and how it wants them listed.
+
+use std::sync::Arc;
+
+use api::facts::Facts;
+use api::ip::{Family, parse_lenient};
+use serde::Deserialize;
+use serde::de::Deserializer;
+use store::Entry;
+
+use super::{or_default, split};
+
+/// A Service.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Service {
+    /// The stored form: key and labels.
+    pub entry: Arc<Entry>,
+    /// Its uid.
+    pub uid: Box<str>,
+    /// When it was created, as it says it.
+    pub created: Box<str>,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// The labels it selects by, sorted; `None` for a Service without selector.
+    pub selector: Option<Selector>,
+    /// Whether it is only another name of something outside.
+    pub is_external_name: bool,
+    /// Its cluster addresses; `None` among them for a headless Service.
+    pub cluster_ips: Box<[Box<str>]>,
+    /// The families of its endpoints.
+    pub families: Box<[Family]>,
+    /// Its ports.
+    pub ports: Box<[Port]>,
+    /// Whether Pods count before they are ready.
+    pub publish_not_ready: bool,
+    /// Which endpoints clients prefer.
+    pub distribution: Option<Box<str>>,
+    /// Whether the older annotation asks for zone hints.
+    pub has_topology_hints: bool,
+}
+
+/// Labels that a Pod must have.
+pub type Selector = Box<[(Box<str>, Box<str>)]>;
+
+/// A port of a Service.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Port {
+    /// Its name, empty if it has none.
+    pub name: Box<str>,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: Box<str>,
+    /// What is spoken on it.
+    pub app_protocol: Option<Box<str>>,
+    /// Where it leads.
+    pub target: Target,
+}
+
+/// Where a port of a Service leads in each Pod.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// To a number.
+    Number(u16),
+    /// To whatever port of the Pod has this name.
+    Name(Box<str>),
+}
+
+/// Whether labels are what a selector asks for.
+#[must_use]
+pub fn selects(selector: &Selector, facts: &Facts) -> bool {
+    selector.iter().all(|(key, value)| facts.label(key) == Some(value))
+}
+
+impl Service {
+    /// Reads a stored Service.
+    #[must_use]
+    pub fn read(entry: &Arc<Entry>) -> Self {
+        let Raw { metadata, spec } = super::read(&entry.value);
+        let families = families(&spec);
+        Self {
+            entry: Arc::clone(entry),
+            uid: metadata.uid,
+            created: metadata.creation_timestamp,
+            deleting: metadata.deletion_timestamp.is_some(),
+            has_topology_hints: asks_for_hints(&metadata.annotations),
+            selector: spec.selector.map(|Labels(labels)| labels).filter(|labels| !labels.is_empty()),
+            is_external_name: &*spec.kind == "ExternalName",
+            cluster_ips: if spec.cluster_ips.is_empty() && !spec.cluster_ip.is_empty() {
+                [spec.cluster_ip].into()
+            } else {
+                spec.cluster_ips
+            },
+            families,
+            ports: spec.ports.into_iter().map(RawPort::port).collect(),
+            publish_not_ready: spec.publish_not_ready_addresses,
+            distribution: spec.traffic_distribution,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        split(&self.entry.key.name).1
+    }
+
+    /// Its namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        split(&self.entry.key.name).0
+    }
+
+    /// Whether it has no address of its own.
+    #[must_use]
+    pub fn is_headless(&self) -> bool {
+        self.cluster_ips.first().is_none_or(|address| &**address == "None" || address.is_empty())
+    }
+
+    /// Its selector, if its endpoints are ours to make.
+    #[must_use]
+    pub fn managed_selector(&self) -> Option<&Selector> {
+        self.selector.as_ref().filter(|_| !self.is_external_name)
+    }
+}
+
+fn families(spec: &Spec) -> Box<[Family]> {
+    let named: Box<[Family]> = spec.ip_families.iter().filter_map(|name| Family::named(name)).collect();
+    if !named.is_empty() {
+        return named;
+    }
+    // Only objects of another age have no families: those with an address have its family, the others may have both.
+    match parse_lenient(&spec.cluster_ip) {
+        Some(address) => [Family::of(address)].into(),
+        None => [Family::V4, Family::V6].into(),
+    }
+}
+
+/// The deprecated key wins when both are there.
+fn asks_for_hints(annotations: &Labels) -> bool {
+    let keys = ["service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"];
+    let mode = keys.iter().find_map(|key| annotations.0.iter().find(|(have, _)| **have == **key));
+    mode.is_some_and(|(_, value)| matches!(&**value, "Auto" | "auto"))
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Raw {
+    metadata: RawMetadata,
+    #[serde(deserialize_with = "or_default")]
+    spec: Spec,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct RawMetadata {
+    uid: Box<str>,
+    #[serde(deserialize_with = "or_default")]
+    creation_timestamp: Box<str>,
+    deletion_timestamp: Option<Box<str>>,
+    #[serde(deserialize_with = "or_default")]
+    annotations: Labels,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    #[serde(rename = "type")]
+    kind: Box<str>,
+    selector: Option<Labels>,
+    #[serde(rename = "clusterIP")]
+    cluster_ip: Box<str>,
+    #[serde(rename = "clusterIPs", deserialize_with = "or_default")]
+    cluster_ips: Box<[Box<str>]>,
+    #[serde(deserialize_with = "or_default")]
+    ip_families: Vec<String>,
+    #[serde(deserialize_with = "or_default")]
+    ports: Vec<RawPort>,
+    #[serde(deserialize_with = "or_default")]
+    publish_not_ready_addresses: bool,
+    traffic_distribution: Option<Box<str>>,
+}
+
+/// A map of strings, as sorted pairs: smaller than a map and as quick to search at these sizes.
+#[derive(Default)]
+struct Labels(Selector);
+
+impl<'de> Deserialize<'de> for Labels {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let map = std::collections::BTreeMap::<Box<str>, Box<str>>::deserialize(from)?;
+        Ok(Self(map.into_iter().collect()))
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct RawPort {
+    name: Box<str>,
+    protocol: Box<str>,
+    app_protocol: Option<Box<str>>,
+    port: u16,
+    target_port: Option<RawTarget>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RawTarget {
+    Number(u16),
+    Name(Box<str>),
+}
+
+impl RawPort {
+    fn port(self) -> Port {
+        let target = match self.target_port {
+            Some(RawTarget::Number(number)) if number > 0 => Target::Number(number),
+            Some(RawTarget::Name(name)) if !name.is_empty() => Target::Name(name),
+            _ => Target::Number(self.port),
+        };
+        Port { name: self.name, protocol: self.protocol, app_protocol: self.app_protocol, target }
+    }
+}

@@ -1,0 +1,62 @@
+//! Who owns what: from the uid of an owner to everything that names it.
+
+use std::collections::{BTreeSet, HashMap};
+
+use store::Key;
+
+use crate::objects::metadata::{Metadata, Owner};
+
+/// What objects say of their owners. Objects without owners are not here.
+#[derive(Debug, Default)]
+pub struct Owners {
+    owners: HashMap<Key, Box<[Owner]>>,
+    dependents: HashMap<Box<str>, BTreeSet<Key>>,
+}
+
+/// An object that names an owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Dependent<'a> {
+    /// The object.
+    pub key: &'a Key,
+    /// Whether its owner waits for it when it is deleted in the foreground.
+    pub blocks: bool,
+}
+
+impl Owners {
+    /// Takes in the present metadata of an object; none when it is gone.
+    pub(super) fn apply(&mut self, key: &Key, metadata: Option<&Metadata>) {
+        let now = metadata.map_or(&[][..], |metadata| &metadata.owner_references);
+        if now.is_empty() && !self.owners.contains_key(key) {
+            return;
+        }
+        for owner in self.owners.remove(key).iter().flatten() {
+            if let Some(list) = self.dependents.get_mut(&owner.uid) {
+                list.remove(key);
+                if list.is_empty() {
+                    self.dependents.remove(&owner.uid);
+                }
+            }
+        }
+        if now.is_empty() {
+            return;
+        }
+        for owner in now {
+            self.dependents.entry(owner.uid.clone()).or_default().insert(key.clone());
+        }
+        self.owners.insert(key.clone(), now.into());
+    }
+
+    /// The owners of an object.
+    #[must_use]
+    pub fn of(&self, key: &Key) -> &[Owner] {
+        self.owners.get(key).map_or(&[], |owners| owners)
+    }
+
+    /// The objects that name an owner, in order.
+    pub fn dependents_of<'a>(&'a self, uid: &'a str) -> impl Iterator<Item = Dependent<'a>> {
+        self.dependents.get(uid).into_iter().flatten().map(move |key| Dependent {
+            key,
+            blocks: self.of(key).iter().any(|owner| *owner.uid == *uid && owner.block_owner_deletion),
+        })
+    }
+}

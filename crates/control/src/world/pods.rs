@@ -1,0 +1,119 @@
+//! Pods by name, by label and by node.
+//!
+//! Each label of a Pod is a list of the Pods that have it; a selector walks the shortest of its lists. Pods have numbers,
+//! so that a list costs a few bytes per Pod.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use store::Entry;
+
+use super::Both;
+use super::labels::ByLabel;
+use crate::objects::pod::Pod;
+use crate::objects::service::{Selector, selects};
+
+/// All Pods.
+#[derive(Debug, Default)]
+pub struct Pods {
+    numbers: HashMap<Box<str>, u32>,
+    pods: Vec<Option<Arc<Pod>>>,
+    free: Vec<u32>,
+    by_label: ByLabel<u32>,
+    by_node: HashMap<Box<str>, BTreeSet<u32>>,
+    /// How many there are in each namespace.
+    counts: HashMap<Box<str>, usize>,
+}
+
+impl Pods {
+    pub(super) fn apply(&mut self, entry: &Arc<Entry>, deleted: bool) -> Both<Pod> {
+        let key = &entry.key.name;
+        let old = self.numbers.get(key).copied().and_then(|number| self.remove(key, number));
+        if deleted {
+            return Both { old, new: None };
+        }
+        let new = Arc::new(Pod::read(entry));
+        self.insert(key, &new);
+        Both { old, new: Some(new) }
+    }
+
+    fn insert(&mut self, key: &str, pod: &Arc<Pod>) {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.pods.push(None);
+            u32::try_from(self.pods.len() - 1).expect("fewer than 2^32 Pods")
+        });
+        for (label, value) in &pod.entry.facts.labels {
+            self.by_label.insert(pod.namespace(), label, value, number);
+        }
+        if !pod.node.is_empty() {
+            self.by_node.entry(pod.node.clone()).or_default().insert(number);
+        }
+        *self.counts.entry(pod.namespace().into()).or_default() += 1;
+        self.pods[number as usize] = Some(Arc::clone(pod));
+        self.numbers.insert(key.into(), number);
+    }
+
+    fn remove(&mut self, key: &str, number: u32) -> Option<Arc<Pod>> {
+        let pod = self.pods[number as usize].take()?;
+        for (label, value) in &pod.entry.facts.labels {
+            self.by_label.remove(pod.namespace(), label, value, &number);
+        }
+        if let Some(here) = self.by_node.get_mut(&pod.node) {
+            here.remove(&number);
+            if here.is_empty() {
+                self.by_node.remove(&pod.node);
+            }
+        }
+        if let Some(count) = self.counts.get_mut(pod.namespace()) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(pod.namespace());
+            }
+        }
+        self.numbers.remove(key);
+        self.free.push(number);
+        Some(pod)
+    }
+
+    /// The Pod of a key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Arc<Pod>> {
+        self.pods[*self.numbers.get(key)? as usize].as_ref()
+    }
+
+    /// How many Pods a namespace has.
+    #[must_use]
+    pub fn count(&self, namespace: &str) -> usize {
+        self.counts.get(namespace).copied().unwrap_or_default()
+    }
+
+    /// The Pods of a namespace that a selector matches, by name. An empty selector matches none.
+    #[must_use]
+    pub fn matching(&self, namespace: &str, selector: &Selector) -> Vec<&Arc<Pod>> {
+        let lists = selector.iter().map(|(key, value)| self.by_label.get(namespace, key, value));
+        let Some(shortest) = lists.min_by_key(|list| list.map_or(0, BTreeSet::len)) else { return Vec::new() };
+        let pods = self.numbered(shortest);
+        let mut found: Vec<&Arc<Pod>> = pods.filter(|pod| selects(selector, &pod.entry.facts)).collect();
+        found.sort_unstable_by(|a, b| a.entry.key.name.cmp(&b.entry.key.name));
+        found
+    }
+
+    /// The Pods on a node.
+    pub fn on_node(&self, node: &str) -> impl Iterator<Item = &Arc<Pod>> {
+        self.numbered(self.by_node.get(node))
+    }
+
+    /// The values a label has in a namespace, each with the number of its Pods.
+    pub fn values(&self, namespace: &str, key: &str) -> impl Iterator<Item = (&str, usize)> {
+        self.by_label.values(namespace, key)
+    }
+
+    /// The keys of the labels that Pods of a namespace have.
+    pub fn keys(&self, namespace: &str) -> impl Iterator<Item = &str> {
+        self.by_label.keys(namespace)
+    }
+
+    fn numbered<'a>(&'a self, list: Option<&'a BTreeSet<u32>>) -> impl Iterator<Item = &'a Arc<Pod>> {
+        list.into_iter().flatten().filter_map(|number| self.pods[*number as usize].as_ref())
+    }
+}
