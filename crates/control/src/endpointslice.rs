@@ -135,3 +135,6 @@ fn tell(view: &View<'_>, service: &Service, normal: bool, reason: &str, message:
     let finding = Finding { controller: "endpoint-slice-controller", normal, reason, message, now: &now };
     report::about("Service", "v1", &Reference::new(&service.entry.key.name, &service.uid), &finding)
 }
+
+#[cfg(test)]
+mod tests;

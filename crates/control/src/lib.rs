@@ -17,10 +17,14 @@ pub mod world;
 
 mod feed;
 mod metrics;
+#[cfg(test)]
+mod property;
 mod queue;
 mod report;
 mod selection;
 mod settings;
+#[cfg(test)]
+mod testing;
 mod write;
 
 pub use controller::{Controller, Verdict, View, Wakes};

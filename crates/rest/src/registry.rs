@@ -8,6 +8,7 @@ mod admission;
 mod create;
 mod delete;
 mod update;
+mod virtual_addresses;
 
 use std::sync::Arc;
 

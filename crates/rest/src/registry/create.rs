@@ -92,6 +92,7 @@ impl Registry {
         let object = finished(call.kind, object).map_err(Lost::Refused)?;
         let mut noted = Vec::new();
         rules.warnings(&object, None, &mut noted);
+        self.warn_of_cluster_ips(call, &object, None, &mut noted);
         if version_set {
             return Err(Lost::Refused(Status::raw("resourceVersion should not be set on objects to be created")));
         }

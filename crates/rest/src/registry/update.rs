@@ -201,6 +201,7 @@ impl Registry {
         }
         if call.is_main() {
             rules.warnings(&new, Some(old), &mut noted);
+            self.warn_of_cluster_ips(call, &new, Some(old), &mut noted);
         } else {
             rules.status_warnings(&new, old, &mut noted);
         }

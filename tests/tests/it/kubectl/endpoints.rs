@@ -48,6 +48,41 @@ fn s13_addresses_that_never_leave_a_machine_are_refused() {
 }
 
 #[test]
+fn s14_an_endpoint_that_is_a_cluster_ip_is_reported() {
+    let bed = Bed::start();
+    bed.service("target", "{clusterIP: 10.96.0.20, ports: [{port: 80}]}");
+    let warning = |place: &str, address: &str, name: &str| {
+        let what = format!("{address} is the cluster IP of Service default/{name}");
+        format!("Warning: {place}: {what}; it will not be used as an endpoint\n")
+    };
+    let said = |line: &str, manifest: &str| {
+        let run = bed.run(line, manifest);
+        assert!(run.ok, "{run:?}");
+        run.err
+    };
+    let addresses = ["10.0.0.1".to_owned(), "10.96.0.20".to_owned()];
+    let wanted = warning("subsets[0].addresses[1].ip", "10.96.0.20", "target");
+    let created = said("create -f -", &legacy(&addresses));
+    assert!(created.contains(&wanted), "{created}");
+    // What was reported once is not repeated with every other change; a patch and an apply are changes as well.
+    let labelled = said("label endpoints web a=b", "");
+    assert!(!labelled.contains("cluster IP"), "{labelled}");
+    let patch = r#"[{"op":"add","path":"/subsets/0/addresses/0","value":{"ip":"10.96.0.1"}}]"#;
+    let patched = said(&format!("patch endpoints web --type json -p '{patch}'"), "");
+    assert!(patched.contains(&warning("subsets[0].addresses[0].ip", "10.96.0.1", "kubernetes")), "{patched}");
+    assert!(!patched.contains("10.96.0.20"), "{patched}");
+
+    let wanted = warning("endpoints[0].addresses[0]", "10.96.0.20", "target");
+    let applied = said("apply --server-side -f -", &slice("10.96.0.20"));
+    assert!(applied.contains(&wanted), "{applied}");
+    // An address that no Service has any more is an address like any other.
+    bed.ok("delete endpointslice web");
+    bed.ok("delete service target");
+    let free = said("create -f -", &slice("10.96.0.20"));
+    assert_eq!(free, "");
+}
+
+#[test]
 fn s17_a_hand_made_endpoints_object_holds_a_thousand_addresses_and_no_more() {
     let bed = Bed::start();
     let addresses: Vec<_> = (0..1001).map(|i| format!("10.1.{}.{}", i / 250, i % 250 + 1)).collect();
