@@ -15,6 +15,7 @@ pub mod objects;
 pub mod runner;
 pub mod world;
 
+mod election;
 mod feed;
 mod metrics;
 #[cfg(test)]
@@ -28,6 +29,7 @@ mod testing;
 mod write;
 
 pub use controller::{Controller, Verdict, View, Wakes};
+pub use election::Election;
 pub use metrics::Metrics;
 pub use report::Reference;
 pub use settings::Settings;

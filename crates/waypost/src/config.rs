@@ -153,6 +153,9 @@ pub(crate) struct ServerArguments {
         value_name = "SECONDS"
     )]
     pub(crate) node_monitor_grace_period: Duration,
+    /// Let only one of several servers over one store run the controllers
+    #[arg(long, env = "WAYPOST_LEADER_ELECT", num_args = 0..=1, default_missing_value = "true", default_value = "false", value_name = "BOOL")]
+    pub(crate) leader_elect: bool,
     /// Bearer tokens: lines of `token,user,uid,"group1,group2"`
     #[arg(long, env = "WAYPOST_TOKEN_AUTH_FILE", value_name = "FILE")]
     pub(crate) token_auth_file: Option<PathBuf>,

@@ -1,17 +1,21 @@
-//! Answers recorded from a real kube-apiserver, replayed against ours.
+//! Answers recorded from a real kube-apiserver and its controllers, replayed against ours.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use testbed::{Server, run};
 
-/// Replays the cases of a folder.
-fn replay(folder: &str, arguments: &[&str]) -> String {
+/// Where the cases are.
+fn golden(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(path)
+}
+
+/// Replays the cases of a folder or a file against a server of its own.
+fn replay(cases: &Path, arguments: &[&str]) -> String {
     let server = Server::start();
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden");
     let mut command = Command::new("python3");
-    command.arg(golden.join("replay")).arg("--kubeconfig").arg(server.kubeconfig());
-    run(command.args(arguments).arg(golden.join(folder)), "").success()
+    command.arg(golden("replay")).arg("--kubeconfig").arg(server.kubeconfig());
+    run(command.args(arguments).arg(cases), "").success()
 }
 
 /// Every case must have been right, and there must have been some.
@@ -22,12 +26,28 @@ fn assert_all_passed(out: &str) {
 
 #[test]
 fn s01_every_recorded_answer_is_ours_too() {
-    assert_all_passed(&replay("api", &["--skip", "go-text"]));
+    assert_all_passed(&replay(&golden("api"), &["--skip", "go-text"]));
 }
 
 /// Where the original repeats a text of Go's libraries, ours may use other words: status, reason and field must be right.
 #[test]
 fn s01_answers_in_the_words_of_go_differ_only_in_words() {
     let words = ["--ignore", "message", "--ignore", "details.causes.*.message"];
-    assert_all_passed(&replay("api", &[["--only", "go-text"].as_slice(), words.as_slice()].concat()));
+    assert_all_passed(&replay(&golden("api"), &[["--only", "go-text"].as_slice(), words.as_slice()].concat()));
+}
+
+/// Most of a case is waiting to see that nothing more happens, so the files run side by side.
+#[test]
+fn s02_controllers_make_of_objects_what_the_recorded_ones_made() {
+    let files: Vec<PathBuf> = std::fs::read_dir(golden("controllers"))
+        .expect("recorded cases")
+        .map(|file| file.expect("a file").path())
+        .collect();
+    assert!(files.len() >= 9, "{files:?}");
+    std::thread::scope(|scope| {
+        let runs: Vec<_> = files.iter().map(|file| scope.spawn(|| replay(file, &[]))).collect();
+        for run in runs {
+            assert_all_passed(&run.join().expect("a replay"));
+        }
+    });
 }

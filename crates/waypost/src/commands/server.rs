@@ -8,7 +8,7 @@ use anyhow::{Context as _, ensure};
 use api::facts::Facts;
 use api::ip::Family;
 use api::value::ValueExt as _;
-use control::Settings;
+use control::{Election, Settings};
 use jiff::Timestamp;
 use rest::auth::service_account::ServiceAccounts;
 use rest::auth::token_file::TokenFile;
@@ -47,6 +47,7 @@ pub(super) struct Running {
     pub(super) kubeconfig: PathBuf,
     stop: tokio::sync::oneshot::Sender<()>,
     serving: tokio::task::JoinHandle<()>,
+    halt: tokio::sync::oneshot::Sender<()>,
     control: tokio::task::JoinHandle<()>,
     store: Arc<Embedded>,
 }
@@ -54,8 +55,9 @@ pub(super) struct Running {
 impl Running {
     /// Lets requests end, then closes the store.
     pub(super) async fn stop(self) {
-        self.control.abort();
-        // Either the server is still there to hear this, or it has ended already.
+        // Either they are still there to hear this, or they have ended already.
+        let _ = self.halt.send(());
+        let _ = self.control.await;
         let _ = self.stop.send(());
         let _ = self.serving.await;
         self.store.close();
@@ -92,9 +94,11 @@ pub(super) async fn start(arguments: &ServerArguments) -> anyhow::Result<Running
     }));
     control::bootstrap::run(&*store, &ranges, address).await.context("making the first objects")?;
     let shared: Arc<dyn Store> = store.clone();
-    let control = tokio::spawn(control::runner::run(shared, settings(arguments, &ranges), metrics));
+    let (halt, halted) = tokio::sync::oneshot::channel();
+    let settings = settings(arguments, &ranges);
+    let control = tokio::spawn(controllers(arguments.leader_elect, shared, settings, metrics, halted));
     let _ = readiness.send(true);
-    Ok(Running { address, kubeconfig, stop, serving, control, store })
+    Ok(Running { address, kubeconfig, stop, serving, halt, control, store })
 }
 
 fn options(
@@ -141,6 +145,31 @@ pub(super) fn store_dir(data_dir: &Path) -> PathBuf {
 /// What selectors ask of a stored object.
 pub(super) fn index(table: &str, value: &[u8]) -> Facts {
     api::kinds::by_table(table).map_or_else(Facts::default, |kind| kind.facts(&api::object::decode_light(value)))
+}
+
+/// Runs the controllers until they are told to halt; in an election only while this server leads.
+async fn controllers(
+    elect: bool,
+    store: Arc<dyn Store>,
+    settings: Settings,
+    metrics: Arc<control::Metrics>,
+    halted: tokio::sync::oneshot::Receiver<()>,
+) {
+    let run = || control::runner::run(store.clone(), settings.clone(), metrics.clone());
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let election = elect.then(|| Election::new(format!("{host}_{}", uuid::Uuid::new_v4())));
+    let work = async {
+        match &election {
+            Some(election) => election.lead(store.clone(), &settings.ranges, &metrics, run).await,
+            None => run().await,
+        }
+    };
+    tokio::select! {
+        () = work => {}
+        _ = halted => if let Some(election) = &election {
+            election.release(&*store, &settings.ranges).await;
+        },
+    }
 }
 
 /// What the controllers are told. Whatever Kubernetes would not show is off unless it is asked for.
