@@ -195,7 +195,7 @@ mod tests {
         tokio::spawn(async move {
             let work = || async {
                 let _ = began.send(name).await;
-                std::future::pending().await
+                std::future::pending::<()>().await;
             };
             election(name).lead(store, &ranges, &Metrics::new(), work).await;
         })

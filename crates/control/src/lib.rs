@@ -10,7 +10,9 @@ pub mod bootstrap;
 pub mod controller;
 pub mod endpoints;
 pub mod endpointslice;
+pub mod garbage;
 pub mod mirroring;
+pub mod namespaces;
 pub mod objects;
 pub mod runner;
 pub mod world;
@@ -43,4 +45,6 @@ pub static CONTROLLERS: &[Controller] = &[
     endpointslice::CONTROLLER,
     endpoints::CONTROLLER,
     mirroring::CONTROLLER,
+    garbage::CONTROLLER,
+    namespaces::CONTROLLER,
 ];

@@ -33,7 +33,7 @@ pub(super) fn pack(service: &Service, family: Family, existing: Vec<Slice>, desi
     }
     for (ports, endpoints) in desired {
         let slices = by_ports.remove(&ports).unwrap_or_default();
-        pack_group(service, slices, ports, &endpoints, max, &mut drafts);
+        pack_group(service, slices, &ports, &endpoints, max, &mut drafts);
     }
     drafts.delete.extend(by_ports.into_values().flatten());
     if drafts.delete.len() == count && drafts.create.is_empty() {
@@ -46,7 +46,7 @@ pub(super) fn pack(service: &Service, family: Family, existing: Vec<Slice>, desi
 fn pack_group(
     service: &Service,
     slices: Vec<Slice>,
-    ports: Vec<Port>,
+    ports: &[Port],
     desired: &[Endpoint],
     max: usize,
     drafts: &mut Drafts,
@@ -71,7 +71,7 @@ fn pack_group(
         if same && kept.len() == before {
             if labels_differ(&slice, service) {
                 let endpoints = slice.endpoints.clone();
-                changed.push(Draft { existing: Some(slice), ports: ports.clone(), endpoints });
+                changed.push(Draft { existing: Some(slice), ports: ports.to_vec(), endpoints });
             } else {
                 unchanged.push(slice);
             }
@@ -79,7 +79,7 @@ fn pack_group(
             drafts.delete.push(slice);
         } else {
             let endpoints = kept.into_iter().map(|index| desired[index].clone()).collect();
-            changed.push(Draft { existing: Some(slice), ports: ports.clone(), endpoints });
+            changed.push(Draft { existing: Some(slice), ports: ports.to_vec(), endpoints });
         }
     }
     let unplaced = desired.iter().zip(placed).filter(|(_, placed)| !placed).map(|(endpoint, _)| endpoint.clone());
@@ -94,12 +94,12 @@ fn pack_group(
                 let slice = unchanged.remove(index);
                 let mut endpoints = slice.endpoints.clone();
                 fill(&mut endpoints, &mut left, max);
-                changed.push(Draft { existing: Some(slice), ports: ports.clone(), endpoints });
+                changed.push(Draft { existing: Some(slice), ports: ports.to_vec(), endpoints });
             }
             None => {
                 let mut endpoints = Vec::new();
                 fill(&mut endpoints, &mut left, max);
-                drafts.create.push(Draft { existing: None, ports: ports.clone(), endpoints });
+                drafts.create.push(Draft { existing: None, ports: ports.to_vec(), endpoints });
             }
         }
     }
