@@ -7,12 +7,15 @@
 
 pub mod allocation;
 pub mod bootstrap;
+pub mod conditions;
 pub mod controller;
 pub mod endpoints;
 pub mod endpointslice;
 pub mod garbage;
 pub mod mirroring;
 pub mod namespaces;
+pub mod node_cidrs;
+pub mod node_health;
 pub mod objects;
 pub mod runner;
 pub mod world;
@@ -47,4 +50,7 @@ pub static CONTROLLERS: &[Controller] = &[
     mirroring::CONTROLLER,
     garbage::CONTROLLER,
     namespaces::CONTROLLER,
+    node_cidrs::CONTROLLER,
+    node_health::CONTROLLER,
+    conditions::CONTROLLER,
 ];

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use store::{CommitError, Op, Revision, Store, Table};
+use store::{CommitError, Op, Revision, Store, Table, Txn};
 use tokio::task::JoinSet;
 
 use crate::CONTROLLERS;
@@ -99,11 +99,20 @@ impl Round {
 
     /// Runs until a watch is lost, and answers which.
     async fn run(mut self) -> Table {
+        // Whoever ran before may have handed over writes that are still on their way; this one comes after them.
+        let _ = self.store.commit(Txn::default()).await;
         let mut feed = Feed::start(&self.store);
         if let Err(lost) = self.load(&mut feed).await {
             return lost;
         }
         self.metrics.leads(true);
+        let lost = self.live(&mut feed).await;
+        while self.flying.join_next().await.is_some() {}
+        lost
+    }
+
+    /// Hears, looks and writes until a watch is lost.
+    async fn live(&mut self, feed: &mut Feed) -> Table {
         loop {
             let due = self.queue.next_due();
             let idle = !self.queue.has_ready() || self.flying.len() >= IN_FLIGHT;

@@ -10,6 +10,7 @@ mod owners;
 mod pods;
 mod services;
 mod slices;
+mod unmatched;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub use pods::Pods;
 pub use services::Services;
 pub use slices::Slices;
 pub(crate) use slices::service_of;
+pub use unmatched::Unmatched;
 
 use crate::objects::metadata::Metadata;
 use crate::objects::node::Node;
@@ -43,6 +45,8 @@ pub struct World {
     pub nodes: Nodes,
     /// EndpointSlices by Service.
     pub slices: Slices,
+    /// Services that say that no Pod matches them.
+    pub unmatched: Unmatched,
     /// Who owns what.
     pub owners: Owners,
     /// Namespaces that are being deleted.
@@ -117,6 +121,7 @@ impl World {
         };
         match table.as_str() {
             "endpointslices" => self.slices.apply(entry, previous, deleted),
+            "services/specs" => self.unmatched.apply(entry, deleted),
             "leases" => self.nodes.heard(&entry.key.name, at),
             _ => {}
         }

@@ -21,7 +21,7 @@ use store::allocation::{Gather, Ranges};
 use store::{Compare, Entry, Key, Op, Store, Table, Txn};
 
 /// Whom the fields belong to that controllers write.
-const MANAGER: &str = "kube-controller-manager";
+pub(crate) const MANAGER: &str = "kube-controller-manager";
 
 /// One change. All of them carry the revision their controller has seen, so that none overwrites what it does not know.
 #[derive(Clone, PartialEq, Debug)]

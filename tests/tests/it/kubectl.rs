@@ -7,6 +7,7 @@
 mod apply;
 mod auth;
 mod change;
+mod conditions;
 mod create;
 mod delete;
 mod describe;

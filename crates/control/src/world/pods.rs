@@ -98,6 +98,19 @@ impl Pods {
         found
     }
 
+    /// Whether a selector matches any Pod of a namespace.
+    #[must_use]
+    pub fn matches_any(&self, namespace: &str, selector: &Selector) -> bool {
+        let lists = selector.iter().map(|(key, value)| self.by_label.get(namespace, key, value));
+        let shortest = lists.min_by_key(|list| list.map_or(0, BTreeSet::len)).flatten();
+        self.numbered(shortest).any(|pod| selects(selector, &pod.entry.facts))
+    }
+
+    /// The namespaces that have Pods, in no order.
+    pub fn namespaces(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.counts.keys().map(|namespace| &**namespace)
+    }
+
     /// The Pods on a node.
     pub fn on_node(&self, node: &str) -> impl Iterator<Item = &Arc<Pod>> {
         self.numbered(self.by_node.get(node))

@@ -97,6 +97,62 @@ fn s01_delete_waits_until_the_object_is_gone() {
 }
 
 #[test]
+fn s01_a_service_goes_whatever_is_to_become_of_its_dependents() {
+    let bed = Bed::start();
+    for cascade in ["background", "foreground", "orphan"] {
+        bed.service("web", "{clusterIP: 10.96.0.20, selector: {app: web}, ports: [{port: 80}]}");
+        let mut slices = bed.stream(
+            "get endpointslices -w --output-watch-events --no-headers -l endpointslice.kubernetes.io/managed-by",
+        );
+        let slice = slices.next().swap_remove(1);
+        bed.ok(&format!("delete service web --cascade={cascade} --timeout=60s"));
+        assert!(bed.fails("get service web").contains("not found"), "{cascade}");
+        match cascade {
+            "foreground" => assert!(bed.fails(&format!("get endpointslice {slice}")).contains("not found")),
+            "orphan" => assert_eq!(bed.field(&format!("endpointslice/{slice}"), ".metadata.ownerReferences"), ""),
+            _ => while slices.next()[..2] != ["DELETED", slice.as_str()] {},
+        }
+    }
+}
+
+#[test]
+fn s01_a_namespace_goes_with_all_that_is_in_it() {
+    let bed = Bed::start();
+    bed.ok("create namespace shop");
+    let spec = "{clusterIP: 10.96.0.20, selector: {app: web}, ports: [{port: 80}]}";
+    bed.ok_with("apply -n shop -f -", &service("web", spec));
+    bed.ok("create configmap settings -n shop");
+    bed.ok("run web -n shop --image=example.com/web:1");
+    let out = bed.ok("delete namespace shop --timeout=60s");
+    assert_eq!(out, "namespace \"shop\" deleted\n");
+    assert!(bed.fails("get namespace shop").contains(r#"namespaces "shop" not found"#));
+    assert_eq!(bed.ok("get pods,services,endpoints,endpointslices,configmaps,events -n shop -o name"), "");
+    assert_eq!(bed.ok("get services,configmaps -A -o name"), "service/kubernetes\n");
+    bed.service("other", "{clusterIP: 10.96.0.20, ports: [{port: 80}]}");
+
+    let kept = bed.fails("delete namespace default");
+    assert!(kept.contains(r#"namespaces "default" is forbidden: this namespace may not be deleted"#), "{kept}");
+}
+
+#[test]
+fn s01_a_namespace_says_what_it_waits_for() {
+    let bed = Bed::start();
+    bed.ok("create namespace shop");
+    bed.ok("create configmap settings -n shop");
+    bed.ok(r#"patch configmap settings -n shop -p '{"metadata":{"finalizers":["example.com/hold"]}}'"#);
+    bed.ok("delete namespace shop --wait=false");
+    bed.ok("wait --for=condition=NamespaceFinalizersRemaining namespace/shop --timeout=60s");
+    let said = bed.field("namespace/shop", ".status.conditions[?(@.type==\"NamespaceContentRemaining\")].message");
+    assert_eq!(said, "Some resources are remaining: configmaps. has 1 resource instances");
+    let late = bed.fails("create configmap late -n shop");
+    assert!(late.contains("because it is being terminated"), "{late}");
+
+    bed.ok(r#"patch configmap settings -n shop -p '{"metadata":{"finalizers":null}}'"#);
+    bed.ok("wait --for=delete namespace/shop --timeout=60s");
+    assert!(bed.fails("get namespace shop").contains("not found"));
+}
+
+#[test]
 fn s01_a_pod_with_a_node_is_marked_first_and_can_be_forced_away() {
     let bed = Bed::start();
     let spec = "{nodeName: one, containers: [{name: web, image: x}]}";

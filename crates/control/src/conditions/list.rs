@@ -1,0 +1,108 @@
+//! The list of conditions in a status: what was found is worked into what is there.
+//!
+//! In: the list as it is stored, what was found, the time. Out: the new list, or nothing when it would say the same. Other
+//! people's conditions stay as and where they are, and so do ours once they are there: two writers that disagree about an
+//! order would never come to rest.
+
+use api::value::ValueExt as _;
+use serde_json::{Value, json};
+
+use super::words::{LONGEST, shorten};
+
+/// One thing that was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Finding {
+    /// Whether it is as it should be.
+    pub(super) holds: bool,
+    /// Why, in one word.
+    pub(super) reason: &'static str,
+    /// Why, in a sentence.
+    pub(super) message: String,
+}
+
+impl Finding {
+    /// All is well.
+    pub(super) fn good(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { holds: true, reason, message: message.into() }
+    }
+
+    /// Something is missing.
+    pub(super) fn bad(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { holds: false, reason, message: message.into() }
+    }
+}
+
+/// Works findings, each under its type, into a list. Those whose finding is `None` stay as they are.
+pub(super) fn merge(stored: &[Value], found: Vec<(&str, Option<Finding>)>, now: &str) -> Option<Vec<Value>> {
+    let mut list = stored.to_vec();
+    for (kind, finding) in found {
+        let Some(Finding { holds, reason, message }) = finding else { continue };
+        let (status, message) = (if holds { "True" } else { "False" }, shorten(message, LONGEST));
+        let place = list.iter().position(|condition| condition.text("type") == kind);
+        let old = place.map_or(&Value::Null, |place| &list[place]);
+        let same_status = old.text("status") == status && old.has("lastTransitionTime");
+        if same_status && old.text("reason") == reason && old.text("message") == message {
+            continue;
+        }
+        let since = if same_status { old.text("lastTransitionTime") } else { now };
+        let new = json!({
+            "type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since,
+        });
+        match place {
+            Some(place) => list[place] = new,
+            None => list.push(new),
+        }
+    }
+    (list != stored).then_some(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: &str = "2026-05-05T05:05:05Z";
+    const EARLIER: &str = "2026-01-01T00:00:00Z";
+
+    fn condition(kind: &str, status: &str, message: &str, since: &str) -> Value {
+        json!({"type": kind, "status": status, "reason": "R", "message": message, "lastTransitionTime": since})
+    }
+
+    fn found(holds: bool, message: &str) -> Vec<(&'static str, Option<Finding>)> {
+        vec![("A", Some(Finding { holds, reason: "R", message: message.to_owned() }))]
+    }
+
+    #[test]
+    fn what_is_said_already_is_not_said_again() {
+        let stored = [condition("A", "True", "m", EARLIER)];
+        assert_eq!(merge(&stored, found(true, "m"), NOW), None);
+        assert_eq!(merge(&stored, vec![("A", None), ("B", None)], NOW), None, "nothing was found");
+    }
+
+    #[test]
+    fn the_time_is_that_of_the_last_change_of_status() {
+        let stored = [condition("A", "False", "m", EARLIER)];
+        let merged = merge(&stored, found(false, "other"), NOW).expect("another message");
+        assert_eq!(merged, [condition("A", "False", "other", EARLIER)]);
+        let merged = merge(&stored, found(true, "m"), NOW).expect("another status");
+        assert_eq!(merged, [condition("A", "True", "m", NOW)]);
+        let untimed = [json!({"type": "A", "status": "True", "reason": "R", "message": "m"})];
+        assert_eq!(merge(&untimed, found(true, "m"), NOW), Some(vec![condition("A", "True", "m", NOW)]));
+    }
+
+    #[test]
+    fn conditions_of_others_stay_as_and_where_they_are() {
+        let foreign = json!({"type": "example.com/Warm", "status": "Unknown", "observedGeneration": 7});
+        let stored = [foreign.clone(), condition("A", "True", "m", EARLIER)];
+        let merged = merge(&stored, found(false, "m"), NOW).expect("a change");
+        assert_eq!(merged, [foreign.clone(), condition("A", "False", "m", NOW)]);
+        let merged = merge(std::slice::from_ref(&foreign), found(true, "m"), NOW).expect("a new one");
+        assert_eq!(merged, [foreign, condition("A", "True", "m", NOW)]);
+    }
+
+    #[test]
+    fn messages_have_an_end() {
+        let merged = merge(&[], found(true, &"x".repeat(40_000)), NOW).expect("a new one");
+        assert_eq!(merged[0].text("message").len(), LONGEST);
+        assert_eq!(merge(&merged, found(true, &"x".repeat(40_000)), NOW), None);
+    }
+}
