@@ -111,23 +111,27 @@ class Crud(Case):
 
     def test_a_namespace_that_is_going_takes_nothing_in_and_goes_when_it_is_finalized(self):
         self.create("web")
+        held = self.core.read_namespace(self.namespace)
+        held.spec.finalizers.append("example.com/audit")
+        self.core.replace_namespace_finalize(self.namespace, held)
         version = self.core.list_namespace().metadata.resource_version
         self.core.delete_namespace(self.namespace)
         create = self.core.create_namespaced_service
         status = self.refused(403, "Forbidden", create, self.namespace, service("late"))
         self.assertEqual(status["details"]["causes"][0]["reason"], "NamespaceTerminating")
-        self.core.delete_namespaced_service("web", self.namespace)
-        going = self.core.read_namespace(self.namespace)
-        going.spec.finalizers = []
-        self.core.replace_namespace_finalize(self.namespace, going)
         watcher, seen = watch.Watch(), []
         stream = watcher.stream(
             self.core.list_namespace, field_selector="metadata.name=" + self.namespace, resource_version=version,
             timeout_seconds=PATIENCE)
         for event in stream:
-            seen.append((event["type"], event["object"].status.phase))
+            going = event["object"]
+            seen.append((event["type"], going.status.phase))
             if event["type"] == "DELETED":
                 watcher.stop()
+            elif going.spec.finalizers == ["example.com/audit"]:
+                self.assertEqual(self.core.list_namespaced_service(self.namespace).items, [])
+                going.spec.finalizers = []
+                self.core.replace_namespace_finalize(self.namespace, going)
         self.assertEqual((seen[0], seen[-1]), (("MODIFIED", "Terminating"), ("DELETED", "Terminating")))
 
     def test_the_dynamic_client_finds_kinds_by_itself(self):

@@ -84,6 +84,8 @@ fn reconcile(view: &View<'_>, key: &str) -> Verdict {
         .filter(|entry| entry.facts.label(MANAGED_BY) == Some(MANAGER))
         .map(Slice::read)
         .filter(|slice| !slice.metadata.is_deleting())
+        // A Service that goes may have let go of its slices first: then they stay as they are.
+        .filter(|slice| !service.deleting || slice.is_owned_by("Service", &service.uid))
         .collect();
     let desired = Desired::of(view, service, &view.world.pods.matching(service.namespace(), selector));
     let mut verdict = Verdict::default();

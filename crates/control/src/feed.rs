@@ -66,6 +66,11 @@ impl Feed {
     }
 }
 
+/// Whether changes of a table come back to the runner.
+pub(crate) fn is_watched(table: Table) -> bool {
+    !UNWATCHED.contains(&table.as_str())
+}
+
 /// Every table that is watched.
 fn tables() -> Vec<Table> {
     let mut names: Vec<&str> = KINDS.iter().map(|kind| kind.table).chain(RAW_TABLES).collect();

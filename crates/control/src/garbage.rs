@@ -140,7 +140,10 @@ impl Item {
             };
             return Verdict::write(self.without_references(&is_solid).into_iter().collect());
         }
-        let misplaced = owners.iter().filter(|owner| references::is_elsewhere(view, owner, &self.entry.key.name));
+        // A reference that was right once needs no search: whoever was changed since has had an owner, or a message.
+        let misplaced = owners.iter().filter(|owner| {
+            self.entry.created == self.entry.modified && references::is_elsewhere(view, owner, &self.entry.key.name)
+        });
         let events = misplaced.map(|owner| self.event(view, owner)).collect();
         let propagation = self.propagation(view, standings.contains(&Standing::Waiting));
         Verdict { events, ..Verdict::write(vec![self.delete(propagation)]) }

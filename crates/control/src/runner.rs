@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 
 use crate::CONTROLLERS;
 use crate::controller::{Verdict, View, WHOLE, Wake, Wakes};
-use crate::feed::{Feed, News};
+use crate::feed::{Feed, News, is_watched};
 use crate::metrics::Metrics;
 use crate::queue::{Due, Queue, Task};
 use crate::settings::Settings;
@@ -312,7 +312,7 @@ async fn commit(
     let tables: Vec<Table> = txn.ops.iter().map(table_of).collect();
     let revision = store.commit(txn).await.map_err(Failure::from)?;
     written.writes += tables.len();
-    written.tables.extend(tables.into_iter().map(|table| (table, revision)));
+    written.tables.extend(tables.into_iter().filter(|table| is_watched(*table)).map(|table| (table, revision)));
     Ok(())
 }
 
