@@ -1,7 +1,8 @@
-//! The peer: kube-apiserver and an etcd of its own, when their programs are there.
+//! The peer: kube-apiserver and an etcd of its own, and kube-controller-manager if wanted, when their programs are there.
 //!
-//! Both are set up to their advantage: one member, no TLS between the two, certificates made beforehand, everybody may do
-//! everything, no audit, and the client is of a group whose requests are never queued.
+//! They are set up to their advantage: one member, no TLS to it, certificates made beforehand, everybody may do
+//! everything, no audit, the client is of a group whose requests are never queued, no leader is elected, and the
+//! controllers may send as much as they like.
 
 use std::net::{IpAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -15,27 +16,61 @@ use tokio::time::{Instant, sleep};
 
 use crate::subject::{Process, Running, Starting, Subject};
 
+/// How many requests per second kube-controller-manager may send; its own default is 20.
+pub const CONTROLLER_QPS: u32 = 10_000;
+
 /// See the module.
 pub struct Kubernetes {
     apiserver: PathBuf,
     etcd: PathBuf,
+    controllers: Option<PathBuf>,
     version: String,
 }
 
 impl Kubernetes {
-    /// The programs, in `$WAYPOST_PEERS` or on the path. A file `VERSION` beside them may say which they are.
-    #[must_use]
-    pub fn find() -> Option<Self> {
+    /// The API server and its etcd, in `$WAYPOST_PEERS` or on the path. A file `VERSION` beside them may say which they are.
+    ///
+    /// # Errors
+    /// When a program is missing; says which.
+    pub fn find() -> anyhow::Result<Self> {
         let peers = std::env::var_os("WAYPOST_PEERS").map(PathBuf::from);
         let version = peers.as_ref().and_then(|dir| std::fs::read_to_string(dir.join("VERSION")).ok());
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let places: Vec<PathBuf> = peers.into_iter().chain(std::env::split_paths(&path)).collect();
-        let find = |name: &str| places.iter().map(|place| place.join(name)).find(|program| program.is_file());
-        Some(Self {
-            apiserver: find("kube-apiserver")?,
-            etcd: find("etcd")?,
+        Ok(Self {
+            apiserver: program("kube-apiserver")?,
+            etcd: program("etcd")?,
+            controllers: None,
             version: version.map_or_else(|| "version not said".to_owned(), |text| text.trim().replace('\n', ", ")),
         })
+    }
+
+    /// The same with kube-controller-manager.
+    ///
+    /// # Errors
+    /// When a program is missing; says which.
+    pub fn find_with_controllers() -> anyhow::Result<Self> {
+        Ok(Self { controllers: Some(program("kube-controller-manager")?), ..Self::find()? })
+    }
+
+    /// Starts the controllers, if they are wanted, for the API server that runs in this directory.
+    ///
+    /// # Errors
+    /// When they cannot be started.
+    pub fn start_controllers(&self, home: &Path, running: &mut Running) -> anyhow::Result<()> {
+        let Some(program) = &self.controllers else { return Ok(()) };
+        let arguments = [
+            format!("--kubeconfig={}", home.join("kubeconfig").display()),
+            "--leader-elect=false".to_owned(),
+            "--controllers=endpointslice-controller,endpoints-controller,endpointslice-mirroring-controller,\
+             garbage-collector-controller,namespace-controller"
+                .to_owned(),
+            format!("--kube-api-qps={CONTROLLER_QPS}"),
+            format!("--kube-api-burst={CONTROLLER_QPS}"),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={}", free_port()?),
+            format!("--cert-dir={}", home.join("controller-certificates").display()),
+        ];
+        running.join(Process::spawn(program, &arguments, home, "kube-controller-manager")?);
+        Ok(())
     }
 
     /// Starts etcd and waits until it listens.
@@ -67,7 +102,8 @@ impl Subject for Kubernetes {
     }
 
     fn describe(&self) -> String {
-        format!("kube-apiserver + etcd ({})", self.version)
+        let controllers = if self.controllers.is_some() { " + kube-controller-manager" } else { "" };
+        format!("kube-apiserver + etcd{controllers} ({})", self.version)
     }
 
     fn start<'a>(&'a self, home: &'a Path) -> Starting<'a> {
@@ -83,7 +119,9 @@ impl Subject for Kubernetes {
             let etcd = self.start_etcd(home, &url, etcd_port).await?;
             let begun = Instant::now();
             let apiserver = Process::spawn(&self.apiserver, &arguments(&keys, &url, port), home, "kube-apiserver")?;
-            Running::when_ready(vec![etcd, apiserver], &kubeconfig, begun).await
+            let mut running = Running::when_ready(vec![etcd, apiserver], &kubeconfig, begun).await?;
+            self.start_controllers(home, &mut running)?;
+            Ok(running)
         })
     }
 }
@@ -106,6 +144,16 @@ fn arguments(keys: &Path, etcd: &str, port: u16) -> Vec<String> {
         "--disable-admission-plugins=ServiceAccount".to_owned(),
         "--endpoint-reconciler-type=none".to_owned(),
     ]
+}
+
+/// A program of the peer, in `$WAYPOST_PEERS` or on the path.
+fn program(name: &str) -> anyhow::Result<PathBuf> {
+    let peers = std::env::var_os("WAYPOST_PEERS").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = peers.into_iter().chain(std::env::split_paths(&path)).map(|place| place.join(name));
+    places.find(|program| program.is_file()).with_context(|| {
+        format!("{name} is missing: WAYPOST_PEERS names no directory that holds it, and it is not on the path")
+    })
 }
 
 /// A port that was free a moment ago.

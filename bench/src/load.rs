@@ -24,11 +24,15 @@ pub const SERVICES: &str = "/api/v1/namespaces/bench/services";
 /// Where EndpointSlices are.
 pub const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/bench/endpointslices";
 
+/// What most bodies are.
+const JSON: &str = "application/json";
+
 /// A prepared request.
 pub struct Work {
     method: Method,
     path: String,
     body: Bytes,
+    content_type: &'static str,
     expect: u16,
 }
 
@@ -56,13 +60,22 @@ impl Work {
     /// The creation of an object.
     #[must_use]
     pub fn create(collection: &str, object: &Value) -> Self {
-        Self { method: Method::POST, path: collection.to_owned(), body: object.to_string().into(), expect: 201 }
+        let body = object.to_string().into();
+        Self { method: Method::POST, path: collection.to_owned(), body, content_type: JSON, expect: 201 }
     }
 
     /// The deletion of an object.
     #[must_use]
     pub fn delete(collection: &str, name: &str) -> Self {
-        Self { method: Method::DELETE, path: format!("{collection}/{name}"), body: Bytes::new(), expect: 200 }
+        let path = format!("{collection}/{name}");
+        Self { method: Method::DELETE, path, body: Bytes::new(), content_type: JSON, expect: 200 }
+    }
+
+    /// A change of the status of an object, as a kubelet sends it.
+    #[must_use]
+    pub fn patch_status(collection: &str, name: &str, change: &Value) -> Self {
+        let (path, body) = (format!("{collection}/{name}/status"), change.to_string().into());
+        Self { method: Method::PATCH, path, body, content_type: "application/strategic-merge-patch+json", expect: 200 }
     }
 
     /// Sends it; how long the answer took.
@@ -70,7 +83,7 @@ impl Work {
     /// # Errors
     /// When there is no answer, or another than expected.
     pub async fn send(&self, client: &mut Client) -> anyhow::Result<Duration> {
-        let content_type = (!self.body.is_empty()).then_some("application/json");
+        let content_type = (!self.body.is_empty()).then_some(self.content_type);
         let begun = Instant::now();
         let asked = client.bytes(self.method.clone(), &self.path, content_type, self.body.clone());
         let (code, answer) =
@@ -139,6 +152,16 @@ pub fn service(name: &str) -> Value {
         "apiVersion": "v1", "kind": "Service",
         "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": name, "tier": "backend"}},
         "spec": {"selector": {"app": name}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
+    })
+}
+
+/// A Service whose endpoints are made by hand: controllers leave it alone.
+#[must_use]
+pub fn service_by_hand(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": name, "tier": "backend"}},
+        "spec": {"ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
     })
 }
 

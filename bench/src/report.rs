@@ -1,6 +1,6 @@
 //! Figures side by side: ours, the peer's, how many times better, the budget.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use serde_json::{Map, Value, json};
 
@@ -29,9 +29,9 @@ impl Figures {
     }
 }
 
-/// The key of a figure that is measured with several numbers of objects.
+/// The key of a figure that is measured with several sizes of load.
 #[must_use]
-pub fn key(what: &str, objects: usize) -> String {
+pub fn key(what: &str, objects: impl Display) -> String {
     format!("{what}@{objects}")
 }
 
@@ -44,30 +44,34 @@ pub enum Budget {
     TimesPeer(f64, f64),
 }
 
-/// A line of the report.
+/// A line of the report; it is left out when nobody was measured.
 #[derive(Clone, Debug)]
-struct Row {
-    key: String,
-    what: String,
-    more_is_better: bool,
-    budget: Option<Budget>,
+pub struct Row {
+    /// The key of its figure.
+    pub key: String,
+    /// What it says.
+    pub what: String,
+    /// Whether a greater figure is the better one.
+    pub more_is_better: bool,
+    /// What it must be.
+    pub budget: Option<Budget>,
 }
 
 /// The report of a run.
-pub struct Report<'a> {
+pub struct Report {
     /// What ran where: lines above the table.
     pub about: Vec<(String, String)>,
-    /// With so many objects.
-    pub objects: &'a [usize],
-    /// How many watchers.
-    pub watchers: usize,
+    /// The lines there may be.
+    pub rows: Vec<Row>,
+    /// What the peer is.
+    pub peer_name: &'static str,
     /// Ours.
     pub ours: Option<Figures>,
     /// The peer's.
     pub peer: Option<Figures>,
 }
 
-impl Report<'_> {
+impl Report {
     /// As text.
     #[must_use]
     pub fn table(&self) -> String {
@@ -75,17 +79,17 @@ impl Report<'_> {
         for (what, value) in &self.about {
             let _ = writeln!(out, "{what}: {value}");
         }
-        let mut lines = vec![["", "waypost", "kube-apiserver + etcd", "ratio", "budget", ""].map(str::to_owned)];
-        for row in self.rows() {
+        let mut lines = vec![["", "waypost", self.peer_name, "ratio", "budget", ""].map(str::to_owned)];
+        for row in &self.rows {
             let (ours, peer) = self.values(&row.key);
             if ours.is_none() && peer.is_none() {
                 continue;
             }
             let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), show);
-            let ratio = ratio(&row, ours, peer).map_or_else(|| "–".to_owned(), |ratio| format!("{}×", show(ratio)));
+            let ratio = ratio(row, ours, peer).map_or_else(|| "–".to_owned(), |ratio| format!("{}×", show(ratio)));
             let budget = row.budget.map_or_else(String::new, describe);
-            let met = met(&row, ours, peer).map_or("", |met| if met { "met" } else { "MISSED" });
-            lines.push([row.what, shown(ours), shown(peer), ratio, budget, met.to_owned()]);
+            let met = met(row, ours, peer).map_or("", |met| if met { "met" } else { "MISSED" });
+            lines.push([row.what.clone(), shown(ours), shown(peer), ratio, budget, met.to_owned()]);
         }
         let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..6).map(width).collect();
@@ -103,13 +107,13 @@ impl Report<'_> {
     /// For programs.
     #[must_use]
     pub fn json(&self) -> Value {
-        let rows = self.rows().into_iter().filter_map(|row| {
+        let rows = self.rows.iter().filter_map(|row| {
             let (ours, peer) = self.values(&row.key);
             ours.or(peer)?;
             Some(json!({
                 "key": row.key, "what": row.what, "waypost": ours.map(rounded), "kubernetes": peer.map(rounded),
-                "ratio": ratio(&row, ours, peer).map(rounded), "budget": row.budget.map(describe),
-                "met": met(&row, ours, peer),
+                "ratio": ratio(row, ours, peer).map(rounded), "budget": row.budget.map(describe),
+                "met": met(row, ours, peer),
             }))
         });
         json!({
@@ -124,62 +128,17 @@ impl Report<'_> {
         let value = |figures: &Option<Figures>| figures.as_ref().and_then(|figures| figures.get(key));
         (value(&self.ours), value(&self.peer))
     }
-
-    fn rows(&self) -> Vec<Row> {
-        let most = self.objects.iter().copied().max().unwrap_or_default();
-        // The budgets are set for ten thousand.
-        let budget = |at_most: f64| (most == 10_000).then_some(at_most);
-        let watchers = self.watchers;
-        let mut rows = vec![less("ready_s", "start to ready, empty (s)", Some(0.2))];
-        rows.extend(self.objects.iter().flat_map(|objects| creation_rows(*objects)));
-        rows.extend([
-            less("list_s", &format!("list of {most} Services (s)"), budget(0.05)),
-            less("list_mb", "  its size (MB)", None),
-            less("watch_open_s", &format!("{watchers} watches opened (s)"), None),
-            more("watch_events_per_s", &format!("events delivered per second, {watchers} watchers")),
-            less("watch_p50_ms", "  one event, write answered to delivery, p50 (ms)", None),
-            less("watch_p99_ms", "  one event, write answered to delivery, p99 (ms)", None),
-            less("watch_sent_p50_ms", "  one event, write sent to delivery, p50 (ms)", None),
-            less("watch_sent_p99_ms", "  one event, write sent to delivery, p99 (ms)", None),
-            less("watch_cpu_us", "  processor time of the server for one delivery (µs)", None),
-            less("watch_cut_off", "  watchers cut off", None),
-            less("watch_memory_mb", "  memory for them, at most (MB)", None),
-            less("memory_empty_mb", "memory, empty (MB)", None),
-            more("fill_services_per_s", &format!("Services created per second, 0 to {most}")),
-            less("memory_services_mb", &format!("memory, {most} Services (MB)"), None),
-            less("memory_services_peak_mb", "  at most so far (MB)", None),
-            more("fill_slices_per_s", &format!("EndpointSlices of 10 created per second, 0 to {most}")),
-            less("memory_all_mb", &format!("memory, {most} Services and slices (MB)"), budget(120.0)),
-            less("memory_all_peak_mb", "  at most so far (MB)", None),
-            less("restart_s", &format!("restart with {most} Services and slices (s)"), None),
-            less("memory_restarted_mb", "  memory then (MB)", budget(120.0)),
-        ]);
-        rows
-    }
 }
 
-/// The lines about creations with so many objects present.
-fn creation_rows(objects: usize) -> [Row; 4] {
-    // What the peer had when the budgets were set.
-    let before = match objects {
-        1_000 => Some(201.0),
-        10_000 => Some(54.0),
-        _ => None,
-    };
-    let rate = more(&key("creates_per_s", objects), &format!("Services created per second, {objects} present"));
-    [
-        Row { budget: before.map(|before| Budget::TimesPeer(20.0, before)), ..rate },
-        less(&key("create_p50_ms", objects), "  one creation, p50 (ms)", None),
-        less(&key("create_p99_ms", objects), "  one creation, p99 (ms)", None),
-        less(&key("create_cpu_us", objects), "  processor time of the server for one (µs)", None),
-    ]
-}
-
-fn less(key: &str, what: &str, at_most: Option<f64>) -> Row {
+/// A line whose figure should be small.
+#[must_use]
+pub fn less(key: &str, what: &str, at_most: Option<f64>) -> Row {
     Row { key: key.to_owned(), what: what.to_owned(), more_is_better: false, budget: at_most.map(Budget::AtMost) }
 }
 
-fn more(key: &str, what: &str) -> Row {
+/// A line whose figure should be great.
+#[must_use]
+pub fn more(key: &str, what: &str) -> Row {
     Row { key: key.to_owned(), what: what.to_owned(), more_is_better: true, budget: None }
 }
 
@@ -224,14 +183,15 @@ fn rounded(value: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn report(ours: f64, peer: Option<f64>) -> Report<'static> {
+    fn report(ours: f64, peer: Option<f64>) -> Report {
         let figures = |value: f64| {
             let mut figures = Figures::default();
-            figures.set("creates_per_s@1000", value);
+            figures.set("rate", value);
             figures
         };
+        let rate = Row { budget: Some(Budget::TimesPeer(20.0, 201.0)), ..more("rate", "made per second") };
         let (ours, peer) = (Some(figures(ours)), peer.map(figures));
-        Report { about: vec![], objects: &[1000], watchers: 10, ours, peer }
+        Report { about: vec![], rows: vec![rate, less("other", "other", None)], peer_name: "peer", ours, peer }
     }
 
     #[test]

@@ -29,6 +29,20 @@ pub fn seconds(durations: &[Duration]) -> Vec<f64> {
     durations.iter().map(Duration::as_secs_f64).collect()
 }
 
+/// Microseconds for each of so many.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "fewer than 2^52")]
+pub fn each(time: Duration, count: usize) -> f64 {
+    time.as_secs_f64() * 1e6 / count.max(1) as f64
+}
+
+/// Bytes in megabytes.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "fewer bytes than 2^52")]
+pub fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -40,6 +40,7 @@ pub trait Subject {
 
 /// One process of a subject, killed when it is dropped.
 pub struct Process {
+    name: &'static str,
     child: Child,
     log: PathBuf,
 }
@@ -68,7 +69,7 @@ impl Process {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn spawn(program: &Path, arguments: &[String], home: &Path, name: &str) -> anyhow::Result<Self> {
+    pub fn spawn(program: &Path, arguments: &[String], home: &Path, name: &'static str) -> anyhow::Result<Self> {
         let log = home.join(format!("{name}.log"));
         let out = File::options()
             .create(true)
@@ -83,7 +84,7 @@ impl Process {
             .stderr(err)
             .spawn()
             .with_context(|| format!("starting {}", program.display()))?;
-        Ok(Self { child, log })
+        Ok(Self { name, child, log })
     }
 
     /// Fails when the process has ended, with the end of its log.
@@ -166,6 +167,38 @@ impl Running {
             let memory = process.memory()?;
             Ok(Memory { resident: sum.resident + memory.resident, peak: sum.peak + memory.peak })
         })
+    }
+
+    /// The memory of each process, by its name.
+    ///
+    /// # Errors
+    /// When one has ended.
+    pub fn memory_of_each(&self) -> anyhow::Result<Vec<(&'static str, Memory)>> {
+        self.processes.iter().map(|process| Ok((process.name, process.memory()?))).collect()
+    }
+
+    /// Takes in a process that was started later.
+    pub fn join(&mut self, process: Process) {
+        self.processes.push(process);
+    }
+
+    /// Stops the process that was started last; the others go on.
+    ///
+    /// # Errors
+    /// When it does not end; it is killed then.
+    pub async fn stop_last(&mut self) -> anyhow::Result<()> {
+        match self.processes.pop() {
+            Some(mut process) => process.stop().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Fails when one of the processes has ended.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        self.processes.iter_mut().try_for_each(Process::check)
     }
 
     /// The processor time that all processes together have used so far.

@@ -10,6 +10,7 @@ use crate::subject::{Process, Running, Starting, Subject};
 /// See the module.
 pub struct Waypost {
     program: PathBuf,
+    more: Vec<String>,
 }
 
 impl Waypost {
@@ -23,7 +24,13 @@ impl Waypost {
             None => std::env::current_exe().context("finding this program")?.with_file_name("waypost"),
         };
         ensure!(program.exists(), "{} is missing: `cargo build --release -p waypost`", program.display());
-        Ok(Self { program })
+        Ok(Self { program, more: Vec::new() })
+    }
+
+    /// The same with more arguments.
+    #[must_use]
+    pub fn with(self, arguments: &[&str]) -> Self {
+        Self { more: arguments.iter().map(|argument| (*argument).to_owned()).collect(), ..self }
     }
 }
 
@@ -39,8 +46,9 @@ impl Subject for Waypost {
     fn start<'a>(&'a self, home: &'a Path) -> Starting<'a> {
         Box::pin(async move {
             let arguments = ["server", "--data-dir", &home.to_string_lossy(), "--listen", "127.0.0.1:0"];
+            let arguments = [&arguments.map(str::to_owned), &self.more[..]].concat();
             let begun = Instant::now();
-            let process = Process::spawn(&self.program, &arguments.map(str::to_owned), home, "waypost")?;
+            let process = Process::spawn(&self.program, &arguments, home, "waypost")?;
             Running::when_ready(vec![process], &home.join("kubeconfig"), begun).await
         })
     }

@@ -2,18 +2,17 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::ensure;
+use bench::apiserver::measure::{self, Part, Plan};
+use bench::apiserver::rows;
+use bench::apiserver::watchers::Size;
 use bench::kubernetes::Kubernetes;
-use bench::measure::{self, Part, Plan};
+use bench::program::{self, Who};
 use bench::report::{Figures, Report};
 use bench::subject::Subject;
-use bench::watchers::Size;
 use bench::waypost::Waypost;
-use clap::{Parser, ValueEnum};
-use rustix::process::{Resource, getrlimit, setrlimit};
-use tokio::signal::unix::{SignalKind, signal};
+use clap::{Parser, ValueEnum as _};
 
 /// How many events come alone, before the burst.
 const SINGLE_EVENTS: usize = 50;
@@ -50,42 +49,15 @@ struct Arguments {
     limit: u64,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Who {
-    Waypost,
-    Kubernetes,
-}
-
 fn main() -> ExitCode {
-    match start(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("api: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn start(arguments: &Arguments) -> anyhow::Result<()> {
-    raise_file_limit()?;
-    let threads = usize::from(arguments.threads);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-    runtime.block_on(async {
-        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        // Whoever ends this ends the measurement, and with it the servers and their directories.
-        tokio::select! {
-            done = run(arguments) => done,
-            _ = interrupt.recv() => bail!("interrupted"),
-            _ = terminate.recv() => bail!("terminated"),
-            () = tokio::time::sleep(Duration::from_secs(arguments.limit)) => bail!("not finished in time; see --limit"),
-        }
-    })
+    let arguments = Arguments::parse();
+    program::exec("api", arguments.threads, arguments.limit, run(&arguments))
 }
 
 async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let plan = plan(arguments);
     let subjects = subjects(arguments.subject)?;
-    let mut about = machine();
+    let mut about = program::machine();
     about.extend(subjects.iter().map(|subject| (subject.name().to_owned(), subject.describe())));
     let mut figures: Vec<Figures> = subjects.iter().map(|_| Figures::default()).collect();
     // One part after the other, so that both meet the machine in the same mood.
@@ -97,13 +69,9 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let measured = |name| subjects.iter().zip(&figures).find(|(subject, _)| subject.name() == name);
     let of = |name| measured(name).map(|(_, figures)| figures.clone());
     let (ours, peer) = (of("waypost"), of("kubernetes"));
-    let report = Report { about, objects: &plan.objects, watchers: plan.fan_out.watchers, ours, peer };
-    print(&report.table());
-    if let Some(path) = &arguments.json {
-        let text = format!("{:#}\n", report.json());
-        std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
-    }
-    Ok(())
+    let rows = rows::rows(&plan.objects, plan.fan_out.watchers);
+    let report = Report { about, rows, peer_name: "kube-apiserver + etcd", ours, peer };
+    program::publish(&report, arguments.json.as_deref())
 }
 
 fn plan(arguments: &Arguments) -> Plan {
@@ -123,42 +91,10 @@ fn subjects(only: Option<Who>) -> anyhow::Result<Vec<Box<dyn Subject>>> {
     }
     if only != Some(Who::Waypost) {
         match Kubernetes::find() {
-            Some(peer) => subjects.push(Box::new(peer)),
-            None => {
-                eprintln!("kubernetes: not measured: WAYPOST_PEERS names no directory with kube-apiserver and etcd");
-            }
+            Ok(peer) => subjects.push(Box::new(peer)),
+            Err(missing) => eprintln!("kubernetes: not measured: {missing}"),
         }
     }
     ensure!(!subjects.is_empty(), "there is nothing to measure");
     Ok(subjects)
-}
-
-/// What kind of machine this is, and whether it has something else to do.
-fn machine() -> Vec<(String, String)> {
-    let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
-    let line = |file: &str, name: &str| {
-        let text = read(file);
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
-        value.unwrap_or("unknown").trim().to_owned()
-    };
-    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
-    let (cpu, memory) = (line("/proc/cpuinfo", "model name"), line("/proc/meminfo", "MemTotal"));
-    let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
-    let load = read("/proc/loadavg").split(' ').next().unwrap_or_default().to_owned();
-    vec![
-        ("machine".to_owned(), format!("{cores} cores ({cpu}), {memory} memory, Linux {kernel}")),
-        ("load average before".to_owned(), load),
-    ]
-}
-
-/// Every watcher is a connection, here and in the servers, which inherit the limit.
-fn raise_file_limit() -> anyhow::Result<()> {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    setrlimit(Resource::Nofile, limit).context("raising the number of open files")
-}
-
-#[expect(clippy::print_stdout, reason = "this is the output of the program")]
-fn print(text: &str) {
-    println!("{text}");
 }

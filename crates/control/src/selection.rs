@@ -14,6 +14,7 @@ pub(crate) const HEADLESS: &str = "service.kubernetes.io/headless";
 pub(crate) fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
     match &change.what {
         What::Service(Both { old: None, new: Some(new) }) => wakes.add_triggered(change.key(), Some(&new.created)),
+        What::Service(Both { old: Some(old), new: Some(new) }) if !old.differs_for_endpoints(new) => {}
         What::Service(_) => wakes.add(change.key()),
         What::Pod(both) if !change.initial => pod_concerns(view, both, wakes),
         _ => {}

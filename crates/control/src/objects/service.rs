@@ -114,6 +114,14 @@ impl Service {
         self.cluster_ips.first().is_none_or(|address| &**address == "None" || address.is_empty())
     }
 
+    /// Whether endpoints may have to follow: anything but its status and its annotations.
+    #[must_use]
+    pub fn differs_for_endpoints(&self, other: &Self) -> bool {
+        let labels = |service: &Self| Arc::clone(&service.entry.facts);
+        let same = Self { entry: Arc::clone(&self.entry), ..other.clone() };
+        *self != same || labels(self).labels != labels(other).labels
+    }
+
     /// Its selector, if its endpoints are ours to make.
     #[must_use]
     pub fn managed_selector(&self) -> Option<&Selector> {

@@ -76,10 +76,13 @@ fn s19_a_service_that_matches_nothing_names_what_comes_nearest() {
         pod(&bed, name, "web2");
     }
     bed.service("web", WEB);
-    wait(&bed, "PodsMatched=false");
+    // The Service may be seen before the last of the Pods; what is said of it then follows them.
+    let message = r#"{.status.conditions[?(@.type=="Ready")].message}"#;
+    let mut watching = bed.stream(&format!("get service web -w -o 'jsonpath={message}{{\"\\n\"}}'"));
+    let wanted = "selector app=web matches 0 of 3 pods in default; 3 pods have app=web2";
+    while !watching.next().join(" ").contains(wanted) {}
     let (reason, message) = said(&bed, "PodsMatched");
     assert_eq!(reason, "NoPodMatches");
-    let wanted = "selector app=web matches 0 of 3 pods in default; 3 pods have app=web2";
     assert!(message.contains(wanted), "{message}");
     assert_eq!(said(&bed, "Ready"), (reason, message));
     bed.ok("label pods --all --overwrite app=web");

@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::lines::Lines;
 use crate::load::{self, SERVICES, Work};
 use crate::subject::Running;
 
@@ -138,7 +139,7 @@ async fn watch(client: Client, mut stream: Incoming, expected: usize, progress: 
     {
         let now = Instant::now();
         let before = events.len();
-        lines.feed(&data, |number| events.push((number, now)));
+        lines.feed(&data, |line| events.extend(number(line).map(|number| (number, now))));
         let arrived = events.len() - before;
         let delivered = progress.delivered.fetch_add(arrived, Ordering::Relaxed);
         if (delivered..delivered + arrived).contains(&(progress.single.saturating_sub(1))) {
@@ -213,32 +214,6 @@ fn event(number: usize) -> Work {
     Work::create(SERVICES, &load::service(&format!("fan-{number:0DIGITS$}")))
 }
 
-/// Takes a stream of lines apart, whatever pieces it comes in.
-#[derive(Default)]
-struct Lines {
-    begun: Vec<u8>,
-}
-
-impl Lines {
-    /// Calls `on_event` with the number of every event whose line is complete.
-    fn feed(&mut self, data: &[u8], mut on_event: impl FnMut(usize)) {
-        let mut rest = data;
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            let number = if self.begun.is_empty() {
-                number(&rest[..end])
-            } else {
-                self.begun.extend_from_slice(&rest[..end]);
-                let found = number(&self.begun);
-                self.begun.clear();
-                found
-            };
-            number.into_iter().for_each(&mut on_event);
-            rest = &rest[end + 1..];
-        }
-        self.begun.extend_from_slice(rest);
-    }
-}
-
 /// The number of the event in this line; bookmarks have none.
 fn number(line: &[u8]) -> Option<usize> {
     let start = line.windows(MARK.len()).position(|window| window == MARK)? + MARK.len();
@@ -250,14 +225,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_found_whatever_pieces_they_come_in() {
-        let text =
-            b"{\"object\":{\"metadata\":{\"name\":\"fan-000007\"}}}\n{\"bookmark\":1}\n{\"name\":\"fan-000008\"}\n";
-        for size in 1..text.len() {
-            let (mut lines, mut found) = (Lines::default(), Vec::new());
-            text.chunks(size).for_each(|piece| lines.feed(piece, |number| found.push(number)));
-            assert_eq!(found, [7, 8], "in pieces of {size}");
-        }
+    fn an_event_is_known_by_the_name_of_its_object() {
+        assert_eq!(number(b"{\"object\":{\"metadata\":{\"name\":\"fan-000007\"}}}"), Some(7));
+        assert_eq!(number(b"{\"bookmark\":1}"), None);
     }
 
     #[test]

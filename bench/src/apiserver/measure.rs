@@ -6,14 +6,15 @@ use anyhow::{Context as _, ensure};
 use bytes::Bytes;
 use clap::ValueEnum;
 use rest::client::{Client, Method};
-use tempfile::TempDir;
+use serde_json::Value;
 use tokio::time::Instant;
 
+use super::watchers::{self, Size};
 use crate::load::{self, Load, SERVICES, SLICES, Work};
+use crate::program::{home, tell};
 use crate::report::{Figures, key};
-use crate::stats::{median, percentile, seconds};
+use crate::stats::{each, median, megabytes, percentile, seconds};
 use crate::subject::{Running, Subject};
-use crate::watchers::{self, Size};
 
 /// How long filling a server may take.
 const FILL: Duration = Duration::from_secs(600);
@@ -98,7 +99,7 @@ async fn creates(subject: &dyn Subject, plan: &Plan, figures: &mut Figures) -> a
     load::make_namespace(&mut running.client()).await?;
     let mut present = 0;
     for &objects in &plan.objects {
-        fill_services(&running, plan.clients, present..objects).await?;
+        fill_services(&running, plan.clients, present..objects, load::service).await?;
         present = objects;
         let rounds = rounds(&running, plan.clients, objects).await?;
         figures.set(&key("creates_per_s", objects), median(&rounds.rates));
@@ -152,7 +153,7 @@ async fn list(running: &Running, objects: usize, figures: &mut Figures) -> anyho
         ensure!(code == 200, "the list was answered with {code}");
         bytes = answer;
     }
-    let parsed: serde_json::Value = serde_json::from_slice(&bytes).context("reading the list")?;
+    let parsed: Value = serde_json::from_slice(&bytes).context("reading the list")?;
     let items = parsed["items"].as_array().map_or(0, Vec::len);
     ensure!(items == objects, "the list has {items} items instead of {objects}");
     figures.set("list_s", median(&times));
@@ -185,7 +186,8 @@ async fn memory(subject: &dyn Subject, plan: &Plan, figures: &mut Figures) -> an
     let running = subject.start(home.path()).await?;
     let mut client = running.client();
     load::make_namespace(&mut client).await?;
-    let load = fill_services(&running, plan.clients, 0..objects).await?;
+    // Of a Service with a selector Waypost would make slices by itself, and the peer, without controllers, would not.
+    let load = fill_services(&running, plan.clients, 0..objects, load::service_by_hand).await?;
     figures.set("fill_services_per_s", load.rate());
     note_memory(&running, "services", figures).await?;
     let work = (0..objects).map(|number| Work::create(SLICES, &load::slice(number))).collect();
@@ -217,9 +219,14 @@ async fn note_memory(running: &Running, with: &str, figures: &mut Figures) -> an
     Ok(())
 }
 
-async fn fill_services(running: &Running, clients: usize, numbers: std::ops::Range<usize>) -> anyhow::Result<Load> {
+async fn fill_services(
+    running: &Running,
+    clients: usize,
+    numbers: std::ops::Range<usize>,
+    make: fn(&str) -> Value,
+) -> anyhow::Result<Load> {
     let wanted = numbers.len();
-    let work = numbers.map(|number| Work::create(SERVICES, &load::service(&load::service_name(number)))).collect();
+    let work = numbers.map(|number| Work::create(SERVICES, &make(&load::service_name(number)))).collect();
     let load = load::run(&running.client(), clients, work, FILL).await?;
     ensure!(load.done == wanted, "only {} Services were made in time", load.done);
     Ok(load)
@@ -231,24 +238,4 @@ async fn count(client: &mut Client, collection: &str) -> anyhow::Result<usize> {
     ensure!(code == 200, "a list was answered with {code}");
     let remaining = list["metadata"]["remainingItemCount"].as_u64().unwrap_or_default();
     Ok(list["items"].as_array().map_or(0, Vec::len) + usize::try_from(remaining)?)
-}
-
-fn home() -> anyhow::Result<TempDir> {
-    tempfile::Builder::new().prefix("waypost-bench-").tempdir().context("making a temporary directory")
-}
-
-/// Microseconds for each.
-#[expect(clippy::cast_precision_loss, reason = "fewer than 2^52")]
-fn each(time: Duration, count: usize) -> f64 {
-    time.as_secs_f64() * 1e6 / count.max(1) as f64
-}
-
-#[expect(clippy::cast_precision_loss, reason = "fewer bytes than 2^52")]
-fn megabytes(bytes: u64) -> f64 {
-    bytes as f64 / 1e6
-}
-
-/// Says on standard error how far it is; the report alone goes to standard output.
-fn tell(subject: &dyn Subject, text: &str) {
-    eprintln!("{}: {text}", subject.name());
 }

@@ -1,0 +1,102 @@
+//! What every program here does around its measurement: threads, signals, a time limit, the machine's name, the output.
+//!
+//! The report goes to standard output, how far the run is to standard error. Whoever ends the program ends the
+//! measurement, and with it the servers and their directories.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::ValueEnum;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tempfile::TempDir;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::report::Report;
+use crate::subject::Subject;
+
+/// Whom to measure, when not everybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Who {
+    /// Ours.
+    Waypost,
+    /// The peer.
+    Kubernetes,
+}
+
+/// Runs a measurement with so many threads, for so many seconds at most.
+pub fn exec(name: &str, threads: u16, limit: u64, run: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
+    match start(threads, limit, run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{name}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(threads: u16, limit: u64, run: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    raise_file_limit()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads.into()).enable_all().build()?;
+    runtime.block_on(async {
+        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        tokio::select! {
+            done = run => done,
+            _ = interrupt.recv() => bail!("interrupted"),
+            _ = terminate.recv() => bail!("terminated"),
+            () = tokio::time::sleep(Duration::from_secs(limit)) => bail!("not finished in time; see --limit"),
+        }
+    })
+}
+
+/// Every watcher is a connection, here and in the servers, which inherit the limit.
+fn raise_file_limit() -> anyhow::Result<()> {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).context("raising the number of open files")
+}
+
+/// What kind of machine this is, and whether it has something else to do.
+#[must_use]
+pub fn machine() -> Vec<(String, String)> {
+    let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+    let line = |file: &str, name: &str| {
+        let text = read(file);
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
+        value.unwrap_or("unknown").trim().to_owned()
+    };
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    let (cpu, memory) = (line("/proc/cpuinfo", "model name"), line("/proc/meminfo", "MemTotal"));
+    let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+    let load = read("/proc/loadavg").split(' ').next().unwrap_or_default().to_owned();
+    vec![
+        ("machine".to_owned(), format!("{cores} cores ({cpu}), {memory} memory, Linux {kernel}")),
+        ("load average before".to_owned(), load),
+    ]
+}
+
+/// A directory for a server, removed when it is dropped.
+///
+/// # Errors
+/// When there is no place for it.
+pub fn home() -> anyhow::Result<TempDir> {
+    tempfile::Builder::new().prefix("waypost-bench-").tempdir().context("making a temporary directory")
+}
+
+/// Says on standard error how far it is; the report alone goes to standard output.
+pub fn tell(subject: &(impl Subject + ?Sized), text: &str) {
+    eprintln!("{}: {text}", subject.name());
+}
+
+/// Prints a report, and writes it for programs when a file is named.
+///
+/// # Errors
+/// When the file cannot be written.
+#[expect(clippy::print_stdout, reason = "this is the output of the program")]
+pub fn publish(report: &Report, json: Option<&Path>) -> anyhow::Result<()> {
+    println!("{}", report.table());
+    let Some(path) = json else { return Ok(()) };
+    let text = format!("{:#}\n", report.json());
+    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+}
