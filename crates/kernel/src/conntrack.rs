@@ -1,0 +1,88 @@
+//! Connections that the kernel remembers: which there are, and how to make it forget them.
+//!
+//! Only UDP is of interest. A sender that never stops keeps its entry alive for ever, and with it the backend that was chosen
+//! at the beginning; TCP and SCTP end by themselves.
+
+pub mod fake;
+pub mod linux;
+
+use std::net::{IpAddr, SocketAddr};
+
+use rustix::io::Errno;
+use thiserror::Error;
+
+use crate::Family;
+
+/// The number of UDP.
+pub const UDP: u8 = 17;
+
+/// One direction of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Direction {
+    /// Who sends.
+    pub source: SocketAddr,
+    /// Who receives.
+    pub destination: SocketAddr,
+}
+
+impl Direction {
+    /// From parts.
+    #[must_use]
+    pub fn new(source: (IpAddr, u16), destination: (IpAddr, u16)) -> Self {
+        Self { source: source.into(), destination: destination.into() }
+    }
+}
+
+/// A connection as the kernel remembers it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Flow {
+    /// Its family.
+    pub family: Family,
+    /// Its protocol.
+    pub protocol: u8,
+    /// The zone that it is kept in.
+    pub zone: u16,
+    /// As the client sends: to the frontend.
+    pub original: Direction,
+    /// As answers come: from the backend, or from the frontend if nothing was translated.
+    pub reply: Direction,
+}
+
+/// A request that failed.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("connection tracking, {doing}: {errno}")]
+pub struct ConntrackError {
+    /// What the kernel said.
+    pub errno: Errno,
+    /// What was being done.
+    pub doing: &'static str,
+}
+
+impl ConntrackError {
+    /// The same request may succeed a moment later.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        [Errno::INTR, Errno::NOBUFS, Errno::AGAIN].contains(&self.errno)
+    }
+
+    /// This process may not do it.
+    #[must_use]
+    pub fn is_permission(&self) -> bool {
+        [Errno::PERM, Errno::ACCESS].contains(&self.errno)
+    }
+}
+
+/// Somebody who remembers connections.
+pub trait Conntrack: Send {
+    /// The UDP connections of a family.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn udp_flows(&mut self, family: Family) -> Result<Vec<Flow>, ConntrackError>;
+
+    /// Forgets connections. Those that are gone already are passed over. Says how many were forgotten.
+    ///
+    /// # Errors
+    /// At the first that could not be forgotten; those before it are.
+    fn delete(&mut self, flows: &[Flow]) -> Result<usize, ConntrackError>;
+}

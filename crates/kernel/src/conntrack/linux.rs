@@ -1,0 +1,152 @@
+//! Connection tracking of this machine, by netlink.
+//!
+//! The kernel is asked for one family at a time and, where it knows how, for UDP only; what else it sends is left out here.
+//! Entries come and go while they are listed; that does not make a list wrong, only old, as any list would be a moment later.
+//! One that the kernel itself calls interrupted is read anew.
+
+use std::net::{IpAddr, SocketAddr};
+
+use rustix::io::Errno;
+use rustix::net::netlink;
+
+use super::{Conntrack, ConntrackError, Direction, Flow, UDP};
+use crate::netlink::{Attributes, Message, Messages, Socket, Writer};
+use crate::{Family, address_bytes, address_from};
+
+/// The part of netfilter that connection tracking is.
+const SUBSYSTEM: u16 = 1;
+/// The header of every message of netfilter.
+const HEADER: usize = 4;
+const GET: u16 = 1;
+const DELETE: u16 = 2;
+
+/// Attributes of a connection.
+const ORIGINAL: u16 = 1;
+const REPLY: u16 = 2;
+const ZONE: u16 = 18;
+const FILTER: u16 = 25;
+
+/// Attributes of a direction.
+const ADDRESSES: u16 = 1;
+const PROTOCOL: u16 = 2;
+/// Of its addresses: source and destination of IPv4, then of IPv6.
+const V4: [u16; 2] = [1, 2];
+const V6: [u16; 2] = [3, 4];
+/// Of its protocol: the number, the source port, the destination port.
+const NUMBER: u16 = 1;
+const SOURCE_PORT: u16 = 2;
+const DESTINATION_PORT: u16 = 3;
+
+/// Of a filter: what of the original direction is to be compared, and which part that is.
+const FILTER_ORIGINAL: u16 = 1;
+const FILTER_REPLY: u16 = 2;
+const FILTER_PROTOCOL: u32 = 1 << 3;
+
+/// How many bytes of answers the kernel may keep for us.
+const ROOM: usize = 4 << 20;
+
+/// The connection tracking of the network namespace that it was opened in.
+pub struct Linux {
+    socket: Socket,
+}
+
+impl Linux {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// When there is no socket to be had.
+    pub fn open() -> Result<Self, ConntrackError> {
+        let socket = Socket::open(Some(netlink::NETFILTER), 0, ROOM);
+        let socket = socket.map_err(|errno| ConntrackError { errno, doing: "opening a socket" })?;
+        Ok(Self { socket })
+    }
+
+    fn list(&mut self, family: Family, filter: bool) -> Result<Vec<Flow>, Errno> {
+        let mut flows = Vec::new();
+        let body = |w: &mut Writer| {
+            w.raw(&[family.number(), 0, 0, 0]);
+            if filter {
+                w.nest(ORIGINAL, |w| w.nest(PROTOCOL, |w| w.bytes(NUMBER, &[UDP])));
+                w.nest(FILTER, |w| {
+                    w.bytes(FILTER_ORIGINAL, &FILTER_PROTOCOL.to_ne_bytes());
+                    w.bytes(FILTER_REPLY, &0u32.to_ne_bytes());
+                });
+            }
+        };
+        self.socket.dump(&mut flows, SUBSYSTEM << 8 | GET, body, Vec::clear, |flows, told| flows.extend(flow(told)))?;
+        flows.retain(|flow| flow.family == family && flow.protocol == UDP);
+        Ok(flows)
+    }
+}
+
+impl Conntrack for Linux {
+    fn udp_flows(&mut self, family: Family) -> Result<Vec<Flow>, ConntrackError> {
+        let listed = match self.list(family, true) {
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => self.list(family, false),
+            listed => listed,
+        };
+        listed.map_err(|errno| ConntrackError { errno, doing: "listing connections" })
+    }
+
+    fn delete(&mut self, flows: &[Flow]) -> Result<usize, ConntrackError> {
+        let mut deleted = 0;
+        for flow in flows {
+            let body = |w: &mut Writer| {
+                w.raw(&[flow.family.number(), 0, 0, 0]);
+                w.nest(ORIGINAL, |w| direction(w, flow.protocol, &flow.original));
+                if flow.zone != 0 {
+                    w.bytes(ZONE, &flow.zone.to_be_bytes());
+                }
+            };
+            match self.socket.request(SUBSYSTEM << 8 | DELETE, 0, body, |_| ()) {
+                Ok(()) => deleted += 1,
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(ConntrackError { errno, doing: "deleting a connection" }),
+            }
+        }
+        Ok(deleted)
+    }
+}
+
+/// Writes a direction.
+fn direction(w: &mut Writer, protocol: u8, direction: &Direction) {
+    let ends = [direction.source, direction.destination];
+    w.nest(ADDRESSES, |w| {
+        for (index, end) in ends.iter().enumerate() {
+            let attribute = if end.is_ipv4() { V4[index] } else { V6[index] };
+            w.bytes(attribute, &address_bytes(end.ip()));
+        }
+    });
+    w.nest(PROTOCOL, |w| {
+        w.bytes(NUMBER, &[protocol]);
+        w.bytes(SOURCE_PORT, &direction.source.port().to_be_bytes());
+        w.bytes(DESTINATION_PORT, &direction.destination.port().to_be_bytes());
+    });
+}
+
+/// Reads a connection.
+fn flow(told: &Message<'_>) -> Option<Flow> {
+    let family = Family::from_number(*told.body.first()?)?;
+    let attributes = told.attributes(HEADER);
+    let (protocol, original) = read_direction(&attributes.nest(ORIGINAL)?)?;
+    let (_, reply) = read_direction(&attributes.nest(REPLY)?)?;
+    Some(Flow { family, protocol, zone: attributes.be16(ZONE).unwrap_or_default(), original, reply })
+}
+
+fn read_direction(attributes: &Attributes<'_>) -> Option<(u8, Direction)> {
+    let (addresses, protocol) = (attributes.nest(ADDRESSES)?, attributes.nest(PROTOCOL)?);
+    let end = |index: usize, port| {
+        let bytes = addresses.find(V4[index]).or_else(|| addresses.find(V6[index]))?;
+        let address: IpAddr = address_from(bytes)?;
+        Some(SocketAddr::new(address, protocol.be16(port)?))
+    };
+    let direction = Direction { source: end(0, SOURCE_PORT)?, destination: end(1, DESTINATION_PORT)? };
+    Some((*protocol.find(NUMBER)?.first()?, direction))
+}
+
+/// Reads bytes as whatever the kernel could tell of connections.
+pub(crate) fn read_anything(bytes: &[u8]) {
+    for told in Messages::new(bytes) {
+        flow(&told);
+    }
+}

@@ -1,0 +1,176 @@
+//! Messages and attributes in bytes from the kernel. Whatever does not fit into its bounds ends the reading: there is no
+//! index here that could lie outside, and no panic.
+
+use rustix::io::Errno;
+
+use super::{DONE, ERROR, HEADER, align};
+
+/// One message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message<'a> {
+    /// What it is.
+    pub kind: u16,
+    /// Its flags.
+    pub flags: u16,
+    /// The number of the request that it answers.
+    pub sequence: u32,
+    /// The socket whose request it answers or tells of.
+    pub port: u32,
+    /// What it says.
+    pub body: &'a [u8],
+}
+
+/// What a message means for the request that it answers.
+pub(crate) enum Meaning {
+    /// It brings something.
+    Content,
+    /// The request is done.
+    End,
+    /// The request failed.
+    Failure(Errno),
+}
+
+impl<'a> Message<'a> {
+    /// What it means.
+    pub(crate) fn meaning(&self) -> Meaning {
+        match self.kind {
+            ERROR | DONE => match number32(self.body).map_or(0, u32::cast_signed) {
+                // Only these are numbers of errors, and only from these an `Errno` can be made.
+                code @ -4095..0 => Meaning::Failure(Errno::from_raw_os_error(-code)),
+                ..-4095 => Meaning::Failure(Errno::BADMSG),
+                0.. => Meaning::End,
+            },
+            _ => Meaning::Content,
+        }
+    }
+
+    /// The attributes after a header of the protocol's own.
+    pub(crate) fn attributes(&self, header: usize) -> Attributes<'a> {
+        Attributes::new(self.body.get(align(header)..).unwrap_or_default())
+    }
+}
+
+/// The messages of one datagram.
+pub(crate) struct Messages<'a>(&'a [u8]);
+
+impl<'a> Messages<'a> {
+    /// Of these bytes.
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = Message<'a>;
+
+    fn next(&mut self) -> Option<Message<'a>> {
+        let (header, _) = self.0.split_at_checked(HEADER)?;
+        let length = usize::try_from(number32(header)?).ok()?;
+        let body = self.0.get(HEADER..length)?;
+        let message = Message {
+            kind: number16(&header[4..])?,
+            flags: number16(&header[6..])?,
+            sequence: number32(&header[8..])?,
+            port: number32(&header[12..])?,
+            body,
+        };
+        self.0 = self.0.get(align(length)..).unwrap_or_default();
+        Some(message)
+    }
+}
+
+/// The attributes of a message or a nest, without the bits that say how they are written.
+#[derive(Clone)]
+pub(crate) struct Attributes<'a>(&'a [u8]);
+
+impl<'a> Attributes<'a> {
+    /// Of these bytes.
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// The first with this number.
+    pub(crate) fn find(&self, attribute: u16) -> Option<&'a [u8]> {
+        self.clone().find_map(|(number, value)| (number == attribute).then_some(value))
+    }
+
+    /// The attributes in the first with this number.
+    pub(crate) fn nest(&self, attribute: u16) -> Option<Self> {
+        self.find(attribute).map(Self::new)
+    }
+
+    /// The text in the first with this number.
+    pub(crate) fn text(&self, attribute: u16) -> Option<&'a str> {
+        let bytes = self.find(attribute)?;
+        std::str::from_utf8(bytes.split(|byte| *byte == 0).next()?).ok()
+    }
+
+    /// The number in the first with this number, which is in network order.
+    pub(crate) fn be16(&self, attribute: u16) -> Option<u16> {
+        self.find(attribute)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
+    }
+
+    /// The same, of four bytes.
+    pub(crate) fn be32(&self, attribute: u16) -> Option<u32> {
+        self.find(attribute)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+    }
+
+    /// The same, of eight bytes.
+    pub(crate) fn be64(&self, attribute: u16) -> Option<u64> {
+        self.find(attribute)?.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
+    }
+}
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = (u16, &'a [u8]);
+
+    fn next(&mut self) -> Option<(u16, &'a [u8])> {
+        let length = usize::from(number16(self.0)?);
+        let number = number16(self.0.get(2..)?)? & 0x3fff;
+        let value = self.0.get(4..length)?;
+        self.0 = self.0.get(align(length)..).unwrap_or_default();
+        Some((number, value))
+    }
+}
+
+fn number16(bytes: &[u8]) -> Option<u16> {
+    bytes.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
+}
+
+fn number32(bytes: &[u8]) -> Option<u32> {
+    bytes.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_that_lie_end_the_reading() {
+        for length in [0u32, 3, 15, 17, u32::MAX] {
+            let mut bytes = [0u8; HEADER];
+            bytes[..4].copy_from_slice(&length.to_ne_bytes());
+            assert_eq!(Messages::new(&bytes).count(), 0, "{length}");
+        }
+        for length in [0u16, 1, 3, 9, u16::MAX] {
+            let mut bytes = [0u8; 8];
+            bytes[..2].copy_from_slice(&length.to_ne_bytes());
+            assert_eq!(Attributes::new(&bytes).count(), 0, "{length}");
+        }
+    }
+
+    #[test]
+    fn errors_have_their_number() {
+        let told = |code: i32| {
+            let body = code.to_ne_bytes();
+            match (Message { kind: ERROR, flags: 0, sequence: 0, port: 0, body: &body }).meaning() {
+                Meaning::Failure(errno) => Some(errno),
+                _ => None,
+            }
+        };
+        assert_eq!(told(0), None);
+        assert_eq!(told(-1), Some(Errno::PERM));
+        assert_eq!(told(i32::MIN), Some(Errno::BADMSG));
+        assert_eq!(told(-4096), Some(Errno::BADMSG));
+    }
+}

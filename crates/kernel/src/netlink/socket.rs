@@ -1,0 +1,182 @@
+//! A netlink socket.
+//!
+//! A socket belongs to the network namespace of the thread that opened it, for ever. Requests are answered while they are
+//! sent, so after [`Socket::send`] the answers are there to be read; only [`Socket::ready`] ever waits.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::sockopt;
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, bind, getsockname, recvfrom, sendto,
+    socket_with,
+};
+
+use super::read::Meaning;
+use super::{Message, Messages, Writer, flags};
+
+/// Longer than any datagram of the kernel: the longest is an error that repeats a message of ours.
+const DATAGRAM: usize = 128 * 1024;
+/// How often a dump is begun anew because what it lists was changing.
+const ATTEMPTS: usize = 50;
+
+/// An open socket.
+pub(crate) struct Socket {
+    fd: OwnedFd,
+    port: u32,
+    sequence: u32,
+    send_buffer: usize,
+    buffer: Vec<u8>,
+}
+
+impl Socket {
+    /// Opens one that also hears these groups (a mask). `room` is how many bytes of unread messages the kernel may keep.
+    pub(crate) fn open(protocol: Option<Protocol>, groups: u32, room: usize) -> Result<Self, Errno> {
+        let fd = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
+        // Without the privilege the usual limit has to do.
+        sockopt::set_socket_recv_buffer_size_force(&fd, room)
+            .or_else(|_| sockopt::set_socket_recv_buffer_size(&fd, room))?;
+        bind(&fd, &SocketAddrNetlink::new(0, groups))?;
+        let port = SocketAddrNetlink::try_from(getsockname(&fd)?)?.pid();
+        Ok(Self { fd, port, sequence: 0, send_buffer: 0, buffer: vec![0; DATAGRAM] })
+    }
+
+    /// What the kernel calls this socket.
+    pub(crate) fn port(&self) -> u32 {
+        self.port
+    }
+
+    /// Numbers for so many messages; the first of them.
+    pub(crate) fn sequences(&mut self, count: u32) -> u32 {
+        // Zero is what messages have that answer nothing; a number is never used twice while answers may be under way.
+        let first = self.sequence.checked_add(1).filter(|first| first.checked_add(count).is_some()).unwrap_or(1);
+        self.sequence = first + count - 1;
+        first
+    }
+
+    /// Sends messages in one piece.
+    pub(crate) fn send(&mut self, messages: &[u8]) -> Result<(), Errno> {
+        // The kernel takes nothing longer than the buffer, less a little of its own.
+        let wanted = messages.len() + 4096;
+        if wanted > self.send_buffer {
+            sockopt::set_socket_send_buffer_size_force(&self.fd, wanted)
+                .or_else(|_| sockopt::set_socket_send_buffer_size(&self.fd, wanted))?;
+            self.send_buffer = wanted;
+        }
+        loop {
+            match sendto(&self.fd, messages, SendFlags::empty(), &SocketAddrNetlink::new(0, 0)) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    /// The next datagram of the kernel, if there is one.
+    pub(crate) fn receive(&mut self) -> Result<Option<&[u8]>, Errno> {
+        loop {
+            match recvfrom(&self.fd, &mut self.buffer[..], RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
+                Ok((_, length, _)) if length > self.buffer.len() => return Err(Errno::MSGSIZE),
+                // Other processes with the privilege could write to this socket as well.
+                Ok((_, length, from)) => match from.map(SocketAddrNetlink::try_from) {
+                    Some(Ok(sender)) if sender.pid() == 0 => return Ok(self.buffer.get(..length)),
+                    _ => {}
+                },
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    /// Waits until there is something to receive. False when nothing came in time.
+    pub(crate) fn ready(&self, patience: Option<Duration>) -> Result<bool, Errno> {
+        let patience = patience.map(Timespec::try_from).transpose().map_err(|_| Errno::INVAL)?;
+        match poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], patience.as_ref()) {
+            Ok(count) => Ok(count > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Asks for one thing or gives one order, and shows what comes back.
+    pub(crate) fn request(
+        &mut self,
+        kind: u16,
+        extra: u16,
+        body: impl FnOnce(&mut Writer),
+        mut each: impl FnMut(&Message<'_>),
+    ) -> Result<(), Errno> {
+        let sequence = self.sequences(1);
+        let mut writer = Writer::default();
+        writer.message(kind, flags::REQUEST | flags::ACK | extra, sequence, body);
+        self.send(&writer.finish()?)?;
+        self.answers(sequence, &mut each).map(|_| ())
+    }
+
+    /// Asks for everything of a kind. `begin` is called before each attempt, so that what an interrupted one brought can be
+    /// thrown away; `each` is shown every message.
+    pub(crate) fn dump<State>(
+        &mut self,
+        state: &mut State,
+        kind: u16,
+        body: impl Fn(&mut Writer),
+        begin: impl Fn(&mut State),
+        each: impl Fn(&mut State, &Message<'_>),
+    ) -> Result<(), Errno> {
+        for _ in 0..ATTEMPTS {
+            begin(state);
+            let sequence = self.sequences(1);
+            let mut writer = Writer::default();
+            writer.message(kind, flags::REQUEST | flags::DUMP, sequence, &body);
+            self.send(&writer.finish()?)?;
+            match self.answers(sequence, &mut |message| each(state, message)) {
+                Ok(false) => return Ok(()),
+                Ok(true) | Err(Errno::INTR) => {}
+                Err(errno) => {
+                    self.drain();
+                    return Err(errno);
+                }
+            }
+        }
+        Err(Errno::INTR)
+    }
+
+    /// Reads the answers to a request up to their end. True when they were interrupted by changes.
+    fn answers(&mut self, sequence: u32, each: &mut dyn FnMut(&Message<'_>)) -> Result<bool, Errno> {
+        let mut interrupted = false;
+        loop {
+            let Some(datagram) = self.receive()? else { return Err(Errno::PROTO) };
+            for message in Messages::new(datagram).filter(|message| message.sequence == sequence) {
+                interrupted |= message.flags & flags::INTERRUPTED != 0;
+                match message.meaning() {
+                    Meaning::Content => each(&message),
+                    Meaning::End => return Ok(interrupted),
+                    Meaning::Failure(errno) => return Err(errno),
+                }
+            }
+        }
+    }
+
+    /// Throws away what is left of earlier requests. Reading is also what carries an unfinished dump to its end, without
+    /// which the kernel would take no other.
+    pub(crate) fn drain(&mut self) {
+        let mut failures = 0;
+        while failures < ATTEMPTS {
+            match self.receive() {
+                Ok(Some(_)) => {}
+                Ok(None) => return,
+                Err(_) => failures += 1,
+            }
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

@@ -1,0 +1,284 @@
+//! The way of a packet through the hooks, as Linux walks it.
+//!
+//! A packet that comes in passes prerouting; then its destination, which may have been translated there, decides: input for
+//! an address of this machine, forward and postrouting for any other. A packet of this machine passes output and
+//! postrouting; one that it sends to itself then comes in again, at prerouting and input, as the same connection. At each hook
+//! all base chains of the family run, lowest priority first. Chains that translate see the first packet of a connection
+//! only, and each end of it is translated once.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::packet::{End, Fate, Packet};
+use super::state::{Held, State};
+use crate::nft::{Base, BaseKind, Chain, Field, Hook, Key, Name, Part, Set, Statement, Value, Verdict};
+use crate::{Family, address_from};
+
+/// The number of TCP among the protocols above IP.
+const TCP: u8 = 6;
+
+/// How many elements packets may put into a set.
+const FULL: usize = 65_535;
+
+/// Walks a packet.
+pub(super) fn evaluate(state: &mut State, packet: &Packet, random: &mut dyn FnMut(u32) -> u32) -> Fate {
+    let mut walk = Walk {
+        state,
+        random,
+        family: Family::of(packet.destination),
+        packet: packet.clone(),
+        interface: None,
+        destination_done: !packet.first,
+        source_done: !packet.first,
+        translated: None,
+        masqueraded: false,
+        remembered: BTreeSet::new(),
+    };
+    let ended = walk.travel().err();
+    Fate {
+        end: ended.map_or(End::Accepted, |(_, end)| end),
+        hook: ended.map(|(hook, _)| hook),
+        translated: walk.translated,
+        masqueraded: walk.masqueraded,
+        mark: walk.packet.mark,
+        remembered: walk.remembered,
+    }
+}
+
+struct Walk<'a> {
+    state: &'a mut State,
+    random: &'a mut dyn FnMut(u32) -> u32,
+    family: Family,
+    packet: Packet,
+    /// The interface that rules see at the hook where the packet is.
+    interface: Option<String>,
+    /// Whether the destination of the connection is settled, translated or not; and its source.
+    destination_done: bool,
+    source_done: bool,
+    translated: Option<(IpAddr, u16)>,
+    masqueraded: bool,
+    remembered: BTreeSet<Name>,
+}
+
+/// What a rule, or a chain, decided.
+enum Step {
+    /// Nothing: the next rule, or the chain that jumped here.
+    Next,
+    /// The packet goes on to the next base chain.
+    Accept,
+    /// The packet ends here.
+    Stop(End),
+    /// Another chain.
+    Jump(Name),
+    /// Another chain, from which there is no coming back to this one.
+    Goto(Name),
+    /// The chain that jumped here.
+    Return,
+}
+
+impl Walk<'_> {
+    /// Passes hook after hook. The error is where and how the packet ended, if it did not arrive.
+    fn travel(&mut self) -> Result<(), (Hook, End)> {
+        if self.packet.interface.is_some() {
+            self.interface.clone_from(&self.packet.interface);
+            self.pass(Hook::Prerouting)?;
+            if self.state.local.contains(&self.packet.destination) {
+                return self.pass(Hook::Input);
+            }
+            self.pass(Hook::Forward)?;
+            self.interface = None;
+            return self.pass(Hook::Postrouting);
+        }
+        self.pass(Hook::Output)?;
+        self.pass(Hook::Postrouting)?;
+        if self.state.local.contains(&self.packet.destination) {
+            self.interface = Some("lo".to_owned());
+            self.pass(Hook::Prerouting)?;
+            self.pass(Hook::Input)?;
+        }
+        Ok(())
+    }
+
+    /// Passes the base chains of a hook.
+    fn pass(&mut self, hook: Hook) -> Result<(), (Hook, End)> {
+        let destination = matches!(hook, Hook::Prerouting | Hook::Output);
+        for (base, table, chain) in self.base_chains(hook) {
+            let settled = if destination { self.destination_done } else { self.source_done };
+            if base.kind == BaseKind::Nat && settled {
+                continue;
+            }
+            if let Step::Stop(end) = self.chain(&table, &chain) {
+                return Err((hook, end));
+            }
+        }
+        // A connection that no chain has translated here stays as it is.
+        self.destination_done |= destination;
+        self.source_done |= !destination && hook != Hook::Forward;
+        Ok(())
+    }
+
+    fn base_chains(&self, hook: Hook) -> Vec<(Base, Name, Name)> {
+        let tables = self.state.tables.iter().filter(|((family, _), _)| *family == self.family);
+        let chains =
+            tables.flat_map(|((_, table), held)| held.chains.iter().map(move |(name, chain)| (table, name, chain)));
+        let bases = chains.filter_map(|(table, name, chain)| Some((chain.base?, table.clone(), name.clone())));
+        let mut found: Vec<_> = bases.filter(|(base, _, _)| base.hook == hook).collect();
+        found.sort_by(|(a, a_table, a_name), (b, b_table, b_name)| {
+            (a.priority, a_table, a_name).cmp(&(b.priority, b_table, b_name))
+        });
+        found
+    }
+
+    fn held(&mut self, table: &Name) -> Option<&mut Held> {
+        self.state.tables.get_mut(&(self.family, table.clone())).map(Arc::make_mut)
+    }
+
+    fn find_chain(&self, table: &Name, name: &Name) -> Option<Arc<Chain>> {
+        self.state.tables.get(&(self.family, table.clone()))?.chains.get(name).cloned()
+    }
+
+    fn find_set(&self, table: &Name, name: &Name) -> Option<Arc<Set>> {
+        self.state.tables.get(&(self.family, table.clone()))?.sets.get(name).cloned()
+    }
+
+    /// Runs a chain and those it leads to. How deep they go was checked when they were made.
+    fn chain(&mut self, table: &Name, name: &Name) -> Step {
+        let Some(chain) = self.find_chain(table, name) else { return Step::Next };
+        for rule in &chain.rules {
+            match self.rule(table, rule) {
+                Step::Next => {}
+                Step::Jump(target) => match self.chain(table, &target) {
+                    Step::Next => {}
+                    end => return end,
+                },
+                Step::Goto(target) => return self.chain(table, &target),
+                Step::Return => return Step::Next,
+                end @ (Step::Accept | Step::Stop(_)) => return end,
+            }
+        }
+        Step::Next
+    }
+
+    /// Runs a rule up to the first statement that does not match or that decides.
+    fn rule(&mut self, table: &Name, rule: &[Statement]) -> Step {
+        for statement in rule {
+            match self.statement(table, statement) {
+                None => return Step::Next,
+                Some(Verdict::Continue) => {}
+                Some(verdict) => return self.verdict(verdict, statement),
+            }
+        }
+        Step::Next
+    }
+
+    fn verdict(&self, verdict: Verdict, by: &Statement) -> Step {
+        match verdict {
+            Verdict::Accept => Step::Accept,
+            Verdict::Drop if matches!(by, Statement::Reject | Statement::Reset) => Step::Stop(End::Rejected),
+            Verdict::Drop => Step::Stop(End::Dropped),
+            Verdict::Continue => Step::Next,
+            Verdict::Return => Step::Return,
+            Verdict::Jump(target) => Step::Jump(target),
+            Verdict::Goto(target) => Step::Goto(target),
+        }
+    }
+
+    /// Runs a statement: nothing when it does not match.
+    fn statement(&mut self, table: &Name, statement: &Statement) -> Option<Verdict> {
+        let matched = |fine: bool| fine.then_some(Verdict::Continue);
+        match statement {
+            Statement::NewConnection => matched(self.packet.first),
+            Statement::Translated => matched(self.translated.is_some()),
+            Statement::Marked(bits) => matched(self.packet.mark & bits != 0),
+            Statement::In { key, set, negate } => matched(self.lookup(table, set, key).is_some() != *negate),
+            Statement::LocalSource => matched(self.state.local.contains(&self.packet.source)),
+            Statement::LocalDestination => matched(self.state.local.contains(&self.packet.destination)),
+            Statement::Interface { name, prefix, negate } => {
+                let came = self.interface.as_deref().unwrap_or_default();
+                let same = if *prefix { came.starts_with(name.as_str()) } else { came == name };
+                matched(same != *negate)
+            }
+            Statement::Mark(bits) => {
+                self.packet.mark |= bits;
+                Some(Verdict::Continue)
+            }
+            Statement::Unmark(bits) => {
+                self.packet.mark &= !bits;
+                Some(Verdict::Continue)
+            }
+            Statement::Dispatch { key, map } => match self.lookup(table, map, key)? {
+                Value::Verdict(verdict) => Some(verdict),
+                Value::Nothing | Value::Data(_) => None,
+            },
+            Statement::Translate { key, map } => self.translate(table, map, key),
+            Statement::Remember { set, key } => self.remember(table, set, key),
+            Statement::Masquerade => {
+                self.masqueraded = true;
+                self.source_done = true;
+                Some(Verdict::Accept)
+            }
+            Statement::Reject => Some(Verdict::Drop),
+            Statement::Reset => (self.packet.protocol == TCP).then_some(Verdict::Drop),
+            Statement::Go(verdict) => Some(verdict.clone()),
+        }
+    }
+
+    fn key(&mut self, fields: &[Field]) -> Key {
+        let parts: Vec<Part> = fields.iter().map(|field| self.part(*field)).collect();
+        Key::new(&parts)
+    }
+
+    fn part(&mut self, field: Field) -> Part {
+        match field {
+            Field::Source => Part::Address(self.packet.source),
+            Field::Destination => Part::Address(self.packet.destination),
+            Field::Protocol => Part::Protocol(self.packet.protocol),
+            Field::DestinationPort => Part::Port(self.packet.port),
+            Field::Random(below) => Part::Random((self.random)(below)),
+        }
+    }
+
+    /// What a set has for the packet.
+    fn lookup(&mut self, table: &Name, name: &Name, fields: &[Field]) -> Option<Value> {
+        let key = self.key(fields);
+        let (set, clock) = (self.find_set(table, name)?, self.state.clock);
+        let remembered = self.held(table)?.remembered.get(name).and_then(|keys| keys.get(&key));
+        if remembered.is_some_and(|forgotten| *forgotten > clock) {
+            return Some(Value::Nothing);
+        }
+        let (found, value) = if set.interval {
+            set.elements.iter().find(|(range, _)| range.contains(&key.start, &set.key, self.family))?
+        } else {
+            set.elements.get_key_value(&key)?
+        };
+        if set.counters {
+            *self.held(table)?.found.entry(name.clone()).or_default().entry(found.clone()).or_default() += 1;
+        }
+        Some(value.clone())
+    }
+
+    fn translate(&mut self, table: &Name, map: &Name, key: &[Field]) -> Option<Verdict> {
+        let Value::Data(bytes) = self.lookup(table, map, key)? else { return None };
+        let (address, rest) = bytes.split_at_checked(self.family.address_len())?;
+        let (address, port) = (address_from(address)?, u16::from_be_bytes(*rest.first_chunk()?));
+        (self.packet.destination, self.packet.port) = (address, port);
+        self.translated = Some((address, port));
+        self.destination_done = true;
+        Some(Verdict::Accept)
+    }
+
+    fn remember(&mut self, table: &Name, name: &Name, key: &[Field]) -> Option<Verdict> {
+        let key = self.key(key);
+        let seconds = self.find_set(table, name)?.timeout?;
+        let clock = self.state.clock;
+        let keys = self.held(table)?.remembered.entry(name.clone()).or_default();
+        keys.retain(|_, forgotten| *forgotten > clock);
+        if keys.len() >= FULL && !keys.contains_key(&key) {
+            return None;
+        }
+        keys.insert(key, clock + u64::from(seconds));
+        self.remembered.insert(name.clone());
+        Some(Verdict::Continue)
+    }
+}

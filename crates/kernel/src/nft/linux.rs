@@ -1,0 +1,313 @@
+//! nftables of this machine, by netlink.
+//!
+//! A batch is encoded into one piece ([`encode`]), sent at once, and answered while it is sent: either the last message is
+//! acknowledged, or the messages that failed are named and nothing has changed. Reading back is [`decode`]'s work; hearing
+//! of other people's changes is [`Watcher`]'s.
+
+mod decode;
+mod encode;
+mod monitor;
+mod numbers;
+mod rules;
+mod sets;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustix::io::Errno;
+use rustix::net::netlink;
+
+use self::encode::{Encoded, Shapes};
+use self::numbers::{SUBSYSTEM, chain, element, generation, message, rule, set, table};
+use self::sets::Shape;
+use super::{Base, Batch, ChainFound, Change, Counter, Dump, Monitor, Name, Nft, NftError, Set, Value};
+use crate::Family;
+use crate::netlink::read::Meaning;
+use crate::netlink::{Message, Messages, Socket, Writer};
+
+pub use monitor::Watcher;
+
+/// How many bytes of answers the kernel may keep for us. Errors repeat the message that they are about.
+const ROOM: usize = 4 << 20;
+/// How often a table that is being changed is read anew.
+const ATTEMPTS: usize = 50;
+
+/// The nftables of the network namespace that it was opened in.
+pub struct Linux {
+    socket: Socket,
+    shapes: Shapes,
+}
+
+impl Linux {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// When there is no nftables, or no socket to be had.
+    pub fn open() -> Result<Self, NftError> {
+        let socket = Socket::open(Some(netlink::NETFILTER), 0, ROOM);
+        let socket = socket.map_err(|errno| NftError::new("opening a socket", errno))?;
+        Ok(Self { socket, shapes: Shapes::new() })
+    }
+
+    /// What the kernel calls our socket; a [`Watcher`] tells our own changes by it.
+    #[must_use]
+    pub fn portid(&self) -> u32 {
+        self.socket.port()
+    }
+
+    /// Finds out the shapes of sets that the batch changes without making them, if they are not known. What is not there
+    /// stays unknown: refusing the batch, for that or for something before it, is the kernel's business.
+    fn learn(&mut self, batch: &Batch) -> Result<(), NftError> {
+        let mut made = BTreeSet::new();
+        for (index, change) in batch.changes.iter().enumerate() {
+            let (Change::AddSet(family, table, set, _)
+            | Change::AddElements(family, table, set, _)
+            | Change::DeleteElements(family, table, set, _)) = change
+            else {
+                continue;
+            };
+            let name = (*family, table.clone(), set.clone());
+            if matches!(change, Change::AddSet(..)) {
+                made.insert(name);
+            } else if !made.contains(&name) && !self.shapes.contains_key(&name) {
+                match self.set(*family, table, set) {
+                    Ok(set) => _ = self.shapes.insert(name, Shape::of(&set)),
+                    Err(Errno::NOENT) => {}
+                    Err(errno) => return Err(NftError { errno, change: Some(index), doing: "looking at a set" }),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One set, without its elements.
+    fn set(&mut self, family: Family, table: &str, set: &str) -> Result<Set, Errno> {
+        let mut found = None;
+        let body = |w: &mut Writer| {
+            w.raw(&encode::header(family));
+            w.text(set::TABLE, table);
+            w.text(set::NAME, set);
+        };
+        self.socket.request(kind(message::GET_SET), 0, body, |told| {
+            if let Some(attributes) = decode::about(told, family, set::TABLE, table) {
+                found = decode::set(&attributes, family);
+            }
+        })?;
+        found.map(|(_, set)| set).ok_or(Errno::NOENT)
+    }
+
+    /// What became of a batch that was sent.
+    fn outcome(&mut self, encoded: &Encoded) -> Result<(), NftError> {
+        let (mut done, mut failure) = (false, None);
+        loop {
+            let datagram = match self.socket.receive() {
+                Ok(Some(datagram)) => datagram,
+                Ok(None) => break,
+                // Answers were lost. Only failures are told in such numbers.
+                Err(errno) => {
+                    failure.get_or_insert((errno, None));
+                    continue;
+                }
+            };
+            for told in Messages::new(datagram).filter(|told| encoded.numbers().contains(&told.sequence)) {
+                match told.meaning() {
+                    Meaning::Failure(errno) => _ = failure.get_or_insert((errno, encoded.change(told.sequence))),
+                    Meaning::End => done |= told.sequence == encoded.last(),
+                    Meaning::Content => {}
+                }
+            }
+        }
+        match failure {
+            Some((errno, change)) => Err(NftError { errno, change, doing: "applying a batch" }),
+            None if done => Ok(()),
+            None => Err(NftError::new("awaiting the answer to a batch", Errno::PROTO)),
+        }
+    }
+
+    /// Keeps what a batch that was made has changed.
+    fn remember(&mut self, batch: &Batch) {
+        for change in &batch.changes {
+            match change {
+                Change::AddSet(family, table, set, content) => {
+                    self.shapes.insert((*family, table.clone(), set.clone()), Shape::of(content));
+                }
+                Change::DeleteSet(family, table, set) => {
+                    self.shapes.remove(&(*family, table.clone(), set.clone()));
+                }
+                Change::DeleteTable(family, table) => {
+                    self.shapes.retain(|(of, name, _), _| (*of, name) != (*family, table));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The tag of a table, if it is there.
+    fn tag(&mut self, family: Family, table: &str) -> Result<Option<String>, Errno> {
+        let mut tag = None;
+        let body = |w: &mut Writer| {
+            w.raw(&encode::header(family));
+            w.text(table::NAME, table);
+        };
+        let asked = self.socket.request(kind(message::GET_TABLE), 0, body, |told| {
+            tag = decode::about(told, family, table::NAME, table).map(|attributes| decode::tag(&attributes));
+        });
+        match asked {
+            Ok(()) => Ok(tag),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Lists things of a family; `read` picks those that are wanted.
+    fn list<Item>(
+        &mut self,
+        ask: u16,
+        body: impl Fn(&mut Writer),
+        read: impl Fn(&Message<'_>, &mut Vec<Item>),
+    ) -> Result<Vec<Item>, Errno> {
+        let mut out = Vec::new();
+        self.socket.dump(&mut out, kind(ask), body, Vec::clear, |out, told| read(told, out))?;
+        Ok(out)
+    }
+
+    fn chains(&mut self, family: Family, table: &str) -> Result<Vec<(Name, Option<Base>)>, Errno> {
+        let body = |w: &mut Writer| {
+            w.raw(&encode::header(family));
+            w.text(chain::TABLE, table);
+        };
+        self.list(message::GET_CHAIN, body, |told, out| {
+            out.extend(decode::about(told, family, chain::TABLE, table).and_then(|found| decode::chain(&found)));
+        })
+    }
+
+    /// The chain of each rule.
+    fn rules(&mut self, family: Family, table: &str) -> Result<Vec<Name>, Errno> {
+        let body = |w: &mut Writer| {
+            w.raw(&encode::header(family));
+            w.text(rule::TABLE, table);
+        };
+        self.list(message::GET_RULE, body, |told, out| {
+            let found = decode::about(told, family, rule::TABLE, table);
+            out.extend(found.and_then(|found| Some(found.text(rule::CHAIN)?.into())));
+        })
+    }
+
+    fn sets(&mut self, family: Family, table: &str) -> Result<Vec<(Name, Set)>, Errno> {
+        let body = |w: &mut Writer| {
+            w.raw(&encode::header(family));
+            w.text(set::TABLE, table);
+        };
+        self.list(message::GET_SET, body, |told, out| {
+            out.extend(decode::about(told, family, set::TABLE, table).and_then(|found| decode::set(&found, family)));
+        })
+    }
+
+    /// The elements of a set.
+    ///
+    /// The kernel lists them in pieces and finds its place again by counting. While the table that it keeps them in grows, which
+    /// goes on in the background after many were added, their order changes between two pieces: some come twice and others
+    /// never, and nothing says so. But in the end it has counted at least as many as there are. So if none came twice, none is
+    /// missing; and if one did, they are listed anew.
+    fn elements(&mut self, family: Family, table: &str, name: &str, set: &Set) -> Result<Vec<(Counter, Value)>, Errno> {
+        let body = |w: &mut Writer| {
+            w.raw(&encode::header(family));
+            w.text(element::TABLE, table);
+            w.text(element::SET, name);
+        };
+        for _ in 0..ATTEMPTS {
+            let told = self.list(message::GET_ELEMENT, body, |told, out| {
+                let ours = decode::about(told, family, element::TABLE, table);
+                out.extend(ours.into_iter().flat_map(|attributes| decode::elements(&attributes)));
+            })?;
+            if !decode::repeats(&told) {
+                return Ok(decode::assemble(set, told));
+            }
+        }
+        Err(Errno::INTR)
+    }
+
+    fn read(&mut self, family: Family, table: &str) -> Result<Option<Dump>, Errno> {
+        let Some(tag) = self.tag(family, table)? else { return Ok(None) };
+        let chains = self.chains(family, table)?.into_iter();
+        let mut chains: BTreeMap<Name, ChainFound> =
+            chains.map(|(name, base)| (name, ChainFound { base, rules: 0 })).collect();
+        for of in self.rules(family, table)? {
+            chains.entry(of).or_default().rules += 1;
+        }
+        let mut dump = Dump { tag, chains, sets: BTreeMap::new() };
+        let name: Name = table.into();
+        for (of, mut set) in self.sets(family, table)? {
+            if set.timeout.is_none() {
+                let elements = self.elements(family, table, &of, &set)?;
+                set.elements = elements.into_iter().map(|(counter, value)| (counter.key, value)).collect();
+            }
+            self.shapes.insert((family, name.clone(), of.clone()), Shape::of(&set));
+            dump.sets.insert(of, set);
+        }
+        Ok(Some(dump))
+    }
+}
+
+/// A kind of message of nftables, as its number in netlink.
+fn kind(message: u16) -> u16 {
+    SUBSYSTEM << 8 | message
+}
+
+impl Nft for Linux {
+    fn apply(&mut self, batch: &Batch) -> Result<(), NftError> {
+        self.learn(batch)?;
+        let first = self.socket.sequences(encode::at_most(batch));
+        let encoded = encode::batch(batch, first, &self.shapes)?;
+        if encoded.changes.is_empty() {
+            return Ok(());
+        }
+        self.socket.send(&encoded.bytes).map_err(|errno| NftError::new("sending a batch", errno))?;
+        self.outcome(&encoded)?;
+        self.remember(batch);
+        Ok(())
+    }
+
+    fn dump(&mut self, family: Family, table: &str) -> Result<Option<Dump>, NftError> {
+        for _ in 0..ATTEMPTS {
+            match self.read(family, table) {
+                // Something of the table went away while it was read.
+                Err(Errno::NOENT) => {}
+                read => return read.map_err(|errno| NftError::new("reading a table", errno)),
+            }
+        }
+        Err(NftError::new("reading a table", Errno::INTR))
+    }
+
+    fn counters(&mut self, family: Family, table: &str, set: &str) -> Result<Vec<Counter>, NftError> {
+        let read = self.set(family, table, set).and_then(|content| self.elements(family, table, set, &content));
+        let counted = read.map_err(|errno| NftError::new("reading counters", errno))?;
+        Ok(counted.into_iter().map(|(counter, _)| counter).collect())
+    }
+
+    fn generation(&mut self) -> Result<u32, NftError> {
+        let mut number = None;
+        let body = |w: &mut Writer| w.raw(&encode::header(Family::Ip));
+        let asked = self.socket.request(kind(message::GET_GENERATION), 0, body, |told| {
+            number = told.attributes(numbers::HEADER).be32(generation::NUMBER);
+        });
+        asked.and_then(|()| number.ok_or(Errno::PROTO)).map_err(|errno| NftError::new("reading the generation", errno))
+    }
+
+    fn monitor(&mut self, table: &str) -> Result<Box<dyn Monitor>, NftError> {
+        Ok(Box::new(Watcher::open(table, self.portid())?))
+    }
+}
+
+/// Reads bytes as whatever the kernel could tell of tables.
+pub(crate) fn read_anything(bytes: &[u8]) {
+    for told in Messages::new(bytes) {
+        let (_, attributes) = (told.meaning(), told.attributes(numbers::HEADER));
+        let Some(family) = decode::family(&told) else { continue };
+        decode::tag(&attributes);
+        decode::chain(&attributes);
+        let elements: Vec<_> = decode::elements(&attributes).collect();
+        if let Some((_, set)) = decode::set(&attributes, family) {
+            decode::assemble(&set, elements);
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The real kernel, in network namespaces that are made for each test. Needs root, and Debian's `nftables` and `iproute2`.
+
+mod addresses;
+mod agreement;
+mod conntrack;
+mod monitor;
+mod namespace;
+mod nft;
+mod sample;
