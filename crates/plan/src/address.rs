@@ -1,0 +1,76 @@
+//! Which addresses can be used for what, and ranges as people write them.
+
+use std::net::IpAddr;
+
+use api::ip::parse_lenient;
+use ipnet::IpNet;
+
+/// Why an address cannot be a frontend, if it cannot. Rules for it would take the machine's own traffic away from it.
+pub(crate) fn unfit_frontend(ip: IpAddr) -> Option<&'static str> {
+    match ip {
+        _ if ip.is_unspecified() => Some("is no address at all"),
+        _ if ip.is_loopback() => Some("is a loopback address, which every machine has for itself"),
+        _ if ip.is_multicast() => Some("is a multicast address"),
+        IpAddr::V4(v4) if v4.is_broadcast() => Some("is the broadcast address"),
+        _ => None,
+    }
+}
+
+/// Why an address cannot be an endpoint, if it cannot.
+pub(crate) fn unfit_endpoint(ip: IpAddr) -> Option<&'static str> {
+    let link_local = match ip {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    unfit_frontend(ip)
+        .or_else(|| link_local.then_some("is a link-local address, which means another machine on every link"))
+}
+
+/// A range, read as forgivingly as addresses are: with spaces around it, needless zeros, bits beyond its prefix.
+pub(crate) fn lenient_range(text: &str) -> Option<IpNet> {
+    let (address, bits) = text.trim().split_once('/')?;
+    let (written, address) = (address, parse_lenient(address)?);
+    let bits: u8 = Some(bits).filter(|bits| bits.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()?;
+    // An IPv4 address in the clothes of IPv6 has been undressed; so must be its prefix.
+    let bits = if address.is_ipv4() && written.contains(':') { bits.checked_sub(96)? } else { bits };
+    IpNet::new(address, bits).ok().map(|range| range.trunc())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_as_forgivingly_as_addresses() {
+        for (text, want) in [
+            (" 10.0.0.0/8\t", Some("10.0.0.0/8")),
+            ("10.1.2.3/8", Some("10.0.0.0/8")),
+            ("010.0.0.0/08", Some("10.0.0.0/8")),
+            ("FD00:0::1/64", Some("fd00::/64")),
+            ("::ffff:10.0.0.0/104", Some("10.0.0.0/8")),
+            ("::ffff:10.0.0.0/64", None),
+            ("::/0", Some("::/0")),
+            ("10.0.0.0/33", None),
+            ("10.0.0.0/+8", None),
+            ("10.0.0.0/", None),
+            ("10.0.0.0", None),
+            ("", None),
+        ] {
+            assert_eq!(lenient_range(text).map(|range| range.to_string()).as_deref(), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn special_addresses_are_no_endpoints() {
+        let unfit = |text: &str| text.parse().map(|ip| (unfit_frontend(ip).is_some(), unfit_endpoint(ip).is_some()));
+        for text in ["0.0.0.0", "::", "127.8.8.8", "::1", "224.0.0.1", "239.1.1.1", "ff02::1", "255.255.255.255"] {
+            assert_eq!(unfit(text), Ok((true, true)), "{text}");
+        }
+        for text in ["169.254.1.1", "fe80::1", "febf::1"] {
+            assert_eq!(unfit(text), Ok((false, true)), "{text}");
+        }
+        for text in ["10.0.0.1", "192.0.2.255", "fd00::1", "2001:db8::1", "fec0::1"] {
+            assert_eq!(unfit(text), Ok((false, false)), "{text}");
+        }
+    }
+}

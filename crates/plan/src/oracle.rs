@@ -1,0 +1,142 @@
+//! What must happen to a packet: the judge of every backend.
+//!
+//! Written from the rules of the specification, in their order, without regard to how any backend does it.
+
+use std::net::IpAddr;
+
+use api::ip::Family;
+
+use crate::claims::{Frontend, Role};
+use crate::plan::Plan;
+use crate::service_port::{Backend, PortKey, Protocol, ServicePort};
+
+/// The first packet of a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Packet {
+    /// Who sends it.
+    pub source: IpAddr,
+    /// Whether its source is an address of this node.
+    pub from_node: bool,
+    /// The interface it comes in on; nothing for packets of the node itself.
+    pub interface: Option<String>,
+    /// Where it is sent.
+    pub destination: IpAddr,
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// Its port.
+    pub port: u16,
+}
+
+/// What must happen to it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It is none of our business.
+    Pass,
+    /// Its sender is told that nobody is there.
+    Refuse(Why),
+    /// It is lost.
+    Drop(Why),
+    /// It goes to one of several backends, each as likely as the others.
+    Forward(Forward),
+}
+
+/// Where a packet goes, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Forward {
+    /// Of which Service port.
+    pub port: PortKey,
+    /// By which kind of frontend it came.
+    pub role: Role,
+    /// The backends.
+    pub backends: Vec<Backend>,
+    /// Whether the backend sees the node instead of the sender, whichever backend it is.
+    pub masquerade: bool,
+    /// Backends that see the node because they are the sender themselves.
+    pub hairpin: Vec<Backend>,
+    /// How long the sender stays with its backend, in seconds.
+    pub affinity: Option<u32>,
+}
+
+/// Why a packet does not arrive.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// The Service has no endpoint that could answer.
+    NoEndpoints(PortKey),
+    /// The Service wants its traffic to stay on this node, and there is no endpoint here.
+    NoLocalEndpoints(PortKey),
+    /// The sender is not among those that may use the load balancer.
+    SourceRange(PortKey),
+    /// The address is that of a Service, which has no such port.
+    NoSuchPort,
+    /// The address is kept for Services, and no Service has it.
+    NoSuchService,
+}
+
+/// Judges a packet.
+#[must_use]
+pub fn judge(plan: &Plan, packet: &Packet) -> Outcome {
+    let Some((role, port)) = find(plan, packet) else { return unclaimed(plan, packet) };
+    if role == Role::LoadBalancer && !may_use(plan, port, packet.source) {
+        return Outcome::Drop(Why::SourceRange(port.key.clone()));
+    }
+    if !port.has_any {
+        return Outcome::Refuse(Why::NoEndpoints(port.key.clone()));
+    }
+    let is_pod = plan.options.local.is_local(packet.source, packet.interface.as_deref());
+    let (backends, masquerade) = if role == Role::Cluster {
+        let stranger = plan.options.local.knows(packet.source.is_ipv4()) && !is_pod;
+        let list = if port.internal_local { &port.local } else { &port.cluster };
+        (list, plan.options.masquerade_all || stranger)
+    } else if !port.external_local {
+        (&port.cluster, true)
+    } else if is_pod {
+        // As if it left the cluster and came back: neither policy applies. A Pod of another node must be answered by way of
+        // this one.
+        (&port.cluster, plan.is_pod_elsewhere(packet.source))
+    } else if packet.from_node {
+        (&port.cluster, true)
+    } else {
+        (&port.local, false)
+    };
+    if backends.is_empty() {
+        return Outcome::Drop(Why::NoLocalEndpoints(port.key.clone()));
+    }
+    let hairpin = port.hairpin.iter().filter(|one| one.ip == packet.source && backends.contains(one)).copied();
+    Outcome::Forward(Forward {
+        port: port.key.clone(),
+        role,
+        backends: backends.clone(),
+        masquerade,
+        hairpin: hairpin.collect(),
+        affinity: port.affinity,
+    })
+}
+
+/// The Service port that a packet is for.
+fn find<'a>(plan: &'a Plan, packet: &Packet) -> Option<(Role, &'a ServicePort)> {
+    let address = Frontend::Address(packet.destination, packet.protocol, packet.port);
+    plan.owner(&address).or_else(|| {
+        let family = Family::of(packet.destination);
+        let here = plan.node_port_ips.contains(&packet.destination);
+        plan.owner(&Frontend::NodePort(family, packet.protocol, packet.port)).filter(|_| here)
+    })
+}
+
+/// Whether a sender may use the load-balancer addresses of a Service. A node that has such an address uses it as its
+/// own source, so where the node may, that address may too.
+fn may_use(plan: &Plan, port: &ServicePort, source: IpAddr) -> bool {
+    let Some(ranges) = &port.source_ranges else { return true };
+    let allowed = |ip: &IpAddr| ranges.iter().any(|range| range.contains(ip));
+    allowed(&source) || (port.lb_ips.contains(&source) && plan.node_ips.iter().any(allowed))
+}
+
+/// What happens to a packet that no frontend claims.
+fn unclaimed(plan: &Plan, packet: &Packet) -> Outcome {
+    if plan.cluster_ips.contains_key(&packet.destination) {
+        return Outcome::Refuse(Why::NoSuchPort);
+    }
+    if plan.ranges.iter().any(|range| range.contains(&packet.destination)) {
+        return Outcome::Refuse(Why::NoSuchService);
+    }
+    Outcome::Pass
+}
