@@ -1,25 +1,26 @@
 //! The other end of the wire: a small client that speaks JSON over one kept connection.
 //!
-//! In: a kubeconfig. Out: answers as JSON, or bodies as they come. Enough for the demo, the benchmarks and the tests; it
-//! reads any kubeconfig with embedded or named certificates, so it also speaks to a real kube-apiserver.
+//! In: a kubeconfig. Out: answers as JSON, or bodies as they come. Enough for the demo, the benchmarks, the tests and remote
+//! watches; it reads any kubeconfig with certificates or tokens, so it also speaks to a real kube-apiserver.
+
+pub(crate) mod connection;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use api::value::ValueExt as _;
-use base64::Engine as _;
 use bytes::Bytes;
 pub use http::Method;
 use http::{Request, Response, header};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::Value;
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+
+use crate::kubeconfig::Access;
+use connection::Connection;
+
+/// How long it may take until there is a connection.
+const CONNECT: Duration = Duration::from_secs(10);
 
 /// Why a request has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -50,15 +51,18 @@ pub enum ClientError {
 
 /// A client with one connection, opened when it is needed.
 pub struct Client {
-    target: Arc<Target>,
-    sender: Option<http1::SendRequest<Full<Bytes>>>,
+    access: Arc<Access>,
+    manner: Manner,
+    connection: Option<Connection>,
 }
 
-struct Target {
-    address: String,
-    name: ServerName<'static>,
-    tls: TlsConnector,
-    token: Option<String>,
+/// How a client speaks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    /// How long it may take until there is a connection.
+    pub(crate) connect: Duration,
+    /// Speak HTTP/2 where the server has it, and ask it for a sign of life so often.
+    pub(crate) ping: Option<Duration>,
 }
 
 impl Client {
@@ -67,28 +71,23 @@ impl Client {
     /// # Errors
     /// When the file cannot be read or lacks something.
     pub fn from_kubeconfig(path: &Path) -> Result<Self, ClientError> {
-        let refuse = |why: String| ClientError::Kubeconfig { path: path.display().to_string(), why };
-        let bytes = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
-        let (config, _) = api::yaml::from_yaml(&bytes).map_err(|error| refuse(error.to_string()))?;
-        let context = named(&config, "contexts", config.text("current-context"), "context");
-        let cluster = named(&config, "clusters", context.text("cluster"), "cluster");
-        let user = named(&config, "users", context.text("user"), "user");
-        let server = cluster.text("server").to_owned();
-        let address = server.strip_prefix("https://").ok_or_else(|| refuse(format!("`{server}` is no https URL")))?;
-        let address = address.trim_end_matches('/').to_owned();
-        let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
-        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let name = ServerName::try_from(host).map_err(|error| refuse(error.to_string()))?;
-        let tls = tls_config(&cluster, &user, path).map_err(refuse)?;
-        let token = Some(user.text("token").to_owned()).filter(|token| !token.is_empty());
-        let target = Target { address, name, tls: TlsConnector::from(Arc::new(tls)), token };
-        Ok(Self { target: Arc::new(target), sender: None })
+        Ok(Self::new(Arc::new(Access::read(path)?)))
+    }
+
+    /// A client for a server.
+    #[must_use]
+    pub const fn new(access: Arc<Access>) -> Self {
+        Self::with(access, Manner { connect: CONNECT, ping: None })
+    }
+
+    pub(crate) const fn with(access: Arc<Access>, manner: Manner) -> Self {
+        Self { access, manner, connection: None }
     }
 
     /// Another client for the same server, with a connection of its own.
     #[must_use]
     pub fn another(&self) -> Self {
-        Self { target: self.target.clone(), sender: None }
+        Self::with(self.access.clone(), self.manner)
     }
 
     /// Sends a request with a JSON body and reads the JSON answer.
@@ -136,84 +135,23 @@ impl Client {
         content_type: Option<&str>,
         body: Bytes,
     ) -> Result<Response<Incoming>, ClientError> {
-        let broken = |error: &dyn std::fmt::Display| ClientError::Broken(error.to_string());
-        let mut sender = match self.sender.take().filter(|sender| !sender.is_closed()) {
-            Some(sender) => sender,
-            None => self.connect().await?,
+        let mut connection = match self.connection.take().filter(Connection::is_open) {
+            Some(connection) => connection,
+            None => Connection::open(&self.access, self.manner).await?,
         };
-        sender.ready().await.map_err(|error| broken(&error))?;
         let mut request = Request::builder()
             .method(method)
-            .uri(path)
-            .header(header::HOST, &self.target.address)
-            .header(header::USER_AGENT, "waypost/0")
+            .uri(connection.uri(&self.access, path))
+            .header(header::USER_AGENT, concat!("waypost/", env!("CARGO_PKG_VERSION")))
             .header(header::ACCEPT, "application/json");
-        if let Some(token) = &self.target.token {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        for (name, value) in self.access.headers().map_err(ClientError::Broken)? {
+            request = request.header(name, value);
         }
         if let Some(content_type) = content_type {
             request = request.header(header::CONTENT_TYPE, content_type);
         }
-        let request = request.body(Full::new(body)).map_err(|error| broken(&error))?;
-        let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
-        self.sender = Some(sender);
+        let response = connection.send(&self.access, request, body).await?;
+        self.connection = Some(connection);
         Ok(response)
-    }
-
-    async fn connect(&self) -> Result<http1::SendRequest<Full<Bytes>>, ClientError> {
-        let failed = |error: &dyn std::fmt::Display| ClientError::Connect {
-            address: self.target.address.clone(),
-            why: error.to_string(),
-        };
-        let stream = TcpStream::connect(&self.target.address).await.map_err(|error| failed(&error))?;
-        stream.set_nodelay(true).map_err(|error| failed(&error))?;
-        let stream = self.target.tls.connect(self.target.name.clone(), stream).await.map_err(|error| failed(&error))?;
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
-        tokio::spawn(async move {
-            // Whoever waits for an answer is told when the connection ends.
-            let _ = connection.await;
-        });
-        Ok(sender)
-    }
-}
-
-fn named(config: &Value, list: &str, name: &str, part: &str) -> Value {
-    let found = config.items(list).iter().find(|item| item.text("name") == name);
-    found.map_or(Value::Null, |item| item.at(part).clone())
-}
-
-fn tls_config(cluster: &Value, user: &Value, path: &Path) -> Result<rustls::ClientConfig, String> {
-    let mut roots = rustls::RootCertStore::empty();
-    let ca = material(cluster, "certificate-authority", path)?.ok_or("the cluster has no certificate authority")?;
-    for certificate in CertificateDer::pem_slice_iter(&ca) {
-        roots.add(certificate.map_err(|error| error.to_string())?).map_err(|error| error.to_string())?;
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots);
-    let (Some(chain), Some(key)) = (material(user, "client-certificate", path)?, material(user, "client-key", path)?)
-    else {
-        return Ok(builder.with_no_client_auth());
-    };
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&chain).collect();
-    let key = PrivateKeyDer::from_pem_slice(&key).map_err(|error| error.to_string())?;
-    builder.with_client_auth_cert(chain.map_err(|error| error.to_string())?, key).map_err(|error| error.to_string())
-}
-
-/// A certificate or key: embedded, or in a file beside the kubeconfig.
-fn material(part: &Value, key: &str, path: &Path) -> Result<Option<Vec<u8>>, String> {
-    let embedded = part.at(&format!("{key}-data")).as_str().unwrap_or_default();
-    if !embedded.is_empty() {
-        let bytes = base64::engine::general_purpose::STANDARD.decode(embedded.trim());
-        return bytes.map(Some).map_err(|error| format!("{key}-data: {error}"));
-    }
-    match part.text(key) {
-        "" => Ok(None),
-        file => {
-            let file = path.parent().unwrap_or(Path::new(".")).join(file);
-            std::fs::read(&file).map(Some).map_err(|error| format!("{}: {error}", file.display()))
-        }
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! `server` accepts connections, `handler` takes a request through route, identity and permission to one of the `verbs`,
 //! `registry` runs the rules of the kind and commits, `view` and `watch` write what the client asked to see.
+//!
+//! The other end is here too: `client` asks a server elsewhere, `remote` watches one.
 
 mod body;
 mod compress;
@@ -27,6 +29,7 @@ pub mod authz;
 pub mod client;
 pub mod kubeconfig;
 pub mod pki;
+pub mod remote;
 
 pub use metrics::Figures;
 pub use server::{Options, Server};

@@ -31,6 +31,7 @@ mod queue;
 mod record;
 mod recover;
 mod snapshot;
+pub mod source;
 pub mod tools;
 mod txn;
 mod watch;

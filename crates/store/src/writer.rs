@@ -26,6 +26,8 @@ use crate::{CommitError, Compare, Key, Op, Revision, Txn, frame, record};
 
 /// History is looked at this often even when nothing is written.
 const TICK: Duration = Duration::from_secs(10);
+/// A disk that takes longer than this is worth a word: people wait for it.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub(crate) struct Writer {
@@ -99,6 +101,9 @@ impl Writer {
         let began = Instant::now();
         let written = if batch.events().is_empty() { Ok(()) } else { self.log.append(first, &mut frame) };
         let took = began.elapsed();
+        if took > SLOW {
+            tracing::warn!(?took, "the disk took long to write; every answer to a change waits for it");
+        }
         match &written {
             Ok(()) => self.publish(&batch),
             Err(error) => self.failed(error, expired, now),
