@@ -1,0 +1,132 @@
+//! Session affinity: a client stays with its endpoint for a while after its last connection.
+//!
+//! Only Services that ask for it pay for it: each of their endpoints has a set of its clients, which packets fill and time
+//! empties, and each Service port a chain that looks into these sets before it chooses. The sets are named after the endpoint,
+//! so that they outlive every change of the others; the chains are named after their content, so that a change is a new chain.
+
+use std::collections::BTreeMap;
+
+use kernel::nft::{Chain, Field, Name, Set, SetValue, Statement, Type, Value, Verdict};
+use plan::{Backend, LocalDetector, Options, ServicePort};
+
+use super::elements::{node_port_key, pick_key, target};
+use super::fragment::{Fragment, Way};
+use super::ruleset::{MARK, detector};
+use super::shapes::{go, outside_local};
+
+/// Makes the chains of one Service port.
+pub(super) struct Sticky<'a> {
+    local: &'a LocalDetector,
+    port: &'a ServicePort,
+    seconds: u32,
+}
+
+impl<'a> Sticky<'a> {
+    pub(super) fn new(options: &'a Options, port: &'a ServicePort, seconds: u32) -> Self {
+        Self { local: detector(options, port.key.family), port, seconds }
+    }
+
+    /// The chain for a way to endpoints; it and all it needs are added to the fragment.
+    pub(super) fn chain(&self, way: Way<'_>, fragment: &mut Fragment) -> Name {
+        match way {
+            Way::To(list) | Way::Here(list) => self.choose(list, fragment),
+            Way::Outside(list) => {
+                let anywhere = self.choose(list, fragment);
+                self.add("outside", vec![vec![Statement::Mark(MARK), go(anywhere)]], fragment)
+            }
+            Way::OutsideLocal(list, here) => {
+                let anywhere = self.choose(list, fragment);
+                let here = (!here.is_empty()).then(|| self.choose(here, fragment));
+                self.add("outside-local", outside_local(&anywhere, here, self.local), fragment)
+            }
+            Way::Nobody | Way::NobodyHere => self.add("nobody", Vec::new(), fragment),
+        }
+    }
+
+    /// The chain that looks for a client among the endpoints, and else chooses one.
+    fn choose(&self, list: &[Backend], fragment: &mut Fragment) -> Name {
+        let mut rules = Vec::new();
+        let mut picks = BTreeMap::new();
+        for (slot, backend) in (0u32..).zip(list) {
+            let (clients, endpoint) = self.endpoint(*backend, fragment);
+            rules.push(vec![
+                Statement::In { key: vec![Field::Source], set: clients, negate: false },
+                go(endpoint.clone()),
+            ]);
+            picks.insert(pick_key(slot), Value::Verdict(Verdict::Goto(endpoint)));
+        }
+        let count = u32::try_from(list.len()).unwrap_or(u32::MAX);
+        let map: Name = format!("{}-pick-{:08x}", self.prefix(), hash(&format!("{picks:?}"))).into();
+        let set = Set {
+            key: vec![Type::Random],
+            value: SetValue::Verdict,
+            interval: false,
+            timeout: None,
+            counters: false,
+            elements: picks,
+        };
+        fragment.sets.insert(map.clone(), set);
+        rules.push(vec![Statement::Dispatch { key: vec![Field::Random(count)], map }]);
+        self.add("choose", rules, fragment)
+    }
+
+    /// The clients of an endpoint, and the chain that leads there.
+    fn endpoint(&self, backend: Backend, fragment: &mut Fragment) -> (Name, Name) {
+        let base = format!("{}-{}-{}", self.prefix(), backend.ip.to_string().replace(':', "."), backend.port);
+        let clients: Name = format!("{base}-{}s", self.seconds).into();
+        let ports: Vec<u16> = [self.port.port].into_iter().chain(self.port.node_port).collect();
+        let place: Name = format!("{base}-at-{:08x}", hash(&ports)).into();
+        let set =
+            |key, value, timeout, elements| Set { key, value, interval: false, timeout, counters: false, elements };
+        fragment
+            .sets
+            .insert(clients.clone(), set(vec![Type::Address], SetValue::Nothing, Some(self.seconds), BTreeMap::new()));
+        // The same endpoint by every port: `nft` reads a translation back only where the key says that ports are there.
+        let at = ports.iter().map(|port| (node_port_key(self.port.key.protocol, *port), target(backend)));
+        let data = SetValue::Data(vec![Type::Address, Type::Port]);
+        fragment.sets.insert(place.clone(), set(vec![Type::Protocol, Type::Port], data, None, at.collect()));
+        // Two rules: when there are too many clients to remember one more, that one is served all the same.
+        let rules = vec![
+            vec![Statement::Remember { set: clients.clone(), key: vec![Field::Source] }],
+            vec![Statement::Translate { key: vec![Field::Protocol, Field::DestinationPort], map: place }],
+        ];
+        let chain: Name = format!("{base}-{}s-to-{:08x}", self.seconds, hash(&ports)).into();
+        fragment.chains.insert(chain.clone(), Chain { base: None, rules });
+        (clients, chain)
+    }
+
+    fn add(&self, what: &str, rules: Vec<Vec<Statement>>, fragment: &mut Fragment) -> Name {
+        let name: Name = format!("{}-{what}-{:08x}", self.prefix(), hash(&format!("{rules:?}"))).into();
+        fragment.chains.insert(name.clone(), Chain { base: None, rules });
+        name
+    }
+
+    /// How all names of this Service port begin: readable, and unlike those of any other.
+    fn prefix(&self) -> String {
+        let key = &self.port.key;
+        let name = key.service.rsplit('/').next().unwrap_or_default();
+        format!("sticky-{name}-{:08x}", hash(&(&key.service, &key.port, key.protocol)))
+    }
+}
+
+/// A short number that tells contents apart; the same in every process, because names outlive processes.
+fn hash(content: &impl std::hash::Hash) -> u32 {
+    let mut hasher = Fnv(0x811c_9dc5);
+    content.hash(&mut hasher);
+    hasher.0
+}
+
+/// FNV-1a, whose result is fixed for all time, which that of the standard hasher is not.
+struct Fnv(u32);
+
+impl std::hash::Hasher for Fnv {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        u64::from(self.0)
+    }
+}

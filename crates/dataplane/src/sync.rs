@@ -1,0 +1,270 @@
+//! The loop: takes updates, plans, writes, tidies up, tells.
+//!
+//! Nothing is written before every input was read once: half a list would look like the loss of the other half. Updates that
+//! come together are written together; one that comes alone is written at once. What fails is tried again in full, later and
+//! later, and the rules that are there stay as they are meanwhile.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use kernel::conntrack::Conntrack;
+use plan::{Frontend, Planner, PortKey, Problem, Protocol, Touched, Update};
+
+use crate::conntrack::{self, Gone};
+use crate::health::Health;
+use crate::lacking::Lacking;
+use crate::metrics::Metrics;
+use crate::{Backend, Brought, Since};
+
+/// How long updates are gathered after a transaction before the next one: as long as that took, within these bounds, so that
+/// small changes are quick and many do not take more than half of the time.
+const WINDOW: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
+/// The first wait after a failure; doubled after each further one.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+/// The longest wait after a failure.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// How long to sleep when there is nothing to wait for.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// What the loop is told.
+#[derive(Debug)]
+pub enum Message {
+    /// Something changed.
+    Update(Box<Update>),
+    /// Every input has been read once.
+    Ready,
+    /// Somebody else changed our rules.
+    Foreign,
+    /// The end.
+    Stop,
+}
+
+/// What the loop needs of the world.
+pub struct Tools {
+    /// Writes rules.
+    pub backend: Box<dyn Backend>,
+    /// Knows flows.
+    pub conntrack: Box<dyn Conntrack>,
+    /// Tells load balancers.
+    pub health: Arc<Health>,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+    /// Tells people, about each problem once while it lasts.
+    pub tell: Box<dyn FnMut(&Problem) + Send>,
+}
+
+/// The loop.
+pub struct Loop {
+    planner: Planner,
+    tools: Tools,
+    /// Where the loop hears from, for those who tell it of changes by others.
+    own: Sender<Message>,
+    guarded: bool,
+    /// The frontends of UDP ports.
+    udp: HashMap<PortKey, Vec<Frontend>>,
+    lacking: Lacking,
+    /// Problems that were told, and are so still.
+    told: BTreeSet<Problem>,
+}
+
+/// What has happened since the last transaction.
+struct Pending {
+    since: Since,
+    ready: bool,
+    /// Whether something must be written.
+    dirty: bool,
+    gone: Gone,
+    udp: bool,
+    /// When the changes happened that wait.
+    triggers: Vec<Timestamp>,
+    failures: u32,
+    /// Not before then.
+    not_before: Instant,
+}
+
+impl Pending {
+    fn nothing(since: Since, not_before: Instant) -> Self {
+        let (gone, triggers) = (Gone::new(), Vec::new());
+        Self { since, ready: true, dirty: false, gone, udp: false, triggers, failures: 0, not_before }
+    }
+
+    /// How long the loop may sleep.
+    fn wait(&self) -> Duration {
+        if self.is_due() { self.not_before.saturating_duration_since(Instant::now()) } else { LONG }
+    }
+
+    const fn is_due(&self) -> bool {
+        self.dirty && self.ready
+    }
+}
+
+impl Loop {
+    /// A loop that has done nothing yet. `own` leads to it.
+    #[must_use]
+    pub fn new(planner: Planner, tools: Tools, own: Sender<Message>) -> Self {
+        let (udp, lacking, told) = (HashMap::new(), Lacking::default(), BTreeSet::new());
+        Self { planner, tools, own, guarded: false, udp, lacking, told }
+    }
+
+    /// Runs until it is told to stop.
+    pub fn run(mut self, messages: &Receiver<Message>) {
+        // What the kernel has was left by an earlier run, and so were flows that may be stale by now.
+        let first = Pending::nothing(Since::Ever, Instant::now());
+        let mut pending = Pending { ready: false, dirty: true, udp: true, ..first };
+        loop {
+            let mut next = match messages.recv_timeout(pending.wait()) {
+                Ok(message) => Some(message),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            while let Some(message) = next {
+                if matches!(message, Message::Stop) {
+                    return;
+                }
+                self.take(message, &mut pending);
+                next = messages.try_recv().ok();
+            }
+            if pending.is_due() && Instant::now() >= pending.not_before {
+                self.bring(&mut pending);
+            }
+        }
+    }
+
+    fn take(&mut self, message: Message, pending: &mut Pending) {
+        match message {
+            Message::Ready => pending.ready = true,
+            Message::Foreign => {
+                tracing::warn!("somebody else changed our rules; they are read and set right");
+                self.tools.metrics.healed();
+                pending.since = Since::Tampered;
+                pending.dirty = true;
+                pending.not_before = Instant::now();
+            }
+            Message::Update(update) => self.follow(*update, pending),
+            Message::Stop => {}
+        }
+        if pending.dirty {
+            self.tools.health.queued();
+        }
+    }
+
+    fn follow(&mut self, update: Update, pending: &mut Pending) {
+        self.tools.metrics.seen(&update);
+        pending.triggers.extend(trigger(&update));
+        let touched = self.planner.update(update);
+        for key in &touched.ports {
+            self.lacking.follow(self.planner.plan(), key);
+            if key.protocol == Protocol::Udp {
+                pending.udp = true;
+                self.note_gone(key, &mut pending.gone);
+            }
+        }
+        pending.dirty |= !touched.is_empty();
+        if let Since::Last(all) = &mut pending.since {
+            all.absorb(touched);
+        }
+    }
+
+    /// Notes the frontends that a UDP port had and no longer has.
+    fn note_gone(&mut self, key: &PortKey, gone: &mut Gone) {
+        let port = self.planner.plan().ports.get(key);
+        let now: Vec<Frontend> =
+            port.map(|port| port.frontends().into_iter().map(|(frontend, _)| frontend).collect()).unwrap_or_default();
+        let before = match port {
+            Some(_) => self.udp.insert(key.clone(), now.clone()),
+            None => self.udp.remove(key),
+        };
+        gone.extend(before.into_iter().flatten().filter(|frontend| !now.contains(frontend)));
+        for frontend in &now {
+            gone.remove(frontend);
+        }
+    }
+
+    fn bring(&mut self, pending: &mut Pending) {
+        let started = Instant::now();
+        let is_full = !matches!(pending.since, Since::Last(_));
+        match self.tools.backend.bring(self.planner.plan(), &pending.since) {
+            Ok(Brought { changes, untidy }) => {
+                self.tools.metrics.synced(started.elapsed(), is_full, changes);
+                self.tools.metrics.untidy(untidy);
+                self.brought(pending);
+                let window = started.elapsed().clamp(WINDOW.0, WINDOW.1);
+                *pending = Pending::nothing(Since::Last(Touched::default()), Instant::now() + window);
+            }
+            Err(error) => {
+                let wait = FIRST_WAIT.saturating_mul(1 << pending.failures.min(16)).min(LONGEST_WAIT);
+                tracing::warn!(%error, ?wait, "the rules could not be written; those that are there stay; will try again");
+                self.tools.metrics.failed();
+                self.tools.health.failed(&error.what);
+                if !is_full {
+                    pending.since = Since::Ever;
+                }
+                pending.failures += 1;
+                pending.not_before = Instant::now() + wait;
+            }
+        }
+    }
+
+    /// The rules are as planned: everything that waits for that.
+    fn brought(&mut self, pending: &Pending) {
+        if !self.guarded {
+            self.guard();
+        }
+        self.tools.metrics.programmed(&pending.triggers);
+        self.forget_flows(pending);
+        self.tools.health.synced(self.planner.plan());
+        self.tools.metrics.lacking(self.lacking.counts());
+        let news = match &pending.since {
+            Since::Ever | Since::Tampered => true,
+            Since::Last(touched) => touched.problems || !touched.ports.is_empty(),
+        };
+        if news {
+            self.tell();
+        }
+    }
+
+    /// Has our rules watched, once they are there.
+    fn guard(&mut self) {
+        let own = self.own.clone();
+        // When the loop has ended nobody needs to know.
+        let tampered = Box::new(move || drop(own.send(Message::Foreign)));
+        if let Err(error) = self.tools.backend.guard(tampered) {
+            tracing::warn!(%error, "our rules cannot be watched; changes by others stay until the next start");
+        }
+        self.guarded = true;
+    }
+
+    /// Tells of problems that are new.
+    fn tell(&mut self) {
+        let problems: BTreeSet<Problem> = self.planner.problems().collect();
+        for problem in problems.difference(&self.told) {
+            tracing::warn!(service = %problem.service, "{}", problem.what);
+            (self.tools.tell)(problem);
+        }
+        self.told = problems;
+    }
+
+    /// Removes UDP flows that lead to endpoints that are gone.
+    fn forget_flows(&mut self, pending: &Pending) {
+        if !pending.udp {
+            return;
+        }
+        let started = Instant::now();
+        match conntrack::reconcile(&mut *self.tools.conntrack, self.planner.plan(), &pending.gone) {
+            Ok(removed) => self.tools.metrics.flows(started.elapsed(), removed),
+            Err(error) => tracing::warn!(%error, "stale UDP flows could not be looked for"),
+        }
+    }
+}
+
+/// When the change happened that an update tells of.
+fn trigger(update: &Update) -> Option<Timestamp> {
+    let Update::Slice(slice) = update else { return None };
+    slice.metadata.annotations.get(plan::input::TRIGGER_TIME)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! The loop over a kernel in memory: when it writes, when it does not, and what it does after a failure.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+use kernel::Family;
+use kernel::conntrack::{Direction, Flow, UDP, fake::Fake as Flows};
+use kernel::nft::fake::Fake;
+use kernel::nft::{Batch, Change};
+use parking_lot::Mutex;
+use plan::Options;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::nft::TABLE;
+use crate::nftables::Nftables;
+
+/// How long something may take that takes no time.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A loop that runs on a thread, and all that it can reach.
+struct Running {
+    kernel: Fake,
+    flows: Flows,
+    told: Arc<Mutex<Vec<Problem>>>,
+    out: Sender<Message>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(kernel: &Fake) -> Self {
+        let (out, messages) = channel();
+        let (flows, told) = (Flows::default(), Arc::new(Mutex::new(Vec::new())));
+        let tools = Tools {
+            backend: Box::new(Nftables::new(kernel.clone())),
+            conntrack: Box::new(flows.clone()),
+            health: Arc::default(),
+            metrics: Metrics::new(),
+            tell: {
+                let told = told.clone();
+                Box::new(move |problem| told.lock().push(problem.clone()))
+            },
+        };
+        let options = Options { node_name: "n1".to_owned(), ..Options::default() };
+        let proxy = Loop::new(Planner::new(options), tools, out.clone());
+        let thread = Some(std::thread::spawn(move || proxy.run(&messages)));
+        Self { kernel: kernel.clone(), flows, told, out, thread }
+    }
+
+    fn say(&self, update: Update) {
+        self.out.send(Message::Update(Box::new(update))).expect("the loop runs");
+    }
+
+    fn ready(&self) {
+        self.out.send(Message::Ready).expect("the loop runs");
+    }
+
+    /// Whether the map of frontends has this many.
+    fn has_frontends(&self, count: usize) -> bool {
+        let table = self.kernel.table(Family::Ip, TABLE);
+        table.is_some_and(|table| table.sets["frontends"].elements.len() == count)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.out.send(Message::Stop);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Waits until it is so. The kernel in memory tells nobody when it changes, so it is looked at.
+#[track_caller]
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what} does not come");
+        std::thread::yield_now();
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).expect("an object of ours")
+}
+
+fn service(name: &str, ip: &str, protocol: &str) -> Update {
+    Update::Service(Box::new(read(json!({
+        "metadata": {"namespace": "default", "name": name},
+        "spec": {"type": "ClusterIP", "clusterIP": ip, "clusterIPs": [ip], "ipFamilies": ["IPv4"],
+                 "ports": [{"port": 80, "protocol": protocol}]},
+    }))))
+}
+
+fn slice(name: &str, protocol: &str, endpoints: &[&str]) -> Update {
+    let endpoints: Vec<Value> = endpoints.iter().map(|ip| json!({"addresses": [ip]})).collect();
+    Update::Slice(read(json!({
+        "metadata": {"namespace": "default", "name": format!("{name}-1"),
+                     "labels": {"kubernetes.io/service-name": name}},
+        "addressType": "IPv4", "endpoints": endpoints, "ports": [{"name": "", "port": 8080, "protocol": protocol}],
+    })))
+}
+
+#[test]
+fn nothing_is_written_from_half_a_list() {
+    let kernel = Fake::default();
+    let mut running = Running::start(&kernel);
+    running.say(service("a", "10.96.0.1", "TCP"));
+    running.say(slice("a", "TCP", &["10.244.0.2"]));
+    running.out.send(Message::Stop).expect("the loop runs");
+    running.thread.take().expect("a thread").join().expect("the loop ends");
+    assert_eq!(kernel.batches(), 0, "it has taken all that and written nothing");
+    let running = Running::start(&kernel);
+    running.say(service("a", "10.96.0.1", "TCP"));
+    running.say(slice("a", "TCP", &["10.244.0.2"]));
+    running.say(service("b", "10.96.0.2", "TCP"));
+    running.say(slice("b", "TCP", &["10.244.0.3"]));
+    running.ready();
+    until("the rules", || running.has_frontends(2));
+    assert_eq!(kernel.batches(), 1, "all at once");
+}
+
+#[test]
+fn a_start_with_unchanged_objects_writes_nothing() {
+    let kernel = Fake::default();
+    let begin = || {
+        let running = Running::start(&kernel);
+        running.say(service("a", "10.96.0.1", "TCP"));
+        running.say(slice("a", "TCP", &["10.244.0.2", "10.244.0.3"]));
+        running.ready();
+        running
+    };
+    let first = begin();
+    until("the rules", || first.has_frontends(1));
+    drop(first);
+    let (batches, changes) = (kernel.batches(), kernel.changes());
+    let second = begin();
+    // Flows are looked at after the rules.
+    until("the first sync", || second.flows.lists() > 0);
+    assert_eq!((kernel.batches(), kernel.changes()), (batches, changes));
+}
+
+#[test]
+fn what_fails_is_tried_again_and_said() {
+    let kernel = Fake::default();
+    let running = Running::start(&kernel);
+    running.ready();
+    until("the table", || kernel.table(Family::Ip, TABLE).is_some());
+    kernel.fail_next(kernel::Errno::NOBUFS);
+    running.say(service("a", "10.96.0.1", "TCP"));
+    running.say(slice("a", "TCP", &["10.244.0.2"]));
+    until("the rules, after a failure", || running.has_frontends(1));
+}
+
+#[test]
+fn changes_by_others_are_undone() {
+    let kernel = Fake::default();
+    let running = Running::start(&kernel);
+    running.say(service("a", "10.96.0.1", "TCP"));
+    running.say(slice("a", "TCP", &["10.244.0.2"]));
+    running.ready();
+    until("the rules", || running.has_frontends(1));
+    until("the guard", || running.kernel.is_watched(TABLE));
+    let before = kernel.table(Family::Ip, TABLE);
+    kernel.flush_ruleset();
+    until("all of it", || kernel.table(Family::Ip, TABLE) == before && kernel.table(Family::Ip6, TABLE).is_some());
+    let flush = Change::FlushChain(Family::Ip, TABLE.into(), "services".into());
+    kernel.foreign(&Batch { changes: vec![flush] }).expect("somebody flushes a chain");
+    until("its rules", || kernel.table(Family::Ip, TABLE) == before);
+}
+
+#[test]
+fn stale_flows_go_and_others_stay() {
+    let kernel = Fake::default();
+    let running = Running::start(&kernel);
+    let address = |text: &str| -> SocketAddr { text.parse().expect("an address") };
+    let flow = |to: &str, answered_by: &str| Flow {
+        family: Family::Ip,
+        protocol: UDP,
+        zone: 0,
+        original: Direction { source: address("10.244.0.9:5000"), destination: address(to) },
+        reply: Direction { source: address(answered_by), destination: address("10.244.0.9:5000") },
+    };
+    let (stale, good) = (flow("10.96.0.1:80", "10.244.0.7:8080"), flow("10.96.0.1:80", "10.244.0.2:8080"));
+    let (never, foreign) = (flow("10.96.0.1:80", "10.96.0.1:80"), flow("198.51.100.1:53", "10.244.0.7:8080"));
+    for one in [&stale, &good, &never, &foreign] {
+        running.flows.insert(*one);
+    }
+    running.say(service("a", "10.96.0.1", "UDP"));
+    running.say(slice("a", "UDP", &["10.244.0.2"]));
+    running.ready();
+    until("the stale ones to go", || running.flows.flows().len() == 2);
+    assert!(running.flows.flows().contains(&good) && running.flows.flows().contains(&foreign));
+    running.say(Update::ServiceGone("default/a".to_owned()));
+    until("the flow of a Service that is gone", || running.flows.flows() == [foreign]);
+}
+
+#[test]
+fn each_problem_is_told_once() {
+    let kernel = Fake::default();
+    let running = Running::start(&kernel);
+    running.say(service("a", "10.96.0.1", "TCP"));
+    // The cluster IP of a Service as an endpoint of another.
+    running.say(service("b", "10.96.0.2", "TCP"));
+    running.say(slice("b", "TCP", &["10.96.0.1", "10.244.0.3"]));
+    running.ready();
+    until("the problem", || !running.told.lock().is_empty());
+    running.say(slice("b", "TCP", &["10.96.0.1", "10.244.0.3", "10.244.0.4"]));
+    running.say(service("c", "10.96.0.3", "TCP"));
+    running.say(slice("c", "TCP", &["10.244.0.5"]));
+    until("the rules", || running.has_frontends(2));
+    let told = running.told.lock();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].what.contains("10.96.0.1") && &*told[0].service == "default/b", "{told:?}");
+}
