@@ -27,10 +27,14 @@ pub(crate) struct Arguments {
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Subject {
-    /// Run everything on this machine (until nodes exist: the same as `server`)
-    Up(ServerArguments),
+    /// Run everything on this machine: a server, and the proxy that serves its Services
+    Up(UpArguments),
     /// Run the API server and its controllers
     Server(ServerArguments),
+    /// Serve Services on this machine, for any Kubernetes API
+    Node(NodeArguments),
+    /// Remove every kernel object that Waypost made on this machine
+    Cleanup,
     /// Show Services at work in a temporary directory, and leave nothing behind
     Demo,
     /// Look after the embedded store
@@ -165,6 +169,71 @@ pub(crate) struct ServerArguments {
     /// How long a request may take, in seconds; watches have limits of their own
     #[arg(long, env = "WAYPOST_REQUEST_TIMEOUT", default_value = "60", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) request_timeout: Duration,
+}
+
+/// Settings of everything on one machine.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct UpArguments {
+    #[command(flatten)]
+    pub(crate) server: ServerArguments,
+    #[command(flatten)]
+    pub(crate) proxy: ProxyArguments,
+}
+
+/// Settings of a node.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct NodeArguments {
+    /// Read settings from this YAML or JSON file: keys are flag names without dashes in front
+    #[arg(long, env = "WAYPOST_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// How to reach the API: a kubeconfig file
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    pub(crate) kubeconfig: PathBuf,
+    /// Addresses of Pods: traffic to cluster IPs from elsewhere is masqueraded
+    #[arg(
+        long,
+        env = "WAYPOST_CLUSTER_CIDR",
+        default_value = "10.244.0.0/16,fd00:10:244::/56",
+        value_delimiter = ',',
+        value_name = "CIDR,CIDR"
+    )]
+    pub(crate) cluster_cidr: Vec<IpNet>,
+    #[command(flatten)]
+    pub(crate) proxy: ProxyArguments,
+}
+
+/// Settings of the proxy of a node.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ProxyArguments {
+    /// The name of this node [default: the host name]
+    #[arg(long, env = "WAYPOST_NODE_NAME", value_name = "NAME")]
+    pub(crate) node_name: Option<String>,
+    /// How Services are served: auto, nftables or none
+    #[arg(long, env = "WAYPOST_PROXY_MODE", default_value = "auto", value_name = "MODE")]
+    pub(crate) proxy_mode: ProxyMode,
+    /// Masquerade all traffic to cluster IPs
+    #[arg(long, env = "WAYPOST_MASQUERADE_ALL")]
+    pub(crate) masquerade_all: bool,
+    /// Where node ports are served: primary (the addresses of the Node object), all, or ranges [default: primary; in `up` all]
+    #[arg(long, env = "WAYPOST_NODEPORT_ADDRESSES", value_delimiter = ',', value_name = "RANGES")]
+    pub(crate) nodeport_addresses: Vec<String>,
+    /// Where /metrics and /proxyMode are
+    #[arg(long, env = "WAYPOST_METRICS_LISTEN", default_value = "127.0.0.1:10249", value_name = "IP:PORT")]
+    pub(crate) metrics_listen: SocketAddr,
+    /// Where /healthz and /livez are
+    #[arg(long, env = "WAYPOST_HEALTHZ_LISTEN", default_value = "127.0.0.1:10256", value_name = "IP:PORT")]
+    pub(crate) healthz_listen: SocketAddr,
+}
+
+/// How Services are served.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ProxyMode {
+    /// As well as this machine can.
+    Auto,
+    /// By rules of nftables.
+    Nftables,
+    /// Not at all.
+    None,
 }
 
 impl ServerArguments {

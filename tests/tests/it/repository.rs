@@ -11,10 +11,13 @@ use testbed::run;
 /// Which crate may use which. ARCHITECTURE.md has the same table in words.
 const EDGES: &[(&str, &[&str])] = &[
     ("api", &[]),
+    ("kernel", &[]),
     ("store", &["api"]),
+    ("plan", &["api"]),
     ("control", &["api", "store"]),
+    ("dataplane", &["api", "plan", "kernel", "store"]),
     ("rest", &["api", "store"]),
-    ("waypost", &["api", "store", "control", "rest"]),
+    ("waypost", &["api", "kernel", "store", "plan", "control", "dataplane", "rest"]),
 ];
 
 /// The longest file that is not a test.

@@ -18,7 +18,7 @@ pub(crate) fn exec() -> anyhow::Result<()> {
     let Subject::Up(arguments) = config::parse(words.map(OsString::from))?.command else {
         unreachable!("`up` was asked for")
     };
-    let arguments = arguments.for_one_machine();
+    let arguments = arguments.server.for_one_machine();
     server::runtime()?.block_on(async {
         let running = server::start(&arguments).await?;
         say(&format!("A server is ready at https://{}, with its data in a temporary directory.\n", running.address));

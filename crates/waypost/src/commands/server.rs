@@ -16,6 +16,7 @@ use rest::auth::{AccountLookup, Authenticator};
 use rest::pki::{self, Pki, ServingNames};
 use rest::{Options, Server, kubeconfig};
 use store::allocation::Ranges;
+use store::source::Local;
 use store::{Embedded, Key, Store, Table};
 use tokio::runtime::Runtime;
 
@@ -53,6 +54,11 @@ pub(super) struct Running {
 }
 
 impl Running {
+    /// Watches in this process.
+    pub(super) fn source(&self) -> Local {
+        Local::new(self.store.clone())
+    }
+
     /// Lets requests end, then closes the store.
     pub(super) async fn stop(self) {
         // Either they are still there to hear this, or they have ended already.

@@ -1,0 +1,223 @@
+//! The proxy of a machine, put together: watches and the kernel's news go in, rules and figures come out.
+//!
+//! `up` and `node` differ only in where objects come from.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use dataplane::health::pages::{HealthPages, MetricsPages};
+use dataplane::health::{Answers, Health, ports, serve};
+use dataplane::inputs::Inputs;
+use dataplane::metrics::Metrics;
+use dataplane::nftables::Nftables;
+use dataplane::sync::{Loop, Message, Tools};
+use ipnet::IpNet;
+use kernel::addresses::{Addresses as _, Monitor as _};
+use kernel::lock::Lock;
+use kernel::nft::Nft as _;
+use kernel::nft::linux::Linux;
+use plan::{LocalDetector, NodePortAddresses, Options, Planner, Problem, Update};
+use rest::remote::{Finding, Remote, Teller};
+use store::source::Source;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use crate::config::{ProxyArguments, ProxyMode};
+
+/// The lock of whoever serves Services on a machine.
+pub(super) const LOCK: &str = "waypost-proxy";
+/// How long until an address is tried again that somebody else has.
+const AGAIN: Duration = Duration::from_secs(5);
+/// As whom we speak in Events.
+const COMPONENT: &str = "waypost-proxy";
+
+/// Where the proxy finds things.
+pub(super) struct Surroundings<'a> {
+    /// Where objects come from.
+    pub(super) source: &'a dyn Source,
+    /// How to reach the API, for Events.
+    pub(super) kubeconfig: &'a Path,
+    /// The addresses of Pods.
+    pub(super) pods: &'a [IpNet],
+    /// Where node ports are served unless it was said.
+    pub(super) node_ports: &'static str,
+}
+
+/// A proxy that runs. Dropping it ends it and leaves the rules.
+pub(super) struct Proxy {
+    health: Arc<Health>,
+    stop: Sender<Message>,
+    _inputs: Inputs,
+    _tasks: JoinSet<()>,
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.stop.send(Message::Stop);
+    }
+}
+
+impl Proxy {
+    /// Starts the proxy; rules are written as soon as everything has been read. Nothing when this machine is not to be served.
+    pub(super) fn start(around: &Surroundings<'_>, arguments: &ProxyArguments) -> anyhow::Result<Option<Self>> {
+        let Some((lock, nft)) = open(arguments.proxy_mode)? else { return Ok(None) };
+        let options = options(arguments, around)?;
+        let node = options.node_name.clone();
+        let (metrics, health) = (Metrics::new(), Arc::new(Health::default()));
+        let (sender, receiver) = channel();
+        tell_addresses(&sender).context("reading the addresses of this machine")?;
+        watch_addresses(sender.clone())?;
+        let teller = Teller::start(&Remote::new(around.kubeconfig)?, COMPONENT, &node);
+        let tools = Tools {
+            backend: Box::new(Nftables::new(nft).read_ahead(Linux::open()?)),
+            conntrack: Box::new(kernel::conntrack::linux::Linux::open().context("opening connection tracking")?),
+            health: health.clone(),
+            metrics: metrics.clone(),
+            tell: {
+                let teller = teller.clone();
+                Box::new(move |problem| teller.tell(finding(problem)))
+            },
+        };
+        let proxy = Loop::new(Planner::new(options), tools, sender.clone());
+        spawn("proxy", move || {
+            proxy.run(&receiver);
+            drop(lock);
+        })?;
+        let tasks = pages(arguments, &health, metrics, teller);
+        let inputs = Inputs::start(around.source, &node, &sender);
+        let inputs = inputs.map_err(|status| anyhow::anyhow!("{}", status.message))?;
+        Ok(Some(Self { health, stop: sender, _inputs: inputs, _tasks: tasks }))
+    }
+
+    /// Waits until Services are served for the first time.
+    pub(super) async fn served(&self) {
+        self.health.served().await;
+    }
+}
+
+/// Opens nftables if the mode wants it and the machine lets us, and says what was chosen and why.
+fn open(mode: ProxyMode) -> anyhow::Result<Option<(Lock, Linux)>> {
+    if mode == ProxyMode::None {
+        tracing::info!("Services are not served on this machine: --proxy-mode is none");
+        return Ok(None);
+    }
+    let usable = Linux::open().and_then(|mut nft| {
+        nft.generation()?;
+        Ok(nft)
+    });
+    match usable {
+        Ok(nft) => {
+            let lock = turn()?;
+            tracing::info!("Services are served by nftables: the kernel has it and lets us use it");
+            Ok(Some((lock, nft)))
+        }
+        Err(error) if mode == ProxyMode::Auto => {
+            tracing::warn!(%error, "Services are not served: nftables cannot be used; run as root on a kernel that has it");
+            Ok(None)
+        }
+        Err(error) => bail!("--proxy-mode nftables: {error}; run as root on a kernel that has nftables"),
+    }
+}
+
+/// Waits until no other program serves this machine: two would undo each other's rules without end.
+fn turn() -> anyhow::Result<Lock> {
+    if let Some(lock) = Lock::take(LOCK)? {
+        return Ok(lock);
+    }
+    tracing::warn!(
+        "another waypost serves Services on this machine; waiting until it ends (`--proxy-mode none` does not wait)"
+    );
+    Ok(Lock::await_turn(LOCK)?)
+}
+
+fn options(arguments: &ProxyArguments, around: &Surroundings<'_>) -> anyhow::Result<Options> {
+    let host = || rustix::system::uname().nodename().to_string_lossy().to_lowercase();
+    let words: Vec<&str> = match &arguments.nodeport_addresses[..] {
+        [] => vec![around.node_ports],
+        said => said.iter().map(String::as_str).collect(),
+    };
+    Ok(Options {
+        node_name: arguments.node_name.clone().unwrap_or_else(host),
+        masquerade_all: arguments.masquerade_all,
+        local: LocalDetector::Ranges(around.pods.to_vec()),
+        node_port_addresses: NodePortAddresses::parse(&words)
+            .map_err(|why| anyhow::anyhow!("--nodeport-addresses: {why}"))?,
+    })
+}
+
+/// A problem as an Event of its Service.
+fn finding(problem: &Problem) -> Finding {
+    let (namespace, name) = problem.service.split_once('/').unwrap_or_default();
+    Finding {
+        kind: &api::kinds::service::KIND,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        uid: String::new(),
+        normal: false,
+        reason: "NotServedInFull",
+        message: problem.what.clone(),
+    }
+}
+
+/// Serves what people, dashboards and load balancers ask.
+fn pages(arguments: &ProxyArguments, health: &Arc<Health>, metrics: Arc<Metrics>, teller: Teller) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    let supervisors = HealthPages { health: health.clone(), metrics: metrics.clone() };
+    tasks.spawn(listen(arguments.healthz_listen, "--healthz-listen", Arc::new(supervisors)));
+    let dashboards = MetricsPages { metrics, mode: "nftables" };
+    tasks.spawn(listen(arguments.metrics_listen, "--metrics-listen", Arc::new(dashboards)));
+    let any = vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+    tasks.spawn(ports::run(health.clone(), any, move |service, port, why| {
+        tracing::warn!(service, port, why, "the health-check port cannot be served");
+        let what = format!("its health-check port {port} cannot be served on this node: {why}");
+        let problem = Problem { service: service.into(), what };
+        teller.tell(Finding { reason: "FailedToStartServiceHealthcheck", ..finding(&problem) });
+    }));
+    tasks
+}
+
+/// Serves pages at an address, as soon as it is free: a proxy does not stop working because a port is taken.
+async fn listen(address: SocketAddr, flag: &'static str, answers: Arc<dyn Answers>) {
+    let mut said = false;
+    loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => return serve(listener, answers).await,
+            Err(error) if !said => {
+                tracing::warn!(%address, %error, "cannot listen; choose another address with {flag}");
+            }
+            Err(_) => {}
+        }
+        said = true;
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).context("starting a thread")?;
+    Ok(())
+}
+
+/// Tells the loop which addresses this machine has.
+fn tell_addresses(out: &Sender<Message>) -> anyhow::Result<()> {
+    let list = kernel::addresses::linux::Linux::open()?.list()?;
+    let ips: BTreeSet<IpAddr> = list.into_iter().map(|address| address.ip).collect();
+    out.send(Message::Update(Box::new(Update::Machine(ips)))).context("the proxy has ended")
+}
+
+/// Tells the loop when the addresses of this machine change.
+fn watch_addresses(out: Sender<Message>) -> anyhow::Result<()> {
+    let mut watcher = kernel::addresses::linux::Watcher::open().context("watching the addresses of this machine")?;
+    spawn("addresses", move || {
+        while watcher.wait(None).is_ok() {
+            if tell_addresses(&out).is_err() {
+                return;
+            }
+        }
+    })
+}
