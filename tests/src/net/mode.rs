@@ -1,0 +1,49 @@
+//! The ways of serving Services, and what a test may not expect of each.
+//!
+//! In: the name of a mode. Out: the arguments of a proxy that serves so, and the differences that users are told of. Cases
+//! ask here instead of naming modes, so a new mode is one more row.
+
+use super::Protocol;
+
+/// Which mode the suite runs in; without it, the default of the program.
+const CHOICE: &str = "WAYPOST_TEST_PROXY_MODE";
+
+/// A way of serving Services.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode {
+    /// Its name, as in `--proxy-mode` and at `/proxyMode`.
+    pub name: &'static str,
+    /// What it can speak.
+    pub protocols: &'static [Protocol],
+    /// Whether an endpoint sees the Pod that asks by a cluster IP.
+    pub keeps_source: bool,
+    /// Whether a port that a Service lacks and an address that no Service has are refused, and not routed away.
+    pub refuses_unknown: bool,
+    /// Whether Services work while the program is away.
+    pub outlives_program: bool,
+    /// Whether node ports can be served on loopback addresses.
+    pub serves_loopback: bool,
+    /// Whether all endpoints are as likely for every connection.
+    pub is_random: bool,
+}
+
+/// Every mode.
+pub const MODES: &[Mode] = &[Mode {
+    name: "nftables",
+    protocols: &Protocol::ALL,
+    keeps_source: true,
+    refuses_unknown: true,
+    outlives_program: true,
+    serves_loopback: false,
+    is_random: true,
+}];
+
+impl Mode {
+    /// The mode that is under test.
+    #[must_use]
+    pub fn under_test() -> Self {
+        let Ok(name) = std::env::var(CHOICE) else { return MODES[0] };
+        let found = MODES.iter().find(|mode| mode.name == name);
+        *found.unwrap_or_else(|| panic!("{CHOICE}={name}: there is no such mode"))
+    }
+}

@@ -1,0 +1,89 @@
+//! `waypost up`: one process on one machine, API and proxy; and what it does where it may not write rules.
+
+use std::process::Command;
+
+use rest::client::Client;
+use serde_json::Value;
+use tempfile::TempDir;
+use testbed::net::{Cluster, Family, Node, Process, Protocol, eventually, objects};
+use testbed::session::{SERVICES, Session};
+
+use super::stage::{PORT, TARGET, cluster_ip, node_port};
+
+const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+
+/// A machine on which `waypost up` runs.
+struct Machine {
+    session: Session,
+    process: Process,
+    _home: TempDir,
+    node: Node,
+    cluster: Cluster,
+}
+
+impl Machine {
+    /// The words before the program say in which circumstances it runs.
+    fn new(before: &[&str]) -> Self {
+        let cluster = Cluster::new();
+        let node = cluster.node("n1");
+        let home = TempDir::new().expect("a temporary directory");
+        let mut words = before.iter().copied();
+        let mut command = match words.next() {
+            Some(program) => {
+                let mut command = Command::new(program);
+                command.args(words).arg(testbed::binary());
+                command
+            }
+            None => Command::new(testbed::binary()),
+        };
+        command.args(["up", "--node-name", "n1", "--data-dir"]).arg(home.path());
+        let process = node.spawn(command);
+        process.wait_for_line("ready", super::PATIENCE);
+        let session = node.in_namespace(|| {
+            let client = Client::from_kubeconfig(&home.path().join("kubeconfig"));
+            Session::new(client.expect("a kubeconfig that can be used"))
+        });
+        Self { session, process, _home: home, node, cluster }
+    }
+
+    #[track_caller]
+    fn post(&mut self, path: &str, object: &Value) {
+        let (node, session) = (&self.node, &mut self.session);
+        let _ = node.in_namespace(|| session.post(path, object)).success();
+    }
+}
+
+#[test]
+fn s20_one_machine_serves_its_services_and_goes_on_when_the_program_ends() {
+    let mut machine = Machine::new(&[]);
+    let (web, client) = (machine.node.pod("web"), machine.node.pod("pod"));
+    let outside = machine.cluster.outside("outside");
+    web.echo(TARGET);
+    let web_service =
+        objects::service("web").cluster_ip(cluster_ip(1, Family::V4)).cluster_ip(cluster_ip(1, Family::V6));
+    machine.post(SERVICES, &web_service.port(PORT).target(TARGET).node_port(node_port(1)).json());
+    for family in Family::BOTH {
+        machine.post(SLICES, &objects::slice("web").family(family).port(TARGET).endpoint(&web).json());
+    }
+    let check = || {
+        for family in Family::BOTH {
+            eventually("a pod is served", || client.ask(Protocol::Tcp, cluster_ip(1, family), PORT).is_ok());
+            let answer = client.ask(Protocol::Tcp, cluster_ip(1, family), PORT).expect("an answer");
+            assert_eq!((answer.name.as_str(), answer.client.ip()), ("web", client.address(family)));
+            let node = machine.node.address(family);
+            eventually("a node port is served", || outside.ask(Protocol::Tcp, node, node_port(1)).is_ok());
+        }
+    };
+    check();
+    let status = machine.process.terminate();
+    assert!(status.success(), "{status:?}: {}", machine.process.log());
+    check();
+}
+
+#[test]
+fn where_rules_may_not_be_written_the_api_works_and_it_is_said() {
+    let mut machine = Machine::new(&["setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin"]);
+    machine.process.wait_for_line("Services are not served", super::PATIENCE);
+    machine.post(SERVICES, &objects::service("web").cluster_ip(cluster_ip(1, Family::V4)).port(PORT).json());
+    assert_eq!(machine.node.ruleset(), "");
+}
