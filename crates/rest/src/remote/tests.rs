@@ -306,7 +306,7 @@ async fn findings_become_events_each_once() {
         kind: &service::KIND,
         namespace: "n".to_owned(),
         name: name.to_owned(),
-        uid: String::new(),
+        uid: "u".to_owned(),
         normal: false,
         reason: "BadAddress",
         message: "it has none".to_owned(),
@@ -326,4 +326,29 @@ async fn findings_become_events_each_once() {
         assert!(asked.contains(&format!("\"name\":\"{name}\"")), "{asked}");
     }
     assert_eq!(teller.dropped(), 0);
+}
+
+#[tokio::test]
+async fn an_event_gets_the_uid_of_its_object() {
+    let found = Scene::ok().say(r#"{"metadata":{"uid":"u-1"}}"#).then(Act::End);
+    let fake = Fake::start([found, Scene::ok().say("{}").then(Act::End)]).await;
+    let teller = Teller::start(&fake.remote(), "kube-proxy", "n1");
+    teller.tell(Finding {
+        kind: &service::KIND,
+        namespace: "n".to_owned(),
+        name: "a".to_owned(),
+        uid: String::new(),
+        normal: false,
+        reason: "BadAddress",
+        message: "it has none".to_owned(),
+    });
+    let two = async {
+        while fake.asked().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), two).await.expect("a question and an Event");
+    let asked = fake.asked();
+    assert!(asked[0].starts_with("GET /api/v1/namespaces/n/services/a"), "{}", asked[0]);
+    assert!(asked[1].contains("\"uid\":\"u-1\""), "{}", asked[1]);
 }
