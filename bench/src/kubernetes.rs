@@ -33,13 +33,11 @@ impl Kubernetes {
     /// # Errors
     /// When a program is missing; says which.
     pub fn find() -> anyhow::Result<Self> {
-        let peers = std::env::var_os("WAYPOST_PEERS").map(PathBuf::from);
-        let version = peers.as_ref().and_then(|dir| std::fs::read_to_string(dir.join("VERSION")).ok());
         Ok(Self {
             apiserver: program("kube-apiserver")?,
             etcd: program("etcd")?,
             controllers: None,
-            version: version.map_or_else(|| "version not said".to_owned(), |text| text.trim().replace('\n', ", ")),
+            version: version(),
         })
     }
 
@@ -146,8 +144,15 @@ fn arguments(keys: &Path, etcd: &str, port: u16) -> Vec<String> {
     ]
 }
 
+/// Which programs the peer's are, as the file `VERSION` beside them says.
+pub(crate) fn version() -> String {
+    let peers = std::env::var_os("WAYPOST_PEERS").map(PathBuf::from);
+    let text = peers.and_then(|dir| std::fs::read_to_string(dir.join("VERSION")).ok());
+    text.map_or_else(|| "version not said".to_owned(), |text| text.trim().replace('\n', ", "))
+}
+
 /// A program of the peer, in `$WAYPOST_PEERS` or on the path.
-fn program(name: &str) -> anyhow::Result<PathBuf> {
+pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
     let peers = std::env::var_os("WAYPOST_PEERS").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places = peers.into_iter().chain(std::env::split_paths(&path)).map(|place| place.join(name));

@@ -64,6 +64,13 @@ impl Work {
         Self { method: Method::POST, path: collection.to_owned(), body, content_type: JSON, expect: 201 }
     }
 
+    /// A new content for an object, whatever it was before.
+    #[must_use]
+    pub fn replace(collection: &str, name: &str, object: &Value) -> Self {
+        let (path, body) = (format!("{collection}/{name}"), object.to_string().into());
+        Self { method: Method::PUT, path, body, content_type: JSON, expect: 200 }
+    }
+
     /// The deletion of an object.
     #[must_use]
     pub fn delete(collection: &str, name: &str) -> Self {

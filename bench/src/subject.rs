@@ -108,7 +108,7 @@ impl Process {
     fn cpu(&self) -> anyhow::Result<Duration> {
         let path = format!("/proc/{}/stat", self.child.id());
         let text = std::fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
-        parse_stat(&text).with_context(|| format!("{path} does not tell the processor time"))
+        parse_stat(&text, 2).with_context(|| format!("{path} does not tell the processor time"))
     }
 
     async fn stop(&mut self) -> anyhow::Result<()> {
@@ -228,7 +228,7 @@ async fn ready(kubeconfig: &Path) -> Option<Client> {
     (code == 200).then_some(client)
 }
 
-fn parse_status(text: &str) -> Option<Memory> {
+pub(crate) fn parse_status(text: &str) -> Option<Memory> {
     let field = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kibibytes| kibibytes << 10)
@@ -236,11 +236,13 @@ fn parse_status(text: &str) -> Option<Memory> {
     Some(Memory { resident: field("VmRSS")?, peak: field("VmHWM")? })
 }
 
-/// User and system time: the 14th and 15th field, counted from the end of the name, which may hold anything.
-fn parse_stat(text: &str) -> Option<Duration> {
+/// User and system time: the 14th and 15th field, counted from the end of the name, which may hold anything; with four
+/// fields also those of children that have ended and were waited for.
+pub(crate) fn parse_stat(text: &str, count: usize) -> Option<Duration> {
     let (_, fields) = text.rsplit_once(')')?;
-    let ticks: Vec<u32> = fields.split_whitespace().skip(11).take(2).map_while(|field| field.parse().ok()).collect();
-    matches!(ticks[..], [_, _]).then(|| TICK * ticks.iter().sum())
+    let fields = fields.split_whitespace().skip(11).take(count);
+    let ticks: Vec<u32> = fields.map_while(|field| field.parse().ok()).collect();
+    (ticks.len() == count).then(|| TICK * ticks.iter().sum())
 }
 
 #[cfg(test)]
@@ -249,9 +251,10 @@ mod tests {
 
     #[test]
     fn processor_time_is_read_whatever_the_name_of_the_process() {
-        let text = "42 (a ) b) S 1 1 1 0 -1 4194304 1 0 0 0 150 50 0 0 20 0 3 0 99 0 0";
-        assert_eq!(parse_stat(text), Some(Duration::from_secs(2)));
-        assert_eq!(parse_stat("42 (a) S 1"), None);
+        let text = "42 (a ) b) S 1 1 1 0 -1 4194304 1 0 0 0 150 50 70 30 20 0 3 0 99 0 0";
+        assert_eq!(parse_stat(text, 2), Some(Duration::from_secs(2)));
+        assert_eq!(parse_stat(text, 4), Some(Duration::from_secs(3)));
+        assert_eq!(parse_stat("42 (a) S 1", 2), None);
     }
 
     #[test]

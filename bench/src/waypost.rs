@@ -1,5 +1,6 @@
 //! Waypost as a subject: one process, one directory.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
@@ -10,6 +11,7 @@ use crate::subject::{Process, Running, Starting, Subject};
 /// See the module.
 pub struct Waypost {
     program: PathBuf,
+    at: IpAddr,
     more: Vec<String>,
 }
 
@@ -24,7 +26,19 @@ impl Waypost {
             None => std::env::current_exe().context("finding this program")?.with_file_name("waypost"),
         };
         ensure!(program.exists(), "{} is missing: `cargo build --release -p waypost`", program.display());
-        Ok(Self { program, more: Vec::new() })
+        Ok(Self { program, at: Ipv4Addr::LOCALHOST.into(), more: Vec::new() })
+    }
+
+    /// The program itself.
+    #[must_use]
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// The same, listening at another address than loopback's.
+    #[must_use]
+    pub fn at(self, at: IpAddr) -> Self {
+        Self { at, ..self }
     }
 
     /// The same with more arguments.
@@ -45,7 +59,8 @@ impl Subject for Waypost {
 
     fn start<'a>(&'a self, home: &'a Path) -> Starting<'a> {
         Box::pin(async move {
-            let arguments = ["server", "--data-dir", &home.to_string_lossy(), "--listen", "127.0.0.1:0"];
+            let listen = SocketAddr::new(self.at, 0).to_string();
+            let arguments = ["server", "--data-dir", &home.to_string_lossy(), "--listen", &listen];
             let arguments = [&arguments.map(str::to_owned), &self.more[..]].concat();
             let begun = Instant::now();
             let process = Process::spawn(&self.program, &arguments, home, "waypost")?;
