@@ -1,6 +1,6 @@
 //! Tables in the real kernel: what is put is there, can be listed by everybody, works, and fails as a whole.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -262,8 +262,11 @@ fn rejected_packets_are_told() {
         let error = namespace.inside(|| {
             let socket = UdpSocket::bind((home, 0)).expect("a socket");
             socket.connect((home, 9)).expect("an address");
-            socket.send(b"x").and_then(|_| socket.recv(&mut [0])).expect_err("refused")
+            socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a limit");
+            // A datagram or its answer may be lost where others flood the machine, so it is sent a few times, as clients do.
+            let ask = || socket.send(b"x").and_then(|_| socket.recv(&mut [0])).expect_err("nobody answers");
+            (0..20).map(|_| ask()).find(|error| error.kind() != ErrorKind::WouldBlock)
         });
-        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+        assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::ConnectionRefused));
     }
 }
