@@ -87,6 +87,15 @@ pub const fn status_of(kind: &'static str) -> Subresource {
     Subresource { name: "status", kind, verbs: &["get", "patch", "update"] }
 }
 
+/// The subresource with which the number of Pods is read and changed, whatever the kind.
+pub const SCALE: &str = "scale";
+
+/// The `scale` subresource.
+#[must_use]
+pub const fn scale() -> Subresource {
+    Subresource { name: SCALE, kind: "Scale", verbs: &["get", "patch", "update"] }
+}
+
 /// What is particular to a kind. Each hook gets values of the right shape: the schema was checked before.
 pub trait Rules: Sync {
     /// Fills what the client left out; runs on every decoded object and after every patch.
@@ -104,8 +113,12 @@ pub trait Rules: Sync {
     }
 
     /// Before an update of another part is validated.
-    fn prepare_part(&self, _part: &str, new: &mut Value, old: &Value) {
-        self.prepare_status(new, old);
+    fn prepare_part(&self, part: &str, new: &mut Value, old: &Value) {
+        if part == SCALE {
+            keep_all_but_replicas(new, old);
+        } else {
+            self.prepare_status(new, old);
+        }
     }
 
     /// Claims addresses and ports for a new object.
@@ -139,8 +152,12 @@ pub trait Rules: Sync {
     }
 
     /// Checks a change of another part.
-    fn validate_part(&self, _part: &str, new: &Value, old: &Value, errors: &mut Errors) {
-        self.validate_status(new, old, errors);
+    fn validate_part(&self, part: &str, new: &Value, old: &Value, errors: &mut Errors) {
+        if part == SCALE {
+            self.validate_update(new, old, errors);
+        } else {
+            self.validate_status(new, old, errors);
+        }
     }
 
     /// What to warn of; `old` is `None` on create.
@@ -199,6 +216,18 @@ pub fn keep_all_but_status(new: &mut Value, old: &Value) {
         if !matches!(key.as_str(), "metadata" | "status") {
             new.insert(key.clone(), value.clone());
         }
+    }
+}
+
+/// Everything as it was but how many Pods there should be.
+fn keep_all_but_replicas(new: &mut Value, old: &Value) {
+    let (replicas, fields) = (new.int("spec.replicas"), new.at("metadata.managedFields").clone());
+    let kind = ["kind", "apiVersion"].map(|name| new.at(name).clone());
+    *new = old.clone();
+    new.put("spec.replicas", replicas);
+    new.put("metadata.managedFields", fields);
+    for (name, value) in ["kind", "apiVersion"].into_iter().zip(kind) {
+        new.put(name, value);
     }
 }
 

@@ -2,8 +2,12 @@
 //!
 //! Sorted as discovery lists them: by group (core first), then by plural.
 
+pub mod binding;
+pub mod certificatesigningrequest;
 mod common;
 pub mod configmap;
+pub mod controllerrevision;
+pub mod deployment;
 pub mod endpoints;
 pub mod endpointslice;
 pub mod event;
@@ -15,33 +19,45 @@ pub mod lease;
 pub mod namespace;
 pub mod node;
 pub mod pod;
+pub mod replicaset;
+pub mod replicationcontroller;
 pub mod reviews;
+pub mod scale;
 pub mod secret;
 pub mod service;
 pub mod serviceaccount;
 pub mod servicecidr;
+pub mod statefulset;
 #[cfg(test)]
 mod testing;
+mod workload;
 
 use crate::kind::Kind;
 
 /// Every kind the server knows.
 pub static KINDS: &[&Kind] = &[
+    &binding::KIND,
     &configmap::KIND,
     &endpoints::KIND,
     &event::KIND,
     &namespace::KIND,
     &node::KIND,
     &pod::KIND,
+    &replicationcontroller::KIND,
     &secret::KIND,
     &serviceaccount::KIND,
     &service::KIND,
+    &controllerrevision::KIND,
+    &deployment::KIND,
+    &replicaset::KIND,
+    &statefulset::KIND,
     &reviews::SELF_SUBJECT_REVIEW,
     &reviews::TOKEN_REVIEW,
     &reviews::LOCAL_SUBJECT_ACCESS_REVIEW,
     &reviews::SELF_SUBJECT_ACCESS_REVIEW,
     &reviews::SELF_SUBJECT_RULES_REVIEW,
     &reviews::SUBJECT_ACCESS_REVIEW,
+    &certificatesigningrequest::KIND,
     &lease::KIND,
     &endpointslice::KIND,
     &events_event::KIND,

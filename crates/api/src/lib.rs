@@ -4,9 +4,11 @@
 //! the rules can be read, tested and fuzzed without a server.
 
 pub mod apply;
+pub mod bootstrap_token;
 pub mod claims;
 pub mod decode;
 pub mod duration;
+pub mod environment;
 pub mod facts;
 pub mod field;
 pub mod ip;
@@ -19,8 +21,10 @@ pub mod names;
 pub mod object;
 pub mod options;
 pub mod patch;
+pub mod portion;
 pub mod proto;
 pub mod quantity;
+pub mod resolv_conf;
 pub mod schema;
 pub mod selector;
 pub mod status;

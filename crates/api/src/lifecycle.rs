@@ -43,14 +43,19 @@ pub fn generate_name(base: &str, mut pick: impl FnMut(usize) -> usize) -> String
 /// there counts for nothing.
 pub fn set_generation(kind: &Kind, new: &mut Value, old: &Value) {
     if !kind.generation {
-        match old.get("metadata").and_then(|metadata| metadata.get("generation")) {
-            Some(generation) => new.put("metadata.generation", generation.clone()),
-            None => drop(new.drop_path("metadata.generation")),
-        }
+        keep_generation(new, old);
         return;
     }
     let step = i64::from(kind.rules.new_generation(new, old));
     new.put("metadata.generation", old.int("metadata.generation") + step);
+}
+
+/// Leaves the generation as it was: nothing changed that an author wants.
+pub fn keep_generation(new: &mut Value, old: &Value) {
+    match old.get("metadata").and_then(|metadata| metadata.get("generation")) {
+        Some(generation) => new.put("metadata.generation", generation.clone()),
+        None => drop(new.drop_path("metadata.generation")),
+    }
 }
 
 /// Marks an object as deleted, with the finalizer that the propagation asks for. An object that is being deleted already

@@ -80,7 +80,7 @@ fn validate_common(object: &Value, namespaced: bool, rule: NameRule, errors: &mu
         errors.invalid(&METADATA.child("generation"), generation, "must be greater than or equal to 0");
     }
     validate_labels(&METADATA.child("labels"), metadata.at("labels"), errors);
-    check_annotations(metadata.at("annotations"), errors);
+    validate_annotations(&METADATA.child("annotations"), metadata.at("annotations"), errors);
     check_owners(metadata.items("ownerReferences"), errors);
     check_finalizers(metadata, errors);
     check_managed_fields(metadata.items("managedFields"), errors);
@@ -117,17 +117,17 @@ fn check_namespace(namespace: &str, namespaced: bool, errors: &mut Errors) {
     }
 }
 
-fn check_annotations(annotations: &Value, errors: &mut Errors) {
-    let path = METADATA.child("annotations");
+/// Checks a map of annotations at any path.
+pub fn validate_annotations(path: &Path<'_>, annotations: &Value, errors: &mut Errors) {
     let mut size = 0;
     for (key, value) in annotations.as_object().into_iter().flatten() {
         size += key.len() + value.as_str().unwrap_or_default().len();
         for why in names::qualified_name(&key.to_lowercase()) {
-            errors.invalid(&path, key.as_str(), &why);
+            errors.invalid(path, key.as_str(), &why);
         }
     }
     if size > ANNOTATIONS_MAX {
-        errors.too_long(&path, ANNOTATIONS_MAX);
+        errors.too_long(path, ANNOTATIONS_MAX);
     }
 }
 

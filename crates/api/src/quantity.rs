@@ -56,6 +56,27 @@ pub fn canonical(text: &str) -> Result<String, &'static str> {
     })
 }
 
+/// A quantity in thousandths, rounded up; none when it is no quantity, nothing when it is below nothing. What is too large
+/// to be counted counts as the largest number there is.
+#[must_use]
+pub fn thousandths(text: &str) -> Option<u64> {
+    let parts = split(text.trim()).ok().filter(|_| !text.trim().is_empty())?;
+    if parts.negative {
+        return Some(0);
+    }
+    let (digits, exponent) = parts.amount();
+    let digits: u128 = if digits.is_empty() { 0 } else { digits.parse().unwrap_or(u128::MAX) };
+    let shifted = match parts.format {
+        Format::Binary(shift) => digits.saturating_mul(1 << shift),
+        _ => digits,
+    };
+    let power = |by: i64| 10_u128.checked_pow(u32::try_from(by).unwrap_or(u32::MAX)).unwrap_or(u128::MAX);
+    let exponent = exponent + 3;
+    let value =
+        if exponent >= 0 { shifted.saturating_mul(power(exponent)) } else { shifted.div_ceil(power(-exponent)) };
+    Some(u64::try_from(value).unwrap_or(u64::MAX))
+}
+
 fn split(text: &str) -> Result<Parts<'_>, &'static str> {
     let digits_end = |from: usize| text[from..].find(|c: char| !c.is_ascii_digit()).map_or(text.len(), |at| from + at);
     let start = usize::from(text.starts_with(['+', '-']));
@@ -274,5 +295,25 @@ mod tests {
         fn nothing_panics(text in "\\PC*") {
             let _ = canonical(&text);
         }
+    }
+
+    #[test]
+    fn amounts_are_counted_in_thousandths() {
+        for (text, value) in [
+            ("1", 1000),
+            ("1.5", 1500),
+            ("250m", 250),
+            ("1u", 1),
+            ("1Ki", 1_024_000),
+            ("64Mi", 64 * 1024 * 1024 * 1000),
+            ("2e3", 2_000_000),
+            ("0", 0),
+            ("-1", 0),
+            ("9E", u64::MAX),
+            ("9E9", 9_000_000_000_000),
+        ] {
+            assert_eq!(thousandths(text), Some(value), "{text}");
+        }
+        assert_eq!((thousandths("much"), thousandths("")), (None, None));
     }
 }

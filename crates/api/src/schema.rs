@@ -138,6 +138,10 @@ const TABLES: &[(&str, &str)] = &[
     ("events", include_str!("../schema/events.schema")),
     ("authorization", include_str!("../schema/authorization.schema")),
     ("authentication", include_str!("../schema/authentication.schema")),
+    ("apps", include_str!("../schema/apps.schema")),
+    ("autoscaling", include_str!("../schema/autoscaling.schema")),
+    ("policy", include_str!("../schema/policy.schema")),
+    ("certificates", include_str!("../schema/certificates.schema")),
 ];
 
 static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::parse(TABLES));

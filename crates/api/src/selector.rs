@@ -6,6 +6,7 @@
 
 mod fields;
 mod labels;
+mod object;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -14,6 +15,7 @@ use crate::kind::Kind;
 use crate::status::Status;
 
 pub use self::fields::Terms;
+pub use self::object::{from_map, from_object, from_requirements, text};
 
 /// What a list, a watch or a delete of a collection asks for; all of it must hold.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -46,6 +48,12 @@ pub fn read(label: &str, field: &str) -> Result<Parsed, Status> {
     let labels = labels::parse(label).map_err(Status::bad_request)?;
     let fields = fields::parse(field).map_err(Status::bad_request)?;
     Ok(Parsed { labels, fields })
+}
+
+/// The terms of a field selector as they are written; none when it cannot be read, which whoever selects with it will say.
+#[must_use]
+pub fn field_terms(text: &str) -> Terms {
+    fields::parse(text).unwrap_or_default()
 }
 
 impl Parsed {

@@ -58,6 +58,12 @@ pub const fn column(name: &'static str, description: &'static str) -> Column {
     Column { name, kind: "string", format: "", priority: 0, description }
 }
 
+/// A column of numbers that is always shown.
+#[must_use]
+pub const fn integer_column(name: &'static str, description: &'static str) -> Column {
+    Column { name, kind: "integer", format: "", priority: 0, description }
+}
+
 /// A column of strings that is shown with `-o wide`.
 #[must_use]
 pub const fn wide_column(name: &'static str, description: &'static str) -> Column {

@@ -13,6 +13,7 @@ mod handlers;
 mod qos;
 mod spec;
 mod table;
+pub(super) mod template;
 #[cfg(test)]
 mod tests;
 mod warn;
@@ -27,6 +28,8 @@ use crate::names;
 use crate::value::ValueExt as _;
 
 const CONNECT: &[&str] = &["create", "get"];
+/// The subresource with which a Pod gets its node.
+pub const BINDING: &str = "binding";
 
 /// The kind.
 pub static KIND: Kind = Kind {
@@ -39,7 +42,7 @@ pub static KIND: Kind = Kind {
     table: "pods",
     subresources: &[
         Subresource { name: "attach", kind: "PodAttachOptions", verbs: CONNECT },
-        Subresource { name: "binding", kind: "Binding", verbs: &["create"] },
+        Subresource { name: BINDING, kind: "Binding", verbs: &["create"] },
         Subresource { name: "ephemeralcontainers", kind: "Pod", verbs: &["get", "patch", "update"] },
         Subresource { name: "eviction", kind: "Eviction", verbs: &["create"] },
         Subresource { name: "exec", kind: "PodExecOptions", verbs: CONNECT },
@@ -134,10 +137,34 @@ impl Rules for PodRules {
         keep_observed_generations(new, old);
     }
 
+    /// Whoever binds a Pod brings it as it was but for its node ([`bind`]).
+    fn prepare_part(&self, part: &str, new: &mut Value, old: &Value) {
+        if part != BINDING {
+            self.prepare_status(new, old);
+        }
+    }
+
+    fn validate_part(&self, part: &str, new: &Value, old: &Value, errors: &mut Errors) {
+        if part == BINDING {
+            meta::validate_update(new, old, errors);
+        } else {
+            self.validate_status(new, old, errors);
+        }
+    }
+
+    /// Where a Pod runs is nothing that its author changed.
+    fn new_generation(&self, new: &Value, old: &Value) -> bool {
+        let all = |pod: &Value| pod.map("spec").map_or(0, serde_json::Map::len) - usize::from(pod.has("spec.nodeName"));
+        let differs =
+            |(field, value): (&String, &Value)| field != "nodeName" && old.at("spec").get(field) != Some(value);
+        all(new) != all(old) || new.map("spec").into_iter().flatten().any(differs)
+    }
+
     fn validate_create(&self, object: &Value, errors: &mut Errors) {
         meta::validate(object, true, names::name_is_subdomain, errors);
         let spec = object.at("spec");
-        spec::validate(spec, errors);
+        spec::validate(&Path::Root("spec"), spec, errors);
+        containers::validate_images(spec, errors);
         if !spec.items("ephemeralContainers").is_empty() {
             errors.forbidden(&Path::Root("spec.ephemeralContainers"), "cannot be set on create");
         }
@@ -150,7 +177,8 @@ impl Rules for PodRules {
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
         meta::validate_update(new, old, errors);
         meta::validate(new, true, names::name_is_subdomain, errors);
-        spec::validate(new.at("spec"), errors);
+        spec::validate(&Path::Root("spec"), new.at("spec"), errors);
+        containers::validate_images(new.at("spec"), errors);
         change::validate_spec(new, old, errors);
     }
 
@@ -173,6 +201,31 @@ impl Rules for PodRules {
             }
         }
     }
+}
+
+/// Gives a Pod its node.
+///
+/// # Errors
+/// Why it cannot have one.
+pub fn bind(pod: &mut Value, node: &str, now: &str) -> Result<(), String> {
+    let name = pod.text("metadata.name");
+    if pod.has("metadata.deletionTimestamp") {
+        return Err(format!("pod {name} is being deleted, cannot be assigned to a host"));
+    }
+    if !pod.text("spec.nodeName").is_empty() {
+        return Err(format!("pod {name} is already assigned to node {:?}", pod.text("spec.nodeName")));
+    }
+    if !pod.items("spec.schedulingGates").is_empty() {
+        return Err(format!("pod {name} has non-empty .spec.schedulingGates"));
+    }
+    pod.put("spec.nodeName", node);
+    let mut conditions = pod.items("status.conditions").to_vec();
+    conditions.retain(|condition| condition.text("type") != "PodScheduled");
+    conditions.push(json!({
+        "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now,
+    }));
+    pod.put("status.conditions", conditions);
+    Ok(())
 }
 
 /// A Pod outlives a short absence of its node, unless it says how long itself.

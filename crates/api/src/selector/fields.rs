@@ -36,6 +36,7 @@ const OWN_FIELDS: &[(&str, &str, bool)] = &[
     ("", "ReplicationController", true),
     ("", "Secret", true),
     ("", "Service", true),
+    ("certificates.k8s.io", "CertificateSigningRequest", false),
     ("events.k8s.io", "Event", true),
 ];
 

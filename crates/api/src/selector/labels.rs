@@ -26,6 +26,21 @@ enum Test {
 }
 
 impl Requirement {
+    /// A requirement as objects spell it; none when the operator is unknown or its values do not fit it.
+    pub(super) fn new(key: &str, operator: &str, mut values: Vec<Box<str>>) -> Option<Self> {
+        values.sort_unstable();
+        let test = match (operator, values.as_slice()) {
+            ("In", [_, ..]) => Test::In(values),
+            ("NotIn", [_, ..]) => Test::NotIn(values),
+            ("Exists", []) => Test::Exists,
+            ("DoesNotExist", []) => Test::Absent,
+            ("Gt", [limit]) => Test::Above(limit.parse().ok()?),
+            ("Lt", [limit]) => Test::Below(limit.parse().ok()?),
+            _ => return None,
+        };
+        Some(Self { key: key.into(), test })
+    }
+
     pub(super) fn matches(&self, facts: &Facts) -> bool {
         let have = facts.label(&self.key);
         let among = |values: &[Box<str>], have: &str| values.iter().any(|value| **value == *have);

@@ -86,7 +86,7 @@ fn check_tolerations(new: &Value, old: &Value, errors: &mut Errors) {
         let detail = "existing toleration can not be modified except its tolerationSeconds";
         errors.forbidden(&Path::Root("spec.tolerations"), detail);
     } else {
-        spec::validate_tolerations(new, errors);
+        spec::validate_tolerations(&Path::Root("spec.tolerations"), new, errors);
     }
 }
 

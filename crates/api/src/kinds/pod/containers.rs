@@ -19,11 +19,10 @@ pub(super) struct Context<'p> {
 }
 
 /// Checks the containers that do the work.
-pub(super) fn validate_main(spec: &Value, context: &Context<'_>, errors: &mut Errors) {
-    let path = Path::Root("spec.containers");
+pub(super) fn validate_main(path: &Path<'_>, spec: &Value, context: &Context<'_>, errors: &mut Errors) {
     let containers = spec.items("containers");
     if containers.is_empty() {
-        errors.required(&path, "");
+        errors.required(path, "");
         return;
     }
     let mut seen = HashSet::new();
@@ -36,12 +35,11 @@ pub(super) fn validate_main(spec: &Value, context: &Context<'_>, errors: &mut Er
         handlers::validate_all(&path, container, context.grace, errors);
         validate_restart_policy(&path, container, errors);
     }
-    check_host_ports(&path, containers, errors);
+    check_host_ports(path, containers, errors);
 }
 
 /// Checks the containers that run before the others.
-pub(super) fn validate_init(spec: &Value, context: &Context<'_>, errors: &mut Errors) {
-    let list = Path::Root("spec.initContainers");
+pub(super) fn validate_init(list: &Path<'_>, spec: &Value, context: &Context<'_>, errors: &mut Errors) {
     let mut seen: HashSet<&str> = spec.items("containers").iter().map(|container| container.text("name")).collect();
     for (index, container) in spec.items("initContainers").iter().enumerate() {
         let path = list.index(index);
@@ -53,7 +51,7 @@ pub(super) fn validate_init(spec: &Value, context: &Context<'_>, errors: &mut Er
         } else if !name.is_empty() {
             seen.insert(name);
         }
-        check_host_ports(&list, std::slice::from_ref(container), errors);
+        check_host_ports(list, std::slice::from_ref(container), errors);
         if container.text("restartPolicy") == "Always" {
             handlers::validate_all(&path, container, context.grace, errors);
             continue;

@@ -19,7 +19,8 @@ pub(super) fn fill(pod: &mut Value) {
     sync_pod_ips(pod);
 }
 
-fn fill_spec(spec: &mut Value) {
+/// Fills the spec of a Pod or of a template.
+pub(super) fn fill_spec(spec: &mut Value) {
     sync_account(spec);
     set_text(spec, "dnsPolicy", "ClusterFirst");
     set_text(spec, "restartPolicy", "Always");

@@ -20,13 +20,13 @@ const MAX_NAMESERVERS: usize = 3;
 const MAX_SEARCHES: usize = 32;
 const MAX_SEARCH_CHARACTERS: usize = 2048;
 
-/// Checks a spec.
-pub(super) fn validate(spec: &Value, errors: &mut Errors) {
-    let path = Path::Root("spec");
-    let context = Context { volumes: validate_volumes(spec, errors), grace: spec.int("terminationGracePeriodSeconds") };
-    containers::validate_main(spec, &context, errors);
-    containers::validate_init(spec, &context, errors);
-    validate_host_network(spec, errors);
+/// Checks the spec of a Pod, or that of a template of Pods, which stands elsewhere.
+pub(super) fn validate(path: &Path<'_>, spec: &Value, errors: &mut Errors) {
+    let volumes = validate_volumes(&path.child("volumes"), spec, errors);
+    let context = Context { volumes, grace: spec.int("terminationGracePeriodSeconds") };
+    containers::validate_main(&path.child("containers"), spec, &context, errors);
+    containers::validate_init(&path.child("initContainers"), spec, &context, errors);
+    validate_host_network(&path.child("containers"), spec, errors);
     one_of(&path.child("restartPolicy"), spec.text("restartPolicy"), &["Always", "OnFailure", "Never"], errors);
     let known = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
     one_of(&path.child("dnsPolicy"), spec.text("dnsPolicy"), &known, errors);
@@ -35,16 +35,16 @@ pub(super) fn validate(spec: &Value, errors: &mut Errors) {
         let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
         errors.invalid(&path.child("shareProcessNamespace"), Value::Bool(true), detail);
     }
-    validate_dns(spec, errors);
+    validate_dns(&path.child("dnsConfig"), spec, errors);
     let gates = path.child("readinessGates");
     for (index, gate) in spec.items("readinessGates").iter().enumerate() {
         let name = gate.text("conditionType");
         report(&gates.index(index).child("conditionType"), name, names::qualified_name(name), errors);
     }
-    validate_scheduling_gates(spec, errors);
-    validate_names(spec, errors);
-    validate_tolerations(spec, errors);
-    validate_host_aliases(spec, errors);
+    validate_scheduling_gates(&path.child("schedulingGates"), spec, errors);
+    validate_names(path, spec, errors);
+    validate_tolerations(&path.child("tolerations"), spec, errors);
+    validate_host_aliases(&path.child("hostAliases"), spec, errors);
     let class = spec.text("priorityClassName");
     if !class.is_empty() {
         report(&path.child("priorityClassName"), class, names::name_is_subdomain(class, false), errors);
@@ -59,12 +59,10 @@ pub(super) fn validate(spec: &Value, errors: &mut Errors) {
         let seconds = spec.int("terminationGracePeriodSeconds");
         errors.invalid(&path.child("terminationGracePeriodSeconds"), seconds, "must be greater than or equal to 0");
     }
-    containers::validate_images(spec, errors);
 }
 
 /// Checks the volumes; gives back the names of the good ones.
-fn validate_volumes<'s>(spec: &'s Value, errors: &mut Errors) -> HashSet<&'s str> {
-    let list = Path::Root("spec.volumes");
+fn validate_volumes<'s>(list: &Path<'_>, spec: &'s Value, errors: &mut Errors) -> HashSet<&'s str> {
     let mut good = HashSet::new();
     for (index, volume) in spec.items("volumes").iter().enumerate() {
         let path = list.index(index);
@@ -108,11 +106,10 @@ fn validate_volume_source(path: &Path<'_>, volume: &Value, errors: &mut Errors) 
     }
 }
 
-fn validate_host_network(spec: &Value, errors: &mut Errors) {
+fn validate_host_network(list: &Path<'_>, spec: &Value, errors: &mut Errors) {
     if !spec.flag("hostNetwork") {
         return;
     }
-    let list = Path::Root("spec.containers");
     for (index, container) in spec.items("containers").iter().enumerate() {
         let container_path = list.index(index);
         let ports = container_path.child("ports");
@@ -125,13 +122,12 @@ fn validate_host_network(spec: &Value, errors: &mut Errors) {
     }
 }
 
-fn validate_dns(spec: &Value, errors: &mut Errors) {
-    let path = Path::Root("spec.dnsConfig");
+fn validate_dns(path: &Path<'_>, spec: &Value, errors: &mut Errors) {
     let config = spec.at("dnsConfig");
     let servers = config.texts("nameservers");
     if spec.text("dnsPolicy") == "None" {
         if config.is_null() {
-            errors.required(&path, "must provide `dnsConfig` when `dnsPolicy` is None");
+            errors.required(path, "must provide `dnsConfig` when `dnsPolicy` is None");
             return;
         }
         if servers.is_empty() {
@@ -173,8 +169,7 @@ fn validate_dns(spec: &Value, errors: &mut Errors) {
     }
 }
 
-fn validate_scheduling_gates(spec: &Value, errors: &mut Errors) {
-    let path = Path::Root("spec.schedulingGates");
+fn validate_scheduling_gates(path: &Path<'_>, spec: &Value, errors: &mut Errors) {
     let mut seen = HashSet::new();
     for (index, gate) in spec.items("schedulingGates").iter().enumerate() {
         let name = gate.text("name");
@@ -186,8 +181,7 @@ fn validate_scheduling_gates(spec: &Value, errors: &mut Errors) {
 }
 
 /// Names of accounts, nodes and hosts.
-fn validate_names(spec: &Value, errors: &mut Errors) {
-    let path = Path::Root("spec");
+fn validate_names(path: &Path<'_>, spec: &Value, errors: &mut Errors) {
     if let Some(host) = spec.at("hostnameOverride").as_str() {
         validate_hostname_override(&path.child("hostnameOverride"), host, spec, errors);
     }
@@ -224,8 +218,7 @@ fn validate_hostname_override(path: &Path<'_>, host: &str, spec: &Value, errors:
 }
 
 /// Checks what the Pod puts up with.
-pub(super) fn validate_tolerations(spec: &Value, errors: &mut Errors) {
-    let list = Path::Root("spec.tolerations");
+pub(super) fn validate_tolerations(list: &Path<'_>, spec: &Value, errors: &mut Errors) {
     for (index, toleration) in spec.items("tolerations").iter().enumerate() {
         let path = list.index(index);
         let (key, value) = (toleration.text("key"), toleration.text("value"));
@@ -261,8 +254,7 @@ pub(super) fn validate_tolerations(spec: &Value, errors: &mut Errors) {
     }
 }
 
-fn validate_host_aliases(spec: &Value, errors: &mut Errors) {
-    let list = Path::Root("spec.hostAliases");
+fn validate_host_aliases(list: &Path<'_>, spec: &Value, errors: &mut Errors) {
     for (index, alias) in spec.items("hostAliases").iter().enumerate() {
         let path = list.index(index);
         ip::check_address(&path.child("ip"), alias.text("ip"), &[], errors);

@@ -19,35 +19,42 @@ pub(super) fn collect(pod: &Value, out: &mut Vec<String>) {
             wrong.join(" ")
         ));
     }
-    let spec = pod.at("spec");
-    repeated("spec.hostAliases", spec.items("hostAliases"), "ip", out);
-    repeated("spec.imagePullSecrets", spec.items("imagePullSecrets"), "name", out);
+    collect_spec(&Path::Root("spec"), pod.at("spec"), out);
+}
+
+/// Warnings about the spec of a Pod or of a template.
+pub(super) fn collect_spec(path: &Path<'_>, spec: &Value, out: &mut Vec<String>) {
+    let (aliases, secrets) = (path.child("hostAliases"), path.child("imagePullSecrets"));
+    repeated(&aliases, spec.items("hostAliases"), "ip", out);
+    repeated(&secrets, spec.items("imagePullSecrets"), "name", out);
     for (index, secret) in spec.items("imagePullSecrets").iter().enumerate() {
         if secret.text("name").is_empty() {
-            out.push(format!("spec.imagePullSecrets[{index}].name: invalid empty name \"\""));
+            out.push(format!("{secrets}[{index}].name: invalid empty name \"\""));
         }
     }
-    for (path, container) in containers(spec) {
+    for (path, container) in containers(path, spec) {
         hidden_variables(&path, container.items("env"), out);
     }
-    overlapping_ports(spec, out);
-    repeated_port_names(spec, out);
+    overlapping_ports(path, spec, out);
+    repeated_port_names(path, spec, out);
+    let config = path.child("dnsConfig");
     for (index, server) in spec.texts("dnsConfig.nameservers").into_iter().enumerate() {
-        ip::warn_address(&Path::Root("spec.dnsConfig.nameservers").index(index), server, out);
+        ip::warn_address(&config.child("nameservers").index(index), server, out);
     }
     for (index, alias) in spec.items("hostAliases").iter().enumerate() {
-        ip::warn_address(&Path::Root("spec.hostAliases").index(index).child("ip"), alias.text("ip"), out);
+        ip::warn_address(&aliases.index(index).child("ip"), alias.text("ip"), out);
     }
 }
 
 /// Every container with its path, in the order the original looks at them.
-fn containers(spec: &Value) -> impl Iterator<Item = (String, &Value)> {
+fn containers<'s>(path: &Path<'_>, spec: &'s Value) -> impl Iterator<Item = (String, &'s Value)> {
     ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(move |list| {
-        spec.items(list).iter().enumerate().map(move |(index, container)| (format!("spec.{list}[{index}]"), container))
+        let named = move |(index, container)| (format!("{path}.{list}[{index}]"), container);
+        spec.items(list).iter().enumerate().map(named)
     })
 }
 
-fn repeated(path: &str, items: &[Value], field: &str, out: &mut Vec<String>) {
+fn repeated(path: &Path<'_>, items: &[Value], field: &str, out: &mut Vec<String>) {
     for (index, item) in items.iter().enumerate() {
         let value = item.text(field);
         if items[..index].iter().any(|earlier| earlier.text(field) == value) {
@@ -74,9 +81,9 @@ fn hidden_variables(path: &str, variables: &[Value], out: &mut Vec<String>) {
     }
 }
 
-fn overlapping_ports(spec: &Value, out: &mut Vec<String>) {
+fn overlapping_ports(path: &Path<'_>, spec: &Value, out: &mut Vec<String>) {
     let mut seen: HashMap<(i64, &str), Vec<(String, &Value)>> = HashMap::new();
-    for (path, container) in containers(spec) {
+    for (path, container) in containers(path, spec) {
         for (index, port) in container.items("ports").iter().enumerate() {
             let here = format!("{path}.ports[{index}]");
             let others = seen.entry((port.int("containerPort"), port.text("protocol"))).or_default();
@@ -104,9 +111,9 @@ fn overlap(port: &Value, other: &Value) -> Option<&'static str> {
     }
 }
 
-fn repeated_port_names(spec: &Value, out: &mut Vec<String>) {
+fn repeated_port_names(path: &Path<'_>, spec: &Value, out: &mut Vec<String>) {
     let mut seen: HashMap<&str, String> = HashMap::new();
-    for (path, container) in containers(spec) {
+    for (path, container) in containers(path, spec) {
         for (index, port) in
             container.items("ports").iter().enumerate().filter(|(_, port)| !port.text("name").is_empty())
         {
