@@ -46,6 +46,9 @@ pub struct Flow {
     pub original: Direction,
     /// As answers come: from the backend, or from the frontend if nothing was translated.
     pub reply: Direction,
+    /// Whether connection tracking itself translates it. One that it does not, but that is answered by a backend all the same, is
+    /// IPVS's, and leads nowhere without it.
+    pub translated: bool,
 }
 
 /// A request that failed.

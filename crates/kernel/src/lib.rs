@@ -4,14 +4,27 @@
 //! memory that refuses what the real one refuses. Values go in and values come out ([`nft::Batch`], [`conntrack::Flow`]), so
 //! that everything above can be computed, compared and tested without a machine to change.
 //!
-//! No other crate opens a netlink socket. Nothing here runs a program of the host, and nothing here is unsafe: the system
-//! calls are those that `rustix` makes safe.
+//! No other crate opens a netlink socket or runs a program of the host; here only [`iptables`], [`host_names`] and [`process`] do. The system
+//! calls are those that `rustix` makes safe; the few that nobody does are in [`socket`], [`datagrams`], [`memory`] and
+//! [`process::launch`].
 
 pub mod addresses;
+pub mod cgroups;
 pub mod conntrack;
+pub mod datagrams;
+pub mod host_names;
+pub mod iptables;
+pub mod ipvs;
+pub mod links;
 pub mod lock;
+pub mod memory;
+pub mod mounts;
+pub mod namespace;
 mod netlink;
 pub mod nft;
+pub mod pod_network;
+pub mod process;
+pub mod socket;
 pub mod sysctl;
 
 use std::net::IpAddr;
@@ -84,6 +97,9 @@ pub mod fuzz {
         crate::nft::linux::read_anything(bytes);
         crate::conntrack::linux::read_anything(bytes);
         crate::addresses::linux::read_anything(bytes);
+        crate::ipvs::linux::read_anything(bytes);
+        crate::links::linux::read_anything(bytes);
+        crate::pod_network::linux::read_anything(bytes);
     }
 }
 

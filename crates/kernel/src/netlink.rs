@@ -26,6 +26,8 @@ pub(crate) mod flags {
     pub(crate) const INTERRUPTED: u16 = 0x10;
     /// Everything is wanted, not one thing.
     pub(crate) const DUMP: u16 = 0x300;
+    /// Only if it is not there.
+    pub(crate) const EXCLUSIVE: u16 = 0x200;
     /// Make it if it is not there.
     pub(crate) const CREATE: u16 = 0x400;
     /// Put it at the end.

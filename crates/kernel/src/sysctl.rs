@@ -3,6 +3,8 @@
 //! Whoever changes a setting of a machine owes it the old value. A [`Ledger`] writes only what differs, keeps what it found,
 //! and puts that back, but not over a value that somebody else has written since.
 
+pub mod kept;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;

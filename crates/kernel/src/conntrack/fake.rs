@@ -75,7 +75,7 @@ mod tests {
         let end = |last: u8, port| (std::net::IpAddr::from([10, 0, 0, last]), port);
         let original = Direction::new(end(1, 4000), end(96, 53));
         let reply = Direction::new(end(2, 53), end(1, 4000));
-        let flow = Flow { family: Family::Ip, protocol: UDP, zone: 0, original, reply };
+        let flow = Flow { family: Family::Ip, protocol: UDP, zone: 0, original, reply, translated: true };
         let mut fake = Fake::default();
         fake.insert(flow);
         fake.insert(Flow { protocol: 6, ..flow });

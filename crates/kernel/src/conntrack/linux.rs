@@ -23,8 +23,12 @@ const DELETE: u16 = 2;
 /// Attributes of a connection.
 const ORIGINAL: u16 = 1;
 const REPLY: u16 = 2;
+const STATUS: u16 = 3;
 const ZONE: u16 = 18;
 const FILTER: u16 = 25;
+
+/// Of the status: where it goes is translated.
+const DESTINATION_TRANSLATED: u32 = 1 << 5;
 
 /// Attributes of a direction.
 const ADDRESSES: u16 = 1;
@@ -130,7 +134,8 @@ fn flow(told: &Message<'_>) -> Option<Flow> {
     let attributes = told.attributes(HEADER);
     let (protocol, original) = read_direction(&attributes.nest(ORIGINAL)?)?;
     let (_, reply) = read_direction(&attributes.nest(REPLY)?)?;
-    Some(Flow { family, protocol, zone: attributes.be16(ZONE).unwrap_or_default(), original, reply })
+    let (zone, status) = (attributes.be16(ZONE).unwrap_or_default(), attributes.be32(STATUS).unwrap_or_default());
+    Some(Flow { family, protocol, zone, original, reply, translated: status & DESTINATION_TRANSLATED != 0 })
 }
 
 fn read_direction(attributes: &Attributes<'_>) -> Option<(u8, Direction)> {

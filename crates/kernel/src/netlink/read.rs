@@ -115,7 +115,17 @@ impl<'a> Attributes<'a> {
         self.find(attribute)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
     }
 
-    /// The same, of eight bytes.
+    /// The number in the first with this number, which is in the order of the machine.
+    pub(crate) fn ne16(&self, attribute: u16) -> Option<u16> {
+        number16(self.find(attribute)?)
+    }
+
+    /// The same, of four bytes.
+    pub(crate) fn ne32(&self, attribute: u16) -> Option<u32> {
+        number32(self.find(attribute)?)
+    }
+
+    /// The number in network order, of eight bytes.
     pub(crate) fn be64(&self, attribute: u16) -> Option<u64> {
         self.find(attribute)?.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
     }

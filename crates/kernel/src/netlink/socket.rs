@@ -23,6 +23,9 @@ const DATAGRAM: usize = 128 * 1024;
 /// How often a dump is begun anew because what it lists was changing.
 const ATTEMPTS: usize = 50;
 
+/// How many orders are given at once: their answers must fit into what the kernel keeps for us.
+const ORDERS: usize = 256;
+
 /// An open socket.
 pub(crate) struct Socket {
     fd: OwnedFd,
@@ -115,6 +118,47 @@ impl Socket {
         writer.message(kind, flags::REQUEST | flags::ACK | extra, sequence, body);
         self.send(&writer.finish()?)?;
         self.answers(sequence, &mut each).map(|_| ())
+    }
+
+    /// Gives many orders of one kind, a few hundred at a time. Each is carried out or refused for itself; those that were
+    /// refused are named by their place, with the reason.
+    pub(crate) fn orders(
+        &mut self,
+        kind: u16,
+        extra: u16,
+        count: usize,
+        body: impl Fn(&mut Writer, usize),
+    ) -> Result<Vec<(usize, Errno)>, Errno> {
+        let mut refused = Vec::new();
+        let mut done = 0;
+        while done < count {
+            let some = (count - done).min(ORDERS);
+            let first = self.sequences(u32::try_from(some).map_err(|_| Errno::TOOBIG)?);
+            let mut writer = Writer::default();
+            for (place, sequence) in (done..done + some).zip(first..) {
+                writer.message(kind, flags::REQUEST | flags::ACK | extra, sequence, |w| body(w, place));
+            }
+            self.send(&writer.finish()?)?;
+            let mut open = some;
+            while open > 0 {
+                let Some(datagram) = self.receive()? else { return Err(Errno::PROTO) };
+                for message in Messages::new(datagram) {
+                    let Some(place) = message.sequence.checked_sub(first).and_then(|place| usize::try_from(place).ok())
+                    else {
+                        continue;
+                    };
+                    match message.meaning() {
+                        _ if place >= some => continue,
+                        Meaning::Content => continue,
+                        Meaning::End => {}
+                        Meaning::Failure(errno) => refused.push((done + place, errno)),
+                    }
+                    open = open.saturating_sub(1);
+                }
+            }
+            done += some;
+        }
+        Ok(refused)
     }
 
     /// Asks for everything of a kind. `begin` is called before each attempt, so that what an interrupted one brought can be

@@ -72,7 +72,18 @@ impl Fake {
 
     /// Sends a packet; `random` chooses a number below the one that it is given.
     pub fn evaluate(&self, packet: &Packet, random: &mut dyn FnMut(u32) -> u32) -> Fate {
-        walk::evaluate(&mut self.0.lock().state, packet, random)
+        self.evaluate_balanced(packet, random, &mut |_| None)
+    }
+
+    /// Sends a packet past a balancer such as IPVS, which may take it where packets are for this machine or from it, and says
+    /// where it goes.
+    pub fn evaluate_balanced(
+        &self,
+        packet: &Packet,
+        random: &mut dyn FnMut(u32) -> u32,
+        balance: &mut dyn FnMut(&Packet) -> Option<(IpAddr, u16)>,
+    ) -> Fate {
+        walk::evaluate(&mut self.0.lock().state, packet, random, balance)
     }
 
     /// Somebody else makes changes.

@@ -235,6 +235,16 @@ pub enum Statement {
         /// The map.
         map: Name,
     },
+    /// It is of this protocol: its destination becomes this machine, at the port that a map has for its key. Ends the chain,
+    /// unless there is none.
+    Redirect {
+        /// The protocol above IP: 6 is TCP, 17 UDP. `nft` can read the rule back only where it is named.
+        protocol: u8,
+        /// The key.
+        key: Vec<Field>,
+        /// The map.
+        map: Name,
+    },
     /// A key made of it is put into a set, or its timeout begins anew. Does not match when the set is full.
     Remember {
         /// The set.
@@ -258,7 +268,9 @@ impl Statement {
     pub fn lookup(&self) -> Option<(&Name, &[Field])> {
         match self {
             Self::In { key, set, .. } | Self::Remember { set, key } => Some((set, key)),
-            Self::Dispatch { key, map } | Self::Translate { key, map } => Some((map, key)),
+            Self::Dispatch { key, map } | Self::Translate { key, map } | Self::Redirect { key, map, .. } => {
+                Some((map, key))
+            }
             _ => None,
         }
     }

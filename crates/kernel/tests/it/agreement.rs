@@ -14,7 +14,7 @@ use crate::sample::address;
 
 const TABLE: &str = "agreement";
 const CHAINS: [&str; 5] = ["a", "b", "c", "nat", "filter"];
-const SETS: [&str; 6] = ["addresses", "ranges", "sources", "verdicts", "endpoints", "clients"];
+const SETS: [&str; 7] = ["addresses", "ranges", "sources", "verdicts", "endpoints", "doors", "clients"];
 
 fn name(text: &str) -> Name {
     Name::from(text)
@@ -36,6 +36,9 @@ fn set(set: &str) -> Set {
         "sources" => Set { key: key(&[Type::Port, Type::Address]), interval: true, ..Set::default() },
         "verdicts" => Set { key: key(&[Type::Protocol, Type::Port]), value: SetValue::Verdict, ..Set::default() },
         "clients" => Set { key: key(&[Type::Address]), timeout: Some(600), ..Set::default() },
+        "doors" => {
+            Set { key: key(&[Type::Protocol, Type::Port]), value: SetValue::Data(vec![Type::Port]), ..Set::default() }
+        }
         _ => Set {
             key: key(&[Type::Port, Type::Random]),
             value: SetValue::Data(vec![Type::Address, Type::Port]),
@@ -53,7 +56,7 @@ fn key(family: Family, set: &str, number: u16, length: u16) -> Key {
             let [from, to] = [at(number * 4), at(number * 4 + number % 4)];
             Key::range(&[Part::Port(length), from], &[Part::Port(length), to])
         }
-        "verdicts" => Key::new(&[Part::Protocol(6), Part::Port(number)]),
+        "verdicts" | "doors" => Key::new(&[Part::Protocol(6), Part::Port(number)]),
         "endpoints" => Key::new(&[Part::Port(number), Part::Random(u32::from(length))]),
         _ => Key::new(&[at(number)]),
     }
@@ -63,6 +66,7 @@ fn value(family: Family, set: &str, number: u16, chain: &str) -> Value {
     match set {
         "verdicts" if number.is_multiple_of(3) => Value::Verdict(Verdict::Drop),
         "verdicts" => Value::Verdict(Verdict::Goto(name(chain))),
+        "doors" => Value::data(&[Part::Port(number)]),
         "endpoints" => Value::data(&[Part::Address(address(family, number)), Part::Port(number)]),
         _ => Value::Nothing,
     }
@@ -78,6 +82,12 @@ fn rules(number: usize, chain: &str) -> Rule {
         4 => vec![Statement::Translate { key: vec![Field::DestinationPort, Field::Random(3)], map: name("endpoints") }],
         5 => vec![Statement::Remember { set: name("clients"), key: vec![Field::Source] }],
         6 => vec![Statement::Reject],
+        8 => vec![Statement::Remember { set: name("ranges"), key: vec![Field::Source] }],
+        7 => vec![Statement::Redirect {
+            protocol: 6,
+            key: vec![Field::Protocol, Field::DestinationPort],
+            map: name("doors"),
+        }],
         _ => vec![Statement::NewConnection, Statement::Mark(1)],
     }
 }
@@ -93,7 +103,7 @@ fn change(family: Family) -> impl Strategy<Value = Change> {
         5 => chain().prop_map(move |chain| Change::AddChain(at().0, at().1, name(chain), chain_base(chain))),
         3 => chain().prop_map(move |chain| Change::DeleteChain(at().0, at().1, name(chain))),
         2 => chain().prop_map(move |chain| Change::FlushChain(at().0, at().1, name(chain))),
-        6 => (chain(), chain(), 0usize..8).prop_map(move |(chain, target, number)| {
+        6 => (chain(), chain(), 0usize..10).prop_map(move |(chain, target, number)| {
             Change::AddRules(at().0, at().1, name(chain), vec![rules(number, target)])
         }),
         5 => a_set().prop_map(move |of| Change::AddSet(at().0, at().1, name(of), set(of))),

@@ -38,8 +38,8 @@ fn a_udp_connection_is_listed_and_forgotten() {
             let mut flows = conntrack.udp_flows(family).expect("listed");
             flows.sort_by_key(|flow| flow.original.source.port() != client.local_addr().expect("bound").port());
             assert_eq!(flows.len(), 2);
-            let Flow { original, reply, protocol, zone, .. } = flows[0];
-            assert_eq!((protocol, zone), (UDP, 0));
+            let Flow { original, reply, protocol, zone, translated, .. } = flows[0];
+            assert_eq!((protocol, zone, translated), (UDP, 0, false));
             assert_eq!(Ok(original.source), client.local_addr().map_err(|_| ()));
             assert_eq!(Ok(original.destination), server.local_addr().map_err(|_| ()));
             assert_eq!((reply.source, reply.destination), (original.destination, original.source));

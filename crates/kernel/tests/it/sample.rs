@@ -62,6 +62,8 @@ fn sets(family: Family) -> BTreeMap<Name, Set> {
         ("node-ports", set(&PLACE[1..], SetValue::Verdict)),
         ("endpoints", set(&[PLACE[0], PLACE[1], PLACE[2], Type::Random], data())),
         ("node-port-endpoints", set(&[Type::Protocol, Type::Port, Type::Random], data())),
+        ("doors", set(&PLACE, SetValue::Data(vec![Type::Port]))),
+        ("node-port-doors", set(&PLACE[1..], SetValue::Data(vec![Type::Port]))),
     ]);
     let mut fill = |set: &str, elements: Vec<(Key, Value)>| {
         sets.get_mut(set).expect("a set of the sample").elements = elements.into_iter().collect();
@@ -84,13 +86,15 @@ fn sets(family: Family) -> BTreeMap<Name, Set> {
             (Key::new(&place(family, 6)), Value::Verdict(Verdict::Return)),
         ],
     );
+    fill("doors", vec![(Key::new(&place(family, 1)), Value::data(&[Part::Port(40_001)]))]);
     fill("endpoints", vec![(slot(1, 0), endpoint(100)), (slot(1, 1), endpoint(101)), (slot(2, 0x0102), endpoint(102))]);
     sets.into_iter().map(|(of, set)| (name(of), set)).collect()
 }
 
+#[expect(clippy::too_many_lines, reason = "one of everything")]
 fn chains() -> BTreeMap<Name, Chain> {
     use Statement::{Dispatch, Go, In, Interface, LocalDestination, LocalSource, Mark, Marked, Masquerade};
-    use Statement::{NewConnection, Reject, Remember, Reset, Translate, Translated, Unmark};
+    use Statement::{NewConnection, Redirect, Reject, Remember, Reset, Translate, Translated, Unmark};
     let base = |kind, hook, priority, rules| Chain { base: Some(Base { kind, hook, priority }), rules };
     let plain = |rules: Vec<Rule>| Chain { base: None, rules };
     let is_in = |set: &str, key: &[Field], negate| In { key: key.to_vec(), set: name(set), negate };
@@ -98,7 +102,15 @@ fn chains() -> BTreeMap<Name, Chain> {
     let [to, protocol, port] = PLACE_FIELDS;
     let from = Field::Source;
     let translate = |map: &str, key: &[Field]| vec![Translate { key: key.to_vec(), map: name(map) }];
+    let redirect = |protocol, map: &str, key: &[Field]| Redirect { protocol, key: key.to_vec(), map: name(map) };
     BTreeMap::from([
+        (
+            name("here"),
+            plain(vec![
+                vec![redirect(6, "doors", &PLACE_FIELDS)],
+                vec![redirect(17, "node-port-doors", &PLACE_FIELDS[1..])],
+            ]),
+        ),
         (
             name("two"),
             plain(vec![

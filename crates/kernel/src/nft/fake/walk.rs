@@ -4,10 +4,11 @@
 //! an address of this machine, forward and postrouting for any other. A packet of this machine passes output and
 //! postrouting; one that it sends to itself then comes in again, at prerouting and input, as the same connection. At each hook
 //! all base chains of the family run, lowest priority first. Chains that translate see the first packet of a connection
-//! only, and each end of it is translated once.
+//! only, and each end of it is translated once. Where IPVS looks, late at input and early at output, a balancer may take the
+//! packet: it then leaves by output and postrouting, to where it was sent.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use super::packet::{End, Fate, Packet};
@@ -21,11 +22,22 @@ const TCP: u8 = 6;
 /// How many elements packets may put into a set.
 const FULL: usize = 65_535;
 
+/// At which priority IPVS looks at packets for this machine, and at those it sends.
+const BALANCED_INPUT: i32 = 99;
+const BALANCED_OUTPUT: i32 = -98;
+
 /// Walks a packet.
-pub(super) fn evaluate(state: &mut State, packet: &Packet, random: &mut dyn FnMut(u32) -> u32) -> Fate {
+pub(super) fn evaluate(
+    state: &mut State,
+    packet: &Packet,
+    random: &mut dyn FnMut(u32) -> u32,
+    balance: &mut dyn FnMut(&Packet) -> Option<(IpAddr, u16)>,
+) -> Fate {
     let mut walk = Walk {
         state,
         random,
+        balance,
+        balanced: false,
         family: Family::of(packet.destination),
         packet: packet.clone(),
         interface: None,
@@ -49,6 +61,9 @@ pub(super) fn evaluate(state: &mut State, packet: &Packet, random: &mut dyn FnMu
 struct Walk<'a> {
     state: &'a mut State,
     random: &'a mut dyn FnMut(u32) -> u32,
+    balance: &'a mut dyn FnMut(&Packet) -> Option<(IpAddr, u16)>,
+    /// Whether a balancer took it.
+    balanced: bool,
     family: Family,
     packet: Packet,
     /// The interface that rules see at the hook where the packet is.
@@ -83,16 +98,16 @@ impl Walk<'_> {
         if self.packet.interface.is_some() {
             self.interface.clone_from(&self.packet.interface);
             self.pass(Hook::Prerouting)?;
-            if self.state.local.contains(&self.packet.destination) {
-                return self.pass(Hook::Input);
+            if self.is_local(self.packet.destination) {
+                self.pass(Hook::Input)?;
+                return if self.balanced { self.leave() } else { Ok(()) };
             }
             self.pass(Hook::Forward)?;
             self.interface = None;
             return self.pass(Hook::Postrouting);
         }
-        self.pass(Hook::Output)?;
-        self.pass(Hook::Postrouting)?;
-        if self.state.local.contains(&self.packet.destination) {
+        self.leave()?;
+        if !self.balanced && self.is_local(self.packet.destination) {
             self.interface = Some("lo".to_owned());
             self.pass(Hook::Prerouting)?;
             self.pass(Hook::Input)?;
@@ -100,10 +115,41 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Leaves this machine, by way of a balancer if there is one for it.
+    fn leave(&mut self) -> Result<(), (Hook, End)> {
+        self.interface = None;
+        let before = self.balanced;
+        self.pass(Hook::Output)?;
+        if self.balanced != before {
+            self.pass(Hook::Output)?;
+        }
+        self.pass(Hook::Postrouting)
+    }
+
+    /// Offers the packet to the balancer, once. Whether that took it.
+    fn offer(&mut self) -> bool {
+        let taken = if self.balanced { None } else { (self.balance)(&self.packet) };
+        if let Some((address, port)) = taken {
+            (self.packet.destination, self.packet.port) = (address, port);
+            self.translated = taken;
+            self.destination_done = true;
+            self.balanced = true;
+        }
+        taken.is_some()
+    }
+
     /// Passes the base chains of a hook.
     fn pass(&mut self, hook: Hook) -> Result<(), (Hook, End)> {
         let destination = matches!(hook, Hook::Prerouting | Hook::Output);
+        let mut balancer = match hook {
+            Hook::Input => Some(BALANCED_INPUT),
+            Hook::Output => Some(BALANCED_OUTPUT),
+            Hook::Prerouting | Hook::Forward | Hook::Postrouting => None,
+        };
         for (base, table, chain) in self.base_chains(hook) {
+            if balancer.take_if(|at| base.priority > *at).is_some() && self.offer() {
+                return Ok(());
+            }
             let settled = if destination { self.destination_done } else { self.source_done };
             if base.kind == BaseKind::Nat && settled {
                 continue;
@@ -111,6 +157,9 @@ impl Walk<'_> {
             if let Step::Stop(end) = self.chain(&table, &chain) {
                 return Err((hook, end));
             }
+        }
+        if balancer.is_some() && self.offer() {
+            return Ok(());
         }
         // A connection that no chain has translated here stays as it is.
         self.destination_done |= destination;
@@ -189,11 +238,11 @@ impl Walk<'_> {
         let matched = |fine: bool| fine.then_some(Verdict::Continue);
         match statement {
             Statement::NewConnection => matched(self.packet.first),
-            Statement::Translated => matched(self.translated.is_some()),
+            Statement::Translated => matched(self.translated.is_some() && !self.balanced),
             Statement::Marked(bits) => matched(self.packet.mark & bits != 0),
             Statement::In { key, set, negate } => matched(self.lookup(table, set, key).is_some() != *negate),
-            Statement::LocalSource => matched(self.state.local.contains(&self.packet.source)),
-            Statement::LocalDestination => matched(self.state.local.contains(&self.packet.destination)),
+            Statement::LocalSource => matched(self.is_local(self.packet.source)),
+            Statement::LocalDestination => matched(self.is_local(self.packet.destination)),
             Statement::Interface { name, prefix, negate } => {
                 let came = self.interface.as_deref().unwrap_or_default();
                 let same = if *prefix { came.starts_with(name.as_str()) } else { came == name };
@@ -212,6 +261,10 @@ impl Walk<'_> {
                 Value::Nothing | Value::Data(_) => None,
             },
             Statement::Translate { key, map } => self.translate(table, map, key),
+            Statement::Redirect { protocol, key, map } if self.packet.protocol == *protocol => {
+                self.redirect(table, map, key)
+            }
+            Statement::Redirect { .. } => None,
             Statement::Remember { set, key } => self.remember(table, set, key),
             Statement::Masquerade => {
                 self.masqueraded = true;
@@ -262,10 +315,30 @@ impl Walk<'_> {
         let Value::Data(bytes) = self.lookup(table, map, key)? else { return None };
         let (address, rest) = bytes.split_at_checked(self.family.address_len())?;
         let (address, port) = (address_from(address)?, u16::from_be_bytes(*rest.first_chunk()?));
+        self.arrive_at(address, port)
+    }
+
+    /// What comes in goes to an address of the interface, which here is any of the machine; what is made here to loopback.
+    fn redirect(&mut self, table: &Name, map: &Name, key: &[Field]) -> Option<Verdict> {
+        let Value::Data(bytes) = self.lookup(table, map, key)? else { return None };
+        let port = u16::from_be_bytes(*bytes.first_chunk()?);
+        let loopback = if self.family == Family::Ip { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+        let mut own = self.state.local.iter().copied().filter(|ip| Family::of(*ip) == self.family);
+        let address = if self.interface.is_some() { own.next() } else { Some(loopback) };
+        // Without an address there is nowhere to send it.
+        let Some(address) = address else { return Some(Verdict::Drop) };
+        self.arrive_at(address, port)
+    }
+
+    fn arrive_at(&mut self, address: IpAddr, port: u16) -> Option<Verdict> {
         (self.packet.destination, self.packet.port) = (address, port);
         self.translated = Some((address, port));
         self.destination_done = true;
         Some(Verdict::Accept)
+    }
+
+    fn is_local(&self, ip: IpAddr) -> bool {
+        ip.is_loopback() || self.state.local.contains(&ip)
     }
 
     fn remember(&mut self, table: &Name, name: &Name, key: &[Field]) -> Option<Verdict> {

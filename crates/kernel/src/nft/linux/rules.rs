@@ -47,6 +47,9 @@ const TCP: u8 = 6;
 /// Random ports, chosen without looking at the address.
 const FULLY_RANDOM: u32 = 0x10;
 
+/// The port is given, and not left as it is.
+const PORT_GIVEN: u32 = 0x2;
+
 /// How long the name of an interface may be, with the zero that ends it.
 pub(crate) const INTERFACE_NAME: usize = 16;
 
@@ -83,6 +86,16 @@ pub(crate) fn statement(w: &mut Writer, family: Family, statement: &Statement) {
             load(w, family, key);
             lookup(w, map, Some(FIRST), false);
             translate(w, family);
+        }
+        Statement::Redirect { protocol, key, map } => {
+            meta(w, PROTOCOL);
+            compare(w, EQUAL, &[*protocol]);
+            load(w, family, key);
+            lookup(w, map, Some(FIRST), false);
+            expression(w, "redir", |w| {
+                w.be32(1, FIRST);
+                w.be32(3, PORT_GIVEN);
+            });
         }
         Statement::Remember { set, key } => {
             load(w, family, key);

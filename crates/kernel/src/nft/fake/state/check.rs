@@ -71,11 +71,13 @@ pub(super) fn statement(held: &Held, statement: &Statement) -> Result<(), Errno>
             (Statement::In { .. } | Statement::Remember { .. }, SetValue::Nothing) => true,
             (Statement::Dispatch { .. }, SetValue::Verdict) => true,
             (Statement::Translate { .. }, SetValue::Data(types)) => types[..] == address_and_port,
+            (Statement::Redirect { .. }, SetValue::Data(types)) => types[..] == [Type::Port],
             _ => false,
         };
         ensure(fits, Errno::INVAL)?;
-        let filled = set.timeout.is_some() || !matches!(statement, Statement::Remember { .. });
-        return ensure(filled, Errno::OPNOTSUPP);
+        // Packets cannot put anything into a tree of ranges.
+        let fillable = !set.interval || !matches!(statement, Statement::Remember { .. });
+        return ensure(fillable, Errno::OPNOTSUPP);
     }
     match statement {
         Statement::Interface { name, .. } => ensure((1..16).contains(&name.len()), Errno::INVAL),
@@ -145,7 +147,7 @@ fn descend<'a>(
 /// Whether a statement can be carried out below a base chain.
 fn possible(statement: &Statement, base: Base) -> Result<(), Errno> {
     let fine = match statement {
-        Statement::Translate { .. } => {
+        Statement::Translate { .. } | Statement::Redirect { .. } => {
             base.kind == BaseKind::Nat && matches!(base.hook, Hook::Prerouting | Hook::Output)
         }
         Statement::Masquerade => base.kind == BaseKind::Nat && base.hook == Hook::Postrouting,

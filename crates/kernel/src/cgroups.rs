@@ -1,0 +1,341 @@
+//! Control groups: how much of the machine a container may use, and every process that is in it.
+//!
+//! In: a path such as `waypost/UID/web`, and limits. Out: the group in every hierarchy that this machine has, whether there is one for
+//! all controllers (version 2) or one for each (version 1). Everything is files; a folder with such files is the fake.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The controllers that are used.
+const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
+/// In how many microseconds a quota of processor time is given anew.
+const PERIOD: u64 = 100_000;
+
+/// The control groups of a machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Cgroups {
+    /// One hierarchy for each controller: its name and where it is mounted. `systemd` is one without a controller.
+    V1(Vec<(String, PathBuf)>),
+    /// One hierarchy.
+    V2(PathBuf),
+    /// None.
+    Nothing,
+}
+
+/// How much may be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Limits {
+    /// The part of the processors when there is not enough for all: thousandths of one.
+    pub cpu_request: u64,
+    /// The most of the processors: thousandths of one.
+    pub cpu: Option<u64>,
+    /// Bytes of memory.
+    pub memory: Option<u64>,
+    /// Processes and threads.
+    pub pids: Option<u64>,
+}
+
+impl Cgroups {
+    /// Finds those of this machine.
+    #[must_use]
+    pub fn find() -> Self {
+        fs::read_to_string("/proc/self/mountinfo").map_or(Self::Nothing, |text| Self::read(&text))
+    }
+
+    fn read(mountinfo: &str) -> Self {
+        let (mut v1, mut v2) = (Vec::new(), None);
+        for line in mountinfo.lines() {
+            let Some((left, right)) = line.split_once(" - ") else { continue };
+            let Some(at) = left.split(' ').nth(4).map(PathBuf::from) else { continue };
+            let mut right = right.split(' ');
+            match right.next() {
+                Some("cgroup2") => v2 = v2.or(Some(at)),
+                Some("cgroup") => {
+                    let options = right.next_back().unwrap_or_default();
+                    let is_ours = |word: &&str| CONTROLLERS.contains(word) || *word == "name=systemd";
+                    v1.extend(options.split(',').filter(is_ours).map(|word| (word.replace("name=", ""), at.clone())));
+                }
+                _ => {}
+            }
+        }
+        let controls = |(name, _): &(String, PathBuf)| CONTROLLERS.contains(&name.as_str());
+        match v2 {
+            // With both, controllers are in the old ones.
+            _ if v1.iter().any(controls) => Self::V1(v1),
+            Some(root) => Self::V2(root),
+            None => Self::Nothing,
+        }
+    }
+
+    /// The second version where this machine has both at once: some runtimes do not stand the sight of it.
+    #[must_use]
+    pub fn second(&self) -> Option<PathBuf> {
+        let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let line = text.lines().find(|line| line.contains(" - cgroup2 ")).filter(|_| matches!(self, Self::V1(_)))?;
+        line.split(' ').nth(4).map(PathBuf::from)
+    }
+
+    /// Where a group may be, also in hierarchies that only runtimes use.
+    #[must_use]
+    pub fn everywhere(&self, group: &str) -> Vec<PathBuf> {
+        let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let others = text.lines().filter(|line| line.contains(" - cgroup ")).filter_map(|line| line.split(' ').nth(4));
+        let others = others.filter(|_| matches!(self, Self::V1(_))).map(|root| Path::new(root).join(group));
+        self.folders(group).into_iter().chain(others).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Where a group is, in every hierarchy.
+    #[must_use]
+    pub fn folders(&self, group: &str) -> Vec<PathBuf> {
+        match self {
+            Self::V1(all) => {
+                all.iter().map(|(_, root)| root.join(group)).collect::<BTreeSet<_>>().into_iter().collect()
+            }
+            Self::V2(root) => vec![root.join(group)],
+            Self::Nothing => Vec::new(),
+        }
+    }
+
+    /// The files into which a process writes its number to enter a group.
+    #[must_use]
+    pub fn doors(&self, group: &str) -> Vec<PathBuf> {
+        self.folders(group).iter().map(|folder| folder.join("cgroup.procs")).collect()
+    }
+
+    /// Makes a group with limits, or gives one that is there new limits.
+    ///
+    /// # Errors
+    /// When it cannot be made, or the machine lacks a controller that a limit needs.
+    pub fn make(&self, group: &str, limits: &Limits) -> io::Result<()> {
+        match self {
+            Self::V1(all) => {
+                for (name, root) in all {
+                    let folder = root.join(group);
+                    fs::create_dir_all(&folder)?;
+                    v1_limits(name, &folder, limits)?;
+                }
+                Ok(())
+            }
+            Self::V2(root) => {
+                let mut above = root.clone();
+                let parts: Vec<&str> = group.split('/').collect();
+                for part in &parts {
+                    delegate(&above);
+                    above.push(part);
+                    fs::create_dir_all(&above)?;
+                }
+                v2_limits(&above, limits)
+            }
+            // That there are not too many processes is a wish of ours, not of whoever wrote the container.
+            Self::Nothing if limits.cpu.is_none() && limits.memory.is_none() => Ok(()),
+            Self::Nothing => {
+                Err(io::Error::new(io::ErrorKind::Unsupported, "this machine has no control groups mounted"))
+            }
+        }
+    }
+
+    /// The processes in a group and in groups below it.
+    #[must_use]
+    pub fn processes(&self, group: &str) -> BTreeSet<i32> {
+        let mut out = BTreeSet::new();
+        for folder in self.folders(group) {
+            gather(&folder, &mut out);
+        }
+        out
+    }
+
+    /// How many processes of a group were killed because it had no more memory.
+    #[must_use]
+    pub fn out_of_memory(&self, group: &str) -> u64 {
+        let counted = |file: PathBuf| -> Option<u64> {
+            let text = fs::read_to_string(file).ok()?;
+            text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+        };
+        let files = self
+            .folders(group)
+            .into_iter()
+            .flat_map(|folder| ["memory.events", "memory.oom_control"].map(|name| folder.join(name)));
+        files.filter_map(counted).max().unwrap_or(0)
+    }
+
+    /// Kills every process in a group. Says whether there was one.
+    pub fn kill(&self, group: &str) -> bool {
+        if let Self::V2(root) = self
+            && !self.processes(group).is_empty()
+            && fs::write(root.join(group).join("cgroup.kill"), "1").is_ok()
+        {
+            return true;
+        }
+        let all = self.processes(group);
+        for pid in all.iter().filter_map(|pid| rustix::process::Pid::from_raw(*pid)) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        !all.is_empty()
+    }
+
+    /// Removes a group and those below it, which must have no processes any more. Says whether there was one.
+    ///
+    /// # Errors
+    /// When something is still in it.
+    pub fn remove(&self, group: &str) -> io::Result<bool> {
+        let mut found = false;
+        for folder in self.everywhere(group) {
+            found |= remove_tree(&folder)?;
+        }
+        Ok(found)
+    }
+}
+
+fn gather(folder: &Path, out: &mut BTreeSet<i32>) {
+    let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    out.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 0));
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            gather(&entry.path(), out);
+        }
+    }
+}
+
+fn remove_tree(folder: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_tree(&entry.path())?;
+        }
+    }
+    match fs::remove_dir(folder) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", folder.display()))),
+    }
+}
+
+/// Lets groups below have controllers. One that cannot be had is missed when a limit needs it.
+fn delegate(folder: &Path) {
+    for controller in CONTROLLERS {
+        let _ = fs::write(folder.join("cgroup.subtree_control"), format!("+{controller}"));
+    }
+}
+
+fn put(folder: &Path, name: &str, value: &str) -> io::Result<()> {
+    let path = folder.join(name);
+    fs::write(&path, value).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+/// What the weight of a request is where they begin at 2.
+fn shares(request: u64) -> u64 {
+    (request * 1024 / 1000).clamp(2, 262_144)
+}
+
+fn v1_limits(controller: &str, folder: &Path, limits: &Limits) -> io::Result<()> {
+    match controller {
+        "cpu" => {
+            put(folder, "cpu.shares", &shares(limits.cpu_request).to_string())?;
+            if let Some(cpu) = limits.cpu {
+                put(folder, "cpu.cfs_period_us", &PERIOD.to_string())?;
+                put(folder, "cpu.cfs_quota_us", &(cpu * PERIOD / 1000).max(1000).to_string())?;
+            }
+        }
+        "memory" => {
+            if let Some(memory) = limits.memory {
+                put(folder, "memory.limit_in_bytes", &memory.to_string())?;
+                // Without this, what is over the limit goes to swap space without end. Not every kernel counts that.
+                let _ = put(folder, "memory.memsw.limit_in_bytes", &memory.to_string());
+            }
+        }
+        "pids" => {
+            if let Some(pids) = limits.pids {
+                put(folder, "pids.max", &pids.to_string())?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn v2_limits(folder: &Path, limits: &Limits) -> io::Result<()> {
+    // From 2..262144 to 1..10000, as everybody does it.
+    let weight = 1 + (shares(limits.cpu_request) - 2) * 9999 / 262_142;
+    if limits.cpu_request > 0 {
+        put(folder, "cpu.weight", &weight.to_string())?;
+    }
+    if let Some(cpu) = limits.cpu {
+        put(folder, "cpu.max", &format!("{} {PERIOD}", (cpu * PERIOD / 1000).max(1000)))?;
+    }
+    if let Some(memory) = limits.memory {
+        put(folder, "memory.max", &memory.to_string())?;
+        let _ = put(folder, "memory.swap.max", "0");
+    }
+    if let Some(pids) = limits.pids {
+        put(folder, "pids.max", &pids.to_string())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hierarchies_are_found() {
+        let v1 = "30 29 0:26 / /c/cpu rw - cgroup cgroup rw,cpu,cpuacct\n31 29 0:27 / /c/memory rw - cgroup cgroup rw,memory\n\
+                  32 29 0:28 / /c/unified rw - cgroup2 cgroup2 rw\n33 29 0:3 / /c/systemd rw - cgroup cgroup rw,xattr,name=systemd";
+        let all = [("cpu", "/c/cpu"), ("memory", "/c/memory"), ("systemd", "/c/systemd")];
+        let all = all.map(|(name, at)| (name.to_owned(), PathBuf::from(at)));
+        assert_eq!(Cgroups::read(v1), Cgroups::V1(all.to_vec()));
+        assert_eq!(Cgroups::read("30 29 0:26 / /c rw - cgroup2 cgroup2 rw"), Cgroups::V2("/c".into()));
+        assert_eq!(Cgroups::read("1 2 3:4 / / rw - ext4 /dev/vda rw"), Cgroups::Nothing);
+    }
+
+    #[test]
+    fn limits_of_version_2_are_files() {
+        let root = std::env::temp_dir().join(format!("waypost-cgroups-{}", std::process::id()));
+        fs::create_dir_all(&root).expect("made");
+        let groups = Cgroups::V2(root.clone());
+        let limits = Limits { cpu_request: 500, cpu: Some(1500), memory: Some(1 << 20), pids: Some(64) };
+        groups.make("waypost/a/b", &limits).expect("made");
+        let read = |name: &str| fs::read_to_string(root.join("waypost/a/b").join(name)).expect(name);
+        assert_eq!((read("cpu.max"), read("memory.max")), ("150000 100000".to_owned(), "1048576".to_owned()));
+        assert_eq!((read("cpu.weight"), read("pids.max")), ("20".to_owned(), "64".to_owned()));
+        fs::remove_dir_all(&root).expect("removed");
+    }
+
+    #[test]
+    fn version_2_delegates_counts_and_is_entered_by_one_door() {
+        let root = std::env::temp_dir().join(format!("waypost-cgroups-2-{}", std::process::id()));
+        fs::create_dir_all(&root).expect("made");
+        let groups = Cgroups::V2(root.clone());
+        groups.make("waypost/a/b", &Limits::default()).expect("made");
+        // Groups with processes are those below which there is none: only those above have controllers to give.
+        for (above, gives) in [("", true), ("waypost", true), ("waypost/a", true), ("waypost/a/b", false)] {
+            assert_eq!(root.join(above).join("cgroup.subtree_control").exists(), gives, "{above:?}");
+        }
+        assert_eq!(groups.doors("waypost/a/b"), [root.join("waypost/a/b/cgroup.procs")]);
+        // Without limits none are written.
+        assert!(!root.join("waypost/a/b/memory.max").exists() && !root.join("waypost/a/b/cpu.weight").exists());
+        assert_eq!((groups.out_of_memory("waypost/a/b"), groups.processes("waypost").len()), (0, 0));
+        fs::write(root.join("waypost/a/b/memory.events"), "low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\n")
+            .expect("written");
+        fs::write(root.join("waypost/a/b/cgroup.procs"), "1999999999\n").expect("written");
+        assert_eq!(groups.out_of_memory("waypost/a/b"), 1);
+        assert_eq!(groups.processes("waypost/a"), BTreeSet::from([1_999_999_999]));
+        // The kernel kills all at once when it is told to.
+        fs::write(root.join("waypost/a/cgroup.kill"), "").expect("written");
+        assert!(groups.kill("waypost/a"));
+        assert_eq!(fs::read_to_string(root.join("waypost/a/cgroup.kill")).expect("read"), "1");
+        fs::remove_dir_all(&root).expect("removed");
+    }
+
+    #[test]
+    fn a_group_of_this_machine_comes_and_goes() {
+        let groups = Cgroups::find();
+        assert_ne!(groups, Cgroups::Nothing, "this test needs control groups");
+        let name = format!("waypost-test-{}", std::process::id());
+        groups
+            .make(&format!("{name}/x"), &Limits { pids: Some(7), ..Limits::default() })
+            .expect("made; this test needs root");
+        assert!(groups.processes(&name).is_empty() && !groups.kill(&name));
+        assert!(groups.remove(&name).expect("removed") && !groups.remove(&name).expect("gone"));
+    }
+}

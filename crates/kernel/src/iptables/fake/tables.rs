@@ -1,0 +1,180 @@
+//! The tables of one family, and scripts that change them. A section of a script is tried on a copy of its table, which takes the
+//! place of the table only when everything in it was right.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use crate::iptables::{IptablesError, LONGEST_NAME, Match, Name, Rule, Table, Target, Transport};
+
+/// The rules of the chains of a table.
+type Chains = BTreeMap<Name, Arc<Vec<Rule>>>;
+
+/// Tables.
+#[derive(Clone, Default)]
+pub(super) struct Tables {
+    tables: BTreeMap<Table, Chains>,
+}
+
+/// What is wrong with a line.
+type Line = Result<(), String>;
+
+impl Tables {
+    pub(super) fn chain(&self, table: Table, name: &str) -> Option<&Arc<Vec<Rule>>> {
+        self.tables.get(&table)?.get(name)
+    }
+
+    /// Keeps only these.
+    pub(super) fn retain(&mut self, keep: impl Fn(Table) -> bool) {
+        self.tables.retain(|table, _| keep(*table));
+    }
+
+    /// Runs a script.
+    pub(super) fn restore(&mut self, script: &str) -> Result<(), IptablesError> {
+        let mut open: Option<(Table, Chains)> = None;
+        for line in script.lines() {
+            let done = match line.strip_prefix('*') {
+                Some(name) => begin(&self.tables, &mut open, name),
+                None if line == "COMMIT" => self.commit(open.take()),
+                None => open
+                    .as_mut()
+                    .ok_or_else(|| "no table".to_owned())
+                    .and_then(|(table, chains)| edit(*table, chains, line)),
+            };
+            done.map_err(|said| refused(line, said))?;
+        }
+        open.map_or(Ok(()), |_| Err(refused("", "COMMIT expected".to_owned())))
+    }
+
+    fn commit(&mut self, open: Option<(Table, Chains)>) -> Line {
+        let (table, chains) = open.ok_or("no table")?;
+        check_loops(table, &chains)?;
+        self.tables.insert(table, chains);
+        Ok(())
+    }
+}
+
+fn refused(line: &str, said: String) -> IptablesError {
+    IptablesError::Refused { program: "iptables-restore".to_owned(), line: Some(line.to_owned()), said }
+}
+
+fn begin(tables: &BTreeMap<Table, Chains>, open: &mut Option<(Table, Chains)>, name: &str) -> Line {
+    if open.is_some() {
+        return Err("COMMIT expected".to_owned());
+    }
+    let table = Table::named(name).ok_or("no such table")?;
+    let fresh = || table.built_in().iter().map(|chain| (Name::from(*chain), Arc::default())).collect();
+    *open = Some((table, tables.get(&table).cloned().unwrap_or_else(fresh)));
+    Ok(())
+}
+
+/// Does what a line says.
+fn edit(table: Table, chains: &mut Chains, line: &str) -> Line {
+    if let Some(declared) = line.strip_prefix(':') {
+        let name = declared.strip_suffix(" - [0:0]").ok_or("not a chain of one's own")?;
+        if name.is_empty() || name.len() > LONGEST_NAME || table.built_in().contains(&name) {
+            return Err("not a name for a chain".to_owned());
+        }
+        chains.insert(name.into(), Arc::default());
+        return Ok(());
+    }
+    let (verb, rest) = line.split_once(' ').ok_or("nothing to do")?;
+    let (name, text) = rest.split_once(' ').unwrap_or((rest, ""));
+    if verb == "-X" {
+        return remove(table, chains, name);
+    }
+    let rule = Rule::parse(text).ok_or("not a rule")?;
+    check(table, chains, name, &rule)?;
+    let rules = Arc::make_mut(chains.get_mut(name).ok_or("no chain of that name")?);
+    match verb {
+        "-A" => rules.push(rule),
+        "-I" => rules.insert(0, rule),
+        "-D" => {
+            let place = rules.iter().position(|one| *one == rule).ok_or("no such rule")?;
+            rules.remove(place);
+        }
+        _ => return Err("unknown option".to_owned()),
+    }
+    Ok(())
+}
+
+fn remove(table: Table, chains: &mut Chains, name: &str) -> Line {
+    let leads_here = |rule: &Rule| matches!(rule.target(), Target::Chain(target) if **target == *name);
+    if table.built_in().contains(&name) || chains.values().any(|rules| rules.iter().any(leads_here)) {
+        return Err("in use".to_owned());
+    }
+    match chains.get(name) {
+        Some(rules) if rules.is_empty() => drop(chains.remove(name)),
+        Some(_) => return Err("not empty".to_owned()),
+        None => return Err("no chain of that name".to_owned()),
+    }
+    Ok(())
+}
+
+/// Whether a rule may be there.
+fn check(table: Table, chains: &Chains, chain: &str, rule: &Rule) -> Line {
+    let fine = match rule.target() {
+        Target::Chain(name) if !chains.contains_key(name) => return Err(format!("no target {name}")),
+        Target::Chain(_) => true,
+        Target::Reject | Target::Drop => table == Table::Filter,
+        Target::Reset => table == Table::Filter && is_tcp(rule),
+        Target::Translate(_) => table == Table::Nat && chain != "POSTROUTING" && has_transport(rule),
+        Target::Masquerade => table == Table::Nat && !["PREROUTING", "OUTPUT"].contains(&chain),
+        Target::Nothing | Target::Accept | Target::Return | Target::Mark(_) | Target::Turn(_) => true,
+    };
+    let named = rule.matches().iter().any(|one| matches!(one, Match::Interface { .. }));
+    let blind = ["OUTPUT", "POSTROUTING"].contains(&chain) && named;
+    (fine && !blind).then_some(()).ok_or_else(|| "not there".to_owned())
+}
+
+fn is_tcp(rule: &Rule) -> bool {
+    rule.matches().iter().any(|one| {
+        matches!(one, Match::Port(Transport::Tcp, _) | Match::Protocol { transport: Transport::Tcp, not: false })
+    })
+}
+
+fn has_transport(rule: &Rule) -> bool {
+    rule.matches().iter().any(|one| matches!(one, Match::Port(..) | Match::Protocol { not: false, .. }))
+}
+
+/// No chain that packets get into may lead to itself.
+fn check_loops(table: Table, chains: &Chains) -> Line {
+    fn visit<'a>(chains: &'a Chains, name: &'a str, above: &mut Vec<&'a str>, fine: &mut BTreeSet<&'a str>) -> Line {
+        if fine.contains(name) {
+            return Ok(());
+        }
+        if above.contains(&name) {
+            return Err(format!("{name} leads to itself"));
+        }
+        above.push(name);
+        for rule in chains.get(name).into_iter().flat_map(|rules| rules.iter()) {
+            if let Target::Chain(target) = rule.target() {
+                visit(chains, target, above, fine)?;
+            }
+        }
+        above.pop();
+        fine.insert(name);
+        Ok(())
+    }
+    let mut fine = BTreeSet::new();
+    table.built_in().iter().try_for_each(|name| visit(chains, name, &mut Vec::new(), &mut fine))
+}
+
+impl fmt::Display for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (table, chains) in &self.tables {
+            writeln!(f, "*{table}")?;
+            for name in chains.keys() {
+                let policy = if table.built_in().contains(&&**name) { "ACCEPT" } else { "-" };
+                writeln!(f, ":{name} {policy} [0:0]")?;
+            }
+            for (name, rules) in chains {
+                for rule in rules.iter() {
+                    writeln!(f, "-A {name} {rule}")?;
+                }
+            }
+            writeln!(f, "COMMIT")?;
+        }
+        Ok(())
+    }
+}

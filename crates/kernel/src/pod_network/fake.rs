@@ -1,0 +1,87 @@
+//! The network of Pods in memory. Clones share it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use super::{Bridge, PodNetwork, PodNetworkError, Route, Wire};
+
+/// A machine with a network of Pods.
+#[derive(Clone, Default)]
+pub struct Fake(Arc<Mutex<Inner>>);
+
+#[derive(Default)]
+struct Inner {
+    bridges: BTreeMap<String, Bridge>,
+    wires: BTreeMap<String, Wire>,
+    routes: BTreeSet<Route>,
+    unreachable: BTreeSet<IpAddr>,
+    longest: BTreeMap<IpAddr, u32>,
+}
+
+fn refused(errno: Errno, doing: &'static str, what: &str) -> PodNetworkError {
+    PodNetworkError { errno, doing, what: what.to_owned() }
+}
+
+impl Fake {
+    /// The wires there are.
+    #[must_use]
+    pub fn wires(&self) -> Vec<Wire> {
+        self.0.lock().wires.values().cloned().collect()
+    }
+
+    /// The routes there are.
+    #[must_use]
+    pub fn routes_now(&self) -> BTreeSet<Route> {
+        self.0.lock().routes.clone()
+    }
+
+    /// The link with this address carries packets of so many bytes.
+    pub fn carries(&self, address: IpAddr, mtu: u32) {
+        self.0.lock().longest.insert(address, mtu);
+    }
+
+    /// No network of this machine leads to this Node.
+    pub fn hide(&self, node: IpAddr) {
+        self.0.lock().unreachable.insert(node);
+    }
+}
+
+impl PodNetwork for Fake {
+    fn bridge(&mut self, bridge: &Bridge) -> Result<(), PodNetworkError> {
+        self.0.lock().bridges.insert(bridge.name.clone(), bridge.clone());
+        Ok(())
+    }
+
+    fn plug(&mut self, wire: &Wire) -> Result<(), PodNetworkError> {
+        let mut inner = self.0.lock();
+        if !inner.bridges.contains_key(&wire.bridge) {
+            return Err(refused(Errno::NODEV, "looking for", &wire.bridge));
+        }
+        if wire.name.is_empty() || wire.name.len() > 15 {
+            return Err(refused(Errno::INVAL, "making", &wire.name));
+        }
+        inner.wires.insert(wire.name.clone(), wire.clone());
+        Ok(())
+    }
+
+    fn delete(&mut self, link: &str) -> Result<bool, PodNetworkError> {
+        let mut inner = self.0.lock();
+        Ok(inner.wires.remove(link).is_some() | inner.bridges.remove(link).is_some())
+    }
+
+    fn mtu(&mut self, of: IpAddr) -> Result<Option<u32>, PodNetworkError> {
+        Ok(self.0.lock().longest.get(&of).copied())
+    }
+
+    fn routes(&mut self, wanted: &BTreeSet<Route>) -> Result<Vec<(Route, Errno)>, PodNetworkError> {
+        let mut inner = self.0.lock();
+        let (lost, good): (BTreeSet<Route>, BTreeSet<Route>) =
+            wanted.iter().partition(|route| inner.unreachable.contains(&route.via));
+        inner.routes = good;
+        Ok(lost.into_iter().map(|route| (route, Errno::NETUNREACH)).collect())
+    }
+}

@@ -1,0 +1,190 @@
+//! Processes of this machine: who they are, signals to them, and how they are begun in namespaces of their own.
+//!
+//! A number alone is nobody: numbers are given again. An [`Identity`] is a number with the moment at which its process began.
+
+mod become_;
+pub mod enter;
+pub mod launch;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
+
+pub use become_::Program;
+pub use rustix::process::Signal;
+
+/// Which process is meant.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Identity {
+    /// Its number.
+    pub pid: i32,
+    /// When it began, in ticks since the machine did.
+    pub began: u64,
+}
+
+impl Identity {
+    /// The process that has this number now.
+    #[must_use]
+    pub fn of(pid: i32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        Some(Self { pid, began: began(&stat)? })
+    }
+
+    /// This process.
+    ///
+    /// # Errors
+    /// When `/proc` is not mounted.
+    pub fn own() -> io::Result<Self> {
+        Self::of(std::process::id().cast_signed()).ok_or_else(|| io::Error::other("/proc cannot be read"))
+    }
+
+    /// Whether it is still there, be it only to be waited for.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        Self::of(self.pid) == Some(*self)
+    }
+
+    /// A handle to it; nothing when it is gone.
+    ///
+    /// # Errors
+    /// When there are no handles.
+    pub fn open(&self) -> io::Result<Option<Handle>> {
+        let Some(pid) = Pid::from_raw(self.pid) else { return Ok(None) };
+        let handle = match pidfd_open(pid, PidfdFlags::NONBLOCK) {
+            Ok(handle) => handle,
+            Err(rustix::io::Errno::SRCH | rustix::io::Errno::INVAL) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        // Looked at after the handle was there: now the number cannot change hands between the two.
+        Ok(self.is_there().then_some(Handle(handle)))
+    }
+}
+
+/// An open process. It can be read from when the process has ended.
+#[derive(Debug)]
+pub struct Handle(pub OwnedFd);
+
+impl Handle {
+    /// Sends a signal; says whether the process was there to get it.
+    pub fn signal(&self, signal: Signal) -> bool {
+        pidfd_send_signal(&self.0, signal).is_ok()
+    }
+}
+
+/// The signal with this number.
+#[must_use]
+pub fn signal_number(number: i32) -> Option<Signal> {
+    Signal::from_named_raw(number)
+}
+
+/// The 22nd field of `/proc/PID/stat`. The second, a name in brackets, may hold anything.
+fn began(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// Another one after each start of the machine.
+///
+/// # Errors
+/// When the kernel does not say.
+pub fn boot_id() -> io::Result<String> {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|text| text.trim().to_owned())
+}
+
+/// Begins a program of this machine that goes its own way at once, and waits until its first process has ended: what it
+/// prints to its errors is answered when it fails.
+///
+/// # Errors
+/// When it cannot be run, or says that it failed.
+#[expect(clippy::disallowed_methods, reason = "this is the kernel crate")]
+pub fn run_to_end(program: &Path, arguments: &[&OsStr]) -> io::Result<String> {
+    let mut command = std::process::Command::new(program);
+    command.args(arguments).stdin(std::process::Stdio::null());
+    let output = command
+        .output()
+        .map_err(|error| io::Error::new(error.kind(), format!("{} cannot be run: {error}", program.display())))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(io::Error::other(if said.is_empty() { output.status.to_string() } else { said }))
+}
+
+/// Runs a program of this machine with these streams to its end, without the sight of a mount; says whether it succeeded.
+///
+/// # Errors
+/// When it cannot be run.
+#[expect(clippy::disallowed_methods, reason = "this is the kernel crate")]
+pub fn run_with_streams(
+    program: &Path,
+    arguments: &[&OsStr],
+    streams: [OwnedFd; 3],
+    hidden: Option<&Path>,
+) -> io::Result<bool> {
+    let [input, output, errors] = streams;
+    let mut command = std::process::Command::new(program);
+    command.args(arguments).stdin(input).stdout(output).stderr(errors);
+    if let Some(hidden) = hidden {
+        launch::hide_from(&mut command, hidden)?;
+    }
+    command.status().map(|status| status.success())
+}
+
+/// A program of this machine that runs beside this one. Dropping it kills it.
+#[derive(Debug)]
+pub struct Spawned {
+    child: std::process::Child,
+    /// Can be read from when it has ended.
+    pub handle: Handle,
+}
+
+impl Spawned {
+    /// Begins it with these streams.
+    ///
+    /// # Errors
+    /// When it cannot be run.
+    #[expect(clippy::disallowed_methods, reason = "this is the kernel crate")]
+    pub fn begin(program: &Path, arguments: &[&OsStr], streams: [OwnedFd; 3]) -> io::Result<Self> {
+        let [input, output, errors] = streams;
+        let mut command = std::process::Command::new(program);
+        let child = command.args(arguments).stdin(input).stdout(output).stderr(errors).spawn()?;
+        let handle = pidfd_open(Pid::from_child(&child), PidfdFlags::NONBLOCK)?;
+        Ok(Self { child, handle: Handle(handle) })
+    }
+
+    /// How it ended: its exit code, or 128 and the number of the signal. Waits for its end.
+    ///
+    /// # Errors
+    /// When somebody else has waited for it.
+    pub fn wait(&mut self) -> io::Result<i32> {
+        use std::os::unix::process::ExitStatusExt as _;
+        let status = self.child.wait()?;
+        Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
+    }
+}
+
+impl Drop for Spawned {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_alone_is_nobody() {
+        let own = Identity::own().expect("this process");
+        assert!(own.is_there() && own.open().expect("handles").is_some());
+        let other = Identity { began: own.began + 1, ..own };
+        assert!(!other.is_there() && other.open().expect("handles").is_none());
+        assert_eq!(began("1 (a) b (c) S 0 1 1 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 77 0"), Some(77));
+    }
+}

@@ -1,0 +1,265 @@
+//! What sockets can do that the standard library does not offer: datagrams with the address that they were sent to, marks, and
+//! listening for one family alone.
+//!
+//! A socket for all addresses of a machine is not told at which of them a datagram came in. But an answer must come from the
+//! address that was asked, or nobody takes it for one: not the client, and not the kernel, when it translated the question. In:
+//! a socket. Out: datagrams with both ends, and answers with a chosen source.
+//!
+//! The system calls for that are made here by hand; what the kernel writes is read as bytes, with every length checked.
+
+#![allow(unsafe_code, reason = "no safe call carries the address a datagram was sent to, or marks a socket")]
+
+use std::io;
+use std::mem::size_of;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener};
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+/// An address of this machine.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Here {
+    /// The address.
+    pub ip: IpAddr,
+    /// The number of its interface, where the address alone does not tell (link-local addresses of IPv6); else 0.
+    pub interface: u32,
+}
+
+/// What came in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrival {
+    /// How many bytes.
+    pub length: usize,
+    /// From whom.
+    pub from: SocketAddr,
+    /// At which address of this machine.
+    pub at: Here,
+}
+
+/// Room for a message of the kernel about a datagram; aligned as the kernel wants it.
+#[repr(C, align(8))]
+struct Control([u8; 64]);
+
+/// Room for an address with a port.
+#[repr(C, align(8))]
+struct Name([u8; NAME]);
+
+const NAME: usize = size_of::<libc::sockaddr_in6>();
+/// The head of a message about a datagram: its length and two numbers that say what it is.
+const HEAD: usize = size_of::<libc::cmsghdr>();
+
+/// Has the kernel say of each datagram where it was sent. Before the first one arrives.
+///
+/// # Errors
+/// When the kernel refuses: it is not a socket for datagrams of this family.
+pub fn tell_destination(socket: impl AsFd, is_ipv4: bool) -> io::Result<()> {
+    let (level, option) =
+        if is_ipv4 { (libc::IPPROTO_IP, libc::IP_PKTINFO) } else { (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) };
+    set(socket, level, option, 1)
+}
+
+/// Listens for connections to an address. All addresses of IPv6 are those alone: somebody else may listen for all of IPv4.
+///
+/// # Errors
+/// When the kernel refuses, as it does where somebody listens already.
+pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
+    let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    // Connections that have ended stay for a while; they are in nobody's way.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if at.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    rustix::net::bind(&socket, &at)?;
+    rustix::net::listen(&socket, 1024)?;
+    Ok(socket.into())
+}
+
+/// Has everything that a socket sends carry a mark, by which rules know it.
+///
+/// # Errors
+/// When we may not: it takes the right to administer the network.
+pub fn mark(socket: impl AsFd, bits: u32) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_MARK, bits)
+}
+
+fn set(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: u32) -> io::Result<()> {
+    let length = socklen(size_of::<u32>());
+    // SAFETY: the descriptor is open while it is borrowed, and the pointer and length are those of `value`, which outlives the
+    // call.
+    let done =
+        unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, option, (&raw const value).cast(), length) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Takes a datagram.
+///
+/// # Errors
+/// `WouldBlock` when there is none and the socket does not wait; else what went wrong.
+pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Arrival> {
+    let (mut control, mut name) = (Control([0; 64]), Name([0; NAME]));
+    let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let mut message = libc::msghdr {
+        msg_name: name.0.as_mut_ptr().cast(),
+        msg_namelen: socklen(NAME),
+        msg_iov: &raw mut vector,
+        msg_iovlen: 1,
+        msg_control: control.0.as_mut_ptr().cast(),
+        msg_controllen: control.0.len(),
+        msg_flags: 0,
+    };
+    // SAFETY: the descriptor is open while it is borrowed; every pointer in `message` leads to memory that is ours alone, as
+    // long as the length beside it says, and outlives the call.
+    let taken = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, 0) };
+    let length = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
+    let told = control.0.get(..message.msg_controllen).unwrap_or(&control.0);
+    let nameless = || io::Error::new(io::ErrorKind::InvalidData, "a datagram without addresses");
+    Ok(Arrival { length, from: sender(&name.0).ok_or_else(nameless)?, at: destination(told).ok_or_else(nameless)? })
+}
+
+/// Sends a datagram that comes from this address of ours.
+///
+/// # Errors
+/// `WouldBlock` when there is no room and the socket does not wait; else what went wrong.
+pub fn send(socket: impl AsFd, bytes: &[u8], to: SocketAddr, from: Here) -> io::Result<()> {
+    let (mut control, mut name) = (Control([0; 64]), Name([0; NAME]));
+    let told = write_source(&mut control.0, from);
+    let named = write_name(&mut name.0, to);
+    let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let message = libc::msghdr {
+        msg_name: name.0.as_mut_ptr().cast(),
+        msg_namelen: socklen(named),
+        msg_iov: &raw mut vector,
+        msg_iovlen: 1,
+        msg_control: control.0.as_mut_ptr().cast(),
+        msg_controllen: told,
+        msg_flags: 0,
+    };
+    // SAFETY: the descriptor is open while it is borrowed; every pointer in `message` leads to memory that is as long as the
+    // length beside it says and outlives the call, which reads all of it and writes none.
+    let sent = unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn socklen(length: usize) -> libc::socklen_t {
+    libc::socklen_t::try_from(length).unwrap_or(libc::socklen_t::MAX)
+}
+
+fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+/// Reads an address with a port.
+fn sender(name: &[u8]) -> Option<SocketAddr> {
+    let port = u16::from_be_bytes(number(name, 2)?);
+    match i32::from(u16::from_ne_bytes(number(name, 0)?)) {
+        libc::AF_INET => Some(SocketAddr::new(Ipv4Addr::from(number::<4>(name, 4)?).into(), port)),
+        libc::AF_INET6 => {
+            let (flow, scope) = (u32::from_be_bytes(number(name, 4)?), u32::from_ne_bytes(number(name, 24)?));
+            Some(SocketAddrV6::new(number::<16>(name, 8)?.into(), port, flow, scope).into())
+        }
+        _ => None,
+    }
+}
+
+/// Writes an address with a port; answers how long it is.
+fn write_name(name: &mut [u8; NAME], to: SocketAddr) -> usize {
+    let mut put = |at: usize, bytes: &[u8]| name[at..at + bytes.len()].copy_from_slice(bytes);
+    let family = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    put(0, &u16::try_from(family).unwrap_or_default().to_ne_bytes());
+    put(2, &to.port().to_be_bytes());
+    match to {
+        SocketAddr::V4(to) => {
+            put(4, &to.ip().octets());
+            size_of::<libc::sockaddr_in>()
+        }
+        SocketAddr::V6(to) => {
+            put(4, &to.flowinfo().to_be_bytes());
+            put(8, &to.ip().octets());
+            put(24, &to.scope_id().to_ne_bytes());
+            NAME
+        }
+    }
+}
+
+/// Finds in what the kernel tells of a datagram where it was sent.
+fn destination(mut told: &[u8]) -> Option<Here> {
+    loop {
+        let length = usize::from_ne_bytes(number(told, 0)?);
+        let (level, kind) = (i32::from_ne_bytes(number(told, HEAD - 8)?), i32::from_ne_bytes(number(told, HEAD - 4)?));
+        let body = told.get(HEAD..length)?;
+        match (level, kind) {
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                return Some(Here { ip: Ipv4Addr::from(number::<4>(body, 4)?).into(), interface: 0 });
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                let ip = Ipv6Addr::from(number::<16>(body, 0)?);
+                let interface = u32::from_ne_bytes(number(body, 16)?);
+                return Some(Here { ip: ip.into(), interface: if ip.is_unicast_link_local() { interface } else { 0 } });
+            }
+            _ => told = told.get(length.next_multiple_of(size_of::<usize>())..)?,
+        }
+    }
+}
+
+/// Writes for the kernel from where a datagram comes; answers how long that is.
+fn write_source(control: &mut [u8; 64], from: Here) -> usize {
+    let (level, kind, body) = match from.ip {
+        IpAddr::V4(ip) => (libc::IPPROTO_IP, libc::IP_PKTINFO, [&[0; 4], &ip.octets()[..], &[0; 4]].concat()),
+        IpAddr::V6(ip) => {
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, [&ip.octets()[..], &from.interface.to_ne_bytes()].concat())
+        }
+    };
+    let length = HEAD + body.len();
+    let head = [&length.to_ne_bytes()[..], &level.to_ne_bytes(), &kind.to_ne_bytes()].concat();
+    control[..HEAD].copy_from_slice(&head);
+    control[HEAD..length].copy_from_slice(&body);
+    length.next_multiple_of(size_of::<usize>())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    #[test]
+    fn answers_come_from_the_address_that_was_asked() {
+        for (any, asked) in [("0.0.0.0:0", "127.0.0.77"), ("0.0.0.0:0", "127.0.0.1"), ("[::]:0", "::1")] {
+            let server = UdpSocket::bind(any).expect("a server");
+            tell_destination(&server, asked.contains('.')).expect("told");
+            let asked: IpAddr = asked.parse().expect("an address");
+            let at = SocketAddr::new(asked, server.local_addr().expect("bound").port());
+            // A connected socket hears nobody but whom it asks.
+            let client = UdpSocket::bind(any).expect("a client");
+            client.connect(at).expect("connected");
+            client.send(b"a question").expect("sent");
+            let mut buffer = [0; 100];
+            let arrival = receive(&server, &mut buffer).expect("received");
+            assert_eq!(&buffer[..arrival.length], b"a question");
+            let whole =
+                Arrival { length: 10, from: client.local_addr().expect("bound"), at: Here { ip: asked, interface: 0 } };
+            assert_eq!(arrival, whole);
+            send(&server, b"an answer", arrival.from, arrival.at).expect("sent");
+            let length = client.recv(&mut buffer).expect("received");
+            assert_eq!(&buffer[..length], b"an answer");
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_passed_over() {
+        let mut other = usize::to_ne_bytes(HEAD + 1).to_vec();
+        other.extend([1i32.to_ne_bytes(), 2i32.to_ne_bytes()].concat());
+        other.resize((HEAD + 1).next_multiple_of(size_of::<usize>()), 0);
+        let here = Here { ip: [10, 0, 0, 1].into(), interface: 0 };
+        let mut ours = [0; 64];
+        let length = write_source(&mut ours, here);
+        assert_eq!(destination(&[&other[..], &ours[..length]].concat()), Some(here));
+        for end in 0..length {
+            let cut = destination(&ours[..end]);
+            assert!(cut.is_none() || end >= HEAD + 12, "{end}");
+        }
+        assert_eq!(destination(&[0; 64]), None, "a message without a length does not end the world");
+    }
+}
