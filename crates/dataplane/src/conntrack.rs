@@ -15,12 +15,17 @@ use crate::nft::{FAMILIES, kernel_family};
 /// Frontends of UDP that were there and are gone; flows through them lead nowhere we know of.
 pub(crate) type Gone = BTreeSet<Frontend>;
 
-/// Removes the flows that are stale; answers how many.
-pub(crate) fn reconcile(conntrack: &mut dyn Conntrack, plan: &Plan, gone: &Gone) -> Result<usize, String> {
+/// Removes the flows that are stale; answers how many. Those that IPVS carries are as long as it does not.
+pub(crate) fn reconcile(
+    conntrack: &mut dyn Conntrack,
+    plan: &Plan,
+    gone: &Gone,
+    by_ipvs: bool,
+) -> Result<usize, String> {
     let mut removed = 0;
     for family in FAMILIES {
         let flows = conntrack.udp_flows(kernel_family(family)).map_err(|error| error.to_string())?;
-        let stale: Vec<Flow> = flows.into_iter().filter(|flow| is_stale(plan, gone, family, flow)).collect();
+        let stale: Vec<Flow> = flows.into_iter().filter(|flow| is_stale(plan, gone, family, flow, by_ipvs)).collect();
         if !stale.is_empty() {
             removed += conntrack.delete(&stale).map_err(|error| error.to_string())?;
         }
@@ -29,9 +34,9 @@ pub(crate) fn reconcile(conntrack: &mut dyn Conntrack, plan: &Plan, gone: &Gone)
 }
 
 /// Whether a flow leads where no new packet would be sent.
-fn is_stale(plan: &Plan, gone: &Gone, family: Family, flow: &Flow) -> bool {
+fn is_stale(plan: &Plan, gone: &Gone, family: Family, flow: &Flow, by_ipvs: bool) -> bool {
     let (destination, port) = (flow.original.destination.ip(), flow.original.destination.port());
-    let answering = flow.reply.source;
+    let answering = if flow.translated || by_ipvs { flow.reply.source } else { flow.original.destination };
     let backend = Backend { ip: answering.ip(), port: answering.port() };
     let translated = answering != flow.original.destination;
     match frontend(plan, family, destination, port) {

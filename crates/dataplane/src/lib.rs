@@ -5,15 +5,23 @@
 //! plan, write one transaction, tidy up, tell.
 
 pub mod conntrack;
+mod frontends;
 pub mod health;
 pub mod inputs;
+pub mod iptables;
+pub mod ipvs;
 mod lacking;
 pub mod metrics;
 pub mod nft;
 pub mod nftables;
 pub mod sync;
+#[cfg(test)]
+mod testing;
+pub mod userspace;
 
-use plan::{Plan, Touched};
+use std::time::Duration;
+
+use plan::{Plan, Problem, Touched};
 
 /// What changed since the last time.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,10 +51,18 @@ pub struct Brought {
     pub untidy: usize,
 }
 
+/// Tells that somebody else changed what we wrote; answers whether anybody still wants to know.
+pub type Tampered = Box<dyn Fn() -> bool + Send>;
+
 /// Brings plans into the kernel.
 pub trait Backend: Send {
     /// Its name, as `--proxy-mode` takes it.
     fn mode(&self) -> &'static str;
+
+    /// Whether IPVS carries connections, and not the kernel's own translation of addresses.
+    fn is_ipvs(&self) -> bool {
+        false
+    }
 
     /// Makes the kernel do what the plan says. Nothing has changed when it fails.
     ///
@@ -59,5 +75,23 @@ pub trait Backend: Send {
     ///
     /// # Errors
     /// When it cannot be watched.
-    fn guard(&mut self, tampered: Box<dyn Fn() + Send>) -> Result<(), BackendError>;
+    fn guard(&mut self, tampered: Tampered) -> Result<(), BackendError>;
+
+    /// How long it needs nobody, if nothing changes; nothing when that is for ever.
+    fn rest(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Does what is due although nothing has changed in the plan, which it has brought before.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn tend(&mut self, _plan: &Plan) -> Result<Brought, BackendError> {
+        Ok(Brought::default())
+    }
+
+    /// What people should know of Services that it cannot serve as they ask.
+    fn problems(&self) -> Vec<Problem> {
+        Vec::new()
+    }
 }

@@ -8,20 +8,31 @@
 //! whatever the number of Services. One table per family, both written in one transaction.
 
 mod affinity;
+mod beside_ipvs;
 mod delta;
 mod elements;
 mod fragment;
+pub(crate) mod guard;
 mod program;
+pub(crate) mod relayed;
 mod ruleset;
 mod shapes;
+mod style;
 mod whole;
 
+pub(crate) use beside_ipvs::{ADDRESSES, SERVERS, address_key, server_from, server_key};
 pub(crate) use delta::{Changes, kernel_family};
+pub(crate) use fragment::Way;
 pub(crate) use program::{FAMILIES, Program};
+#[cfg(test)]
+pub(crate) use shapes::Shape;
+pub(crate) use style::Style;
 pub(crate) use whole::Trust;
 
 /// The name of our tables.
 pub const TABLE: &str = "waypost";
+/// The name of our tables when IPVS does the balancing.
+pub const TABLE_BESIDE_IPVS: &str = "waypost-ipvs";
 
 #[cfg(test)]
 mod tests;

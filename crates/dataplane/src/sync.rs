@@ -5,7 +5,9 @@
 //! later, and the rules that are there stay as they are meanwhile.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -26,6 +28,10 @@ const WINDOW: (Duration, Duration) = (Duration::from_millis(1), Duration::from_m
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// The longest wait after a failure.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// How long those who served before stay after another has begun: what came to them by their rules is on its way still.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// How long they stay at most, when they still carry connections that nobody else can.
+const LONGEST_FAREWELL: Duration = Duration::from_secs(15);
 /// How long to sleep when there is nothing to wait for.
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -38,16 +44,36 @@ pub enum Message {
     Ready,
     /// Somebody else changed our rules.
     Foreign,
+    /// From now on Services are served so.
+    Serve(Box<Serving>),
     /// The end.
     Stop,
 }
 
-/// What the loop needs of the world.
-pub struct Tools {
+/// How Services are served.
+pub struct Serving {
     /// Writes rules.
     pub backend: Box<dyn Backend>,
-    /// Knows flows.
-    pub conntrack: Box<dyn Conntrack>,
+    /// Knows flows; nobody does where there are no rules.
+    pub conntrack: Option<Box<dyn Conntrack>>,
+    /// Called once, when Services are served so for the first time.
+    pub begun: Box<dyn FnMut() + Send>,
+    /// Whether what served before still carries connections that end with it.
+    pub is_awaited: Box<dyn FnMut() -> bool + Send>,
+    /// Called once, a while later: what came by the rules of before has arrived.
+    pub parted: Box<dyn FnMut() + Send>,
+}
+
+impl fmt::Debug for Serving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.backend.mode())
+    }
+}
+
+/// What the loop needs of the world.
+pub struct Tools {
+    /// How Services are served at first.
+    pub serving: Serving,
     /// Tells load balancers.
     pub health: Arc<Health>,
     /// Counts.
@@ -63,6 +89,12 @@ pub struct Loop {
     /// Where the loop hears from, for those who tell it of changes by others.
     own: Sender<Message>,
     guarded: bool,
+    /// Who served before: kept until the one that serves now has begun, so that at no time nobody is there, and a while longer.
+    before: Vec<Serving>,
+    /// When whatever served before may go, and when it must.
+    leaving: Option<(Instant, Instant)>,
+    /// How often another has begun to serve. Guards of those before look here to see that nobody listens to them any more.
+    turn: Arc<AtomicU32>,
     /// The frontends of UDP ports.
     udp: HashMap<PortKey, Vec<Frontend>>,
     lacking: Lacking,
@@ -106,7 +138,8 @@ impl Loop {
     #[must_use]
     pub fn new(planner: Planner, tools: Tools, own: Sender<Message>) -> Self {
         let (udp, lacking, told) = (HashMap::new(), Lacking::default(), BTreeSet::new());
-        Self { planner, tools, own, guarded: false, udp, lacking, told }
+        let (before, leaving, turn) = (Vec::new(), None, Arc::default());
+        Self { planner, tools, own, guarded: false, before, leaving, turn, udp, lacking, told }
     }
 
     /// Runs until it is told to stop.
@@ -115,7 +148,7 @@ impl Loop {
         let first = Pending::nothing(Since::Ever, Instant::now());
         let mut pending = Pending { ready: false, dirty: true, udp: true, ..first };
         loop {
-            let mut next = match messages.recv_timeout(pending.wait()) {
+            let mut next = match messages.recv_timeout(self.wait(&pending)) {
                 Ok(message) => Some(message),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -129,6 +162,34 @@ impl Loop {
             }
             if pending.is_due() && Instant::now() >= pending.not_before {
                 self.bring(&mut pending);
+            } else if !pending.dirty && self.tools.serving.backend.rest().is_some_and(|rest| rest.is_zero()) {
+                self.tend(&mut pending);
+            }
+            if let Some((_, latest)) = self.leaving.filter(|(at, _)| Instant::now() >= *at) {
+                self.let_go(latest);
+            }
+        }
+    }
+
+    /// How long the loop may sleep: until something is due, or until the backend needs it.
+    fn wait(&self, pending: &Pending) -> Duration {
+        let rest = self.tools.serving.backend.rest().filter(|_| !pending.dirty);
+        let leaving = self.leaving.map(|(at, _)| at.saturating_duration_since(Instant::now()));
+        pending.wait().min(rest.unwrap_or(LONG)).min(leaving.unwrap_or(LONG))
+    }
+
+    /// Lets the backend do what is due although nothing has changed.
+    fn tend(&mut self, pending: &mut Pending) {
+        match self.tools.serving.backend.tend(self.planner.plan()) {
+            Ok(Brought { changes, untidy }) => {
+                self.tools.metrics.untidy(untidy);
+                if changes > 0 {
+                    tracing::debug!(changes, "rules were looked after");
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the rules could not be looked after; they are read and written anew");
+                (pending.since, pending.dirty) = (Since::Ever, true);
             }
         }
     }
@@ -144,11 +205,37 @@ impl Loop {
                 pending.not_before = Instant::now();
             }
             Message::Update(update) => self.follow(*update, pending),
+            Message::Serve(serving) => self.hand_over(*serving, pending),
             Message::Stop => {}
         }
         if pending.dirty {
             self.tools.health.queued();
         }
+    }
+
+    /// Lets another serve: first everything is written its way, then the one before goes.
+    fn hand_over(&mut self, next: Serving, pending: &mut Pending) {
+        self.before.push(std::mem::replace(&mut self.tools.serving, next));
+        self.turn.fetch_add(1, Ordering::Relaxed);
+        self.guarded = false;
+        (pending.since, pending.dirty) = (Since::Ever, true);
+        pending.not_before = Instant::now();
+    }
+
+    /// Lets those go who served before. Flows that only they can carry begin anew with the rules that are in force, and before
+    /// they go: in between there would be nobody. While they carry connections that end with them, they get more time.
+    fn let_go(&mut self, latest: Instant) {
+        let now = Instant::now();
+        if now < latest && (self.tools.serving.is_awaited)() {
+            self.leaving = Some((latest.min(now + FAREWELL), latest));
+            return;
+        }
+        self.leaving = None;
+        if !self.before.is_empty() {
+            self.forget_flows(&Gone::new());
+        }
+        (self.tools.serving.parted)();
+        self.before.clear();
     }
 
     fn follow(&mut self, update: Update, pending: &mut Pending) {
@@ -186,7 +273,7 @@ impl Loop {
     fn bring(&mut self, pending: &mut Pending) {
         let started = Instant::now();
         let is_full = !matches!(pending.since, Since::Last(_));
-        match self.tools.backend.bring(self.planner.plan(), &pending.since) {
+        match self.tools.serving.backend.bring(self.planner.plan(), &pending.since) {
             Ok(Brought { changes, untidy }) => {
                 self.tools.metrics.synced(started.elapsed(), is_full, changes);
                 self.tools.metrics.untidy(untidy);
@@ -214,7 +301,9 @@ impl Loop {
             self.guard();
         }
         self.tools.metrics.programmed(&pending.triggers);
-        self.forget_flows(pending);
+        if pending.udp {
+            self.forget_flows(&pending.gone);
+        }
         self.tools.health.synced(self.planner.plan());
         self.tools.metrics.lacking(self.lacking.counts());
         let news = match &pending.since {
@@ -228,18 +317,23 @@ impl Loop {
 
     /// Has our rules watched, once they are there.
     fn guard(&mut self) {
-        let own = self.own.clone();
-        // When the loop has ended nobody needs to know.
-        let tampered = Box::new(move || drop(own.send(Message::Foreign)));
-        if let Err(error) = self.tools.backend.guard(tampered) {
+        let (own, turns) = (self.own.clone(), self.turn.clone());
+        let turn = turns.load(Ordering::Relaxed);
+        // When the loop has ended, or another serves, nobody needs to know.
+        let tampered = Box::new(move || turns.load(Ordering::Relaxed) == turn && own.send(Message::Foreign).is_ok());
+        if let Err(error) = self.tools.serving.backend.guard(tampered) {
             tracing::warn!(%error, "our rules cannot be watched; changes by others stay until the next start");
         }
         self.guarded = true;
+        (self.tools.serving.begun)();
+        let now = Instant::now();
+        self.leaving = Some((now + FAREWELL, now + LONGEST_FAREWELL));
     }
 
     /// Tells of problems that are new.
     fn tell(&mut self) {
-        let problems: BTreeSet<Problem> = self.planner.problems().collect();
+        let problems: BTreeSet<Problem> =
+            self.planner.problems().chain(self.tools.serving.backend.problems()).collect();
         for problem in problems.difference(&self.told) {
             tracing::warn!(service = %problem.service, "{}", problem.what);
             (self.tools.tell)(problem);
@@ -248,12 +342,11 @@ impl Loop {
     }
 
     /// Removes UDP flows that lead to endpoints that are gone.
-    fn forget_flows(&mut self, pending: &Pending) {
-        if !pending.udp {
-            return;
-        }
+    fn forget_flows(&mut self, gone: &Gone) {
+        let Some(flows) = &mut self.tools.serving.conntrack else { return };
         let started = Instant::now();
-        match conntrack::reconcile(&mut *self.tools.conntrack, self.planner.plan(), &pending.gone) {
+        let by_ipvs = self.tools.serving.backend.is_ipvs();
+        match conntrack::reconcile(&mut **flows, self.planner.plan(), gone, by_ipvs) {
             Ok(removed) => self.tools.metrics.flows(started.elapsed(), removed),
             Err(error) => tracing::warn!(%error, "stale UDP flows could not be looked for"),
         }

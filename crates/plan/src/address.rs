@@ -16,8 +16,17 @@ pub(crate) fn unfit_frontend(ip: IpAddr) -> Option<&'static str> {
     }
 }
 
+/// Why an address cannot be a cluster IP, if it cannot. Where Services live on loopback, they do so in IPv4: IPv6 has only one
+/// such address.
+pub(crate) fn unfit_cluster_ip(ip: IpAddr, rootless: bool) -> Option<&'static str> {
+    unfit_frontend(ip).filter(|_| !(rootless && ip.is_ipv4() && ip.is_loopback()))
+}
+
 /// Why an address cannot be an endpoint, if it cannot.
-pub(crate) fn unfit_endpoint(ip: IpAddr) -> Option<&'static str> {
+pub(crate) fn unfit_endpoint(ip: IpAddr, rootless: bool) -> Option<&'static str> {
+    if rootless && ip.is_loopback() {
+        return None;
+    }
     let link_local = match ip {
         IpAddr::V4(v4) => v4.is_link_local(),
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
@@ -61,8 +70,20 @@ mod tests {
     }
 
     #[test]
+    fn without_rules_services_live_on_loopback() {
+        let fit = |text: &str| {
+            text.parse().map(|ip| [unfit_cluster_ip(ip, true), unfit_endpoint(ip, true)].map(|why| why.is_none()))
+        };
+        assert_eq!(fit("127.96.0.1"), Ok([true, true]));
+        assert_eq!(fit("::1"), Ok([false, true]));
+        assert_eq!(fit("10.96.0.1"), Ok([true, true]));
+        assert_eq!(fit("224.0.0.1"), Ok([false, false]));
+    }
+
+    #[test]
     fn special_addresses_are_no_endpoints() {
-        let unfit = |text: &str| text.parse().map(|ip| (unfit_frontend(ip).is_some(), unfit_endpoint(ip).is_some()));
+        let unfit =
+            |text: &str| text.parse().map(|ip| (unfit_frontend(ip).is_some(), unfit_endpoint(ip, false).is_some()));
         for text in ["0.0.0.0", "::", "127.8.8.8", "::1", "224.0.0.1", "239.1.1.1", "ff02::1", "255.255.255.255"] {
             assert_eq!(unfit(text), Ok((true, true)), "{text}");
         }

@@ -10,6 +10,7 @@ use api::ip::{Family, parse_lenient};
 
 use crate::address::unfit_endpoint;
 use crate::input;
+use crate::options::Options;
 use crate::pool::Pool;
 use crate::service_port::{Backend, PortKey, Protocol};
 
@@ -83,13 +84,13 @@ pub(crate) struct Pools {
 
 impl Held {
     /// Keeps what matters of a slice on a node.
-    pub(crate) fn of(name: &str, slice: input::Slice, node: &str, pools: &mut Pools) -> Self {
+    pub(crate) fn of(name: &str, slice: input::Slice, options: &Options, pools: &mut Pools) -> Self {
         let mut problems = Vec::new();
         let family = slice.family();
         let (mut ports, mut endpoints) = (Vec::new(), Vec::new());
         if let Some(family) = family {
             ports = slice.ports.into_iter().filter_map(|port| hold_port(port, name, pools, &mut problems)).collect();
-            endpoints = hold_endpoints(slice.endpoints, family, node, &mut pools.places, |problem| {
+            endpoints = hold_endpoints(slice.endpoints, family, options, &mut pools.places, |problem| {
                 problems.push(format!("in its slice {name}, {problem}"));
             });
         } else {
@@ -129,15 +130,15 @@ fn hold_port(port: input::SlicePort, slice: &str, pools: &mut Pools, problems: &
 fn hold_endpoints(
     endpoints: Vec<input::SliceEndpoint>,
     family: Family,
-    node: &str,
+    options: &Options,
     places: &mut Pool<Place>,
     complain: impl FnOnce(String),
 ) -> Vec<Endpoint> {
     let (mut held, mut unfit) = (Vec::with_capacity(endpoints.len()), Vec::new());
     for endpoint in endpoints {
         let Some(text) = endpoint.addresses.first() else { continue };
-        match usable(text, family) {
-            Ok(ip) => held.push(hold(endpoint, ip, node, places)),
+        match usable(text, family, options.rootless) {
+            Ok(ip) => held.push(hold(endpoint, ip, &options.node_name, places)),
             Err(why) => unfit.push((text.clone(), why)),
         }
     }
@@ -148,12 +149,12 @@ fn hold_endpoints(
     held
 }
 
-fn usable(text: &str, family: Family) -> Result<IpAddr, &'static str> {
+fn usable(text: &str, family: Family, rootless: bool) -> Result<IpAddr, &'static str> {
     let ip = parse_lenient(text).ok_or("is not an address")?;
     if Family::of(ip) != family {
         return Err("is not of the slice's own family");
     }
-    unfit_endpoint(ip).map_or(Ok(ip), Err)
+    unfit_endpoint(ip, rootless).map_or(Ok(ip), Err)
 }
 
 fn hold(endpoint: input::SliceEndpoint, ip: IpAddr, node: &str, places: &mut Pool<Place>) -> Endpoint {

@@ -9,7 +9,8 @@
 //!
 //! Where it is not as kube-proxy, it is so on purpose: a list of source ranges that names no address of a family closes
 //! it; cluster IPs that no Service has are refused at once instead of left to time out; node ports are served on the
-//! addresses of the Node unless more is asked for, and never on loopback; endpoints that are cluster IPs are left out.
+//! addresses of the Node unless more is asked for, and never on loopback by rules; endpoints that are cluster IPs are left
+//! out.
 
 mod address;
 mod categories;
@@ -28,7 +29,7 @@ mod suspects;
 
 pub use claims::{Claims, Frontend, Frontends, Role};
 pub use endpoints::{Endpoint, Place};
-pub use options::{LocalDetector, NodePortAddresses, Options};
+pub use options::{LocalDetector, Loopback, NodePortAddresses, Options};
 pub use plan::{Health, Plan, Problem, Touched};
 pub use planner::{Planner, Update};
 pub use reasons::{Reason, Standing};

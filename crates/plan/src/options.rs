@@ -1,7 +1,7 @@
 //! What the command line says to the proxy.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
@@ -18,7 +18,44 @@ pub struct Options {
     pub local: LocalDetector,
     /// On which addresses of the node its node ports are served.
     pub node_port_addresses: NodePortAddresses,
+    /// On which loopback addresses they are served besides. Rules never do that: a program must listen there.
+    pub loopback: Loopback,
+    /// Whether Services live on loopback addresses of IPv4, as do their endpoints: no rule is needed then, only somebody who
+    /// listens.
+    pub rootless: bool,
 }
+
+/// On which loopback addresses node ports are served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Loopback {
+    /// On 127.0.0.1.
+    pub v4: bool,
+    /// On ::1.
+    pub v6: bool,
+}
+
+impl Loopback {
+    /// What a flag that names loopback says of it: `localhost`, or ranges of loopback addresses. Ranges of everything do not
+    /// name it.
+    #[must_use]
+    pub fn named(words: &[&str]) -> Self {
+        let everywhere = words.contains(&LOCALHOST);
+        let named = |ip: IpAddr| {
+            let ranges = words.iter().filter_map(|word| lenient_range(word));
+            everywhere || ranges.filter(|range| range.addr().is_loopback()).any(|range| range.contains(&ip))
+        };
+        Self { v4: named(Ipv4Addr::LOCALHOST.into()), v6: named(Ipv6Addr::LOCALHOST.into()) }
+    }
+
+    /// The addresses.
+    pub fn addresses(self) -> impl Iterator<Item = IpAddr> {
+        let v4 = self.v4.then_some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        v4.into_iter().chain(self.v6.then_some(IpAddr::V6(Ipv6Addr::LOCALHOST)))
+    }
+}
+
+/// The word for loopback.
+const LOCALHOST: &str = "localhost";
 
 /// How traffic of Pods is recognised.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -48,24 +85,34 @@ pub enum NodePortAddresses {
 }
 
 impl NodePortAddresses {
-    /// Reads the flag: CIDRs and the words `primary` and `all`.
+    /// Reads the flag: CIDRs and the words `primary`, `all` and `localhost`. What it says of loopback is told by
+    /// [`Loopback::named`].
     ///
     /// # Errors
     /// What is wrong with it.
     pub fn parse(words: &[&str]) -> Result<Self, String> {
-        match words {
+        let rest: Vec<&str> = words.iter().copied().filter(|word| *word != LOCALHOST).collect();
+        if rest.is_empty() && !words.is_empty() {
+            return Ok(Self::Ranges(Vec::new()));
+        }
+        match rest[..] {
             [] | ["primary"] => return Ok(Self::Primary),
             ["all"] => return Ok(Self::All),
             _ => {}
         }
         let parse = |word: &&str| match *word {
             "primary" | "all" => Err(format!("`{word}` stands alone; it cannot be joined with other addresses")),
-            "localhost" => Err("node ports on loopback are not served by kernel rules".to_owned()),
             _ => lenient_range(word).ok_or_else(|| format!("`{word}` is not a range such as 192.0.2.0/24")),
         };
-        let ranges = words.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
-        if ranges.iter().all(|range| range.addr().is_loopback()) {
-            return Err("node ports on loopback are not served by kernel rules".to_owned());
+        let ranges = rest.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+        let unserved = |range: &&IpNet| {
+            let served = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+            range.addr().is_loopback() && !served.iter().any(|ip: &IpAddr| range.contains(ip))
+        };
+        if let Some(range) = ranges.iter().find(unserved) {
+            return Err(format!(
+                "of loopback addresses only 127.0.0.1 and ::1 have node ports, and `{range}` has neither"
+            ));
         }
         // Everything of one family and not a word about the other is everything.
         let everything = ranges.iter().all(|range| range.prefix_len() == 0);

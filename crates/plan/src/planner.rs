@@ -144,7 +144,8 @@ impl Planner {
 
     fn take_service(&mut self, name: &str, object: Option<&Service>, dirty: &mut Dirty, touched: &mut Touched) {
         let name = self.name(name);
-        let read = object.map(|object| read(object, &name, &mut self.pools.names)).unwrap_or_default();
+        let rootless = self.plan.options.rootless;
+        let read = object.map(|object| read(object, &name, &mut self.pools.names, rootless)).unwrap_or_default();
         let known = self.services.entry(Arc::clone(&name)).or_default();
         known.problems = read.problems;
         let before = std::mem::replace(&mut known.cluster_ips, read.cluster_ips.clone());
@@ -183,7 +184,7 @@ impl Planner {
     fn take_slice(&mut self, name: &str, slice: Option<Slice>, dirty: &mut Dirty) {
         let slice = slice.filter(|slice| !slice.metadata.labels.contains_key(HEADLESS));
         let owner = slice.as_ref().and_then(Slice::service).map(|service| self.name(&service));
-        let held = slice.map(|slice| Held::of(name, slice, &self.plan.options.node_name, &mut self.pools));
+        let held = slice.map(|slice| Held::of(name, slice, &self.plan.options, &mut self.pools));
         if let Some(service) = self.slices.remove(name)
             && let Some(known) = self.services.get_mut(&service)
             && let Ok(place) = known.slices.binary_search_by(|one| (*one.name).cmp(name))

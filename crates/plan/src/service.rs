@@ -9,7 +9,7 @@ use std::sync::Arc;
 use api::ip::{Family, parse_lenient};
 use ipnet::IpNet;
 
-use crate::address::{lenient_range, unfit_frontend};
+use crate::address::{lenient_range, unfit_cluster_ip, unfit_frontend};
 use crate::input::{Port, Service};
 use crate::pool::Pool;
 use crate::service_port::{PortKey, ServicePort};
@@ -37,13 +37,13 @@ struct Common<'a> {
 }
 
 /// Reads a Service of this name. One that is not for us is as good as none.
-pub(crate) fn read(service: &Service, name: &Arc<str>, names: &mut Pool<str>) -> Read {
+pub(crate) fn read(service: &Service, name: &Arc<str>, names: &mut Pool<str>, rootless: bool) -> Read {
     let mut read = Read::default();
     if !service.is_ours() {
         return read;
     }
     let spec = &service.spec;
-    read.cluster_ips = cluster_ips(service, &mut read.problems);
+    read.cluster_ips = cluster_ips(service, rootless, &mut read.problems);
     if read.cluster_ips.is_empty() {
         return read;
     }
@@ -129,10 +129,10 @@ fn has_node_ports(service: &Service) -> bool {
 }
 
 /// The cluster IPs of a Service, at most one of a family.
-fn cluster_ips(service: &Service, problems: &mut Vec<String>) -> Vec<IpAddr> {
+fn cluster_ips(service: &Service, rootless: bool, problems: &mut Vec<String>) -> Vec<IpAddr> {
     let mut found = Vec::new();
     for ip in [Family::V4, Family::V6].into_iter().filter_map(|family| service.cluster_ip(family)) {
-        match unfit_frontend(ip) {
+        match unfit_cluster_ip(ip, rootless) {
             None => found.push(ip),
             Some(why) => problems.push(format!("its cluster IP {ip} {why}; it is left out")),
         }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::Health;
 use super::serve::{Answer, Answers};
 use crate::metrics::Metrics;
@@ -34,8 +36,8 @@ impl Answers for HealthPages {
 pub struct MetricsPages {
     /// The figures.
     pub metrics: Arc<Metrics>,
-    /// How rules are written.
-    pub mode: &'static str,
+    /// How Services are served now.
+    pub mode: Arc<Mutex<&'static str>>,
 }
 
 impl Answers for MetricsPages {
@@ -43,7 +45,7 @@ impl Answers for MetricsPages {
         let text = |body: String| (200, vec![("content-type", "text/plain; charset=utf-8".to_owned())], body);
         match path {
             "/metrics" => text(self.metrics.text()),
-            "/proxyMode" => text(self.mode.to_owned()),
+            "/proxyMode" => text((*self.mode.lock()).to_owned()),
             "/healthz" => text("ok".to_owned()),
             _ => missing(),
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use api::ip::Family;
 use kernel::nft::{Batch, Chain, Change, Key, Name, Set, SetValue, Value};
 
-use super::TABLE;
+use super::style::Style;
 
 /// What to tell the kernel.
 #[derive(Clone, Debug, Default)]
@@ -37,8 +37,8 @@ pub(super) struct Delta {
 
 impl Delta {
     /// Writes it down.
-    pub(super) fn write(self, family: Family, changes: &mut Changes) {
-        let mut writer = Writer::new(family, changes);
+    pub(super) fn write(self, style: Style, family: Family, changes: &mut Changes) {
+        let mut writer = Writer::new(style, family, changes);
         let (mut old_sets, mut old_chains) = (Vec::new(), Vec::new());
         let mut fills = Vec::new();
         for (name, pair) in self.sets {
@@ -96,12 +96,13 @@ fn write_elements(elements: BTreeMap<(&'static str, Key), Pair<Value>>, writer: 
 /// Writes changes of one of our tables.
 pub(super) struct Writer<'a> {
     family: kernel::nft::Family,
+    table: Name,
     changes: &'a mut Changes,
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(family: Family, changes: &'a mut Changes) -> Self {
-        Self { family: kernel_family(family), changes }
+    pub(super) fn new(style: Style, family: Family, changes: &'a mut Changes) -> Self {
+        Self { family: kernel_family(family), table: style.table().into(), changes }
     }
 
     fn push(&mut self, change: Change) {
@@ -111,49 +112,49 @@ impl<'a> Writer<'a> {
     /// Makes the table, in the place of one that is there.
     pub(super) fn make_table(&mut self, tag: &str, replace: bool) {
         if replace {
-            self.push(Change::DeleteTable(self.family, TABLE.into()));
+            self.push(Change::DeleteTable(self.family, self.table.clone()));
         }
-        self.push(Change::AddTable(self.family, TABLE.into(), tag.to_owned()));
+        self.push(Change::AddTable(self.family, self.table.clone(), tag.to_owned()));
     }
 
     fn add_set(&mut self, name: &str, set: &Set) {
-        self.push(Change::AddSet(self.family, TABLE.into(), name.into(), set.bare()));
+        self.push(Change::AddSet(self.family, self.table.clone(), name.into(), set.bare()));
     }
 
     fn add_chain(&mut self, name: &str, chain: &Chain) {
-        self.push(Change::AddChain(self.family, TABLE.into(), name.into(), chain.base));
+        self.push(Change::AddChain(self.family, self.table.clone(), name.into(), chain.base));
     }
 
     pub(super) fn flush_chain(&mut self, chain: &str) {
-        self.push(Change::FlushChain(self.family, TABLE.into(), chain.into()));
+        self.push(Change::FlushChain(self.family, self.table.clone(), chain.into()));
     }
 
     pub(super) fn add_rules(&mut self, chain: &str, rules: Vec<kernel::nft::Rule>) {
         if !rules.is_empty() {
-            self.push(Change::AddRules(self.family, TABLE.into(), chain.into(), rules));
+            self.push(Change::AddRules(self.family, self.table.clone(), chain.into(), rules));
         }
     }
 
     pub(super) fn add_elements(&mut self, set: &str, elements: Vec<(Key, Value)>) {
         if !elements.is_empty() {
-            self.push(Change::AddElements(self.family, TABLE.into(), set.into(), elements));
+            self.push(Change::AddElements(self.family, self.table.clone(), set.into(), elements));
         }
     }
 
     pub(super) fn delete_elements(&mut self, set: &str, keys: Vec<Key>) {
         if !keys.is_empty() {
-            self.push(Change::DeleteElements(self.family, TABLE.into(), set.into(), keys));
+            self.push(Change::DeleteElements(self.family, self.table.clone(), set.into(), keys));
         }
     }
 
     /// Deletes chains and sets that nothing uses any more, in an order in which nothing is deleted while it is used.
     fn tidy(&mut self, chains: &[Name], sets: &[(Name, Set)]) {
         let later = &mut self.changes.later.changes;
-        later.extend(chains.iter().map(|name| Change::FlushChain(self.family, TABLE.into(), name.clone())));
+        later.extend(chains.iter().map(|name| Change::FlushChain(self.family, self.table.clone(), name.clone())));
         let leads = |set: &Set| set.value == SetValue::Verdict;
-        let delete = |name: &Name| Change::DeleteSet(self.family, TABLE.into(), name.clone());
+        let delete = |name: &Name| Change::DeleteSet(self.family, self.table.clone(), name.clone());
         later.extend(sets.iter().filter(|(_, set)| leads(set)).map(|(name, _)| delete(name)));
-        later.extend(chains.iter().map(|name| Change::DeleteChain(self.family, TABLE.into(), name.clone())));
+        later.extend(chains.iter().map(|name| Change::DeleteChain(self.family, self.table.clone(), name.clone())));
         later.extend(sets.iter().filter(|(_, set)| !leads(set)).map(|(name, _)| delete(name)));
     }
 }

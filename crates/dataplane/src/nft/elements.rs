@@ -12,7 +12,7 @@ fn number(protocol: Protocol) -> Part {
 }
 
 /// An address.
-pub(super) fn address_key(ip: IpAddr) -> Key {
+pub(crate) fn address_key(ip: IpAddr) -> Key {
     Key::new(&[Address(ip)])
 }
 

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use kernel::nft::{Chain, Key, Name, Set, Value, Verdict};
 use plan::{Backend, Frontend, Options, Role, ServicePort};
 
-use super::affinity;
+use super::affinity::Sticky;
 use super::elements::{allowed_key, frontend_key, hairpin_key, node_port_key, node_port_slot_key, slot_key, target};
 use super::ruleset::{
     ALLOWED, FRONTENDS, GUARDED, HAIRPINS, NO_ENDPOINTS, NO_ENDPOINTS_NODE_PORTS, NODE_PORTS, NOTHING, REFUSE,
@@ -18,9 +18,9 @@ use super::shapes::{At, ENDPOINTS, LOCAL_ENDPOINTS, NODE_PORT_ENDPOINTS, NODE_PO
 
 /// What a Service port adds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Fragment {
+pub(crate) struct Fragment {
     /// Elements of the sets and maps that are always there.
-    pub(super) elements: BTreeMap<(&'static str, Key), Value>,
+    pub(crate) elements: BTreeMap<(&'static str, Key), Value>,
     /// Shared chains.
     pub(super) shapes: BTreeSet<Shape>,
     /// Chains of its own, whose names tell their content apart.
@@ -31,34 +31,19 @@ pub(super) struct Fragment {
 
 /// What a Service port adds, given the frontends that are its own.
 pub(super) fn of(options: &Options, port: &ServicePort, owned: &[(Frontend, Role)]) -> Fragment {
-    let mut fragment = Fragment::default();
-    let sticky = port.affinity.map(|seconds| affinity::Sticky::new(options, port, seconds));
-    for backend in &port.hairpin {
-        fragment.put(HAIRPINS, hairpin_key(*backend, port.key.protocol), NOTHING);
-    }
+    let mut fragment = Fragment::begin(port);
     for (frontend, role) in owned {
-        if *role == Role::LoadBalancer {
-            fragment.guard(port, *frontend);
-        }
-        let way = Way::of(port, *role);
-        fragment.close(*frontend, &way);
-        let Some(way) = way.open() else { continue };
-        let verdict = match &sticky {
-            Some(sticky) => sticky.chain(way, &mut fragment),
-            None => {
-                fragment.slots(*frontend, way);
-                fragment.shape(way.shape(at(*frontend)))
-            }
-        };
+        let Some(way) = fragment.way(port, *frontend, *role).open() else { continue };
+        let chain = fragment.lead(options, port, *frontend, way);
         let (map, key) = place(*frontend, FRONTENDS, NODE_PORTS);
-        fragment.put(map, key, Verdict::Goto(verdict).into_value());
+        fragment.put(map, key, Verdict::Goto(chain).into_value());
     }
     fragment
 }
 
 /// How a frontend leads to endpoints.
 #[derive(Clone, Copy)]
-pub(super) enum Way<'a> {
+pub(crate) enum Way<'a> {
     /// Nobody could answer anywhere.
     Nobody,
     /// Traffic must stay here, and nobody is here.
@@ -74,7 +59,7 @@ pub(super) enum Way<'a> {
 }
 
 impl<'a> Way<'a> {
-    fn of(port: &'a ServicePort, role: Role) -> Self {
+    pub(crate) fn of(port: &'a ServicePort, role: Role) -> Self {
         if !port.has_any {
             return Self::Nobody;
         }
@@ -95,6 +80,15 @@ impl<'a> Way<'a> {
         }
     }
 
+    /// The endpoints that a virtual server has for everybody; nothing when there is none.
+    pub(crate) fn balanced(self) -> Option<&'a [Backend]> {
+        let list = match self {
+            Self::To(list) | Self::Here(list) | Self::Outside(list) | Self::OutsideLocal(_, list) => list,
+            Self::Nobody | Self::NobodyHere => &[],
+        };
+        (!list.is_empty()).then_some(list)
+    }
+
     /// What happens to packets that were not translated; nothing when none are left.
     fn otherwise(&self) -> Option<Verdict> {
         match self {
@@ -104,7 +98,7 @@ impl<'a> Way<'a> {
         }
     }
 
-    fn shape(self, at: At) -> Shape {
+    pub(super) fn shape(self, at: At) -> Shape {
         let count = |list: &[Backend]| u32::try_from(list.len()).unwrap_or(u32::MAX);
         match self {
             Self::To(list) => Shape::Cluster(at, count(list)),
@@ -116,7 +110,7 @@ impl<'a> Way<'a> {
     }
 }
 
-fn at(frontend: Frontend) -> At {
+pub(super) fn at(frontend: Frontend) -> At {
     match frontend {
         Frontend::Address(..) => At::Address,
         Frontend::NodePort(..) => At::NodePort,
@@ -124,7 +118,7 @@ fn at(frontend: Frontend) -> At {
 }
 
 /// The map of a frontend and its key there.
-fn place(frontend: Frontend, addresses: &'static str, node_ports: &'static str) -> (&'static str, Key) {
+pub(super) fn place(frontend: Frontend, addresses: &'static str, node_ports: &'static str) -> (&'static str, Key) {
     match frontend {
         Frontend::Address(ip, protocol, port) => (addresses, frontend_key(ip, protocol, port)),
         Frontend::NodePort(_, protocol, port) => (node_ports, node_port_key(protocol, port)),
@@ -132,7 +126,37 @@ fn place(frontend: Frontend, addresses: &'static str, node_ports: &'static str) 
 }
 
 impl Fragment {
-    fn put(&mut self, set: &'static str, key: Key, value: Value) {
+    /// With what a Service port adds whatever its frontends are.
+    pub(super) fn begin(port: &ServicePort) -> Self {
+        let mut fragment = Self::default();
+        for backend in &port.hairpin {
+            fragment.put(HAIRPINS, hairpin_key(*backend, port.key.protocol), NOTHING);
+        }
+        fragment
+    }
+
+    /// How a frontend leads to endpoints; who may not go there is kept out.
+    pub(super) fn way<'a>(&mut self, port: &'a ServicePort, frontend: Frontend, role: Role) -> Way<'a> {
+        if role == Role::LoadBalancer {
+            self.guard(port, frontend);
+        }
+        let way = Way::of(port, role);
+        self.close(frontend, &way);
+        way
+    }
+
+    /// The chain that leads from a frontend to endpoints.
+    pub(super) fn lead(&mut self, options: &Options, port: &ServicePort, frontend: Frontend, way: Way<'_>) -> Name {
+        match port.affinity {
+            Some(seconds) => Sticky::new(options, port, seconds).chain(way, self),
+            None => {
+                self.slots(frontend, way);
+                self.shape(way.shape(at(frontend)))
+            }
+        }
+    }
+
+    pub(super) fn put(&mut self, set: &'static str, key: Key, value: Value) {
         self.elements.insert((set, key), value);
     }
 

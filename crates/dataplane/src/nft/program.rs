@@ -14,10 +14,12 @@ use plan::{Frontend, Plan, PortKey, Role, ServicePort, Touched};
 
 use super::delta::{Changes, Delta};
 use super::elements::address_key;
-use super::fragment::{self, Fragment};
+use super::fragment::Fragment;
 use super::ruleset::{self, CLUSTER_IPS, HAIRPINS};
 use super::shapes::Shape;
+use super::style::Style;
 use super::whole::Whole;
+use crate::frontends::owned;
 
 /// Our families, in the order in which they are written.
 pub(crate) const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
@@ -28,18 +30,10 @@ fn detector(plan: &Plan, family: Family) -> &plan::LocalDetector {
     ruleset::detector(&plan.options, family)
 }
 
-/// The frontends that a Service port has: those it claims before everybody else.
-fn owned(plan: &Plan, port: &ServicePort) -> Vec<(Frontend, Role)> {
-    let has = |(frontend, role): &(Frontend, Role)| {
-        let first = plan.frontends.get(frontend).and_then(|claims| claims.first());
-        first.is_some_and(|(winner, key)| winner == role && *key == port.key)
-    };
-    port.frontends().into_iter().filter(has).collect()
-}
-
 /// Follows a plan.
 #[derive(Debug, Default)]
 pub(crate) struct Program {
+    style: Style,
     ports: HashMap<PortKey, Programmed>,
     cluster_ips: BTreeSet<IpAddr>,
     families: BTreeMap<Family, Side>,
@@ -63,19 +57,20 @@ struct Side {
 
 impl Program {
     /// Follows a plan from nothing; the kernel is then to have these tables.
-    pub(crate) fn start(plan: &Plan) -> (Self, BTreeMap<Family, Whole>) {
+    pub(crate) fn start(style: Style, plan: &Plan) -> (Self, BTreeMap<Family, Whole>) {
         let mut tables: BTreeMap<Family, Whole> =
-            FAMILIES.into_iter().map(|family| (family, Whole::bare(plan, family))).collect();
+            FAMILIES.into_iter().map(|family| (family, Whole::bare(style, plan, family))).collect();
         let sides = FAMILIES.map(|family| {
             let surroundings = ruleset::surroundings(plan, family).into_iter().collect();
-            let shapes = Shape::prepared().map(|shape| (shape, 0)).collect();
+            let shapes = style.prepared().map(|shape| (shape, 0)).collect();
             (family, Side { surroundings, shapes, ..Side::default() })
         });
         let cluster_ips = plan.cluster_ips.keys().copied().collect();
-        let mut program = Self { ports: HashMap::with_capacity(plan.ports.len()), cluster_ips, families: sides.into() };
+        let ports = HashMap::with_capacity(plan.ports.len());
+        let mut program = Self { style, ports, cluster_ips, families: sides.into() };
         for (key, port) in &plan.ports {
             let owned = owned(plan, port);
-            let fragment = fragment::of(&plan.options, port, &owned);
+            let fragment = style.fragment(&plan.options, port, &owned);
             let side = program.families.entry(key.family).or_default();
             side.begin(plan, key.family, fragment, tables.entry(key.family).or_default());
             program.ports.insert(key.clone(), Programmed { port: Arc::clone(port), owned });
@@ -104,21 +99,21 @@ impl Program {
         for key in &touched.ports {
             let delta = deltas.entry(key.family).or_default();
             if let Some(Programmed { port, owned }) = self.ports.remove(key) {
-                let fragment = fragment::of(&plan.options, &port, &owned);
+                let fragment = self.style.fragment(&plan.options, &port, &owned);
                 self.families.entry(key.family).or_default().take(plan, key.family, fragment, delta);
             }
         }
         for key in &touched.ports {
             let Some(port) = plan.ports.get(key) else { continue };
             let owned = owned(plan, port);
-            let fragment = fragment::of(&plan.options, port, &owned);
+            let fragment = self.style.fragment(&plan.options, port, &owned);
             let delta = deltas.entry(key.family).or_default();
             self.families.entry(key.family).or_default().give(plan, key.family, fragment, delta);
             self.ports.insert(key.clone(), Programmed { port: Arc::clone(port), owned });
         }
         let mut changes = Changes::default();
         for (family, delta) in deltas {
-            delta.write(family, &mut changes);
+            delta.write(self.style, family, &mut changes);
         }
         changes
     }

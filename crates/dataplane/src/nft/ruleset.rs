@@ -42,9 +42,9 @@ pub(super) const HAIRPINS: &str = "hairpins";
 /// The chain that refuses.
 pub(super) const REFUSE: &str = "refuse";
 
-const SERVICES: &str = "services";
+pub(super) const SERVICES: &str = "services";
 const GUARD: &str = "guard";
-const UNKNOWN: &str = "unknown-services";
+pub(super) const UNKNOWN: &str = "unknown-services";
 
 /// The sets and maps, empty.
 pub(super) fn sets() -> BTreeMap<Name, Set> {
@@ -82,19 +82,19 @@ pub(super) fn sets() -> BTreeMap<Name, Set> {
     sets.into_iter().map(|(name, set)| (name.into(), set)).collect()
 }
 
-fn destination() -> Vec<Field> {
+pub(super) fn destination() -> Vec<Field> {
     vec![Field::Destination, Field::Protocol, Field::DestinationPort]
 }
 
-fn inside(key: Vec<Field>, set: &str) -> Statement {
+pub(super) fn inside(key: Vec<Field>, set: &str) -> Statement {
     Statement::In { key, set: set.into(), negate: false }
 }
 
-fn dispatch(key: Vec<Field>, map: &str) -> Statement {
+pub(super) fn dispatch(key: Vec<Field>, map: &str) -> Statement {
     Statement::Dispatch { key, map: map.into() }
 }
 
-fn jump(chain: &str) -> Statement {
+pub(super) fn jump(chain: &str) -> Statement {
     Statement::Go(Verdict::Jump(chain.into()))
 }
 
@@ -167,7 +167,7 @@ pub(super) fn chains(options: &Options, family: Family) -> BTreeMap<Name, Chain>
     chains.into_iter().map(|(name, chain)| (name.into(), chain)).collect()
 }
 
-fn services(options: &Options, family: Family) -> Vec<Rule> {
+pub(super) fn services(options: &Options, family: Family) -> Vec<Rule> {
     let mut rules = Vec::new();
     let to_cluster_ip = || inside(vec![Field::Destination], CLUSTER_IPS);
     if options.masquerade_all {

@@ -69,7 +69,7 @@ impl Shape {
     }
 
     /// The shape that stays whose chain has this name.
-    pub(super) fn staying(name: &str) -> Option<Self> {
+    pub(crate) fn staying(name: &str) -> Option<Self> {
         let (at, rest) = match name.strip_prefix("node-port-") {
             Some(rest) => (At::NodePort, rest),
             None => (At::Address, name),

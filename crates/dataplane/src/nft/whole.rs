@@ -13,6 +13,7 @@ use super::delta::{Changes, Delta, Writer};
 use super::elements::address_key;
 use super::ruleset::{self, CLUSTER_IPS};
 use super::shapes::Shape;
+use super::style::Style;
 
 /// Raised whenever chains or sets change their meaning.
 const VERSION: u32 = 2;
@@ -20,6 +21,7 @@ const VERSION: u32 = 2;
 /// What a table should hold.
 #[derive(Debug, Default)]
 pub(crate) struct Whole {
+    style: Style,
     pub(super) tag: String,
     pub(super) chains: BTreeMap<Name, Chain>,
     /// All sets; with elements only those that one Service port has for itself.
@@ -39,11 +41,11 @@ pub(crate) enum Trust {
 
 impl Whole {
     /// The table without any Service.
-    pub(super) fn bare(plan: &Plan, family: Family) -> Self {
-        let mut chains = ruleset::chains(&plan.options, family);
+    pub(super) fn bare(style: Style, plan: &Plan, family: Family) -> Self {
+        let mut chains = style.chains(&plan.options, family);
         let detector = ruleset::detector(&plan.options, family);
-        chains.extend(Shape::prepared().map(|shape| (shape.name(), shape.chain(detector))));
-        let mut whole = Self { tag: tag(&chains), chains, sets: ruleset::sets(), elements: BTreeMap::new() };
+        chains.extend(style.prepared().map(|shape| (shape.name(), shape.chain(detector))));
+        let mut whole = Self { style, tag: tag(&chains), chains, sets: style.sets(), elements: BTreeMap::new() };
         let used = plan.cluster_ips.keys().filter(|ip| Family::of(**ip) == family);
         let used = used.map(|ip| (CLUSTER_IPS, address_key(*ip)));
         for (set, key) in ruleset::surroundings(plan, family).into_iter().chain(used) {
@@ -53,7 +55,7 @@ impl Whole {
     }
 
     /// Adds an element of a set that is always there.
-    pub(super) fn put(&mut self, set: &'static str, key: Key, value: Value) {
+    pub(crate) fn put(&mut self, set: &'static str, key: Key, value: Value) {
         self.elements.entry(set).or_default().push((key, value));
     }
 
@@ -83,8 +85,8 @@ impl Whole {
         for (name, set) in &self.sets {
             delta.sets.entry(name.clone()).or_default().1 = Some(set.clone());
         }
-        delta.write(family, &mut changes);
-        let mut writer = Writer::new(family, &mut changes);
+        delta.write(self.style, family, &mut changes);
+        let mut writer = Writer::new(self.style, family, &mut changes);
         for (name, chain) in self.chains {
             let found = have.chains.get(&name);
             if found.is_some_and(|found| trust == Trust::Nothing || found.rules != chain.rules.len()) {
@@ -119,12 +121,12 @@ impl Whole {
 
     /// Makes everything, in the place of what is there.
     fn make(self, family: Family, replace: bool, changes: &mut Changes) {
-        Writer::new(family, changes).make_table(&self.tag, replace);
+        Writer::new(self.style, family, changes).make_table(&self.tag, replace);
         let mut delta = Delta::default();
         delta.chains.extend(self.chains.into_iter().map(|(name, chain)| (name, (None, Some(chain)))));
         delta.sets.extend(self.sets.into_iter().map(|(name, set)| (name, (None, Some(set)))));
-        delta.write(family, changes);
-        let mut writer = Writer::new(family, changes);
+        delta.write(self.style, family, changes);
+        let mut writer = Writer::new(self.style, family, changes);
         for (name, elements) in self.elements {
             writer.add_elements(name, elements);
         }

@@ -33,8 +33,13 @@ impl Running {
         let (out, messages) = channel();
         let (flows, told) = (Flows::default(), Arc::new(Mutex::new(Vec::new())));
         let tools = Tools {
-            backend: Box::new(Nftables::new(kernel.clone())),
-            conntrack: Box::new(flows.clone()),
+            serving: Serving {
+                backend: Box::new(Nftables::new(kernel.clone())),
+                conntrack: Some(Box::new(flows.clone())),
+                begun: Box::new(|| {}),
+                is_awaited: Box::new(|| false),
+                parted: Box::new(|| {}),
+            },
             health: Arc::default(),
             metrics: Metrics::new(),
             tell: {
@@ -180,10 +185,12 @@ fn stale_flows_go_and_others_stay() {
         zone: 0,
         original: Direction { source: address("10.244.0.9:5000"), destination: address(to) },
         reply: Direction { source: address(answered_by), destination: address("10.244.0.9:5000") },
+        translated: to != answered_by,
     };
     let (stale, good) = (flow("10.96.0.1:80", "10.244.0.7:8080"), flow("10.96.0.1:80", "10.244.0.2:8080"));
     let (never, foreign) = (flow("10.96.0.1:80", "10.96.0.1:80"), flow("198.51.100.1:53", "10.244.0.7:8080"));
-    for one in [&stale, &good, &never, &foreign] {
+    let of_ipvs = Flow { translated: false, ..good };
+    for one in [&stale, &good, &never, &foreign, &of_ipvs] {
         running.flows.insert(*one);
     }
     running.say(service("a", "10.96.0.1", "UDP"));
@@ -212,4 +219,51 @@ fn each_problem_is_told_once() {
     let told = running.told.lock();
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].what.contains("10.96.0.1") && &*told[0].service == "default/b", "{told:?}");
+}
+
+#[test]
+fn another_serves_as_soon_as_it_has_written_everything_and_not_before() {
+    let (kernel, next) = (Fake::default(), Fake::default());
+    let running = Running::start(&kernel);
+    running.say(service("a", "10.96.0.1", "TCP"));
+    running.say(slice("a", "TCP", &["10.244.0.2"]));
+    running.ready();
+    until("the guard", || running.kernel.is_watched(TABLE));
+    let seen = Arc::new(Mutex::new(None));
+    let begun = {
+        let (seen, kernel, next) = (seen.clone(), kernel.clone(), next.clone());
+        let frontends = |kernel: &Fake| kernel.table(Family::Ip, TABLE).map(|it| it.sets["frontends"].elements.len());
+        move || *seen.lock() = Some((frontends(&kernel), frontends(&next)))
+    };
+    next.fail_next(kernel::Errno::NOBUFS);
+    let backend = Box::new(Nftables::new(next.clone()));
+    // The one before has something to end, the first time it is asked.
+    let (asked, parted) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let serving = Serving {
+        backend,
+        conntrack: None,
+        begun: Box::new(begun),
+        is_awaited: Box::new({
+            let asked = asked.clone();
+            move || asked.fetch_add(1, Ordering::Relaxed) == 0
+        }),
+        parted: Box::new({
+            let parted = parted.clone();
+            move || parted.store(asked.load(Ordering::Relaxed), Ordering::Relaxed)
+        }),
+    };
+    running.out.send(Message::Serve(Box::new(serving))).expect("the loop runs");
+    until("the other to begin", || seen.lock().is_some());
+    assert_eq!(*seen.lock(), Some((Some(1), Some(1))), "the one before is there until then");
+    // What becomes of its rules is nobody's business any more.
+    let batches = next.batches();
+    kernel.flush_ruleset();
+    running.say(service("b", "10.96.0.2", "TCP"));
+    running.say(slice("b", "TCP", &["10.244.0.3"]));
+    let has_both = || next.table(Family::Ip, TABLE).is_some_and(|it| it.sets["frontends"].elements.len() == 2);
+    until("a change", has_both);
+    assert!(kernel.table(Family::Ip, TABLE).is_none());
+    assert!(next.batches() <= batches + 2, "changes were written, and nothing else");
+    until("the one before to part", || parted.load(Ordering::Relaxed) > 0);
+    assert_eq!(parted.load(Ordering::Relaxed), 2, "it was waited for once");
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use plan::oracle::Outcome;
-use plan::{NodePortAddresses, Options, Update};
+use plan::{Loopback, NodePortAddresses, Options, Update};
 use serde_json::json;
 
 use crate::world::{NODE, STRANGER, World, cidr, ip, node, options, read_node, service, slice};
@@ -28,6 +28,9 @@ fn where_node_ports_are_served() {
         (&["192.0.2.0/24"], vec![NODE, "192.0.2.77"]),
         (&["0.0.0.0/0", "fd00::/8"], vec![NODE, "192.0.2.77", "10.0.0.5", "fd00::5"]),
         (&["10.0.0.0/8", "127.0.0.0/8"], vec!["10.0.0.5"]),
+        (&["localhost"], vec![]),
+        (&["primary", "localhost"], vec![NODE, "2001:db8::1"]),
+        (&["127.0.0.0/8", "::1/128"], vec![]),
     ] {
         let mut world = World::with(Options { node_port_addresses: parse(words), ..options() });
         world.say(read_node(json!({"status": {"addresses": [
@@ -40,16 +43,24 @@ fn where_node_ports_are_served() {
 }
 
 #[test]
-fn words_that_cannot_be_read() {
-    for words in [
-        &["localhost"][..],
-        &["primary", "10.0.0.0/8"],
-        &["all", "all"],
-        &["10.0.0.1"],
-        &["eth0"],
-        &[""],
-        &["127.0.0.0/8"],
+fn which_loopback_addresses_are_named() {
+    for (words, want) in [
+        (&[][..], [false, false]),
+        (&["all"], [false, false]),
+        (&["0.0.0.0/0", "::/0"], [false, false]),
+        (&["localhost"], [true, true]),
+        (&["primary", "localhost"], [true, true]),
+        (&["127.0.0.0/8"], [true, false]),
+        (&["10.0.0.0/8", "::1/128"], [false, true]),
     ] {
+        let Loopback { v4, v6 } = Loopback::named(words);
+        assert_eq!([v4, v6], want, "{words:?}");
+    }
+}
+
+#[test]
+fn words_that_cannot_be_read() {
+    for words in [&["primary", "10.0.0.0/8"][..], &["all", "all"], &["10.0.0.1"], &["eth0"], &[""], &["127.0.0.5/32"]] {
         assert!(NodePortAddresses::parse(words).is_err(), "{words:?}");
     }
 }

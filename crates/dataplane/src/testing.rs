@@ -1,0 +1,252 @@
+//! What every backend is tried on: plans of all kinds, packets from everywhere to everywhere, and the judge between them.
+//!
+//! In: what a backend's fake kernel does to a packet. Out: nothing, unless it is not what [`plan::oracle`] says must happen.
+
+pub(crate) mod namespace;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use api::ip::Family;
+use kernel::nft::fake::{End, Fate, Packet as KernelPacket};
+use plan::oracle::{Outcome, Packet, judge};
+use plan::{LocalDetector, Options, Plan, Planner, Protocol, Update};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::{Backend, Since};
+
+pub(crate) const NODE: &str = "n1";
+pub(crate) const NODE_IPS: [&str; 2] = ["192.0.2.1", "2001:db8::1"];
+
+/// A Service of a test.
+#[derive(Clone, Debug)]
+pub(crate) struct Wish {
+    pub(crate) number: u8,
+    pub(crate) kind: usize,
+    pub(crate) dual: bool,
+    pub(crate) protocol: usize,
+    pub(crate) internal_local: bool,
+    pub(crate) external_local: bool,
+    pub(crate) affinity: bool,
+    pub(crate) external_ip: bool,
+    pub(crate) lb_ip: bool,
+    pub(crate) ranges: usize,
+    pub(crate) endpoints: Vec<(u8, u8)>,
+}
+
+pub(crate) fn wish() -> impl Strategy<Value = Wish> {
+    let shape = (0..4u8, 0..3usize, any::<bool>(), 0..3usize, any::<bool>(), any::<bool>());
+    let more = (prop::bool::weighted(0.25), any::<bool>(), any::<bool>(), 0..4usize);
+    // Where an endpoint is (its last byte; below 8 on this node) and in which state.
+    let endpoints = prop::collection::vec((1..16u8, 0..5u8), 0..6);
+    (shape, more, endpoints).prop_map(|(shape, more, endpoints)| Wish {
+        number: shape.0,
+        kind: shape.1,
+        dual: shape.2,
+        protocol: shape.3,
+        internal_local: shape.4,
+        external_local: shape.5,
+        affinity: more.0,
+        external_ip: more.1,
+        lb_ip: more.2,
+        ranges: more.3,
+        endpoints,
+    })
+}
+
+fn service(wish: &Wish) -> Value {
+    let number = wish.number;
+    let kind = ["ClusterIP", "NodePort", "LoadBalancer"][wish.kind];
+    let mut ips = vec![format!("10.96.0.{}", number + 1)];
+    let mut families = vec!["IPv4"];
+    if wish.dual {
+        ips.push(format!("fd00:10:96::{}", number + 1));
+        families.push("IPv6");
+    }
+    let policy = |local: bool| if local { "Local" } else { "Cluster" };
+    let protocol = ["TCP", "UDP", "SCTP"][wish.protocol];
+    let mut spec = json!({
+        "type": kind, "clusterIP": ips[0], "clusterIPs": ips, "ipFamilies": families,
+        "internalTrafficPolicy": policy(wish.internal_local), "externalTrafficPolicy": policy(wish.external_local),
+        "sessionAffinity": if wish.affinity { "ClientIP" } else { "None" },
+        "ports": [{"name": "p", "port": 80, "protocol": protocol,
+                   "nodePort": if wish.kind > 0 { 30000 + i64::from(number) } else { 0 }}],
+    });
+    if wish.external_ip {
+        // Shared by two Services: only one of them can have it.
+        spec["externalIPs"] = json!([format!("198.51.100.{}", number / 2 + 1), "2001:db8:1::9"]);
+    }
+    let ranges =
+        [json!([]), json!(["203.0.113.0/24"]), json!(["192.0.2.0/24", "203.0.113.7/32"]), json!(["2001:db8::/32"])];
+    spec["loadBalancerSourceRanges"] = ranges[wish.ranges].clone();
+    let ingress = if wish.lb_ip { json!([{"ip": format!("198.51.100.{}", 100 + number)}]) } else { json!([]) };
+    json!({
+        "metadata": {"namespace": "default", "name": format!("s{number}"), "uid": "u"},
+        "spec": spec, "status": {"loadBalancer": {"ingress": ingress}},
+    })
+}
+
+fn slice(wish: &Wish, family: Family) -> Value {
+    let endpoints: Vec<Value> = wish
+        .endpoints
+        .iter()
+        .map(|(place, state)| {
+            let ip = if family == Family::V4 { format!("10.244.0.{place}") } else { format!("fd00:10:244::{place}") };
+            json!({
+                "addresses": [ip], "nodeName": if *place < 8 { NODE } else { "other" },
+                "conditions": {"ready": *state < 3, "serving": *state < 4, "terminating": *state == 3},
+            })
+        })
+        .collect();
+    let name = format!("s{}-{}", wish.number, family.as_str().to_lowercase());
+    let protocol = ["TCP", "UDP", "SCTP"][wish.protocol];
+    json!({
+        "metadata": {"namespace": "default", "name": name,
+                     "labels": {"kubernetes.io/service-name": format!("s{}", wish.number)}},
+        "addressType": family.as_str(), "endpoints": endpoints,
+        "ports": [{"name": "p", "port": 8080, "protocol": protocol}],
+    })
+}
+
+fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).expect("an object of ours")
+}
+
+pub(crate) fn updates(wish: &Wish) -> Vec<Update> {
+    let mut all = vec![Update::Service(Box::new(read(service(wish))))];
+    all.extend([Family::V4, Family::V6].map(|family| Update::Slice(read(slice(wish, family)))));
+    all
+}
+
+/// What becomes of Services over time: each is wished for, or goes.
+pub(crate) fn story(most: usize) -> impl Strategy<Value = Vec<Vec<Update>>> {
+    let chapter = (wish(), prop::bool::weighted(0.2)).prop_map(|(wish, gone)| match gone {
+        true => vec![Update::ServiceGone(format!("default/s{}", wish.number))],
+        false => updates(&wish),
+    });
+    prop::collection::vec(chapter, 1..most)
+}
+
+/// Has a backend follow updates, one by one.
+pub(crate) fn follow(backend: &mut dyn Backend, planner: &mut Planner, all: impl IntoIterator<Item = Update>) {
+    for update in all {
+        let touched = planner.update(update);
+        backend.bring(planner.plan(), &Since::Last(touched)).expect("accepted");
+    }
+}
+
+/// The addresses of the node.
+pub(crate) fn node_ips() -> impl Iterator<Item = IpAddr> {
+    NODE_IPS.iter().map(|ip| ip.parse().expect("an address"))
+}
+
+pub(crate) fn options(local: usize, masquerade_all: bool) -> Options {
+    let ranges = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("a range")).collect();
+    let local = match local {
+        0 => LocalDetector::None,
+        1 => LocalDetector::Ranges(ranges(&["10.244.0.0/16", "fd00:10:244::/48"])),
+        2 => LocalDetector::Ranges(ranges(&["10.244.0.0/16"])),
+        3 => LocalDetector::InterfacePrefix("veth".to_owned()),
+        _ => LocalDetector::Ranges(ranges(&["10.244.0.0/29", "10.244.0.12/32", "fd00:10:244::/48"])),
+    };
+    Options { node_name: NODE.to_owned(), masquerade_all, local, ..Options::default() }
+}
+
+pub(crate) fn planner(options: Options) -> Planner {
+    let mut planner = Planner::new(options);
+    let addresses: Vec<Value> = NODE_IPS.iter().map(|ip| json!({"type": "InternalIP", "address": ip})).collect();
+    let node = json!({
+        "metadata": {"name": NODE}, "spec": {"podCIDRs": ["10.244.0.0/29"]}, "status": {"addresses": addresses},
+    });
+    planner.update(Update::Node(Some(Box::new(read(node)))));
+    planner.update(Update::Machine(node_ips().collect()));
+    let range = json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16", "fd00:10:96::/112"]}});
+    planner.update(Update::Cidr(read(range)));
+    planner
+}
+
+/// Every packet that could tell something: from everywhere to everywhere.
+pub(crate) fn packets(plan: &Plan) -> Vec<Packet> {
+    let parse = |text: &str| -> IpAddr { text.parse().expect("an address") };
+    let sources: Vec<(IpAddr, bool, Option<&str>)> = [
+        ("10.244.0.2", false, Some("veth2")),
+        ("10.244.0.12", false, Some("eth0")),
+        ("192.0.2.1", true, None),
+        ("203.0.113.7", false, Some("eth0")),
+        ("198.51.100.200", false, Some("eth0")),
+        ("198.51.100.100", false, Some("eth0")),
+        ("fd00:10:244::2", false, Some("veth2")),
+        ("2001:db8::1", true, None),
+        ("2001:db8:ffff::7", false, Some("eth0")),
+        ("3fff::7", false, Some("eth0")),
+    ]
+    .map(|(ip, node, interface)| (parse(ip), node, interface))
+    .into();
+    let mut targets: BTreeSet<(IpAddr, u16)> = BTreeSet::new();
+    for port in plan.ports.values() {
+        let ips = [port.cluster_ip].into_iter().chain(port.lb_ips.clone()).chain(port.external_ips.clone());
+        targets.extend(ips.flat_map(|ip| [(ip, 80), (ip, 81)]));
+        targets.extend(port.node_port.into_iter().flat_map(|number| NODE_IPS.map(|ip| (parse(ip), number))));
+    }
+    targets.extend([(parse("10.96.77.7"), 80), (parse("fd00:10:96::77"), 80), (parse("198.51.100.9"), 80)]);
+    let mut all = Vec::new();
+    for (source, from_node, interface) in sources {
+        for (destination, port) in targets.iter().filter(|(ip, _)| ip.is_ipv4() == source.is_ipv4()) {
+            for protocol in Protocol::ALL {
+                let (destination, port, interface) = (*destination, *port, interface.map(str::to_owned));
+                all.push(Packet { source, from_node, interface, destination, protocol, port });
+            }
+        }
+    }
+    all
+}
+
+/// Holds what a kernel does against what must happen. The kernel is given a packet, and which of how many equal ways to choose;
+/// it must not remember clients of earlier packets.
+pub(crate) fn check(plan: &Plan, kernel: impl FnMut(&KernelPacket, u32, u32) -> Fate) {
+    check_possible(plan, |_| true, kernel);
+}
+
+/// The same, for those packets only that can come to be.
+pub(crate) fn check_possible(
+    plan: &Plan,
+    is_possible: impl Fn(&Packet) -> bool,
+    mut kernel: impl FnMut(&KernelPacket, u32, u32) -> Fate,
+) {
+    for packet in packets(plan).into_iter().filter(is_possible) {
+        let sent = KernelPacket::first(
+            packet.source,
+            packet.destination,
+            packet.protocol.number(),
+            packet.port,
+            packet.interface.as_deref(),
+        );
+        let verdict = judge(plan, &packet);
+        let ways = match &verdict {
+            Outcome::Forward(forward) => u32::try_from(forward.backends.len()).expect("few"),
+            _ => 1,
+        };
+        let mut reached = BTreeSet::new();
+        for way in 0..ways {
+            let fate = kernel(&sent, way, ways);
+            match &verdict {
+                Outcome::Pass => assert_eq!((fate.end, fate.translated), (End::Accepted, None), "{packet:?}"),
+                Outcome::Refuse(why) => assert_eq!(fate.end, End::Rejected, "{packet:?} {why:?}"),
+                Outcome::Drop(why) => assert_eq!(fate.end, End::Dropped, "{packet:?} {why:?}"),
+                Outcome::Forward(forward) => {
+                    let (ip, port) = fate.translated.unwrap_or_else(|| panic!("{packet:?} {forward:?} {fate:?}"));
+                    let backend = plan::Backend { ip, port };
+                    let hidden = forward.masquerade || forward.hairpin.contains(&backend);
+                    assert_eq!(fate.masqueraded, hidden, "{packet:?} {forward:?}");
+                    assert_eq!(fate.end, End::Accepted, "{packet:?}");
+                    assert_eq!(fate.remembered.is_empty(), forward.affinity.is_none(), "{packet:?}");
+                    reached.insert(backend);
+                }
+            }
+        }
+        if let Outcome::Forward(forward) = verdict {
+            assert_eq!(reached, forward.backends.iter().copied().collect(), "{packet:?}");
+        }
+    }
+}
