@@ -1,0 +1,107 @@
+//! `kubernetes [ZONES…] { … }`
+//!
+//! In: the directive. Out: the cluster's own zones. How the API server is reached is no matter of this file.
+
+use super::Refused;
+use super::blocks::Directive;
+use super::directives::{once, unknown_option};
+use super::lex::Token;
+use super::read::{Words, all_zones, duration, fallthrough, number};
+use crate::config::{Block, Kubernetes, Name, Pods};
+
+const OPTIONS: &[&str] = &[
+    "endpoint_pod_names",
+    "fallthrough",
+    "ignore",
+    "labels",
+    "namespace_labels",
+    "namespaces",
+    "noendpoints",
+    "pods",
+    "startup_timeout",
+    "ttl",
+];
+
+/// Options about the connection, which `--kubeconfig` has.
+const CONNECTION: &[&str] =
+    &["endpoint", "tls", "kubeconfig", "apiserver_qps", "apiserver_burst", "apiserver_max_inflight"];
+
+pub(super) fn kubernetes(directive: &Directive<'_>, block: &mut Block) -> Result<(), Refused> {
+    once(directive.name, block.kubernetes.is_some())?;
+    let mut out = Kubernetes { zones: all_zones(&directive.args)?, ..Kubernetes::default() };
+    if out.zones.is_empty() {
+        out.zones = block.keys.iter().map(|key| key.zone.clone()).collect();
+    }
+    if out.zones.iter().all(is_reverse) {
+        let next = "add the cluster's domain, as in `kubernetes cluster.local in-addr.arpa ip6.arpa`";
+        return Err(directive.name.refuse("`kubernetes` has only reverse zones", next));
+    }
+    for line in &directive.body {
+        let mut words = Words::of(line);
+        option(directive.name, &mut words, &mut out)?;
+        words.end()?;
+    }
+    if !out.namespaces.is_empty() && out.namespace_labels.is_some() {
+        let next = "keep one of them";
+        return Err(directive.name.refuse("`namespaces` and `namespace_labels` exclude each other", next));
+    }
+    block.kubernetes = Some(out);
+    Ok(())
+}
+
+/// Whether a zone is for addresses; such a zone cannot hold names of Services.
+fn is_reverse(zone: &Name) -> bool {
+    ["in-addr.arpa", "ip6.arpa"].iter().any(|text| Name::parse(text).is_ok_and(|name| name.covers(zone.as_wire())))
+}
+
+fn option(directive: &Token, words: &mut Words<'_>, out: &mut Kubernetes) -> Result<(), Refused> {
+    match words.name().text.as_str() {
+        "pods" => {
+            let mode = words.want("a mode")?;
+            out.pods = match mode.text.as_str() {
+                "disabled" => Pods::Disabled,
+                "insecure" => Pods::Insecure,
+                "verified" => Pods::Verified,
+                other => {
+                    let what = format!("`pods {other}` is no mode");
+                    return Err(mode.refuse(what, "write disabled, insecure or verified"));
+                }
+            };
+        }
+        "endpoint_pod_names" => out.endpoint_pod_names = true,
+        "noendpoints" => out.noendpoints = true,
+        "ttl" => out.ttl = number(words.want("a number of seconds")?, 3600)?,
+        // After this time CoreDNS answers from what it has; here nobody is ever answered from half a list.
+        "startup_timeout" => drop(duration(words.want("a duration")?)?),
+        "fallthrough" => out.fallthrough = fallthrough(words)?,
+        "namespaces" => {
+            out.namespaces.push(words.want("a namespace")?.text.clone());
+            out.namespaces.extend(words.all().iter().map(|token| token.text.clone()));
+        }
+        "labels" => out.labels = Some(selector(words)?),
+        "namespace_labels" => out.namespace_labels = Some(selector(words)?),
+        "ignore" => {
+            let what = words.want("`empty_service`")?;
+            if what.text != "empty_service" {
+                return Err(what.refuse(format!("`ignore {}` is not known", what.text), "write `ignore empty_service`"));
+            }
+            out.ignore_empty_service = true;
+        }
+        name if CONNECTION.contains(&name) => {
+            let next = "remove it: the connection is set with --kubeconfig";
+            return Err(words.name().refuse(format!("the option `{name}` of `kubernetes` is not supported"), next));
+        }
+        _ => return Err(unknown_option(directive, words.name(), OPTIONS)),
+    }
+    Ok(())
+}
+
+/// A label selector: everything to the end of the line, checked here so that a mistake has a line number.
+fn selector(words: &mut Words<'_>) -> Result<String, Refused> {
+    let first = words.want("a label selector")?;
+    let rest = words.all().iter().map(|token| token.text.as_str());
+    let text = std::iter::once(first.text.as_str()).chain(rest).collect::<Vec<_>>().join(" ");
+    api::selector::parse(&api::kinds::service::KIND, &text, "")
+        .map_err(|_| first.refuse(format!("`{text}` is no label selector"), "write one as in app=web,tier in (a,b)"))?;
+    Ok(text)
+}
