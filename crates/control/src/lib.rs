@@ -7,6 +7,8 @@
 
 pub mod allocation;
 pub mod bootstrap;
+pub mod bootstrap_tokens;
+pub mod certificates;
 pub mod conditions;
 pub mod controller;
 pub mod endpoints;
@@ -16,8 +18,12 @@ pub mod mirroring;
 pub mod namespaces;
 pub mod node_cidrs;
 pub mod node_health;
+pub mod node_taints;
 pub mod objects;
+pub mod pod_gc;
 pub mod runner;
+pub mod scheduler;
+pub mod workloads;
 pub mod world;
 
 mod election;
@@ -52,5 +58,18 @@ pub static CONTROLLERS: &[Controller] = &[
     namespaces::CONTROLLER,
     node_cidrs::CONTROLLER,
     node_health::CONTROLLER,
+    node_taints::TAINTS,
+    node_taints::EVICTION,
+    workloads::deployment::CONTROLLER,
+    workloads::replicas::CONTROLLER,
+    workloads::replicas::REPLICATION,
+    workloads::stateful::CONTROLLER,
+    scheduler::CONTROLLER,
+    pod_gc::CONTROLLER,
+    certificates::APPROVER,
+    certificates::ISSUER,
+    certificates::CLEANER,
+    bootstrap_tokens::CLEANER,
+    bootstrap_tokens::SIGNER,
     conditions::CONTROLLER,
 ];

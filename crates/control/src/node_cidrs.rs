@@ -206,6 +206,6 @@ fn tell(view: &View<'_>, entry: &Entry, metadata: &Metadata, reason: &str, messa
 fn is_news(view: &View<'_>, event: &Write) -> bool {
     match event {
         Write::Object { table, object, .. } => view.store.get(&object_key(table, object)).is_none(),
-        Write::Raw { .. } | Write::Delete { .. } => true,
+        Write::Raw { .. } | Write::Part { .. } | Write::Delete { .. } | Write::End { .. } => true,
     }
 }

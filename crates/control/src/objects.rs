@@ -6,9 +6,11 @@
 pub mod endpoints;
 pub mod metadata;
 pub mod node;
+pub mod placement;
 pub mod pod;
 pub mod service;
 pub mod slice;
+pub mod workload;
 
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 

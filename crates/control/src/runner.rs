@@ -244,10 +244,13 @@ impl Round {
                     break;
                 }
             }
-            for event in events {
-                // An Event of this name is there already, or there is no place for it: either way nobody is held up.
-                let _ = commit(&*store, &ranges, &[event], &mut Written::default()).await;
-            }
+            // Each stands alone: one of this name may be there already, or there is no place for it, and nobody is held up
+            // by that. Handed over together, they are written to disk together.
+            let events = events.into_iter().map(|event| {
+                let (store, ranges) = (&*store, &ranges);
+                async move { commit(store, ranges, &[event], &mut Written::default()).await.is_ok() }
+            });
+            futures_util::future::join_all(events).await;
             Landed { due, again, started, outcome: outcome.map(|()| written) }
         });
     }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use ipnet::IpNet;
 use store::allocation::Ranges;
 
+use crate::certificates::Signer;
+
 /// Settings of the controllers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
@@ -20,6 +22,12 @@ pub struct Settings {
     pub node_masks: (u8, u8),
     /// How long a Node may be silent before it counts as lost.
     pub node_grace: Duration,
+    /// What machines that join must know of the cluster: a kubeconfig without a user.
+    pub cluster_info: Option<String>,
+    /// Who signs certificates for nodes, if somebody does.
+    pub signer: Option<Signer>,
+    /// How long such certificates are good, unless a shorter time is asked for.
+    pub certificate_lifetime: Duration,
 }
 
 impl Settings {
@@ -33,6 +41,9 @@ impl Settings {
             cluster_cidrs: Vec::new(),
             node_masks: (24, 64),
             node_grace: Duration::from_secs(50),
+            cluster_info: None,
+            signer: None,
+            certificate_lifetime: Duration::from_secs(365 * 86_400),
         }
     }
 }

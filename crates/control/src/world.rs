@@ -11,6 +11,7 @@ mod pods;
 mod services;
 mod slices;
 mod unmatched;
+mod workloads;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,11 +21,12 @@ use store::{Entry, Table};
 
 pub use nodes::Nodes;
 pub use owners::{Dependent, Owners};
-pub use pods::Pods;
+pub use pods::{Load, Pods};
 pub use services::Services;
 pub use slices::Slices;
 pub(crate) use slices::service_of;
 pub use unmatched::Unmatched;
+pub use workloads::Workloads;
 
 use crate::objects::metadata::Metadata;
 use crate::objects::node::Node;
@@ -47,6 +49,8 @@ pub struct World {
     pub slices: Slices,
     /// Services that say that no Pod matches them.
     pub unmatched: Unmatched,
+    /// What keeps Pods or ReplicaSets.
+    pub workloads: Workloads,
     /// Who owns what.
     pub owners: Owners,
     /// Namespaces that are being deleted.
@@ -123,6 +127,7 @@ impl World {
             "endpointslices" => self.slices.apply(entry, previous, deleted),
             "services/specs" => self.unmatched.apply(entry, deleted),
             "leases" => self.nodes.heard(&entry.key.name, at),
+            _ if workloads::holds(table) => self.workloads.apply(entry, deleted),
             _ => {}
         }
         let metadata =

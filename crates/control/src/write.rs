@@ -35,6 +35,17 @@ pub enum Write {
         /// What it replaces.
         modified: u64,
     },
+    /// Changes a part of an object that has rules of its own (`status`, `binding`).
+    Part {
+        /// The store's table of the kind.
+        table: &'static str,
+        /// Which part.
+        part: &'static str,
+        /// The object.
+        object: Box<Value>,
+        /// What it replaces.
+        modified: u64,
+    },
     /// Stores bytes as they are.
     Raw {
         /// Where.
@@ -52,6 +63,13 @@ pub enum Write {
         modified: u64,
         /// What happens to what it owns.
         propagation: Option<Propagation>,
+    },
+    /// Deletes an object at once, without the time it may take to go: there is nobody who could use it.
+    End {
+        /// Which.
+        key: Key,
+        /// The state that was seen.
+        modified: u64,
     },
 }
 
@@ -105,8 +123,14 @@ impl Writer<'_> {
         for write in writes {
             match write {
                 Write::Object { table, object, modified: 0 } => self.create(table, (**object).clone(), &mut txn)?,
-                Write::Object { table, object, modified } => self.update(table, object, *modified, &mut txn)?,
-                Write::Delete { key, modified, propagation } => self.delete(key, *modified, *propagation, &mut txn)?,
+                Write::Object { table, object, modified } => self.update(table, None, object, *modified, &mut txn)?,
+                Write::Part { table, part, object, modified } => {
+                    self.update(table, Some(part), object, *modified, &mut txn)?;
+                }
+                Write::Delete { key, modified, propagation } => {
+                    self.delete(key, *modified, None, *propagation, &mut txn)?;
+                }
+                Write::End { key, modified } => self.delete(key, *modified, Some(0), None, &mut txn)?,
                 Write::Raw { key, value, modified } => {
                     txn.compares.push(Compare { key: key.clone(), modified: *modified });
                     let kind = kinds::by_table(key.table.as_str());
@@ -153,22 +177,33 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn update(&self, table: &'static str, new: &Value, modified: u64, txn: &mut Txn) -> Result<(), Unfit> {
+    fn update(
+        &self,
+        table: &'static str,
+        part: Option<&'static str>,
+        new: &Value,
+        modified: u64,
+        txn: &mut Txn,
+    ) -> Result<(), Unfit> {
         let kind = kind_of(table);
         let key = object_key(table, new);
         let entry = self.current(&key, modified)?;
         let old = object::decode(kind, &entry.value, entry.modified);
         let mut new = new.clone();
         new.put("metadata.resourceVersion", old.at("metadata.resourceVersion").clone());
-        lifecycle::set_generation(kind, &mut new, &old);
-        let (subresource, api_version) = (changed_part(&new, &old), kind.api_version());
+        let (subresource, api_version) = (part.unwrap_or_else(|| changed_part(&new, &old)), kind.api_version());
+        if part.is_none() {
+            lifecycle::set_generation(kind, &mut new, &old);
+        } else {
+            lifecycle::keep_generation(&mut new, &old);
+        }
         let manager = Manager { name: MANAGER, api_version: &api_version, subresource };
         apply::track_update(kind.type_id(), Some(&old), &mut new, &manager, &lifecycle::seconds(self.now));
         decode::prune(kind.type_id(), &mut new);
         let mut errors = Errors::default();
         match subresource {
             "" => kind.rules.validate_update(&new, &old, &mut errors),
-            _ => kind.rules.validate_status(&new, &old, &mut errors),
+            part => kind.rules.validate_part(part, &new, &old, &mut errors),
         }
         self.refuse(&key, &errors)?;
         if old.has("metadata.deletionTimestamp") && lifecycle::is_released(kind, &new) {
@@ -179,7 +214,14 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn delete(&self, key: &Key, modified: u64, propagation: Option<Propagation>, txn: &mut Txn) -> Result<(), Unfit> {
+    fn delete(
+        &self,
+        key: &Key,
+        modified: u64,
+        grace: Option<i64>,
+        propagation: Option<Propagation>,
+        txn: &mut Txn,
+    ) -> Result<(), Unfit> {
         let entry = self.current(key, modified)?;
         let Some(kind) = kinds::by_table(key.table.as_str()) else {
             txn.compares.push(Compare { key: key.clone(), modified });
@@ -188,7 +230,7 @@ impl Writer<'_> {
         };
         let old = object::decode(kind, &entry.value, entry.modified);
         let mut new = old.clone();
-        lifecycle::mark_deleted(kind, &mut new, None, propagation, self.now);
+        lifecycle::mark_deleted(kind, &mut new, grace, propagation, self.now);
         if lifecycle::is_released(kind, &new) {
             self.remove(kind, &entry, &old, txn);
         } else if new != old {

@@ -82,13 +82,13 @@ fn an_owner_is_the_one_with_the_uid_and_a_kind_that_nobody_knows_is_there() {
     let mut stranger = owned_by("ConfigMap", "owner", false);
     stranger.put("uid", "another uid");
     cluster.put(MAPS, map("of-a-stranger", &[stranger]));
-    let unknown = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "none", "uid": "1"});
-    cluster.put(MAPS, map("of-a-replica-set", &[unknown]));
+    let unknown = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "none", "uid": "1"});
+    cluster.put(MAPS, map("of-a-job", &[unknown]));
     cluster.put(MAPS, map("of-nothing", &[owned_by("ConfigMap", "none", false)]));
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "name": "none", "uid": "1"});
     cluster.put(MAPS, map("of-a-review", &[review]));
     cluster.settle();
-    assert_eq!(names(&cluster, MAPS), ["of-a-replica-set", "of-a-review", "owner"]);
+    assert_eq!(names(&cluster, MAPS), ["of-a-job", "of-a-review", "owner"]);
 }
 
 #[test]

@@ -36,6 +36,15 @@ pub struct Owner {
     /// Whether the owner may go only after this object when it is deleted in the foreground.
     #[serde(deserialize_with = "or_default")]
     pub block_owner_deletion: bool,
+    /// Whether the owner manages this object; there is at most one of these.
+    #[serde(deserialize_with = "or_default")]
+    pub controller: bool,
+}
+
+/// The owner that manages an object.
+#[must_use]
+pub fn controller_of(owners: &[Owner]) -> Option<&Owner> {
+    owners.iter().find(|owner| owner.controller)
 }
 
 #[derive(Deserialize, Default)]

@@ -1,4 +1,4 @@
-//! A Node: its zone, whether it is ready, and what hints are weighed by.
+//! A Node: its zone, whether it is ready, what hints are weighed by, and what it has room for.
 
 use std::sync::Arc;
 
@@ -21,8 +21,30 @@ pub struct Node {
     pub heartbeat: Option<Box<str>>,
     /// What Pods may use of its processors, in thousandths of one.
     pub millicores: u64,
+    /// What Pods may use of its memory, in bytes; none when it does not say.
+    pub memory: Option<u64>,
+    /// How many Pods it can have; none when it does not say.
+    pub pods: Option<u64>,
     /// The addresses of its Pods.
     pub pod_cidrs: Box<[Box<str>]>,
+    /// Whether somebody said that it should get no more Pods.
+    pub unschedulable: bool,
+    /// What keeps Pods away that do not put up with it.
+    pub taints: Box<[Taint]>,
+}
+
+/// Something about a Node that Pods must put up with to be there.
+#[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Taint {
+    /// What it is.
+    pub key: Box<str>,
+    /// A word about it.
+    pub value: Box<str>,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: Box<str>,
+    /// Since when it has been so.
+    pub time_added: Option<Box<str>>,
 }
 
 impl Node {
@@ -36,7 +58,11 @@ impl Node {
             ready: ready.as_ref().is_some_and(|condition| condition.status == "True"),
             heartbeat: ready.and_then(|condition| condition.last_heartbeat_time),
             millicores: status.allocatable.cpu.as_deref().map_or(0, millicores),
+            memory: whole(status.allocatable.memory.as_deref()),
+            pods: whole(status.allocatable.pods.as_deref()),
             pod_cidrs: spec.pod_cidrs,
+            unschedulable: spec.unschedulable,
+            taints: spec.taints,
         }
     }
 
@@ -59,6 +85,10 @@ impl Node {
             .iter()
             .any(|label| self.entry.facts.label(label).is_some())
     }
+}
+
+fn whole(quantity: Option<&str>) -> Option<u64> {
+    api::quantity::thousandths(quantity?).map(|thousandths| thousandths / 1000)
 }
 
 /// `4`, `2500m`, `1.5`: quantities of processors, in thousandths. Stored quantities are canonical.
@@ -84,6 +114,10 @@ struct Raw {
 struct Spec {
     #[serde(rename = "podCIDRs", deserialize_with = "or_default")]
     pod_cidrs: Box<[Box<str>]>,
+    #[serde(deserialize_with = "or_default")]
+    unschedulable: bool,
+    #[serde(deserialize_with = "or_default")]
+    taints: Box<[Taint]>,
 }
 
 #[derive(Deserialize, Default)]
@@ -99,6 +133,8 @@ struct Status {
 #[serde(default)]
 struct Allocatable {
     cpu: Option<String>,
+    memory: Option<String>,
+    pods: Option<String>,
 }
 
 #[derive(Deserialize, Default)]

@@ -20,6 +20,8 @@ const LEASES: &str = "kube-node-lease/";
 pub struct Nodes {
     nodes: BTreeMap<Box<str>, Arc<Node>>,
     heard: HashMap<Box<str>, Instant>,
+    /// When those went that were there.
+    gone: HashMap<Box<str>, Instant>,
 }
 
 impl Nodes {
@@ -28,12 +30,14 @@ impl Nodes {
         let old = self.nodes.remove(key);
         if deleted {
             self.heard.remove(key);
+            self.gone.insert(key.clone(), at);
             return Both { old, new: None };
         }
         let new = Arc::new(Node::read(entry));
         if old.as_ref().is_none_or(|old| old.heartbeat != new.heartbeat) {
             self.heard.insert(key.clone(), at);
         }
+        self.gone.remove(key);
         self.nodes.insert(key.clone(), Arc::clone(&new));
         Both { old, new: Some(new) }
     }
@@ -62,5 +66,11 @@ impl Nodes {
     #[must_use]
     pub fn last_heard(&self, name: &str) -> Option<Instant> {
         self.heard.get(name).copied()
+    }
+
+    /// When a Node went that is not there now, if we saw it go.
+    #[must_use]
+    pub fn gone_since(&self, name: &str) -> Option<Instant> {
+        self.gone.get(name).copied()
     }
 }

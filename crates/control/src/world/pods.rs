@@ -1,4 +1,4 @@
-//! Pods by name, by label and by node.
+//! Pods by name, by label and by node, and those that wait for one.
 //!
 //! Each label of a Pod is a list of the Pods that have it; a selector walks the shortest of its lists. Pods have numbers,
 //! so that a list costs a few bytes per Pod.
@@ -6,10 +6,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use serde_json::Value;
 use store::Entry;
 
 use super::Both;
 use super::labels::ByLabel;
+use crate::objects::placement::Requests;
 use crate::objects::pod::Pod;
 use crate::objects::service::{Selector, selects};
 
@@ -20,9 +22,27 @@ pub struct Pods {
     pods: Vec<Option<Arc<Pod>>>,
     free: Vec<u32>,
     by_label: ByLabel<u32>,
-    by_node: HashMap<Box<str>, BTreeSet<u32>>,
+    by_node: HashMap<Box<str>, OnNode>,
+    /// Those that wait for our scheduler.
+    waiting: BTreeSet<u32>,
     /// How many there are in each namespace.
     counts: HashMap<Box<str>, usize>,
+}
+
+/// The Pods of a node, and what they take from it together.
+#[derive(Debug, Default)]
+struct OnNode {
+    pods: BTreeSet<u32>,
+    load: Load,
+}
+
+/// What is taken from a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Load {
+    /// How many Pods have not ended.
+    pub pods: u64,
+    /// What they take.
+    pub requests: Requests,
 }
 
 impl Pods {
@@ -46,7 +66,14 @@ impl Pods {
             self.by_label.insert(pod.namespace(), label, value, number);
         }
         if !pod.node.is_empty() {
-            self.by_node.entry(pod.node.clone()).or_default().insert(number);
+            let here = self.by_node.entry(pod.node.clone()).or_default();
+            here.pods.insert(number);
+            if !pod.finished {
+                here.load = here.load.with(pod);
+            }
+        }
+        if pod.placement.is_some() {
+            self.waiting.insert(number);
         }
         *self.counts.entry(pod.namespace().into()).or_default() += 1;
         self.pods[number as usize] = Some(Arc::clone(pod));
@@ -59,11 +86,16 @@ impl Pods {
             self.by_label.remove(pod.namespace(), label, value, &number);
         }
         if let Some(here) = self.by_node.get_mut(&pod.node) {
-            here.remove(&number);
-            if here.is_empty() {
+            here.pods.remove(&number);
+            if !pod.finished {
+                here.load.pods = here.load.pods.saturating_sub(1);
+                here.load.requests = here.load.requests.minus(pod.requests);
+            }
+            if here.pods.is_empty() {
                 self.by_node.remove(&pod.node);
             }
         }
+        self.waiting.remove(&number);
         if let Some(count) = self.counts.get_mut(pod.namespace()) {
             *count -= 1;
             if *count == 0 {
@@ -100,6 +132,19 @@ impl Pods {
         found
     }
 
+    /// The Pods of a namespace that the selector of a workload matches. `object` is the same selector as it is written: its
+    /// plain labels lead to the Pods, so that not all of them have to be asked.
+    #[must_use]
+    pub fn selected(&self, namespace: &str, object: &Value, selector: &api::selector::Selector) -> Vec<&Arc<Pod>> {
+        let labels = object.get("matchLabels").unwrap_or(object).as_object().into_iter().flatten();
+        let lists = labels.filter_map(|(key, value)| Some(self.by_label.get(namespace, key, value.as_str()?)));
+        let matches = |pod: &&Arc<Pod>| selector.matches(&pod.entry.facts, "", "");
+        match lists.min_by_key(|list| list.map_or(0, BTreeSet::len)) {
+            Some(shortest) => self.numbered(shortest).filter(matches).collect(),
+            None => self.iter().filter(|pod| pod.namespace() == namespace).filter(matches).collect(),
+        }
+    }
+
     /// Whether a selector matches any Pod of a namespace.
     #[must_use]
     pub fn matches_any(&self, namespace: &str, selector: &Selector) -> bool {
@@ -115,7 +160,28 @@ impl Pods {
 
     /// The Pods on a node.
     pub fn on_node(&self, node: &str) -> impl Iterator<Item = &Arc<Pod>> {
-        self.numbered(self.by_node.get(node))
+        self.numbered(self.by_node.get(node).map(|here| &here.pods))
+    }
+
+    /// What the Pods of a node take from it.
+    #[must_use]
+    pub fn load(&self, node: &str) -> Load {
+        self.by_node.get(node).map(|here| here.load).unwrap_or_default()
+    }
+
+    /// The nodes that Pods are bound to, whether there are such nodes or not.
+    pub fn nodes(&self) -> impl Iterator<Item = &str> {
+        self.by_node.keys().map(|name| &**name)
+    }
+
+    /// The Pods that wait for our scheduler.
+    pub fn waiting(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.numbered(Some(&self.waiting))
+    }
+
+    /// All Pods, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.pods.iter().flatten()
     }
 
     /// The values a label has in a namespace, each with the number of its Pods.
@@ -130,5 +196,13 @@ impl Pods {
 
     fn numbered<'a>(&'a self, list: Option<&'a BTreeSet<u32>>) -> impl Iterator<Item = &'a Arc<Pod>> {
         list.into_iter().flatten().filter_map(|number| self.pods[*number as usize].as_ref())
+    }
+}
+
+impl Load {
+    /// One Pod more.
+    #[must_use]
+    pub fn with(self, pod: &Pod) -> Self {
+        Self { pods: self.pods + 1, requests: self.requests.plus(pod.requests) }
     }
 }

@@ -1,0 +1,113 @@
+//! Bootstrap tokens are looked after: what the cluster says of itself is signed with each, and those whose time is over go.
+//!
+//! In: the Secrets that keep tokens, and what machines that join must know of the cluster. Out: deletions of Secrets, and the ConfigMap
+//! `kube-public/cluster-info` with an entry for each token, by which a machine that knows the token can tell that the ConfigMap was written by who
+//! knows it too. Nothing is said before there is a token: until then nobody is to join.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use api::bootstrap_token::{
+    CLUSTER_INFO, KUBECONFIG, Kept, NAME_PREFIX, NAMESPACE, SIGNATURE_PREFIX, TYPE, Until, until,
+};
+use api::object;
+use api::value::ValueExt as _;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use store::{Key, Table};
+
+use crate::controller::{Controller, Verdict, View, WHOLE, Wakes, always};
+use crate::world::Change;
+use crate::write::Write;
+
+const SECRETS: &str = "secrets";
+const CONFIG_MAPS: &str = "configmaps";
+
+/// Removes tokens whose time is over.
+pub(crate) const CLEANER: Controller =
+    Controller { name: "tokencleaner", enabled: always, concerns: kept_changed, reconcile: clean, every: None };
+
+/// Signs with those that are good.
+pub(crate) const SIGNER: Controller =
+    Controller { name: "bootstrapsigner", enabled: always, concerns: signed_changed, reconcile: sign, every: None };
+
+/// Whether a key is that of a Secret that may keep a token.
+fn is_token(key: &str) -> bool {
+    let name = key.strip_prefix(NAMESPACE).and_then(|rest| rest.strip_prefix('/'));
+    name.is_some_and(|name| name.starts_with(NAME_PREFIX))
+}
+
+fn kept_changed(_: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+    if change.is_of(SECRETS) && !change.deleted && is_token(change.key()) {
+        wakes.add(change.key());
+    }
+}
+
+fn clean(view: &View<'_>, key: &str) -> Verdict {
+    let Some(entry) = view.store.get(&Key::new(Table::named(SECRETS), key)) else { return Verdict::settled() };
+    let secret = object::decode_bare(&entry.value);
+    let end = until(&secret);
+    if secret.text("type") != TYPE {
+        return Verdict::settled();
+    }
+    if end.is_over(view.now) {
+        tracing::info!(secret = key, "a bootstrap token has expired and is removed");
+        return Verdict::write(vec![Write::delete(&entry)]);
+    }
+    let Until::Time(end) = end else { return Verdict::settled() };
+    Verdict { again: Some(time_until(end, view.now)), ..Verdict::settled() }
+}
+
+fn time_until(end: Timestamp, now: Timestamp) -> Duration {
+    // A little later than too early: then it is over.
+    Duration::try_from(end.duration_since(now)).unwrap_or_default() + Duration::from_millis(10)
+}
+
+fn cluster_info() -> Key {
+    Key::new(Table::named(CONFIG_MAPS), format!("{}/{}", CLUSTER_INFO.0, CLUSTER_INFO.1))
+}
+
+fn signed_changed(_: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+    let is_info = || change.is_of(CONFIG_MAPS) && change.key() == &*cluster_info().name;
+    if (change.is_of(SECRETS) && is_token(change.key())) || is_info() {
+        wakes.add(WHOLE);
+    }
+}
+
+fn sign(view: &View<'_>, _: &str) -> Verdict {
+    let (entry, tokens) = (view.store.get(&cluster_info()), good_tokens(view));
+    if entry.is_none() && tokens.is_empty() {
+        return Verdict::settled();
+    }
+    let mut map = entry.as_ref().map_or_else(
+        || json!({"metadata": {"name": CLUSTER_INFO.1, "namespace": CLUSTER_INFO.0}}),
+        |entry| object::decode_bare(&entry.value),
+    );
+    let before = map.map("data").cloned().unwrap_or_default();
+    let said = before.get(KUBECONFIG).and_then(Value::as_str).unwrap_or_default();
+    let text = view.settings.cluster_info.as_deref().unwrap_or(said);
+    if text.is_empty() {
+        return Verdict::settled();
+    }
+    let mut data = before.clone();
+    data.retain(|key, _| !key.starts_with(SIGNATURE_PREFIX));
+    data.insert(KUBECONFIG.to_owned(), text.into());
+    let signs = tokens.iter().filter(|kept| kept.signs);
+    data.extend(signs.map(|kept| (format!("{SIGNATURE_PREFIX}{}", kept.token.id()), kept.token.sign(text).into())));
+    if data == before {
+        return Verdict::settled();
+    }
+    map.put("data", data);
+    let modified = entry.map_or(0, |entry| entry.modified);
+    Verdict::write(vec![Write::Object { table: CONFIG_MAPS, object: Box::new(map), modified }])
+}
+
+/// The tokens whose time is not over.
+fn good_tokens(view: &View<'_>) -> Vec<Kept> {
+    let prefix = format!("{NAMESPACE}/{NAME_PREFIX}");
+    let Ok(found) = view.store.range(Table::named(SECRETS), &prefix, None) else { return Vec::new() };
+    let kept = found.entries.iter().filter_map(|entry| Kept::read(&object::decode_bare(&entry.value)));
+    kept.filter(|kept| !kept.until.is_over(view.now)).collect()
+}

@@ -1,0 +1,150 @@
+//! Requests for certificates: those that a node may have are granted, what was granted is signed, what is old goes.
+//!
+//! ```text
+//! request ──approve──▶ Approved ──sign──▶ certificate          (or Failed)
+//!    └── nobody decides: people do, with `kubectl certificate approve|deny`
+//! ```
+//! In: CertificateSigningRequests, Nodes, Services. Out: conditions and certificates. Who may have what is decided by [`decide`], which
+//! knows nothing of keys; the key of the authority stays behind the [`Signer`] that the server hands over.
+
+pub mod decide;
+mod signer;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use api::kinds::certificatesigningrequest::request::Request;
+use api::kinds::certificatesigningrequest::{
+    API_CLIENT, APPROVAL, APPROVED, DENIED, FAILED, KIND, NODE_CLIENT, NODE_SERVING, has_condition, with_condition,
+};
+use api::object;
+use api::value::ValueExt as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde_json::Value;
+use store::{Entry, Key, Table};
+
+use crate::controller::{Controller, Verdict, View, Wakes, always};
+use crate::settings::Settings;
+use crate::world::{Change, What};
+use crate::write::Write;
+
+pub use signer::{Order, Signer};
+
+/// How long requests are kept that were granted or refused.
+const KEPT_DECIDED: Duration = Duration::from_secs(3600);
+/// How long requests are kept that nobody decides.
+const KEPT_PENDING: Duration = Duration::from_secs(86_400);
+
+/// Grants.
+pub(crate) const APPROVER: Controller =
+    Controller { name: "csrapproving", enabled: signs, concerns: waits, reconcile: approve, every: None };
+
+/// Signs.
+pub(crate) const ISSUER: Controller =
+    Controller { name: "csrsigning", enabled: signs, concerns: changed, reconcile: issue, every: None };
+
+/// Removes.
+pub(crate) const CLEANER: Controller =
+    Controller { name: "csrcleaner", enabled: always, concerns: changed, reconcile: clean, every: None };
+
+fn signs(settings: &Settings) -> bool {
+    settings.signer.is_some()
+}
+
+fn changed(_: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+    if change.is_of(KIND.table) && !change.deleted {
+        wakes.add(change.key());
+    }
+}
+
+/// A request waits for itself, and one for serving also for the Node that says where it serves.
+fn waits(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+    changed(view, change, wakes);
+    if !matches!(change.what, What::Node(_)) || change.deleted {
+        return;
+    }
+    let Ok(found) = view.store.range(Table::named(KIND.table), "", None) else { return };
+    for entry in found.entries {
+        let request = object::decode_light(&entry.value);
+        let is_its = request.text("spec.username").strip_prefix(decide::NODE_USER) == Some(change.key());
+        if is_its && is_pending(&request) {
+            wakes.add(&entry.key.name);
+        }
+    }
+}
+
+fn is_pending(request: &Value) -> bool {
+    !has_condition(request, APPROVED) && !has_condition(request, DENIED)
+}
+
+/// A request as it is now.
+fn current(view: &View<'_>, name: &str) -> Option<(std::sync::Arc<Entry>, Value)> {
+    let entry = view.store.get(&Key::new(Table::named(KIND.table), name))?;
+    let request = object::decode_bare(&entry.value);
+    Some((entry, request))
+}
+
+fn part(part: &'static str, object: Value, entry: &Entry) -> Verdict {
+    let write = Write::Part { table: KIND.table, part, object: Box::new(object), modified: entry.modified };
+    Verdict::write(vec![write])
+}
+
+fn approve(view: &View<'_>, name: &str) -> Verdict {
+    let Some((entry, request)) = current(view, name).filter(|(_, request)| is_pending(request)) else {
+        return Verdict::settled();
+    };
+    match decide::decide(&request, &decide::Around { store: view.store }) {
+        Ok(why) => {
+            tracing::info!(request = name, user = request.text("spec.username"), "a certificate is granted: {why}");
+            part(APPROVAL, with_condition(&request, APPROVED, "AutoApproved", why, &view.now_text()), &entry)
+        }
+        Err(why) => {
+            tracing::debug!(request = name, "a request for a certificate waits for people: {why}");
+            Verdict::settled()
+        }
+    }
+}
+
+fn issue(view: &View<'_>, name: &str) -> Verdict {
+    let Some((entry, request)) = current(view, name) else { return Verdict::settled() };
+    let done = !request.text("status.certificate").is_empty() || has_condition(&request, FAILED);
+    let ours = [NODE_CLIENT, NODE_SERVING, API_CLIENT].contains(&request.text("spec.signerName"));
+    let granted = has_condition(&request, APPROVED) && !has_condition(&request, DENIED);
+    let Some(signer) = view.settings.signer.as_ref().filter(|_| ours && granted && !done) else {
+        return Verdict::settled();
+    };
+    match signed(&request, signer, view) {
+        Ok(pem) => {
+            let mut issued = request;
+            issued.put("status.certificate", STANDARD.encode(pem));
+            part("status", issued, &entry)
+        }
+        Err(why) => {
+            tracing::warn!(request = name, "a certificate cannot be signed: {why}");
+            part("status", with_condition(&request, FAILED, "SigningFailed", &why, &view.now_text()), &entry)
+        }
+    }
+}
+
+fn signed(object: &Value, signer: &Signer, view: &View<'_>) -> Result<String, String> {
+    let longest = view.settings.certificate_lifetime;
+    let request = Request::of(object)?;
+    let usages = object.texts("spec.usages");
+    decide::usages_fit(object.text("spec.signerName"), &usages)?;
+    let asked = object.at("spec.expirationSeconds").as_u64().map_or(longest, Duration::from_secs);
+    signer.sign(&Order { request: &request, usages: &usages, lifetime: asked.min(longest), now: view.now })
+}
+
+fn clean(view: &View<'_>, name: &str) -> Verdict {
+    let Some((entry, request)) = current(view, name) else { return Verdict::settled() };
+    let made: Option<Timestamp> = request.text("metadata.creationTimestamp").parse().ok();
+    let kept = if is_pending(&request) { KEPT_PENDING } else { KEPT_DECIDED };
+    let age = made.and_then(|made| Duration::try_from(view.now.duration_since(made)).ok()).unwrap_or_default();
+    match kept.checked_sub(age) {
+        Some(rest) if !rest.is_zero() => Verdict { again: Some(rest), ..Verdict::settled() },
+        _ => Verdict::write(vec![Write::delete(&entry)]),
+    }
+}

@@ -1,0 +1,52 @@
+//! Who has the key of the authority, as the controllers see them: somebody who signs what they are told to sign.
+
+use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::kinds::certificatesigningrequest::request::Request;
+use jiff::Timestamp;
+
+/// What is to be signed.
+#[derive(Clone, Copy, Debug)]
+pub struct Order<'a> {
+    /// Names and key.
+    pub request: &'a Request,
+    /// What the certificate is for, in the words of CertificateSigningRequests.
+    pub usages: &'a [&'a str],
+    /// How long it is good.
+    pub lifetime: Duration,
+    /// From when on.
+    pub now: Timestamp,
+}
+
+type Sign = dyn Fn(&Order<'_>) -> Result<String, String> + Send + Sync;
+
+/// See the module.
+#[derive(Clone)]
+pub struct Signer(Arc<Sign>);
+
+impl Signer {
+    /// One that signs so: the answer is a certificate in PEM, or what is wrong.
+    pub fn new(sign: impl Fn(&Order<'_>) -> Result<String, String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(sign))
+    }
+
+    pub(super) fn sign(&self, order: &Order<'_>) -> Result<String, String> {
+        (self.0)(order)
+    }
+}
+
+impl PartialEq for Signer {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Signer {}
+
+impl Debug for Signer {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("Signer")
+    }
+}

@@ -1,0 +1,58 @@
+use serde_json::json;
+
+use super::*;
+use crate::testing::{Cluster, node, pod};
+
+fn names(cluster: &Cluster) -> Vec<String> {
+    cluster.all("pods").iter().map(|pod| pod.text("metadata.name").to_owned()).collect()
+}
+
+#[test]
+fn pods_of_a_node_that_went_go_after_a_while() {
+    let mut cluster = Cluster::new(&[&CONTROLLER]);
+    cluster.put("minions", node("node"));
+    cluster.put("pods", pod("a", "app", 1, true));
+    let mut elsewhere = pod("b", "app", 2, true);
+    elsewhere.put("spec.nodeName", "never-was");
+    cluster.put("pods", elsewhere);
+    cluster.settle();
+    cluster.remove("minions", "node");
+    cluster.deliver_all();
+    cluster.run(0, WHOLE);
+    assert_eq!(names(&cluster), ["a", "b"], "it may come back");
+    cluster.pass(QUARANTINE);
+    cluster.run(0, WHOLE);
+    assert_eq!(names(&cluster), ["b"], "Pods of nodes that we never saw are somebody else's");
+}
+
+#[test]
+fn a_node_that_came_back_keeps_its_pods() {
+    let mut cluster = Cluster::new(&[&CONTROLLER]);
+    cluster.put("minions", node("node"));
+    cluster.put("pods", pod("a", "app", 1, true));
+    cluster.settle();
+    cluster.remove("minions", "node");
+    cluster.deliver_all();
+    cluster.put("minions", node("node"));
+    cluster.deliver_all();
+    cluster.pass(QUARANTINE * 2);
+    cluster.run(0, WHOLE);
+    assert_eq!(names(&cluster), ["a"]);
+}
+
+#[test]
+fn deleted_pods_without_a_node_end_at_once() {
+    let mut cluster = Cluster::new(&[&CONTROLLER]);
+    let mut lost = pod("a", "app", 1, false);
+    lost.put("spec.nodeName", "");
+    lost.put("metadata.deletionTimestamp", "2026-01-01T00:00:00Z");
+    lost.put("metadata.deletionGracePeriodSeconds", 30);
+    cluster.put("pods", lost);
+    let mut held = pod("b", "app", 2, false);
+    held.put("metadata.deletionTimestamp", "2026-01-01T00:00:00Z");
+    held.put("metadata.deletionGracePeriodSeconds", 30);
+    held.put("status.conditions", json!([]));
+    cluster.put("pods", held);
+    cluster.settle();
+    assert_eq!(names(&cluster), ["b"], "that one's node has to end it");
+}

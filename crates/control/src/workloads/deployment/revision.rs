@@ -1,0 +1,182 @@
+//! The set of the present template: found among those that are there, or made; and the number of its revision.
+//!
+//! A set belongs to a template when the templates are equal but for the label that tells sets apart. So going back to an
+//! old template finds its old set, which gets the newest number.
+
+use api::value::ValueExt as _;
+use serde_json::{Value, json};
+
+use super::super::replicas;
+use super::{FLAVOR, Set, Work};
+
+/// The number of a revision: the larger, the newer.
+pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
+/// The numbers it had before.
+const HISTORY: &str = "deployment.kubernetes.io/revision-history";
+/// How long the list of those may be.
+const HISTORY_LIMIT: usize = 2000;
+/// The label that tells the sets of a Deployment, and their Pods, apart.
+pub(super) const HASH: &str = "pod-template-hash";
+/// Annotations that are about one object and not about what it makes.
+const NOT_COPIED: [&str; 6] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    REVISION,
+    HISTORY,
+    super::DESIRED,
+    super::MAXIMUM,
+    "deprecated.deployment.rollback.to",
+];
+/// Digits of a hash: no vowels, so no words.
+const DIGITS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+impl Work<'_> {
+    /// The place of the oldest set that has the present template.
+    pub(super) fn find_newest(&self) -> Option<usize> {
+        let template = self.held.object.at("spec.template");
+        self.sets.iter().position(|set| is_equal(set.object.at("spec.template"), template))
+    }
+
+    /// Brings the newest set up to date, if there is one: its number, and what it has from the Deployment.
+    pub(super) fn update_newest(&mut self) {
+        let Some(index) = self.newest else { return };
+        let number = self.next_number();
+        let min_ready = self.held.object.int("spec.minReadySeconds");
+        self.copy_annotations(index);
+        let set = &mut self.sets[index];
+        set.number_it(number);
+        if set.object.int("spec.minReadySeconds") != min_ready {
+            set.object.put("spec.minReadySeconds", min_ready);
+        }
+        let (number, name) = (set.revision(), set.name().to_owned());
+        self.note_revision(number);
+        if self.progressing().is_none() && self.has_deadline() {
+            self.set_condition("Progressing", "True", "FoundNewReplicaSet", &format!("Found new replica set {name:?}"));
+        }
+    }
+
+    /// Finds or makes the set of the present template; none when its name is taken, which is mended first.
+    pub(super) fn ensure_newest(&mut self) -> Option<usize> {
+        if self.newest.is_some() {
+            self.update_newest();
+            return self.newest;
+        }
+        let (number, object) = (self.next_number(), self.new_set());
+        let name = object.text("metadata.name").to_owned();
+        let taken = super::Held::read(self.view, replicas::SETS.table, &format!("{}/{name}", self.held.namespace()));
+        if taken.is_some() {
+            // Another template has the same hash: a further number goes into it from now on.
+            self.new.put("status.collisionCount", self.new.int("status.collisionCount") + 1);
+            return None;
+        }
+        let index = self.sets.len();
+        self.sets.push(Set { held: None, object, delete: false });
+        self.newest = Some(index);
+        self.copy_annotations(index);
+        self.sets[index].number_it(number);
+        let size = self.size_of_newest(index);
+        self.resize(index, size);
+        self.note_revision(number);
+        if self.has_deadline() {
+            let message = format!("Created new replica set {name:?}");
+            self.set_condition("Progressing", "True", "NewReplicaSetCreated", &message);
+        }
+        Some(index)
+    }
+
+    /// One more than the largest number of the other sets.
+    fn next_number(&self) -> i64 {
+        let others = self.old().into_iter().map(|index| self.sets[index].revision());
+        others.max().unwrap_or_default() + 1
+    }
+
+    fn new_set(&self) -> Value {
+        let deployment = &self.held.object;
+        let mut template = deployment.at("spec.template").clone();
+        let hash = hash(&template, deployment.int("status.collisionCount"));
+        let labelled = |map: &Value| {
+            let mut labels = map.as_object().cloned().unwrap_or_default();
+            labels.insert(HASH.to_owned(), hash.as_str().into());
+            Value::Object(labels)
+        };
+        let labels = labelled(template.at("metadata.labels"));
+        template.put("metadata.labels", labels.clone());
+        let mut selector = deployment.at("spec.selector").clone();
+        selector.put("matchLabels", labelled(selector.at("matchLabels")));
+        let room = 253 - 1 - hash.len();
+        let base = &self.held.name()[..self.held.name().floor_char_boundary(room)];
+        json!({
+            "metadata": {
+                "name": format!("{base}-{hash}"), "namespace": self.held.namespace(), "labels": labels,
+                "ownerReferences": [FLAVOR.reference(deployment)],
+            },
+            "spec": {
+                "replicas": 0, "minReadySeconds": deployment.int("spec.minReadySeconds"), "selector": selector,
+                "template": template,
+            },
+        })
+    }
+
+    fn copy_annotations(&mut self, index: usize) {
+        let annotations = self.held.object.map("metadata.annotations").into_iter().flatten();
+        for (name, value) in annotations.filter(|(name, _)| !NOT_COPIED.contains(&name.as_str())) {
+            self.sets[index].annotate(name, value.as_str().unwrap_or_default());
+        }
+    }
+
+    fn note_revision(&mut self, number: i64) {
+        let mut all = self.new.map("metadata.annotations").cloned().unwrap_or_default();
+        if all.get(REVISION).and_then(Value::as_str) != Some(&number.to_string()) {
+            all.insert(REVISION.to_owned(), number.to_string().into());
+            self.new.put("metadata.annotations", Value::Object(all));
+        }
+    }
+}
+
+impl Set {
+    /// Gives it a number that is larger than the one it has; the old one is remembered.
+    fn number_it(&mut self, number: i64) {
+        let before = self.annotation(REVISION).map(str::to_owned);
+        if self.revision() >= number {
+            return;
+        }
+        self.annotate(REVISION, &number.to_string());
+        let Some(before) = before else { return };
+        let mut all: Vec<String> = self
+            .annotation(HISTORY)
+            .filter(|text| !text.is_empty())
+            .into_iter()
+            .flat_map(|text| text.split(','))
+            .map(str::to_owned)
+            .collect();
+        all.push(before);
+        while all.join(",").len() > HISTORY_LIMIT {
+            all.remove(0);
+        }
+        self.annotate(HISTORY, &all.join(","));
+    }
+}
+
+/// Whether two templates are the same but for the label that tells sets apart.
+fn is_equal(a: &Value, b: &Value) -> bool {
+    let strip = |template: &Value| {
+        let mut template = template.clone();
+        if let Some(labels) = template.at_mut("metadata.labels").and_then(Value::as_object_mut) {
+            labels.remove(HASH);
+        }
+        template
+    };
+    strip(a) == strip(b)
+}
+
+/// A short name for a template: the FNV hash of its JSON, whose keys are sorted.
+pub(in crate::workloads) fn hash(template: &Value, collisions: i64) -> String {
+    let mut text = template.to_string();
+    if collisions > 0 {
+        text.push_str(&collisions.to_string());
+    }
+    let mut hash = 0x811c_9dc5_u32;
+    for byte in text.bytes() {
+        hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    }
+    hash.to_string().bytes().map(|digit| char::from(DIGITS[usize::from(digit) % DIGITS.len()])).collect()
+}
