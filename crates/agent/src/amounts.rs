@@ -1,0 +1,144 @@
+//! Amounts of processors and memory, as numbers.
+
+use api::value::ValueExt as _;
+use kernel::cgroups::Limits;
+use serde_json::Value;
+
+/// Suffixes and what they multiply by, as thousandths.
+const SUFFIXES: [(&str, u128); 15] = [
+    ("Ki", 1_024_000),
+    ("Mi", 1_048_576_000),
+    ("Gi", 1_073_741_824_000),
+    ("Ti", 1_099_511_627_776_000),
+    ("Pi", 1_125_899_906_842_624_000),
+    ("Ei", 1_152_921_504_606_846_976_000),
+    ("m", 1),
+    ("k", 1_000_000),
+    ("M", 1_000_000_000),
+    ("G", 1_000_000_000_000),
+    ("T", 1_000_000_000_000_000),
+    ("P", 1_000_000_000_000_000_000),
+    ("E", 1_000_000_000_000_000_000_000),
+    ("u", 0),
+    ("n", 0),
+];
+
+/// A quantity in thousandths, rounded up; nothing when it is none.
+#[must_use]
+pub fn thousandths(text: &str) -> Option<u128> {
+    let text = text.trim();
+    let (number, unit) = match SUFFIXES.iter().find(|(suffix, _)| text.ends_with(suffix)) {
+        Some((suffix, unit)) => (text.strip_suffix(suffix)?, *unit),
+        None => (text, 1000),
+    };
+    let (number, exponent) = match number.split_once(['e', 'E']) {
+        Some((number, exponent)) => (number, exponent.parse::<u32>().ok()?),
+        None => (number, 0),
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
+    let scaled = digits.checked_mul(unit)?.checked_mul(10u128.checked_pow(exponent)?)?;
+    Some(scaled.div_ceil(10u128.checked_pow(u32::try_from(fraction.len()).ok()?)?))
+}
+
+/// A member of a list of resources, in thousandths.
+fn amount(resources: &Value, list: &str, name: &str) -> Option<u64> {
+    let value = resources.at(list).get(name)?;
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    thousandths(&text).and_then(|amount| u64::try_from(amount).ok())
+}
+
+/// What a container may use.
+#[must_use]
+pub fn limits(container: &Value, processes: Option<u64>) -> Limits {
+    let resources = container.at("resources");
+    let cpu = amount(resources, "limits", "cpu");
+    Limits {
+        cpu_request: amount(resources, "requests", "cpu").or(cpu).unwrap_or(0),
+        cpu: cpu.filter(|cpu| *cpu > 0),
+        memory: amount(resources, "limits", "memory").map(|bytes| bytes / 1000).filter(|bytes| *bytes > 0),
+        pids: processes,
+    }
+}
+
+/// What the machine has, where a container sets itself no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Capacity {
+    /// Thousandths of a processor.
+    pub cpu: u64,
+    /// Bytes.
+    pub memory: u64,
+    /// Bytes of disk.
+    pub storage: u64,
+}
+
+/// What `resourceFieldRef` means: `limits.cpu` and the like, divided and rounded up.
+#[must_use]
+pub fn field(container: &Value, resource: &str, divisor: &str, capacity: Capacity) -> Option<String> {
+    let (list, name) = resource.split_once('.')?;
+    let own = amount(container.at("resources"), list, name);
+    let amount = match (own, list, name) {
+        (Some(own), _, _) => own,
+        (None, "limits", "cpu") => capacity.cpu,
+        (None, "limits", "memory") => capacity.memory * 1000,
+        (None, "limits", "ephemeral-storage") => capacity.storage * 1000,
+        (None, "requests", _) => 0,
+        _ => return None,
+    };
+    let divisor = if divisor.is_empty() || divisor == "0" { 1000 } else { thousandths(divisor)?.max(1) };
+    Some(u128::from(amount).div_ceil(divisor).to_string())
+}
+
+/// How likely the kernel kills a container when the machine has no more memory, as kubelets say it.
+#[must_use]
+pub fn oom_score(pod: &Value, container: &Value, capacity: Capacity) -> i32 {
+    match pod.text("status.qosClass") {
+        "Guaranteed" => -997,
+        "BestEffort" => 1000,
+        _ => {
+            let request = amount(container.at("resources"), "requests", "memory").unwrap_or(0) / 1000;
+            let part = i64::try_from(1000 * request / capacity.memory.max(1)).unwrap_or(0);
+            i32::try_from((1000 - part).clamp(3, 999)).unwrap_or(999)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn quantities_are_numbers() {
+        let cases = [
+            ("1", 1000),
+            ("500m", 500),
+            ("1.5", 1500),
+            ("64Mi", 67_108_864_000),
+            ("2k", 2_000_000),
+            ("1e3", 1_000_000),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(thousandths(text), Some(expected), "{text}");
+        }
+        assert_eq!((thousandths("x"), thousandths("")), (None, None));
+    }
+
+    #[test]
+    fn a_container_learns_its_limits() {
+        let capacity = Capacity { cpu: 2000, memory: 1 << 30, storage: 0 };
+        let container =
+            json!({"resources": {"limits": {"cpu": "1500m", "memory": "64Mi"}, "requests": {"cpu": "0.5"}}});
+        let limits = limits(&container, Some(9));
+        assert_eq!(
+            (limits.cpu, limits.cpu_request, limits.memory, limits.pids),
+            (Some(1500), 500, Some(64 << 20), Some(9))
+        );
+        assert_eq!(field(&container, "limits.cpu", "", capacity).as_deref(), Some("2"));
+        assert_eq!(field(&container, "limits.cpu", "1m", capacity).as_deref(), Some("1500"));
+        assert_eq!(field(&container, "limits.memory", "1Mi", capacity).as_deref(), Some("64"));
+        assert_eq!(field(&json!({}), "limits.memory", "1Mi", capacity).as_deref(), Some("1024"));
+        assert_eq!(field(&json!({}), "requests.memory", "", capacity).as_deref(), Some("0"));
+    }
+}

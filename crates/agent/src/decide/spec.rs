@@ -1,0 +1,129 @@
+//! What a Pod asks for, as far as decisions need it.
+
+use api::value::ValueExt as _;
+use serde_json::Value;
+
+use crate::facts::{Facts, State};
+
+/// How long a Pod has to end unless it says so.
+const GRACE: u32 = 30;
+/// How long a Pod has that was deleted by force: another of its name may be there already.
+const MOMENT: u32 = 2;
+
+/// What a container is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Runs to its end before the next begins.
+    Init,
+    /// Begins before the others, and ends after them.
+    Sidecar,
+    /// What the Pod is for.
+    Main,
+}
+
+/// A container of the spec.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What it is for.
+    pub role: Role,
+    /// All of it.
+    pub value: &'a Value,
+}
+
+/// The spec of a Pod.
+#[derive(Clone, Debug)]
+pub struct Spec<'a> {
+    /// Its containers in the order in which they begin.
+    pub parts: Vec<Part<'a>>,
+    policy: &'a str,
+    grace: u32,
+}
+
+impl<'a> Spec<'a> {
+    /// Reads it.
+    #[must_use]
+    pub fn read(pod: &'a Value) -> Self {
+        let init = pod.items("spec.initContainers").iter().map(|value| {
+            let role = if value.text("restartPolicy") == "Always" { Role::Sidecar } else { Role::Init };
+            Part { name: value.text("name"), role, value }
+        });
+        let main = pod.items("spec.containers").iter();
+        let main = main.map(|value| Part { name: value.text("name"), role: Role::Main, value });
+        let grace = pod.at("spec.terminationGracePeriodSeconds").as_u64().and_then(|grace| u32::try_from(grace).ok());
+        Self {
+            parts: init.chain(main).collect(),
+            policy: pod.text("spec.restartPolicy"),
+            grace: grace.unwrap_or(GRACE),
+        }
+    }
+
+    /// A container by its name.
+    #[must_use]
+    pub fn part(&self, name: &str) -> Option<&Part<'a>> {
+        self.parts.iter().find(|part| part.name == name)
+    }
+
+    /// Those of a role.
+    pub fn of(&self, role: Role) -> impl Iterator<Item = &Part<'a>> {
+        self.parts.iter().filter(move |part| part.role == role)
+    }
+
+    /// Whether a container that ended with this code begins again.
+    #[must_use]
+    pub fn restarts(&self, name: &str, code: i32) -> bool {
+        let role = self.part(name).map_or(Role::Main, |part| part.role);
+        match (role, self.policy) {
+            (Role::Sidecar, _) => true,
+            (Role::Main, "Never") => false,
+            (Role::Main, "OnFailure") => code != 0,
+            (Role::Main, _) => true,
+            (Role::Init, "Never") => false,
+            (Role::Init, _) => code != 0,
+        }
+    }
+
+    /// How long the Pod has to end now that it must: what the deletion says, or its own wish; a moment when the API has it no more.
+    #[must_use]
+    pub fn grace(&self, pod: &Value, gone: bool) -> u32 {
+        let said = pod.at("metadata.deletionGracePeriodSeconds").as_u64().and_then(|grace| u32::try_from(grace).ok());
+        let grace = said.unwrap_or(self.grace);
+        if gone { grace.min(MOMENT) } else { grace }
+    }
+
+    /// How long a container has to end when its liveness or startup probe has failed.
+    #[must_use]
+    pub fn grace_after_probe(&self, name: &str) -> u32 {
+        let own = self.part(name).and_then(|part| {
+            let probes = ["livenessProbe", "startupProbe"].into_iter();
+            probes.filter_map(|probe| part.value.at(probe).at("terminationGracePeriodSeconds").as_u64()).next()
+        });
+        own.and_then(|grace| u32::try_from(grace).ok()).unwrap_or(self.grace)
+    }
+
+    /// Whether a container of the Pod, other than those that prepare it, was ever begun.
+    #[must_use]
+    pub fn has_begun(&self, facts: &Facts) -> bool {
+        self.of(Role::Main).any(|part| facts.containers.get(part.name).is_some_and(|main| main.state != State::New))
+    }
+
+    /// Whether an init container has failed for good.
+    #[must_use]
+    pub fn init_failed(&self, facts: &Facts) -> bool {
+        self.of(Role::Init).any(|part| {
+            let ending = facts.containers.get(part.name).and_then(|init| init.ending());
+            ending.is_some_and(|ending| ending.code != 0 && !self.restarts(part.name, ending.code))
+        })
+    }
+
+    /// Whether everything has ended and nothing begins again.
+    #[must_use]
+    pub fn is_finished(&self, facts: &Facts) -> bool {
+        let ended = |part: &Part<'_>| {
+            let ending = facts.containers.get(part.name).and_then(|main| main.ending());
+            ending.is_some_and(|ending| !self.restarts(part.name, ending.code))
+        };
+        self.init_failed(facts) || self.of(Role::Main).all(ended)
+    }
+}

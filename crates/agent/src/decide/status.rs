@@ -1,0 +1,127 @@
+//! The status of a Pod, as kubelets write it.
+//!
+//! In: the Pod with the status it shows now, and what is known. Out: the status that it should show. What others have written into it
+//! (that it was scheduled, conditions of their own) stays; times change only with what they are the time of.
+
+mod conditions;
+mod containers;
+
+use std::net::IpAddr;
+
+use api::value::ValueExt as _;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::spec::{Role, Spec};
+use crate::facts::{Facts, Sandbox, State};
+
+/// What else a status depends on.
+pub(super) struct Around {
+    pub(super) now: Timestamp,
+    /// Its deadline is over.
+    pub(super) overdue: bool,
+}
+
+/// A time as the API has it.
+pub(super) fn time(at: Timestamp) -> Value {
+    Value::String(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+pub(super) fn status(pod: &Value, spec: &Spec<'_>, facts: &Facts, around: &Around) -> Value {
+    let mut out = pod.at("status").as_object().cloned().unwrap_or_default();
+    let phase = phase(pod, spec, facts, around);
+    out.insert("phase".to_owned(), phase.into());
+    if around.overdue {
+        out.insert("reason".to_owned(), "DeadlineExceeded".into());
+        out.insert("message".to_owned(), "Pod was active on the node longer than the specified deadline".into());
+    }
+    out.insert("observedGeneration".to_owned(), pod.at("metadata.generation").clone());
+    if let Some(began) = facts.began {
+        out.entry("startTime").or_insert_with(|| time(began));
+    }
+    addresses(&mut out, pod, facts);
+    let lists = containers::lists(pod, spec, facts, phase);
+    out.insert("conditions".to_owned(), conditions::all(pod, spec, facts, &lists, phase, around.now));
+    for (name, list) in [("initContainerStatuses", lists.init), ("containerStatuses", lists.main)] {
+        if !list.is_empty() {
+            out.insert(name.to_owned(), Value::Array(list));
+        }
+    }
+    out.retain(|_, value| !value.is_null());
+    Value::Object(out)
+}
+
+fn addresses(out: &mut Map<String, Value>, pod: &Value, facts: &Facts) {
+    let list = |ips: &[IpAddr]| Value::Array(ips.iter().map(|ip| json!({"ip": ip.to_string()})).collect());
+    if let Some(first) = facts.host.first() {
+        out.insert("hostIP".to_owned(), first.to_string().into());
+        out.insert("hostIPs".to_owned(), list(&facts.host));
+    }
+    let own = match &facts.sandbox {
+        Sandbox::Ready { .. } if pod.flag("spec.hostNetwork") => &facts.host,
+        sandbox => sandbox.addresses(),
+    };
+    if let Some(first) = own.first() {
+        out.insert("podIP".to_owned(), first.to_string().into());
+        out.insert("podIPs".to_owned(), list(own));
+    }
+}
+
+fn phase(pod: &Value, spec: &Spec<'_>, facts: &Facts, around: &Around) -> &'static str {
+    match pod.text("status.phase") {
+        // These are for ever.
+        "Succeeded" => return "Succeeded",
+        "Failed" => return "Failed",
+        _ if around.overdue || spec.init_failed(facts) => return "Failed",
+        _ => {}
+    }
+    let main: Vec<_> = spec.of(Role::Main).map(|part| (part.name, facts.containers.get(part.name))).collect();
+    let begun = |state: &State| !matches!(state, State::New | State::Refused { .. } | State::Starting);
+    let any_begun =
+        main.iter().any(|(_, found)| found.is_some_and(|found| begun(&found.state) || found.last.is_some()));
+    let all_begun =
+        main.iter().all(|(_, found)| found.is_some_and(|found| begun(&found.state) || found.last.is_some()));
+    if spec.is_finished(facts) {
+        let well =
+            main.iter().all(|(_, found)| found.and_then(|found| found.ending()).is_some_and(|end| end.code == 0));
+        return if well { "Succeeded" } else { "Failed" };
+    }
+    // A Pod that is asked to end and has ended did so for its reasons, whatever its restart policy.
+    let ended = main.iter().all(|(_, found)| found.is_some_and(|found| found.ending().is_some()));
+    if pod.has("metadata.deletionTimestamp") && ended && facts.sandbox == Sandbox::Removed {
+        let well =
+            main.iter().all(|(_, found)| found.and_then(|found| found.ending()).is_some_and(|end| end.code == 0));
+        return if well { "Succeeded" } else { "Failed" };
+    }
+    if any_begun && all_begun { "Running" } else { "Pending" }
+}
+
+/// The change that makes the status of the API this one; nothing when it is this one already.
+#[must_use]
+pub fn patch(pod: &Value, status: &Value) -> Option<Value> {
+    let empty = Map::new();
+    let old = pod.at("status").as_object().unwrap_or(&empty);
+    let new = status.as_object().unwrap_or(&empty);
+    let mut change = Map::new();
+    for (key, value) in new {
+        if old.get(key) == Some(value) {
+            continue;
+        }
+        let value = match (key.as_str(), value) {
+            // Others write conditions too: only what we changed is said.
+            ("conditions", Value::Array(list)) => {
+                let before = pod.items("status.conditions");
+                Value::Array(list.iter().filter(|condition| !before.contains(condition)).cloned().collect())
+            }
+            ("podIPs" | "hostIPs", Value::Array(list)) => {
+                Value::Array([json!({"$patch": "replace"})].into_iter().chain(list.iter().cloned()).collect())
+            }
+            _ => value.clone(),
+        };
+        change.insert(key.clone(), value);
+    }
+    for key in old.keys().filter(|key| !new.contains_key(*key)) {
+        change.insert(key.clone(), Value::Null);
+    }
+    (!change.is_empty()).then(|| json!({"metadata": {"uid": pod.text("metadata.uid")}, "status": change}))
+}

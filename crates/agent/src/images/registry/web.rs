@@ -1,0 +1,262 @@
+//! HTTP for registries: one request, one answer, redirects followed with care.
+//!
+//! In: an address and headers. Out: an answer whose body is yet to be read. TLS is checked against the roots of this machine
+//! (`SSL_CERT_FILE`, `SSL_CERT_DIR`). Without TLS only loopback and hosts that people have named are spoken to, also by redirect, and no
+//! other host is ever shown what was meant for the first.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, Uri, header};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use super::PullError;
+
+/// How long one address of a host may take to answer.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long an answer may take to begin, and to go on.
+pub(super) const SILENCE: Duration = Duration::from_secs(60);
+/// How often one may be sent elsewhere.
+const REDIRECTS: usize = 5;
+
+/// Who asks.
+pub(in super::super) struct Web {
+    plain: BTreeSet<String>,
+    tls: OnceLock<TlsConnector>,
+}
+
+/// Where to ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    secure: bool,
+    /// With its port, if one was said.
+    pub(super) authority: String,
+    host: String,
+    port: u16,
+    path: String,
+}
+
+impl Address {
+    fn host_name(host: &str) -> &str {
+        host.trim_start_matches('[').trim_end_matches(']')
+    }
+
+    fn same_place(&self, other: &Self) -> bool {
+        (self.secure, &self.host, self.port) == (other.secure, &other.host, other.port)
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path = self.path.split('?').next().unwrap_or_default();
+        write!(out, "{}://{}{path}", if self.secure { "https" } else { "http" }, self.authority)
+    }
+}
+
+/// An error with its causes: the outermost of them says only that something went wrong.
+fn whole(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}
+
+impl Web {
+    /// Speaks to these hosts (`HOST` or `HOST:PORT`) without TLS.
+    pub(in super::super) fn new(plain: impl IntoIterator<Item = String>) -> Self {
+        Self { plain: plain.into_iter().map(|host| host.to_lowercase()).collect(), tls: OnceLock::new() }
+    }
+
+    /// The address of a path at a registry.
+    pub(super) fn at(&self, authority: &str, path: &str) -> Result<Address, PullError> {
+        let scheme = if self.may_be_plain(authority) { "http" } else { "https" };
+        self.address(&format!("{scheme}://{authority}{path}"))
+    }
+
+    /// Reads an address; one without TLS must be allowed.
+    pub(super) fn address(&self, text: &str) -> Result<Address, PullError> {
+        let bad = |why: &str| PullError::Address { address: text.chars().take(200).collect(), why: why.to_owned() };
+        let uri: Uri = text.parse().map_err(|_| bad("it is no address"))?;
+        let authority = uri.authority().ok_or_else(|| bad("it names no host"))?;
+        if authority.as_str().contains('@') {
+            return Err(bad("it has a user in it"));
+        }
+        let secure = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") if self.may_be_plain(authority.as_str()) => false,
+            Some("http") => return Err(bad("plain HTTP is spoken only to loopback and to --insecure-registry")),
+            _ => return Err(bad("it is neither https nor http")),
+        };
+        Ok(Address {
+            secure,
+            authority: authority.as_str().to_owned(),
+            host: Address::host_name(authority.host()).to_owned(),
+            port: authority.port_u16().unwrap_or(if secure { 443 } else { 80 }),
+            path: uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned(),
+        })
+    }
+
+    fn may_be_plain(&self, authority: &str) -> bool {
+        let authority = authority.to_lowercase();
+        let Ok(parsed) = authority.parse::<http::uri::Authority>() else { return false };
+        let host = Address::host_name(parsed.host());
+        let loopback = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        loopback || self.plain.contains(&authority) || self.plain.contains(host)
+    }
+
+    fn tls(&self) -> Result<&TlsConnector, String> {
+        if self.tls.get().is_none() {
+            let mut roots = rustls::RootCertStore::empty();
+            let found = rustls_native_certs::load_native_certs();
+            roots.add_parsable_certificates(found.certs);
+            if roots.is_empty() {
+                return Err("this machine has no root certificates (Debian: `apt install ca-certificates`)".to_owned());
+            }
+            let provider = Arc::new(rustls::crypto::ring::default_provider());
+            let config = rustls::ClientConfig::builder_with_provider(provider)
+                .with_safe_default_protocol_versions()
+                .map_err(|error| error.to_string())?
+                .with_root_certificates(roots)
+                .with_no_client_auth();
+            let _ = self.tls.set(TlsConnector::from(Arc::new(config)));
+        }
+        self.tls.get().ok_or_else(|| "no TLS".to_owned())
+    }
+
+    /// Asks, and goes where it is sent. What is confidential in the headers stays with the first host.
+    pub(super) async fn get(&self, at: &Address, headers: &HeaderMap) -> Result<Response<Incoming>, PullError> {
+        let mut here = at.clone();
+        for _ in 0..=REDIRECTS {
+            let mut headers = headers.clone();
+            if !here.same_place(at) {
+                headers.remove(header::AUTHORIZATION);
+            }
+            let answer = self.once(&here, headers).await?;
+            if !matches!(answer.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+                return Ok(answer);
+            }
+            let to = answer.headers().get(header::LOCATION).and_then(|to| to.to_str().ok()).unwrap_or_default();
+            let to = match to {
+                path if path.starts_with('/') && !path.starts_with("//") => {
+                    Address { path: path.to_owned(), ..here.clone() }
+                }
+                whole => self.address(whole)?,
+            };
+            if here.secure && !to.secure {
+                let why = format!("{} leads there from HTTPS", here.authority);
+                return Err(PullError::Address { address: to.to_string(), why });
+            }
+            here = to;
+        }
+        let why = format!("more than {REDIRECTS} redirects");
+        Err(PullError::Address { address: at.to_string(), why })
+    }
+
+    async fn once(&self, at: &Address, headers: HeaderMap) -> Result<Response<Incoming>, PullError> {
+        let failed = |why: String| PullError::Unreachable { host: at.authority.clone(), why };
+        let stream = self.connect(at).await?;
+        let mut request = Request::get(&at.path).body(Empty::<Bytes>::new()).map_err(|error| failed(whole(&error)))?;
+        *request.headers_mut() = headers;
+        let host = at.authority.parse().map_err(|_| failed("its name is no header".to_owned()))?;
+        request.headers_mut().insert(header::HOST, host);
+        let asked = async {
+            if !at.secure {
+                return ask(stream, request).await;
+            }
+            let name = ServerName::try_from(at.host.clone()).map_err(|error| whole(&error))?;
+            let stream = self.tls()?.connect(name, stream).await.map_err(|error| {
+                let why = whole(&error);
+                let hint =
+                    if why.contains("InvalidContentType") || why.contains("corrupt message") || why.contains("eof") {
+                        format!("; if it speaks plain HTTP, name it with --insecure-registry {}", at.authority)
+                    } else if why.contains("UnknownIssuer") {
+                        "; name the file of its certificate authority in SSL_CERT_FILE".to_owned()
+                    } else {
+                        String::new()
+                    };
+                format!("TLS: {why}{hint}")
+            })?;
+            ask(stream, request).await
+        };
+        match timeout(SILENCE, asked).await {
+            Ok(answer) => answer.map_err(failed),
+            Err(_) => Err(failed(format!("no answer within {}s", SILENCE.as_secs()))),
+        }
+    }
+
+    async fn connect(&self, at: &Address) -> Result<TcpStream, PullError> {
+        let failed = |why: String| PullError::Unreachable { host: at.authority.clone(), why };
+        let found = timeout(CONNECT, tokio::net::lookup_host((at.host.as_str(), at.port))).await;
+        let found = found.map_err(|_| failed(format!("no address within {}s", CONNECT.as_secs())))?;
+        let mut last = "it has no address".to_owned();
+        for address in found.map_err(|error| failed(error.to_string()))? {
+            match timeout(CONNECT, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => {
+                    let _ = stream.set_nodelay(true);
+                    return Ok(stream);
+                }
+                Ok(Err(error)) => last = format!("{address}: {error}"),
+                Err(_) => last = format!("{address}: no connection within {}s", CONNECT.as_secs()),
+            }
+        }
+        Err(failed(last))
+    }
+}
+
+async fn ask(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    request: Request<Empty<Bytes>>,
+) -> Result<Response<Incoming>, String> {
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| whole(&error))?;
+    // It ends with the body of its one answer.
+    tokio::spawn(async { drop(connection.await) });
+    sender.send_request(request).await.map_err(|error| whole(&error))
+}
+
+/// Reads a short body.
+pub(super) async fn short(answer: Response<Incoming>, host: &str, most: usize) -> Result<Bytes, PullError> {
+    let read = timeout(SILENCE, Limited::new(answer.into_body(), most).collect()).await;
+    let failed = |why: String| PullError::Broken { host: host.to_owned(), what: "an answer".to_owned(), why };
+    let read = read.map_err(|_| failed(format!("it took longer than {}s", SILENCE.as_secs())))?;
+    Ok(read.map_err(|error| failed(whole(&*error)))?.to_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_http_is_for_loopback_and_named_hosts() {
+        let web = Web::new(["Registry.example.com:5000".to_owned(), "10.0.0.7".to_owned()]);
+        for (host, secure) in [
+            ("localhost:5000", false),
+            ("127.0.0.5", false),
+            ("[::1]:5000", false),
+            ("registry.example.com:5000", false),
+            ("registry.example.com", true),
+            ("registry.example.com:5001", true),
+            ("10.0.0.7:5000", false),
+            ("127.0.0.1.example.com", true),
+        ] {
+            let address = web.at(host, "/v2/x?y=z").expect("an address");
+            assert_eq!((address.secure, address.path.as_str()), (secure, "/v2/x?y=z"), "{host}");
+        }
+        for bad in ["http://example.com/", "ftp://example.com/", "/path", "https://user@example.com/", "https://"] {
+            assert!(web.address(bad).is_err(), "{bad}");
+        }
+    }
+}

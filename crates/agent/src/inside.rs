@@ -1,0 +1,116 @@
+//! What the serving side asks, answered from what runs here: logs, commands, streams, connections.
+
+mod attach;
+mod exec;
+mod logs;
+
+use std::path::PathBuf;
+
+use api::value::ValueExt as _;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+
+use crate::command;
+use crate::files;
+use crate::home::PodHome;
+use crate::machine::Machine;
+use crate::workloads::{Attach, ContainerId, Exec, LogOptions, LogReader, PodId, Refusal, Running, Workloads};
+
+impl Machine {
+    /// The folder of a Pod that is here.
+    fn home_of(&self, id: &PodId) -> Result<(PodHome, std::sync::Arc<Value>), Refusal> {
+        let seats = self.seats.lock();
+        let seat = seats.get(id).ok_or(Refusal::NoPod)?;
+        Ok((self.home.pod(&seat.uid), seat.pod.clone()))
+    }
+
+    /// The folder of a container's Pod, the container's spec, and the number of its present instance, if it has had one.
+    fn container_of(&self, of: &ContainerId) -> Result<(PodHome, Value, Option<u32>), Refusal> {
+        let (home, pod) = self.home_of(&of.pod)?;
+        let mut all = pod.items("spec.initContainers").iter().chain(pod.items("spec.containers"));
+        let spec = all.find(|container| container.text("name") == of.container).cloned();
+        let spec = spec.ok_or_else(|| Refusal::NoContainer { container: of.container.clone() })?;
+        let kept: Option<Value> = files::get(&home.state(&of.container));
+        let number = kept.and_then(|kept| kept["number"].as_u64()).and_then(|number| u32::try_from(number).ok());
+        Ok((home, spec, number))
+    }
+
+    /// The folder of the instance that runs.
+    fn running_instance(&self, of: &ContainerId) -> Result<(PathBuf, Value), Refusal> {
+        let (home, spec, number) = self.container_of(of)?;
+        let not = |why: &str| Refusal::NotRunning { container: of.container.clone(), why: why.to_owned() };
+        let instance = home.instance(&of.container, number.ok_or_else(|| not("ContainerCreating"))?);
+        match command::running(&instance) {
+            Some(_) => Ok((instance, spec)),
+            None => Err(not("it has ended, or has not begun yet")),
+        }
+    }
+}
+
+impl Workloads for Machine {
+    fn logs<'a>(&'a self, of: &'a ContainerId, options: &'a LogOptions) -> BoxFuture<'a, Result<LogReader, Refusal>> {
+        async move {
+            let (home, _, number) = self.container_of(of)?;
+            let not = |why: &str| Refusal::NotRunning { container: of.container.clone(), why: why.to_owned() };
+            let number = number.ok_or_else(|| not("ContainerCreating"))?;
+            let number = match options.previous {
+                false => number,
+                true => number.checked_sub(1).ok_or_else(|| {
+                    Refusal::Bad(format!(
+                        "previous terminated container {:?} in pod {:?} not found",
+                        of.container, of.pod.name
+                    ))
+                })?,
+            };
+            logs::open(home.log(&of.container, number), home.instance(&of.container, number), options)
+        }
+        .boxed()
+    }
+
+    fn exec<'a>(&'a self, of: &'a ContainerId, how: Exec) -> BoxFuture<'a, Result<Running, Refusal>> {
+        async move {
+            let (instance, _) = self.running_instance(of)?;
+            let program = self.settings.program.clone();
+            exec::begin(program, instance, how).await
+        }
+        .boxed()
+    }
+
+    fn attach<'a>(&'a self, of: &'a ContainerId, how: Attach) -> BoxFuture<'a, Result<Running, Refusal>> {
+        async move {
+            let (instance, spec) = self.running_instance(of)?;
+            attach::begin(instance, &spec, how).await
+        }
+        .boxed()
+    }
+
+    fn dial<'a>(&'a self, pod: &'a PodId, port: u16) -> BoxFuture<'a, Result<TcpStream, Refusal>> {
+        async move {
+            let (home, object) = self.home_of(pod)?;
+            let host_network = object.flag("spec.hostNetwork");
+            let connect = move || {
+                std::net::TcpStream::connect(("127.0.0.1", port))
+                    .or_else(|first| std::net::TcpStream::connect(("::1", port)).map_err(|_| first))
+            };
+            let work = move || match host_network {
+                true => connect(),
+                false => kernel::namespace::inside(&home.netns(), connect)?,
+            };
+            let failed =
+                |error: &dyn std::fmt::Display| Refusal::Failed(format!("dialling port {port} of the Pod: {error}"));
+            let stream = tokio::task::spawn_blocking(work).await.map_err(|error| failed(&error))?;
+            let stream = stream.map_err(|error| failed(&error))?;
+            stream.set_nonblocking(true).map_err(|error| failed(&error))?;
+            TcpStream::from_std(stream).map_err(|error| failed(&error))
+        }
+        .boxed()
+    }
+
+    fn pods(&self) -> Value {
+        let seats = self.seats.lock();
+        let items: Vec<&Value> = seats.values().map(|seat| &*seat.pod).collect();
+        json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
+    }
+}

@@ -1,0 +1,167 @@
+//! The Node of this machine: made, described, and kept alive by a Lease.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::value::ValueExt as _;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::amounts::Capacity;
+use crate::api::{ApiError, Verb, find};
+use crate::machine::Machine;
+
+/// How often the Lease is renewed.
+const BEAT: Duration = Duration::from_secs(10);
+/// How long the Lease is good.
+const LEASE_SECONDS: u32 = 40;
+/// After so many beats the status is written though nothing changed.
+const STATUS_EVERY: u32 = 30;
+
+/// What this machine has.
+#[must_use]
+pub fn capacity(data_dir: &Path) -> Capacity {
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let memory =
+        text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let storage = rustix::fs::statvfs(data_dir).map_or(0, |disk| disk.f_blocks * disk.f_frsize);
+    Capacity { cpu: processors * 1000, memory: memory.unwrap_or(0) * 1024, storage }
+}
+
+fn path(machine: &Machine) -> String {
+    format!("/api/v1/nodes/{}", machine.settings.node)
+}
+
+/// Makes the Node, or makes it right.
+///
+/// # Errors
+/// When the API refuses.
+pub async fn register(machine: &Machine) -> Result<(), ApiError> {
+    let name = &machine.settings.node;
+    let arch = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let labels = json!({
+        "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": arch,
+        "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": arch,
+    });
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
+    match machine.api.ask(Verb::Create, "/api/v1/nodes", Some(&node)).await {
+        Ok(_) => {}
+        Err(error) if error.is_conflict() => {
+            let change = json!({"metadata": {"labels": labels}});
+            machine.api.ask(Verb::Patch, &path(machine), Some(&change)).await?;
+        }
+        Err(error) => return Err(error),
+    }
+    show(machine).await
+}
+
+/// Writes the status of the Node.
+async fn show(machine: &Machine) -> Result<(), ApiError> {
+    let now = find(&*machine.api, &path(machine)).await?.unwrap_or_default();
+    let change = json!({"status": status(machine, &now, Timestamp::now())});
+    machine.api.ask(Verb::Patch, &format!("{}/status", path(machine)), Some(&change)).await.map(|_| ())
+}
+
+fn status(machine: &Machine, node: &Value, now: Timestamp) -> Value {
+    let uname = rustix::system::uname();
+    let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+    let Capacity { cpu, memory, storage } = machine.capacity;
+    let resources = json!({
+        "cpu": (cpu / 1000).to_string(), "memory": format!("{}Ki", memory / 1024),
+        "ephemeral-storage": format!("{}Ki", storage / 1024), "pods": machine.settings.max_pods.to_string(),
+    });
+    let addresses = machine.host.iter().map(|ip| json!({"type": "InternalIP", "address": ip.to_string()}));
+    let host_name = json!({"type": "Hostname", "address": machine.settings.node});
+    // They are merged by their type otherwise, and two of one type become one.
+    let whole = json!({"$patch": "replace"});
+    let addresses: Vec<Value> = std::iter::once(whole).chain(addresses).chain([host_name]).collect();
+    let file = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let os = file("/etc/os-release");
+    let os = os.lines().find_map(|line| line.strip_prefix("PRETTY_NAME=")).unwrap_or("Linux").trim_matches('"');
+    json!({
+        "capacity": resources,
+        "allocatable": resources,
+        "addresses": addresses,
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": machine.settings.port}},
+        "nodeInfo": {
+            "machineID": file("/etc/machine-id"), "systemUUID": file("/etc/machine-id"),
+            "bootID": file("/proc/sys/kernel/random/boot_id"), "kernelVersion": text(uname.release()), "osImage": os,
+            "containerRuntimeVersion": concat!("waypost://", env!("CARGO_PKG_VERSION")),
+            "kubeletVersion": concat!("v", env!("CARGO_PKG_VERSION"), "-waypost"), "kubeProxyVersion": "",
+            "operatingSystem": "linux", "architecture": std::env::consts::ARCH.replace("x86_64", "amd64").replace("aarch64", "arm64"),
+        },
+        "conditions": conditions(node, now),
+    })
+}
+
+fn conditions(node: &Value, now: Timestamp) -> Value {
+    let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let all = [
+        ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+        ("Ready", "True", "KubeletReady", "the agent of Waypost runs Pods"),
+    ];
+    let one = |(kind, status, reason, message): (&str, &str, &str, &str)| {
+        let old = node.items("status.conditions").iter().find(|condition| condition.text("type") == kind);
+        let since = old.filter(|old| old.text("status") == status).map(|old| old.text("lastTransitionTime").to_owned());
+        json!({
+            "type": kind, "status": status, "reason": reason, "message": message, "lastHeartbeatTime": time,
+            "lastTransitionTime": since.unwrap_or_else(|| time.clone()),
+        })
+    };
+    all.into_iter().map(one).collect()
+}
+
+/// Renews the Lease for ever, and the status from time to time, and whenever somebody has said that the Node is not ready.
+pub async fn keep_alive(machine: Arc<Machine>) {
+    let mut beats: u32 = 0;
+    let mut every = tokio::time::interval(BEAT);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        if let Err(error) = beat(&machine).await {
+            tracing::warn!(%error, "the Lease of the Node could not be renewed");
+            continue;
+        }
+        beats += 1;
+        let node = find(&*machine.api, &path(&machine)).await;
+        let ready = |node: &Value| {
+            let mut all = node.items("status.conditions").iter();
+            all.any(|condition| condition.text("type") == "Ready" && condition.text("status") == "True")
+        };
+        let done = match node {
+            Ok(None) => register(&machine).await,
+            Ok(Some(node)) if beats.is_multiple_of(STATUS_EVERY) || !ready(&node) => show(&machine).await,
+            Ok(Some(_)) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = done {
+            tracing::warn!(%error, "the status of the Node could not be written");
+        }
+    }
+}
+
+async fn beat(machine: &Machine) -> Result<(), ApiError> {
+    let name = &machine.settings.node;
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+    let change = json!({"spec": {"renewTime": now}});
+    match machine.api.ask(Verb::Patch, &format!("{leases}/{name}"), Some(&change)).await {
+        Err(error) if error.is_not_found() => {
+            let lease = json!({
+                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                "metadata": {"name": name, "namespace": "kube-node-lease"},
+                "spec": {"holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now},
+            });
+            machine.api.ask(Verb::Create, leases, Some(&lease)).await.map(|_| ())
+        }
+        done => done.map(|_| ()),
+    }
+}

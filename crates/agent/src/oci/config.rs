@@ -1,0 +1,123 @@
+//! The `config.json` of a container: what it runs, in which namespaces, with which rights, and what it does not see of the kernel.
+
+use std::path::Path;
+
+use api::value::ValueExt as _;
+use serde_json::{Value, json};
+
+use crate::amounts;
+use crate::runtime::Wish;
+use crate::runtime::program::{USUAL, all, capabilities, capability_bits, capability_names};
+use crate::shim::Program;
+
+/// Files of the kernel that would tell too much.
+const HIDDEN: [&str; 10] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/sys/firmware",
+];
+
+/// Files of the kernel that nobody may write.
+const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+pub(super) fn config(wish: &Wish<'_>, program: &Program, rootfs: &Path) -> Value {
+    let privileged = wish.container.flag("securityContext.privileged");
+    let base = if privileged { all() } else { capability_bits(&USUAL) };
+    // What we do not have we cannot give.
+    let ours = rustix::thread::capabilities(None).map_or(0, |have| have.permitted.bits());
+    let rights = capability_names(capabilities(wish.container, base).unwrap_or(base) & ours);
+    // Only root has rights without asking; others get them through programs that give them.
+    let held = if program.user.unwrap_or(0) == 0 { rights.clone() } else { Vec::new() };
+    let environment: Vec<String> = program.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let no_paths: [&str; 0] = [];
+    json!({
+        "ociVersion": "1.0.2",
+        "process": {
+            "terminal": program.terminal,
+            "user": {
+                "uid": program.user.unwrap_or(0), "gid": program.group.unwrap_or(0),
+                "additionalGids": program.groups.clone().unwrap_or_default(),
+            },
+            "args": program.words,
+            "env": environment,
+            "cwd": program.folder,
+            "capabilities": {"bounding": rights, "effective": held, "permitted": held},
+            "noNewPrivileges": program.no_new_privileges,
+            "oomScoreAdj": amounts::oom_score(wish.pod, wish.container, wish.machine.capacity).max(least_score()),
+        },
+        "root": {"path": rootfs, "readonly": wish.container.flag("securityContext.readOnlyRootFilesystem")},
+        "hostname": wish.host_name.clone().unwrap_or_default(),
+        "mounts": mounts(wish, privileged),
+        "linux": {
+            "namespaces": namespaces(wish),
+            "cgroupsPath": format!("/{}", wish.group),
+            "resources": {"devices": devices(privileged)},
+            "maskedPaths": if privileged { &no_paths[..] } else { &HIDDEN },
+            "readonlyPaths": if privileged { &no_paths[..] } else { &READ_ONLY },
+        },
+    })
+}
+
+/// How little likely to be killed we may make anybody: runtimes refuse what the kernel refuses.
+fn least_score() -> i32 {
+    let may = rustix::thread::capabilities(None)
+        .is_ok_and(|have| have.effective.contains(rustix::thread::CapabilitySet::SYS_RESOURCE));
+    let own = || std::fs::read_to_string("/proc/self/oom_score_adj").ok()?.trim().parse().ok();
+    if may { -1000 } else { own().unwrap_or(0) }
+}
+
+fn namespaces(wish: &Wish<'_>) -> Value {
+    let mut out =
+        vec![json!({"type": "pid"}), json!({"type": "ipc"}), json!({"type": "mount"}), json!({"type": "cgroup"})];
+    if let Some(path) = &wish.network {
+        out.push(json!({"type": "network", "path": path}));
+    }
+    if wish.host_name.is_some() {
+        out.push(json!({"type": "uts"}));
+    }
+    Value::Array(out)
+}
+
+/// The devices that may be used: the few that everybody needs, or all.
+fn devices(privileged: bool) -> Value {
+    if privileged {
+        return json!([{"allow": true, "access": "rwm"}]);
+    }
+    let allow = |kind: &str, major: i64, minor: Option<i64>| match minor {
+        Some(minor) => json!({"allow": true, "type": kind, "major": major, "minor": minor, "access": "rwm"}),
+        None => json!({"allow": true, "type": kind, "major": major, "access": "rwm"}),
+    };
+    let known = [(1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0), (5, 1), (5, 2)];
+    let mut out = vec![json!({"allow": false, "access": "rwm"})];
+    out.extend(known.map(|(major, minor)| allow("c", major, Some(minor))));
+    out.push(allow("c", 136, None));
+    Value::Array(out)
+}
+
+fn mounts(wish: &Wish<'_>, privileged: bool) -> Value {
+    let kernel = |kind: &str, at: &str, options: &[&str]| json!({"type": kind, "source": kind, "destination": at, "options": options});
+    let quiet = ["nosuid", "noexec", "nodev"];
+    let sys = if privileged { "rw" } else { "ro" };
+    let mut out = vec![
+        kernel("proc", "/proc", &quiet),
+        kernel("tmpfs", "/dev", &["nosuid", "strictatime", "mode=755", "size=65536k"]),
+        kernel("devpts", "/dev/pts", &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"]),
+        kernel("tmpfs", "/dev/shm", &["nosuid", "noexec", "nodev", "mode=1777", "size=65536k"]),
+        kernel("mqueue", "/dev/mqueue", &quiet),
+        kernel("sysfs", "/sys", &["nosuid", "noexec", "nodev", sys]),
+    ];
+    for mount in &wish.mounts {
+        let access = if mount.read_only { "ro" } else { "rw" };
+        out.push(json!({
+            "type": "bind", "source": mount.source, "destination": mount.target, "options": ["rbind", "rprivate", access],
+        }));
+    }
+    Value::Array(out)
+}

@@ -1,0 +1,104 @@
+//! Brings from the API what a Pod refers to: ConfigMaps, Secrets, tokens.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use api::value::ValueExt as _;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::api::{ApiError, Verb, find};
+use crate::downward::Known;
+use crate::environment::{ConfigError, Given, Kind, Objects};
+use crate::home::PodHome;
+use crate::machine::Machine;
+use crate::sandbox;
+use crate::volumes;
+use crate::volumes::payload::{Payload, TokenWish, payload, tokens};
+
+/// Objects of the Pod's namespace.
+///
+/// # Errors
+/// When the API does not answer; that there is none is an answer.
+pub async fn objects(machine: &Machine, namespace: &str, wanted: &[(Kind, String)]) -> Result<Objects, ApiError> {
+    let mut out = Objects::new();
+    for (kind, name) in wanted {
+        if out.contains_key(&(*kind, name.clone())) {
+            continue;
+        }
+        let path = format!("/api/v1/namespaces/{namespace}/{}/{name}", kind.plural());
+        let found = find(&*machine.api, &path).await?;
+        out.insert((*kind, name.clone()), found);
+    }
+    Ok(out)
+}
+
+/// What the API does not say of a Pod yet.
+#[must_use]
+pub fn known(machine: &Machine, pod: &Value) -> Known {
+    let home = machine.home.pod(pod.text("metadata.uid"));
+    let addresses = match sandbox::find(&home, pod.flag("spec.hostNetwork")) {
+        Some(addresses) => addresses,
+        None => pod.items("status.podIPs").iter().filter_map(|ip| ip.text("ip").parse().ok()).collect(),
+    };
+    Known { addresses, host: machine.host.clone() }
+}
+
+/// The files of every volume that has such. With a home, tokens that are still good for a while are taken from there.
+///
+/// # Errors
+/// When the API does not answer.
+pub async fn payloads(
+    machine: &Machine,
+    pod: &Value,
+    home: Option<&PodHome>,
+) -> Result<BTreeMap<String, Result<Payload, ConfigError>>, ApiError> {
+    let namespace = pod.text("metadata.namespace");
+    let objects = objects(machine, namespace, &volumes::references(pod)).await?;
+    let given =
+        Given { pod: Some(pod), known: known(machine, pod), objects, capacity: machine.capacity, ..Given::default() };
+    let mut out = BTreeMap::new();
+    for volume in pod.items("spec.volumes") {
+        let name = volume.text("name");
+        let mut got: Vec<(TokenWish, String)> = Vec::new();
+        for wish in tokens(volume) {
+            let token = match home.and_then(|home| good_token(home, volume, &wish)) {
+                Some(token) => token,
+                None => request_token(machine, pod, &wish).await?,
+            };
+            got.push((wish, token));
+        }
+        let token = |wish: &TokenWish| got.iter().find(|(own, _)| own == wish).map(|(_, token)| token.clone());
+        if let Some(files) = payload(volume, &given, &token) {
+            out.insert(name.to_owned(), files);
+        }
+    }
+    Ok(out)
+}
+
+/// A token that was written before, while a fifth of its time is left.
+fn good_token(home: &PodHome, volume: &Value, wish: &TokenWish) -> Option<String> {
+    let part = volume
+        .items("projected.sources")
+        .iter()
+        .find(|part| part.has("serviceAccountToken") && part.text("serviceAccountToken.audience") == wish.audience)?;
+    let path = home.volume(volume.text("name")).join(part.text("serviceAccountToken.path"));
+    let written = Timestamp::try_from(fs::metadata(&path).ok()?.modified().ok()?).ok()?;
+    let until = written.checked_add(SignedDuration::from_secs(wish.seconds * 4 / 5)).ok()?;
+    if Timestamp::now() < until { fs::read_to_string(path).ok() } else { None }
+}
+
+async fn request_token(machine: &Machine, pod: &Value, wish: &TokenWish) -> Result<String, ApiError> {
+    let account = match pod.text("spec.serviceAccountName") {
+        "" => "default",
+        name => name,
+    };
+    let path = format!("/api/v1/namespaces/{}/serviceaccounts/{account}/token", pod.text("metadata.namespace"));
+    let mut spec = json!({"expirationSeconds": wish.seconds});
+    if !wish.audience.is_empty() {
+        spec["audiences"] = json!([wish.audience]);
+    }
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
+    let answer = machine.api.ask(Verb::Create, &path, Some(&request)).await?;
+    Ok(answer.text("status.token").to_owned())
+}

@@ -1,0 +1,248 @@
+//! The network, the names and the folders of a Pod: made before its containers, taken away after them.
+//!
+//! In: a Pod, and the files of its volumes. Out: a namespace with a wire and addresses, `/etc/hosts`, `/etc/resolv.conf`, volumes, a
+//! control group. What is there is kept, so that an agent that comes back finds its Pods as they were.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use api::value::ValueExt as _;
+use kernel::cgroups::{Cgroups, Limits};
+use kernel::pod_network::{Bridge, PodNetworkError, Wire};
+use kernel::process::{Handle, Identity};
+use kernel::{mounts, namespace};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::agent::network;
+use crate::environment::ConfigError;
+use crate::files;
+use crate::home::PodHome;
+use crate::machine::{Door, Machine};
+use crate::names;
+use crate::pool::{self, PoolError};
+use crate::shim::{BEGUN, Begun, Claim};
+use crate::volumes::payload::Payload;
+use crate::volumes::{self, VolumeError};
+
+/// Why there is no sandbox.
+#[derive(Debug, Error)]
+pub enum SandboxError {
+    /// No address.
+    #[error(transparent)]
+    Address(#[from] PoolError),
+    /// No network.
+    #[error(transparent)]
+    Network(#[from] PodNetworkError),
+    /// No volume.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// The disk or the kernel.
+    #[error("{doing}: {source}")]
+    Machine {
+        /// What was being done.
+        doing: &'static str,
+        /// What went wrong.
+        source: io::Error,
+    },
+}
+
+/// How often what was killed is looked for, each time for a tenth of a second or more.
+const ATTEMPTS: usize = 50;
+
+/// How long a supervisor that is about to begin a container is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn failed(doing: &'static str) -> impl FnOnce(io::Error) -> SandboxError {
+    move |source| SandboxError::Machine { doing, source }
+}
+
+/// What is written down of a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// The start of the machine at which it was made.
+    pub boot: String,
+    /// The Pod's addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// The name of a Pod's wire at the bridge.
+#[must_use]
+pub fn wire_name(uid: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, uid.as_bytes());
+    let hex = digest.as_ref().iter().take(6).map(|byte| format!("{byte:02x}"));
+    format!("wp{}", hex.collect::<String>())
+}
+
+/// Makes the sandbox of a Pod. Waits for the kernel.
+///
+/// # Errors
+/// What could not be made.
+pub fn make(
+    machine: &Machine,
+    pod: &Value,
+    payloads: &BTreeMap<String, Result<Payload, ConfigError>>,
+) -> Result<Vec<IpAddr>, SandboxError> {
+    let uid = pod.text("metadata.uid");
+    let home = machine.home.pod(uid);
+    fs::create_dir_all(home.path().join("volumes")).map_err(failed("making the Pod's folder"))?;
+    fs::create_dir_all(home.path().join("containers")).map_err(failed("making the Pod's folder"))?;
+    machine.groups.make(&Machine::pod_group(uid), &Limits::default()).map_err(failed("making a control group"))?;
+    let addresses = if pod.flag("spec.hostNetwork") { machine.host.clone() } else { network(machine, uid, &home)? };
+    let domain = &machine.settings.domain;
+    let hosts = match pod.flag("spec.hostNetwork") {
+        true => fs::read_to_string("/etc/hosts").unwrap_or_default() + &names::aliases(pod),
+        false => names::hosts(pod, &addresses, domain),
+    };
+    files::write(&home.hosts(), hosts.as_bytes()).map_err(failed("writing /etc/hosts"))?;
+    let host = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let (resolver, warnings) = names::resolver(pod, domain, &machine.dns(), &host);
+    for warning in warnings {
+        let (reason, message) = match warning {
+            api::resolv_conf::Warning::Cut(message) => ("DNSConfigForming", message),
+            api::resolv_conf::Warning::NoClusterDns(message) => ("MissingClusterDNS", message),
+        };
+        machine.teller.tell(pod, None, false, reason, message);
+    }
+    files::write(&home.resolv_conf(), resolver.as_bytes()).map_err(failed("writing /etc/resolv.conf"))?;
+    volumes::prepare(pod, &home, payloads)?;
+    open_doors(machine, pod, &addresses)?;
+    let boot = kernel::process::boot_id().map_err(failed("reading which start of the machine this is"))?;
+    files::put(&home.sandbox(), &Kept { boot, addresses: addresses.clone() }).map_err(failed("noting the network"))?;
+    Ok(addresses)
+}
+
+fn network(machine: &Machine, uid: &str, home: &PodHome) -> Result<Vec<IpAddr>, SandboxError> {
+    let ranges = machine.ranges.borrow().clone();
+    let addresses = machine.pool.lock().take(uid, &ranges)?;
+    namespace::make(&home.netns()).map_err(failed("making a network namespace"))?;
+    let gateways: Vec<IpAddr> = ranges.iter().filter_map(pool::gateway).collect();
+    let (name, bridge) = (wire_name(uid), machine.settings.bridge.clone());
+    let mut network = machine.network.lock();
+    // What is longer than the way out of this machine carries would be lost on it, or cut.
+    let out = machine.host.iter().find(|ip| !ip.is_loopback());
+    let mtu = out.map_or(Ok(None), |ip| network.mtu(*ip))?;
+    let wire = Wire { name, bridge, namespace: home.netns(), addresses: addresses.clone(), gateways, mtu };
+    match network.plug(&wire) {
+        // Somebody may have taken the bridge away.
+        Err(error) if error.errno == kernel::Errno::NODEV => {
+            network.bridge(&bridge_of(machine))?;
+            network.plug(&wire)?;
+        }
+        plugged => plugged?,
+    }
+    Ok(addresses)
+}
+
+/// Opens the ports of this machine that a Pod asks for, or closes those it had.
+///
+/// # Errors
+/// When rules cannot be written.
+pub fn open_doors(machine: &Machine, pod: &Value, addresses: &[IpAddr]) -> Result<(), SandboxError> {
+    let doors = if pod.flag("spec.hostNetwork") { Vec::new() } else { Door::of(pod, addresses) };
+    let mut all = machine.doors.lock();
+    let before = match doors.is_empty() {
+        true => all.remove(pod.text("metadata.uid")),
+        false => all.insert(pod.text("metadata.uid").to_owned(), doors.clone()),
+    };
+    drop(all);
+    if before.unwrap_or_default() == doors {
+        return Ok(());
+    }
+    network::write_rules(machine).map_err(failed("opening hostPorts"))
+}
+
+/// The bridge that this machine should have.
+#[must_use]
+pub fn bridge_of(machine: &Machine) -> Bridge {
+    let ranges = machine.ranges.borrow();
+    let with_prefix = |range: &ipnet::IpNet| {
+        let ip = pool::gateway(range)?;
+        ipnet::IpNet::new(ip, range.prefix_len()).ok()
+    };
+    Bridge { name: machine.settings.bridge.clone(), addresses: ranges.iter().filter_map(with_prefix).collect() }
+}
+
+/// What is left of a sandbox from before: its addresses, when all of it is still there.
+#[must_use]
+pub fn find(home: &PodHome, host_network: bool) -> Option<Vec<IpAddr>> {
+    let kept: Kept = files::get(&home.sandbox())?;
+    let same_boot = kernel::process::boot_id().is_ok_and(|boot| boot == kept.boot);
+    let whole = host_network || namespace::is_namespace(&home.netns());
+    (same_boot && whole).then_some(kept.addresses)
+}
+
+/// Takes a sandbox away: processes that are left, the wire, the namespace, mounts, the control group. The folder stays.
+///
+/// # Errors
+/// What could not be taken away.
+pub fn remove(machine: &Machine, pod: &Value) -> Result<(), SandboxError> {
+    let uid = pod.text("metadata.uid");
+    open_doors(machine, pod, &[])?;
+    end_processes(&machine.groups, &machine.home.pod(uid), &Machine::pod_group(uid))
+        .map_err(failed("ending processes"))?;
+    machine.network.lock().delete(&wire_name(uid))?;
+    dismantle(&machine.home.pod(uid))?;
+    Ok(machine.pool.lock().give_back(uid)?)
+}
+
+/// Kills every process of a Pod and removes its control group: containers, and supervisors, which end by themselves after them.
+///
+/// # Errors
+/// When something is still there after a while.
+pub fn end_processes(groups: &Cgroups, home: &PodHome, group: &str) -> io::Result<()> {
+    take_orders_back(home);
+    let supervisors = supervisors(home);
+    for _ in 0..ATTEMPTS {
+        groups.kill(group);
+        let pids = groups.processes(group);
+        let others = pids.iter().filter_map(|pid| Identity::of(*pid)).chain(supervisors.iter().copied());
+        let handles: Vec<Handle> = others.filter_map(|who| who.open().ok().flatten()).collect();
+        if handles.is_empty() && groups.remove(group).is_ok() {
+            return Ok(());
+        }
+        for handle in &handles {
+            let mut fds = [PollFd::new(&handle.0, PollFlags::IN)];
+            let _ = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 100_000_000 }));
+        }
+    }
+    groups.remove(group).map(|_| ())
+}
+
+fn folders(path: &Path) -> impl Iterator<Item = std::path::PathBuf> + use<> {
+    fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| path.is_dir())
+}
+
+/// Sees to it that no supervisor begins a container from here on. One that does so just now is waited for, but not for ever.
+fn take_orders_back(home: &PodHome) {
+    for container in folders(&home.path().join("containers")) {
+        let claim = Claim::take_within(&container, PATIENCE);
+        for instance in folders(&container) {
+            let _ = claim.as_ref().map(|claim| claim.settle(&instance));
+        }
+    }
+}
+
+/// The supervisors of a Pod's containers.
+fn supervisors(home: &PodHome) -> Vec<Identity> {
+    let instances = folders(&home.path().join("containers")).flat_map(|container| folders(&container));
+    let begun = instances.filter_map(|instance| files::get::<Begun>(&instance.join(BEGUN)));
+    begun.map(|begun| begun.shim()).filter(Identity::is_there).collect()
+}
+
+/// Takes away what a Pod's folder holds in mounts.
+///
+/// # Errors
+/// What could not be taken away.
+pub fn dismantle(home: &PodHome) -> Result<(), SandboxError> {
+    namespace::remove(&home.netns()).map_err(failed("removing the network namespace"))?;
+    let below = |path: &Path| mounts::detach_below(path);
+    below(home.path()).map_err(failed("taking mounts away"))?;
+    Ok(())
+}

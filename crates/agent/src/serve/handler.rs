@@ -1,0 +1,119 @@
+//! One request to the agent, from its first byte to its answer or its upgrade.
+
+use http::header::{self, HeaderValue};
+use http::{HeaderMap, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use jiff::Timestamp;
+use std::sync::Arc;
+
+use super::Agent;
+use super::ask::{self, Ask, No};
+use super::body::{Body, Log};
+use super::upgrade::{self, Protocol};
+use crate::streams::status::Outcome;
+use crate::workloads::{Attach, ContainerId, LogOptions, Refusal, Running};
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// Answers a request.
+pub(super) async fn handle(agent: &Arc<Agent>, mut request: Request<Incoming>) -> Response<Body> {
+    let on_upgrade = hyper::upgrade::on(&mut request);
+    let uri = request.uri();
+    let ask = ask::read(request.method(), uri.path(), uri.query().unwrap_or_default(), Timestamp::now());
+    let answer = match ask {
+        Ok(ask) => answer(agent, ask, request.headers(), on_upgrade).await,
+        Err(no) => Err(no),
+    };
+    answer.unwrap_or_else(|(code, text)| {
+        tracing::debug!(%code, text, "a request to the agent was refused");
+        let text = if text.ends_with('\n') { text } else { text + "\n" };
+        with(code, TEXT, text)
+    })
+}
+
+fn with(code: StatusCode, kind: &'static str, text: String) -> Response<Body> {
+    let mut response = Response::new(Body::Whole(Some(text.into())));
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+async fn answer(
+    agent: &Arc<Agent>,
+    ask: Ask,
+    headers: &HeaderMap,
+    on_upgrade: OnUpgrade,
+) -> Result<Response<Body>, No> {
+    match ask {
+        Ask::Health => Ok(with(StatusCode::OK, TEXT, "ok".to_owned())),
+        Ask::Pods => Ok(with(StatusCode::OK, "application/json", agent.workloads.pods().to_string())),
+        Ask::Logs { of, options, limit } => logs(agent, &of, &options, limit).await,
+        Ask::Exec { of, how } => {
+            let protocol = Protocol::of_command(headers)?;
+            let command = how.command.clone();
+            let streams = Attach { stdin: how.stdin, stdout: how.stdout, stderr: how.stderr, tty: how.tty };
+            let running = started(agent.workloads.exec(&of, how).await)?;
+            let outcome = move |exit| Outcome::of_exec(&command, exit);
+            upgrade::command(agent, headers, on_upgrade, protocol, streams, running, outcome)
+        }
+        Ask::Attach { of, how } => {
+            let protocol = Protocol::of_command(headers)?;
+            let running = started(agent.workloads.attach(&of, how).await)?;
+            upgrade::command(agent, headers, on_upgrade, protocol, how, running, Outcome::of_attach)
+        }
+        Ask::Forward { pod, ports } => {
+            if !has_pod(&agent.workloads.pods(), &pod.namespace, &pod.name) {
+                return Err(refused(&Refusal::NoPod));
+            }
+            upgrade::forward(agent, headers, on_upgrade, pod, ports)
+        }
+    }
+}
+
+/// A command that could not be started says so where a command speaks. What is wrong with the request is said at once.
+fn started(done: Result<Running, Refusal>) -> Result<Result<Running, Outcome>, No> {
+    match done {
+        Ok(running) => Ok(Ok(running)),
+        Err(failed @ Refusal::Failed(_)) => Ok(Err(Outcome::not_started(&failed))),
+        Err(other) => Err(refused(&other)),
+    }
+}
+
+fn refused(refusal: &Refusal) -> No {
+    let code = match refusal {
+        Refusal::NoPod | Refusal::NoContainer { .. } => StatusCode::NOT_FOUND,
+        Refusal::NotRunning { .. } | Refusal::Bad(_) => StatusCode::BAD_REQUEST,
+        Refusal::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    (code, refusal.to_string())
+}
+
+fn has_pod(list: &serde_json::Value, namespace: &str, name: &str) -> bool {
+    let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    items.iter().any(|pod| pod["metadata"]["namespace"] == namespace && pod["metadata"]["name"] == name)
+}
+
+async fn logs(agent: &Agent, of: &ContainerId, options: &LogOptions, limit: Option<u64>) -> Result<Response<Body>, No> {
+    let place = agent.place()?;
+    let reader = agent.workloads.logs(of, options).await.map_err(|refusal| no_log(of, options, &refusal))?;
+    let mut response = Response::new(Body::Log(Log { reader, left: limit.unwrap_or(u64::MAX), _place: place }));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    Ok(response)
+}
+
+/// The words of a kubelet, which say more about logs than about other things.
+fn no_log(of: &ContainerId, options: &LogOptions, refusal: &Refusal) -> No {
+    let (container, pod) = (&of.container, &of.pod.name);
+    let (code, text) = refused(refusal);
+    let text = match refusal {
+        Refusal::NoPod => format!("pod {pod:?} does not exist"),
+        Refusal::NoContainer { .. } => format!("container {container:?} not found in pod {pod:?}"),
+        Refusal::NotRunning { .. } if options.previous => {
+            format!("previous terminated container {container:?} in pod {pod:?} not found")
+        }
+        Refusal::NotRunning { why, .. } => format!("container {container:?} in pod {pod:?} is waiting to start: {why}"),
+        Refusal::Bad(_) | Refusal::Failed(_) => text,
+    };
+    (code, text)
+}

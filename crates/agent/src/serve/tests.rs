@@ -1,0 +1,5 @@
+mod client;
+mod commands;
+mod forwarding;
+mod hostile;
+mod logs;

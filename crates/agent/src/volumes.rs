@@ -1,0 +1,174 @@
+//! The volumes of a Pod: folders on this machine that its containers see.
+//!
+//! In: the Pod and the objects it refers to. Out: a folder (or a file of the host) for each volume. Files of ConfigMaps, Secrets and the
+//! like change all at once: they lie in a folder of their own, `..data` leads to it, and that link is replaced ([`payload`]).
+
+pub mod payload;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use api::value::ValueExt as _;
+use serde_json::Value;
+use thiserror::Error;
+
+use self::payload::Payload;
+use crate::amounts::thousandths;
+use crate::environment::{ConfigError, Kind};
+use crate::home::PodHome;
+
+/// Why a volume is not there.
+#[derive(Debug, Error)]
+pub enum VolumeError {
+    /// Something that it is made of is missing.
+    #[error("MountVolume.SetUp failed for volume \"{volume}\" : {why}")]
+    Config {
+        /// The volume.
+        volume: String,
+        /// What.
+        why: ConfigError,
+    },
+    /// The host does not have what it should.
+    #[error("MountVolume.SetUp failed for volume \"{volume}\" : hostPath type check failed: {path} is not a {wanted}")]
+    HostPath {
+        /// The volume.
+        volume: String,
+        /// The path on the host.
+        path: String,
+        /// What it should be.
+        wanted: String,
+    },
+    /// There are no such volumes here.
+    #[error(
+        "volume \"{0}\" is of a kind that this agent does not have; it has configMap, secret, downwardAPI, projected, emptyDir and hostPath"
+    )]
+    Unknown(String),
+    /// The disk.
+    #[error("volume \"{volume}\": {source}")]
+    Disk {
+        /// The volume.
+        volume: String,
+        /// What went wrong.
+        source: io::Error,
+    },
+}
+
+/// The objects that the volumes of a Pod are made of.
+#[must_use]
+pub fn references(pod: &Value) -> Vec<(Kind, String)> {
+    pod.items("spec.volumes").iter().flat_map(payload::references).collect()
+}
+
+/// Whether a volume has files that follow an object.
+#[must_use]
+pub fn follows(volume: &Value) -> bool {
+    ["configMap", "secret", "downwardAPI", "projected"].iter().any(|kind| volume.has(kind))
+}
+
+/// Makes every volume of a Pod, or brings it up to date.
+///
+/// # Errors
+/// The first that cannot be made.
+pub fn prepare(
+    pod: &Value,
+    home: &PodHome,
+    payloads: &BTreeMap<String, Result<Payload, ConfigError>>,
+) -> Result<(), VolumeError> {
+    let group = pod.at("spec.securityContext.fsGroup").as_u64().and_then(|group| u32::try_from(group).ok());
+    for volume in pod.items("spec.volumes") {
+        let name = volume.text("name");
+        let failed = |source| VolumeError::Disk { volume: name.to_owned(), source };
+        let folder = home.volume(name);
+        if let Some(payload) = payloads.get(name) {
+            let payload = payload.as_ref();
+            let payload = payload.map_err(|why| VolumeError::Config { volume: name.to_owned(), why: why.clone() })?;
+            in_memory(&folder, volume.has("secret") || volume.has("projected"), None).map_err(failed)?;
+            payload::write(&folder, payload, group).map_err(failed)?;
+        } else if volume.has("emptyDir") {
+            let size = volume.at("emptyDir.sizeLimit").as_str().and_then(thousandths);
+            let size = size.and_then(|size| u64::try_from(size / 1000).ok());
+            in_memory(&folder, volume.text("emptyDir.medium") == "Memory", size).map_err(failed)?;
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).map_err(failed)?;
+            if let Some(group) = group {
+                std::os::unix::fs::chown(&folder, None, Some(group)).map_err(failed)?;
+                fs::set_permissions(&folder, fs::Permissions::from_mode(0o2777)).map_err(failed)?;
+            }
+        } else if volume.has("hostPath") {
+            host_path(volume).map_err(failed)??;
+        } else {
+            return Err(VolumeError::Unknown(name.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// A folder, in memory when it is wished and not there yet.
+fn in_memory(folder: &Path, memory: bool, size: Option<u64>) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(folder)?;
+    if memory { kernel::mounts::memory(folder, size, 0o755) } else { Ok(()) }
+}
+
+/// Sees to it that the host has what a volume wants of it.
+fn host_path(volume: &Value) -> io::Result<Result<(), VolumeError>> {
+    let (path, wanted) = (volume.text("hostPath.path"), volume.text("hostPath.type"));
+    let place = Path::new(path);
+    match wanted {
+        "DirectoryOrCreate" => fs::create_dir_all(place)?,
+        "FileOrCreate" if !place.exists() => drop(fs::File::create(place)?),
+        // What is not there is made, as a folder, as container runtimes do.
+        "" if !place.exists() => fs::create_dir_all(place)?,
+        _ => {}
+    }
+    use std::os::unix::fs::FileTypeExt as _;
+    let kind = fs::metadata(place).map(|meta| meta.file_type());
+    let fits = match wanted {
+        "" => kind.is_ok(),
+        "Directory" | "DirectoryOrCreate" => kind.is_ok_and(|kind| kind.is_dir()),
+        "File" | "FileOrCreate" => kind.is_ok_and(|kind| kind.is_file()),
+        "Socket" => kind.is_ok_and(|kind| kind.is_socket()),
+        "CharDevice" => kind.is_ok_and(|kind| kind.is_char_device()),
+        "BlockDevice" => kind.is_ok_and(|kind| kind.is_block_device()),
+        _ => false,
+    };
+    let volume = volume.text("name").to_owned();
+    Ok(match fits {
+        true => Ok(()),
+        false => Err(VolumeError::HostPath { volume, path: path.to_owned(), wanted: wanted.to_lowercase() }),
+    })
+}
+
+/// What a mount of a container shows: a folder of the volume, or a part of it.
+///
+/// # Errors
+/// When there is no such volume, or the part leads out of it.
+pub fn source(pod: &Value, home: &PodHome, mount: &Value, sub_path: &str) -> io::Result<PathBuf> {
+    let name = mount.text("name");
+    let volume = pod.items("spec.volumes").iter().find(|volume| volume.text("name") == name);
+    let volume = volume.ok_or_else(|| io::Error::other(format!("volumeMounts names {name}, which is no volume")))?;
+    let root = match volume.text("hostPath.path") {
+        "" => home.volume(name),
+        path => PathBuf::from(path),
+    };
+    if sub_path.is_empty() {
+        return Ok(root);
+    }
+    let root = root.canonicalize()?;
+    let plain = Path::new(sub_path).components().all(|part| matches!(part, std::path::Component::Normal(_)));
+    let outside = || io::Error::other(format!("subPath {sub_path} leads out of the volume {name}"));
+    if !plain {
+        return Err(outside());
+    }
+    let wanted = root.join(sub_path);
+    if fs::symlink_metadata(&wanted).is_err() && !follows(volume) {
+        fs::create_dir_all(&wanted)?;
+    }
+    // Whoever writes into a volume could have put a link there.
+    let real = wanted.canonicalize()?;
+    if real.starts_with(&root) { Ok(real) } else { Err(outside()) }
+}
