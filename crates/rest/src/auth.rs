@@ -1,10 +1,11 @@
 //! Who is asking: from what a request carries to a [`User`].
 //!
 //! In: the headers of a request and the client certificate of its connection. Out: the user, or the 401 that answers
-//! the request. The sources are asked in the order of the original: certificate, static tokens, ServiceAccount
-//! tokens; a request that carries none of them is anonymous, one that carries a bad token is refused even where
+//! the request. The sources are asked in the order of the original: certificate, static tokens, bootstrap tokens,
+//! ServiceAccount tokens; a request that carries none of them is anonymous, one that carries a bad token is refused even where
 //! anonymous requests are allowed. What a user may do is the business of [`crate::authz`].
 
+pub mod bootstrap;
 pub mod certificate;
 mod impersonate;
 pub mod service_account;
@@ -12,11 +13,13 @@ pub mod token_file;
 
 use std::collections::BTreeMap;
 
+use api::bootstrap_token::{NAME_PREFIX, Token};
 use api::status::Status;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use jiff::Timestamp;
 
+use bootstrap::SecretLookup;
 use service_account::{ServiceAccounts, TokenError};
 use token_file::TokenFile;
 
@@ -77,6 +80,7 @@ pub struct Authenticator {
     tokens: TokenFile,
     accounts: ServiceAccounts,
     lookup: AccountLookup,
+    secrets: SecretLookup,
 }
 
 impl std::fmt::Debug for Authenticator {
@@ -90,7 +94,14 @@ impl Authenticator {
     /// its tokens.
     #[must_use]
     pub fn new(tokens: TokenFile, accounts: ServiceAccounts, lookup: AccountLookup) -> Self {
-        Self { tokens, accounts, lookup }
+        Self { tokens, accounts, lookup, secrets: Box::new(|_| None) }
+    }
+
+    /// The same with bootstrap tokens, which are kept in Secrets.
+    #[must_use]
+    pub fn with_bootstrap_tokens(mut self, secrets: SecretLookup) -> Self {
+        self.secrets = secrets;
+        self
     }
 
     /// The signer of ServiceAccount tokens.
@@ -138,14 +149,20 @@ impl Authenticator {
         if token.len() > MAX_TOKEN {
             return Err(TokenError::Unknown);
         }
-        // Static tokens name no audience: they are meant for this server.
+        // Static and bootstrap tokens name no audience: they are meant for this server.
         if audiences.contains(&service_account::API_AUDIENCE)
-            && let Some(user) = self.tokens.user(token)
+            && let Some(user) = self.tokens.user(token).cloned().or_else(|| self.bootstrap_user(token, now))
         {
-            return Ok((user.clone().authenticated(), vec![service_account::API_AUDIENCE.to_owned()]));
+            return Ok((user.authenticated(), vec![service_account::API_AUDIENCE.to_owned()]));
         }
         let (user, audiences) = self.accounts.verify(token, audiences, now, &*self.lookup)?;
         Ok((user.authenticated(), audiences))
+    }
+
+    fn bootstrap_user(&self, token: &str, now: Timestamp) -> Option<User> {
+        let token = Token::parse(token)?;
+        let secret = (self.secrets)(&format!("{NAME_PREFIX}{}", token.id()))?;
+        bootstrap::user(&token, &secret, now)
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::auth::{Authenticator, User};
 use crate::authz::{self, Attributes};
+use crate::forward::Sent;
 use crate::metrics::Metrics;
 use crate::negotiate::{self, PLAIN};
 use crate::openapi::OpenApi;
@@ -36,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) openapi: OpenApi,
     /// `host:port`, as discovery tells it.
     pub(crate) address: String,
+    /// How agents are spoken to, if there may be any.
+    pub(crate) agents: Option<Arc<rustls::ClientConfig>>,
     /// How many requests may be answered at once.
     pub(crate) in_flight: Arc<Semaphore>,
     /// How long a request that is no watch may take.
@@ -49,6 +52,8 @@ pub(crate) struct Shared {
 /// A request, taken apart.
 pub(crate) struct Ask<'a> {
     pub(crate) method: &'a Method,
+    /// As the client wrote it.
+    pub(crate) uri: &'a Uri,
     pub(crate) query: Vec<(String, String)>,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) user: &'a User,
@@ -72,15 +77,16 @@ impl Ask<'_> {
 pub(crate) async fn handle(
     shared: Arc<Shared>,
     certificate: Option<Arc<[u8]>>,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
 ) -> Response<Body> {
     let begun = Instant::now();
+    let upgrade = hyper::upgrade::on(&mut request);
     let (parts, body) = request.into_parts();
     let path = query::decode_path(parts.uri.path());
     let route = route::parse(&path);
     let (verb, kind, part) = describe(&parts.method, &parts.uri, &route);
     let head = parts.method == Method::HEAD;
-    let mut reply = answer(&shared, certificate.as_deref(), &parts, &path, route, body).await;
+    let mut reply = answer(&shared, certificate.as_deref(), &parts, &path, route, Sent { body, upgrade }).await;
     if head {
         reply.body = Body::Whole(None);
     }
@@ -104,7 +110,7 @@ async fn answer(
     parts: &http::request::Parts,
     path: &str,
     route: Route<'_>,
-    body: Incoming,
+    sent: Sent,
 ) -> Reply {
     let now = Timestamp::now();
     let plain = View { form: PLAIN, include: Include::default(), now };
@@ -118,12 +124,16 @@ async fn answer(
         _ => {}
     }
     let user = match shared.authn.authenticate(&parts.headers, certificate, now) {
-        Ok(user) if user.is_in(UNAUTHENTICATED) => return failed(&plain, &Status::unauthorized()),
+        // Strangers are asked who they are, except where everybody may look.
+        Ok(user) if user.is_in(UNAUTHENTICATED) && !matches!(route, Route::Resource(_)) => {
+            return failed(&plain, &Status::unauthorized());
+        }
         Ok(user) => user,
         Err(status) => return failed(&plain, &status),
     };
     let ask = Ask {
         method: &parts.method,
+        uri: &parts.uri,
         query: query::parse(parts.uri.query().unwrap_or_default()),
         headers: &parts.headers,
         user: &user,
@@ -131,12 +141,12 @@ async fn answer(
         now,
     };
     match route {
-        Route::Resource(target) => resource(shared, ask, target, body).await,
+        Route::Resource(target) => resource(shared, ask, target, sent).await,
         Route::NoSuchResource => failed(&plain, &Status::no_such_resource()),
         Route::Nowhere => Reply::bytes(404, "text/plain; charset=utf-8", "404 page not found\n"),
         other => {
             let verb = parts.method.as_str().to_ascii_lowercase();
-            match authz::require(&Attributes::path(&user, &verb, path)) {
+            match authz::require(&Attributes::path(&user, &verb, path), &authz::Nothing) {
                 Ok(()) => pages::page(shared, &ask, other),
                 Err(status) => failed(&plain, &status),
             }
@@ -145,14 +155,17 @@ async fn answer(
 }
 
 /// A request about objects.
-async fn resource(shared: &Arc<Shared>, mut ask: Ask<'_>, target: Target<'_>, body: Incoming) -> Reply {
+async fn resource(shared: &Arc<Shared>, mut ask: Ask<'_>, target: Target<'_>, sent: Sent) -> Reply {
     let mut warnings = Vec::new();
     if target.kind.plural == "endpoints" {
         warnings.push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
     }
     let plain = ask.view;
     let done = async {
-        let Some(verb) = verbs::verb(&ask, &target) else { return Err(Status::method_not_allowed()) };
+        let Some(verb) = verbs::verb(&ask, &target) else {
+            let stranger = ask.user.is_in(UNAUTHENTICATED);
+            return Err(if stranger { Status::unauthorized() } else { Status::method_not_allowed() });
+        };
         let attributes = Attributes {
             user: ask.user,
             verb,
@@ -161,13 +174,19 @@ async fn resource(shared: &Arc<Shared>, mut ask: Ask<'_>, target: Target<'_>, bo
             subresource: target.subresource.map_or("", |sub| sub.name),
             name: target.name.unwrap_or_default(),
             namespace: target.namespace,
+            fields: &api::selector::field_terms(ask.param("fieldSelector").unwrap_or_default()),
             path: None,
         };
-        authz::require(&attributes)?;
+        authz::require(&attributes, &authz::Stored(&*shared.registry.store))
+            .map_err(|status| if ask.user.is_in(UNAUTHENTICATED) { Status::unauthorized() } else { status })?;
+        if verbs::takes_its_time(&target) {
+            // What the answer looks like is not ours to choose, nor how long it takes.
+            return verbs::run(shared, &ask, &target, verb, sent, &mut warnings).await;
+        }
         ask.view.form = negotiate::choose(ask.header(header::ACCEPT), target.name.is_none())?;
         ask.view.form.pretty |= matches!(ask.param("pretty"), Some("true" | "1"));
         ask.view.include = Include::parse(ask.param("includeObject").unwrap_or_default())?;
-        limited(shared, verb, verbs::run(shared, &ask, &target, verb, body, &mut warnings)).await
+        limited(shared, verb, verbs::run(shared, &ask, &target, verb, sent, &mut warnings)).await
     };
     let done = done.await;
     let view = if ask.view.form == PLAIN { plain } else { ask.view };

@@ -8,6 +8,7 @@
 //! The YAML is as plain as can be: block mappings, one-item lists, strings in double quotes. Every reader has these.
 
 mod access;
+mod cluster_info;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -18,6 +19,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 pub use access::Access;
+pub use cluster_info::{ClusterInfo, ClusterInfoError};
 
 use crate::pki::{ADMIN_USER, Identity, Pki, PkiError, files};
 

@@ -8,6 +8,7 @@
 mod body;
 mod compress;
 mod discovery;
+mod forward;
 mod handler;
 mod metrics;
 mod negotiate;
@@ -27,6 +28,7 @@ mod watch;
 pub mod auth;
 pub mod authz;
 pub mod client;
+pub mod join;
 pub mod kubeconfig;
 pub mod pki;
 pub mod remote;

@@ -6,7 +6,8 @@
 //! ```text
 //! ca.key ──────────── ca.crt            P-256, ten years, certified anew (same key) in its last year
 //!   ├─ server.key ─── server.crt        until the authority ends; anew when a name is missing or in its last 30 days
-//!   └─ admin.key ──── admin.crt         CN=waypost-admin, O=system:masters; the same
+//!   ├─ admin.key ──── admin.crt         CN=waypost-admin, O=system:masters; the same
+//!   └─ agents.key ─── agents.crt        the server before the agents of nodes, CN=kube-apiserver-kubelet-client; the same
 //! service-account.key                   ES256, signs ServiceAccount tokens
 //! ```
 //!
@@ -22,8 +23,11 @@
 //! and answers 401. Failing earlier means that no later code can take an unverified name for a user; clients written
 //! in Go do not even send such a certificate, because the handshake names the authority that is accepted.)
 
+mod agents;
+mod anybody;
 mod certs;
 pub(crate) mod files;
+mod requests;
 #[cfg(test)]
 pub(crate) mod scratch;
 #[cfg(test)]
@@ -38,9 +42,14 @@ use jiff::Timestamp;
 use rcgen::KeyPair;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use certs::{Authority, Certificate, Purpose};
+
+pub(crate) use agents::trusting_config;
+pub use agents::{AGENT_CLIENT, Served, agent_server_config, may_ask_agents};
+pub(crate) use anybody::Anybody;
+pub use requests::{OwnKey, Signing, serves, until_renewal, validity};
 
 /// The user of the admin certificate.
 pub const ADMIN_USER: &str = "waypost-admin";
@@ -82,6 +91,9 @@ pub enum PkiError {
     /// A certificate or key could not be made.
     #[error("making a certificate: {0}")]
     Make(#[from] rcgen::Error),
+    /// A certificate is not signed for this.
+    #[error("the usage {0:?} is not one of clients and servers")]
+    Usage(String),
     /// The TLS library does not accept what was made.
     #[error("setting up TLS: {0}")]
     Tls(#[from] rustls::Error),
@@ -116,10 +128,11 @@ impl Debug for Identity {
 
 /// The server's identity, loaded.
 pub struct Pki {
-    authority: Authority,
+    authority: Arc<Authority>,
     admin: Identity,
     signing_key: Vec<u8>,
     server: Arc<ServerConfig>,
+    agents: Arc<ClientConfig>,
 }
 
 impl Debug for Pki {
@@ -137,9 +150,12 @@ pub fn load_or_create(dir: &Path, names: &ServingNames, now: Timestamp) -> Resul
     let authority = load_authority(dir, now)?;
     let serving = load_leaf(dir, "server", &authority, &Purpose::server(names), now)?;
     let admin = load_leaf(dir, "admin", &authority, &Purpose::Client { name: ADMIN_USER, organization: MASTERS }, now)?;
+    let purpose = Purpose::Client { name: AGENT_CLIENT, organization: agents::GROUP };
+    let to_agents = load_leaf(dir, "agents", &authority, &purpose, now)?;
     let signing_key = load_key(&dir.join("service-account.key"), SIGNING_KEY_REMEDY)?.serialize_der();
     let server = server_config(&authority, &serving)?;
-    Ok(Pki { authority, admin: admin.identity(), signing_key, server })
+    let agents = agents::client_config(&authority, &to_agents)?;
+    Ok(Pki { authority: Arc::new(authority), admin: admin.identity(), signing_key, server, agents })
 }
 
 impl Pki {
@@ -171,6 +187,12 @@ impl Pki {
     #[must_use]
     pub fn server_config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.server)
+    }
+
+    /// The part that signs for others.
+    #[must_use]
+    pub fn signing(&self) -> Signing {
+        Signing { authority: Arc::clone(&self.authority) }
     }
 
     /// A new key and a certificate for it, good for a year: the user `name` in the group `organization`.

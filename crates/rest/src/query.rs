@@ -22,6 +22,18 @@ pub(crate) fn wants_watch(query: &[(String, String)]) -> bool {
     matches!(first(query, "watch"), Some("" | "1" | "true" | "True" | "TRUE" | "t" | "T"))
 }
 
+/// A value, percent-encoded so that it can stand in a query.
+pub(crate) fn encode(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    for byte in value.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
 /// A path with its percent-encoding undone.
 pub(crate) fn decode_path(path: &str) -> String {
     if path.contains('%') { decode(path, false) } else { path.to_owned() }
@@ -60,6 +72,12 @@ mod tests {
         assert!(wants_watch(&query));
         assert_eq!(query.iter().filter(|(key, _)| key == "dryRun").count(), 2);
         assert!(!wants_watch(&parse("watch=false")));
+    }
+
+    #[test]
+    fn what_was_encoded_is_decoded_again() {
+        let text = "a b&c=d+%\u{e9}\n/?";
+        assert_eq!(parse(&format!("x={}", encode(text))), [("x".to_owned(), text.to_owned())]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod admission;
 mod create;
 mod delete;
+mod restriction;
 mod update;
 mod virtual_addresses;
 
@@ -22,11 +23,12 @@ use serde_json::Value;
 use store::allocation::{Gather, Ranges, Rehearsal};
 use store::{CommitError, Compare, Entry, Key, Op, Store, Table, Txn};
 
+use crate::auth::User;
 use crate::view;
 
 pub(crate) use create::{check_name, match_namespace};
 pub(crate) use delete::Deletion;
-pub(crate) use update::{Change, Source};
+pub(crate) use update::{Change, Patching, Source};
 
 /// How often a pipeline is run again because somebody else was faster.
 const ATTEMPTS: usize = 200;
@@ -46,6 +48,8 @@ pub(crate) struct Call<'a> {
     pub(crate) manager: &'a str,
     pub(crate) dry_run: bool,
     pub(crate) now: Timestamp,
+    /// Who asks.
+    pub(crate) user: &'a User,
 }
 
 /// What came of it.

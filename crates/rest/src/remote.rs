@@ -104,6 +104,11 @@ impl Remote {
         Client::new(self.server.access())
     }
 
+    /// Reads the kubeconfig again, for those who have changed it.
+    pub fn refresh(&self) {
+        self.server.reread();
+    }
+
     /// A client for streams.
     fn streaming(&self) -> Client {
         let manner = Manner { connect: self.timing.connect, ping: Some(self.timing.ping) };

@@ -1,12 +1,12 @@
 //! Answers on their way out: a document or a stream, warnings, and the headers every API answer has.
 
-use std::convert::Infallible;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
-use http::header::{self, HeaderValue};
+use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
@@ -23,16 +23,19 @@ pub(crate) enum Body {
     Whole(Option<Bytes>),
     /// As they come.
     Stream(BoxStream<'static, Bytes>),
+    /// As they come from somebody who may fail.
+    Passed(BoxStream<'static, io::Result<Bytes>>),
 }
 
 impl HttpBody for Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Stream(stream) => stream.as_mut().poll_next(cx).map(|next| next.map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Passed(stream) => stream.as_mut().poll_next(cx).map(|next| next.map(|bytes| bytes.map(Frame::data))),
         }
     }
 
@@ -43,7 +46,7 @@ impl HttpBody for Body {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Self::Stream(_) => SizeHint::default(),
+            Self::Stream(_) | Self::Passed(_) => SizeHint::default(),
         }
     }
 }
@@ -55,6 +58,8 @@ pub(crate) struct Reply {
     pub(crate) body: Body,
     pub(crate) warnings: Vec<String>,
     pub(crate) headers: Vec<(header::HeaderName, String)>,
+    /// The headers of an answer that somebody else gave: these and no others.
+    pub(crate) passed: Option<HeaderMap>,
 }
 
 impl Reply {
@@ -66,12 +71,18 @@ impl Reply {
     /// Bytes of some type.
     pub(crate) fn bytes(code: u16, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         let body = Body::Whole(Some(body.into()));
-        Self { code, content_type, body, warnings: Vec::new(), headers: Vec::new() }
+        Self { code, content_type, body, warnings: Vec::new(), headers: Vec::new(), passed: None }
     }
 
     /// A stream that begins now.
     pub(crate) fn stream(content_type: &'static str, stream: BoxStream<'static, Bytes>) -> Self {
-        Self { code: 200, content_type, body: Body::Stream(stream), warnings: Vec::new(), headers: Vec::new() }
+        let body = Body::Stream(stream);
+        Self { code: 200, content_type, body, warnings: Vec::new(), headers: Vec::new(), passed: None }
+    }
+
+    /// An answer that somebody else gave.
+    pub(crate) fn passed(code: u16, headers: HeaderMap, body: Body) -> Self {
+        Self { code, content_type: "", body, warnings: Vec::new(), headers: Vec::new(), passed: Some(headers) }
     }
 
     /// Adds a header.
@@ -85,6 +96,10 @@ impl Reply {
         let mut response = Response::new(self.body);
         *response.status_mut() = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
+        if let Some(passed) = self.passed {
+            *headers = passed;
+            return response;
+        }
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         if let Ok(id) = HeaderValue::from_str(&uuid::Uuid::new_v4().to_string()) {

@@ -8,6 +8,7 @@ mod token_request;
 mod validate;
 
 use api::lifecycle::seconds;
+use api::selector::Terms;
 use api::status::Status;
 use api::value::ValueExt as _;
 use jiff::Timestamp;
@@ -15,37 +16,42 @@ use serde_json::{Map, Value, json};
 
 use crate::auth::service_account::API_AUDIENCE;
 use crate::auth::{Authenticator, User};
-use crate::authz::{self, Attributes, Role, Rule};
+use crate::authz::{self, Attributes, Relations, Role, Rule};
 
 pub(crate) use token_request::token_request;
+
+/// Who asks, and who knows the answers.
+pub(crate) struct Asked<'a> {
+    /// The user who sent the review.
+    pub(crate) user: &'a User,
+    /// The sources of users.
+    pub(crate) authn: &'a Authenticator,
+    /// What runs where.
+    pub(crate) relations: &'a dyn Relations,
+}
 
 /// Answers a review of this kind. The metadata of a LocalSubjectAccessReview has the namespace of the request.
 ///
 /// # Errors
 /// 400 and 422, with the words of the original; 404 for kinds that are not reviews.
-pub(crate) fn review(
-    kind: &str,
-    body: &Value,
-    user: &User,
-    authn: &Authenticator,
-    now: Timestamp,
-) -> Result<Value, Status> {
+pub(crate) fn review(kind: &str, body: &Value, asked: &Asked<'_>, now: Timestamp) -> Result<Value, Status> {
+    let access = |user: &User| access(body, user, asked.relations);
     Ok(match kind {
         "SelfSubjectAccessReview" => {
             validate::self_access(body)?;
-            access(body, user)
+            access(asked.user)
         }
         "SubjectAccessReview" => {
             validate::access(body)?;
-            access(body, &subject(body))
+            access(&subject(body))
         }
         "LocalSubjectAccessReview" => {
             validate::local_access(body)?;
-            access(body, &subject(body))
+            access(&subject(body))
         }
-        "SelfSubjectRulesReview" => rules(body, user)?,
-        "TokenReview" => token(body, authn, now)?,
-        "SelfSubjectReview" => who_am_i(body, user, now),
+        "SelfSubjectRulesReview" => rules(body, asked.user)?,
+        "TokenReview" => token(body, asked.authn, now)?,
+        "SelfSubjectReview" => who_am_i(body, asked.user, now),
         _ => return Err(Status::no_such_resource()),
     })
 }
@@ -69,8 +75,9 @@ fn fresh(body: &Value, metadata: &Value, status: &Value) -> Value {
 
 // === access ===
 
-fn access(body: &Value, user: &User) -> Value {
-    let decision = authz::authorize(&attributes(body, user));
+fn access(body: &Value, user: &User, relations: &dyn Relations) -> Value {
+    let fields = fields(body);
+    let decision = authz::authorize(&attributes(body, user, &fields), relations);
     let mut status = json!({"allowed": decision.allowed});
     if !decision.reason.is_empty() {
         status["reason"] = decision.reason.into();
@@ -82,7 +89,19 @@ fn access(body: &Value, user: &User) -> Value {
     answered(body, status)
 }
 
-fn attributes<'a>(body: &'a Value, user: &'a User) -> Attributes<'a> {
+/// What the field selector of a review asks for.
+fn fields(body: &Value) -> Terms {
+    let selector = body.at("spec.resourceAttributes.fieldSelector");
+    let mut terms = api::selector::field_terms(selector.text("rawSelector"));
+    for requirement in selector.items("requirements") {
+        if let ("In", [value]) = (requirement.text("operator"), &requirement.texts("values")[..]) {
+            terms.push((requirement.text("key").to_owned(), true, (*value).to_owned()));
+        }
+    }
+    terms
+}
+
+fn attributes<'a>(body: &'a Value, user: &'a User, fields: &'a [(String, bool, String)]) -> Attributes<'a> {
     let on_path = body.at("spec.nonResourceAttributes");
     if !on_path.is_null() {
         return Attributes::path(user, on_path.text("verb"), on_path.text("path"));
@@ -96,6 +115,7 @@ fn attributes<'a>(body: &'a Value, user: &'a User) -> Attributes<'a> {
         subresource: on.text("subresource"),
         name: on.text("name"),
         namespace: on.text("namespace"),
+        fields,
         path: None,
     }
 }
@@ -124,8 +144,8 @@ fn rules(body: &Value, user: &User) -> Result<Value, Status> {
     let all: Vec<&Rule> = roles.iter().flat_map(|role| role.rules).collect();
     let resource_rules = all.iter().map(|rule| {
         let mut out = json!({"verbs": rule.verbs, "apiGroups": rule.groups, "resources": rule.resources});
-        if let Some(name) = rule.own_node.then(|| authz::own_node(user)).flatten() {
-            out["resourceNames"] = json!([name]);
+        if !rule.names.is_empty() {
+            out["resourceNames"] = json!(rule.names);
         }
         out
     });
@@ -142,6 +162,11 @@ fn rules(body: &Value, user: &User) -> Result<Value, Status> {
     if !unlimited && !except.is_empty() {
         status["incomplete"] = true.into();
         status["evaluationError"] = format!("\"*\" in resources does not include {}", except.join(", ")).into();
+    }
+    if authz::node::is_node(user) {
+        // What a node may do depends on its Pods.
+        status["incomplete"] = true.into();
+        status["evaluationError"] = "node authorizer does not support user rule resolution".into();
     }
     let mut out = fresh(body, &json!({}), &status);
     out["spec"] = json!({});

@@ -50,8 +50,6 @@ pub(crate) struct Target<'a> {
     pub(crate) name: Option<&'a str>,
     /// The subresource.
     pub(crate) subresource: Option<&'static Subresource>,
-    /// What follows a subresource that proxies.
-    pub(crate) rest: &'a str,
     /// The old `/watch/` prefix.
     pub(crate) watch: bool,
 }
@@ -137,7 +135,7 @@ fn resource<'a>(group: &str, version: &str, rest: &'a str) -> Option<Target<'a>>
     if !rest.is_empty() && subresource.is_none_or(|sub| sub.name != "proxy") {
         return None;
     }
-    Some(Target { kind, namespace, name, subresource, rest, watch })
+    Some(Target { kind, namespace, name, subresource, watch })
 }
 
 fn is_namespace_part(path: &str) -> bool {

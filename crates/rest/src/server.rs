@@ -4,8 +4,9 @@
 //! headers there may be, how many streams one connection may open.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use hyper::service::service_fn;
@@ -35,12 +36,16 @@ const STREAMS: u32 = 1000;
 pub struct Options {
     /// Where to listen.
     pub listen: SocketAddr,
+    /// Other addresses at which to listen, at the same port, as far as it can be had there.
+    pub beside: Vec<IpAddr>,
     /// Certificates.
     pub tls: Arc<rustls::ServerConfig>,
     /// Who may come in.
     pub authn: Authenticator,
     /// The objects.
     pub store: Arc<dyn store::Store>,
+    /// How agents of nodes are spoken to, if there may be any.
+    pub agents: Option<Arc<rustls::ClientConfig>>,
     /// What Services may have.
     pub ranges: store::allocation::Ranges,
     /// How many requests may be answered at once.
@@ -53,7 +58,9 @@ pub struct Options {
 
 /// A server that listens, and is not ready yet.
 pub struct Server {
-    listener: TcpListener,
+    /// The one that was asked for, then those beside it.
+    listeners: Vec<TcpListener>,
+    address: SocketAddr,
     acceptor: TlsAcceptor,
     shared: Arc<Shared>,
     ready: watch::Sender<bool>,
@@ -67,7 +74,14 @@ impl Server {
     /// When the address cannot be had.
     pub async fn bind(options: Options) -> io::Result<Self> {
         let listener = TcpListener::bind(options.listen).await?;
-        let address = listener.local_addr()?.to_string();
+        let address = listener.local_addr()?;
+        let mut listeners = vec![listener];
+        for ip in options.beside {
+            match TcpListener::bind((ip, address.port())).await {
+                Ok(listener) => listeners.push(listener),
+                Err(error) => tracing::warn!(%error, %ip, port = address.port(), "the API is not served at an address"),
+            }
+        }
         let (ready, is_ready) = watch::channel(false);
         let (draining, is_draining) = watch::channel(false);
         let shared = Arc::new(Shared {
@@ -75,21 +89,34 @@ impl Server {
             authn: options.authn,
             metrics: Metrics::new(options.figures),
             openapi: OpenApi::new(api::kinds::KINDS),
-            address,
+            address: address.to_string(),
+            agents: options.agents,
             in_flight: Arc::new(Semaphore::new(options.max_in_flight)),
             request_timeout: options.request_timeout,
             ready: is_ready,
             draining: is_draining,
         });
-        Ok(Self { listener, acceptor: TlsAcceptor::from(options.tls), shared, ready, draining })
+        Ok(Self { listeners, address, acceptor: TlsAcceptor::from(options.tls), shared, ready, draining })
     }
 
     /// Where it listens.
-    ///
-    /// # Errors
-    /// When the kernel does not say.
-    pub fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Every address at which it listens.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.listeners.iter().filter_map(|listener| listener.local_addr().ok())
+    }
+
+    /// The next connection, wherever it comes.
+    async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        std::future::poll_fn(|context| {
+            let mut accepted = self.listeners.iter().map(|listener| listener.poll_accept(context));
+            accepted.find(Poll::is_ready).unwrap_or(Poll::Pending)
+        })
+        .await
     }
 
     /// A switch that tells `/readyz` the truth.
@@ -112,7 +139,7 @@ impl Server {
         let mut stop = std::pin::pin!(stop);
         loop {
             let accepted = tokio::select! {
-                accepted = self.listener.accept() => accepted,
+                accepted = self.accept() => accepted,
                 () = &mut stop => break,
             };
             match accepted {
@@ -128,7 +155,7 @@ impl Server {
             }
         }
         // Whoever comes now is refused at once instead of waiting for an answer that will not come.
-        drop(self.listener);
+        drop(self.listeners);
         let _ = self.draining.send(true);
         tokio::select! {
             () = graceful.shutdown() => {}

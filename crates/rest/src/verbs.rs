@@ -1,20 +1,26 @@
 //! The verbs: which one a request is, and what it does. One file a verb.
 
+mod agent;
 mod delete;
 mod patch;
+mod placement;
 mod proxy;
 mod read;
+mod scale;
 mod write;
 
 use std::sync::Arc;
 
+use api::kind::SCALE;
 use api::options::WriteOptions;
 use api::status::Status;
 use api::value::ValueExt as _;
-use api::{apply, lifecycle, names};
+use api::{apply, kinds, lifecycle, names};
 use http::{Method, header};
 use hyper::body::Incoming;
 
+use crate::authz;
+use crate::forward::Sent;
 use crate::handler::{Ask, Shared};
 use crate::query;
 use crate::registry::{Call, Outcome, Shown};
@@ -22,9 +28,8 @@ use crate::reply::Reply;
 use crate::reviews;
 use crate::route::Target;
 
-/// Parts of a Pod that only whoever runs it could serve.
-const NEED_AN_AGENT: [&str; 8] =
-    ["attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "resize"];
+/// Parts of a Pod that nobody serves.
+const UNSERVED: [&str; 2] = ["ephemeralcontainers", "resize"];
 /// The longest name of a field manager that is taken from a User-Agent.
 const MANAGER_LIMIT: usize = 128;
 
@@ -32,7 +37,14 @@ const MANAGER_LIMIT: usize = 128;
 pub(crate) fn verb(ask: &Ask<'_>, target: &Target<'_>) -> Option<&'static str> {
     let watch = target.watch || query::wants_watch(&ask.query);
     if target.subresource.is_some_and(|sub| sub.name == "proxy") {
-        return Some(if *ask.method == Method::GET { "get" } else { "create" });
+        return match *ask.method {
+            Method::GET | Method::HEAD | Method::OPTIONS => Some("get"),
+            Method::POST => Some("create"),
+            Method::PUT => Some("update"),
+            Method::PATCH => Some("patch"),
+            Method::DELETE => Some("delete"),
+            _ => None,
+        };
     }
     let verb = match (ask.method.as_str(), target.name.is_some()) {
         ("GET", false) if watch => "watch",
@@ -55,13 +67,18 @@ pub(crate) fn verb(ask: &Ask<'_>, target: &Target<'_>) -> Option<&'static str> {
     verbs.contains(&verb).then_some(verb)
 }
 
+/// Whether a request may take as long as it takes: somebody else answers it, or it is a conversation.
+pub(crate) fn takes_its_time(target: &Target<'_>) -> bool {
+    target.subresource.is_some_and(|sub| sub.name == "proxy" || agent::PARTS.contains(&sub.name))
+}
+
 /// Carries a request out.
 pub(crate) async fn run(
     shared: &Arc<Shared>,
     ask: &Ask<'_>,
     target: &Target<'_>,
     verb: &str,
-    body: Incoming,
+    sent: Sent,
     warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
     if let Some(name) = target.name {
@@ -71,15 +88,23 @@ pub(crate) async fn run(
             return Err(Status::bad_request(format!("Name parameter invalid: {name}: {}", wrong.join(", "))));
         }
     }
+    if target.kind.plural == kinds::binding::KIND.plural {
+        return placement::bind(shared, ask, target, sent.body, warnings).await;
+    }
     if target.kind.table.is_empty() {
-        return review(shared, ask, target, body, warnings).await;
+        return review(shared, ask, target, sent.body, warnings).await;
     }
-    if target.subresource.is_some_and(|sub| sub.name == "proxy") {
-        return proxy::proxy(shared, ask, target, body).await;
+    match target.subresource.map_or("", |sub| sub.name) {
+        SCALE => return scale::run(shared, ask, target, verb, sent.body, warnings).await,
+        "proxy" => return proxy::proxy(shared, ask, target, sent).await,
+        part if target.kind.plural == "pods" && agent::PARTS.contains(&part) => {
+            let part = agent::PARTS.into_iter().find(|name| *name == part).unwrap_or_default();
+            return agent::pod(shared, ask, target, part, sent).await;
+        }
+        part if target.kind.plural == "pods" && UNSERVED.contains(&part) => return Err(unserved(shared, target, part)),
+        _ => {}
     }
-    if let Some(part) = target.subresource.filter(|part| NEED_AN_AGENT.contains(&part.name)) {
-        return Err(no_agent(shared, target, part.name));
-    }
+    let body = sent.body;
     match verb {
         "get" => read::get(shared, ask, target).await,
         "list" => read::list(shared, ask, target).await,
@@ -94,15 +119,19 @@ pub(crate) async fn run(
     }
 }
 
-/// The answer where somebody would have to run the Pod.
-fn no_agent(shared: &Shared, target: &Target<'_>, part: &str) -> Status {
+/// The answer where nobody can help.
+fn unserved(shared: &Shared, target: &Target<'_>, part: &str) -> Status {
     let name = target.name.unwrap_or_default();
     let Some(entry) = shared.registry.store.get(&crate::registry::key(target.kind, target.namespace, name)) else {
         return Status::not_found(target.kind.resource(), name);
     };
-    match crate::view::read(target.kind, &entry).text("spec.nodeName") {
-        "" => Status::bad_request(format!("pod {name} does not have a host assigned")),
-        node => Status::unavailable(format!("{part} of pod {name}: no agent runs on node {node}")),
+    match (part, crate::view::read(target.kind, &entry).text("spec.nodeName")) {
+        ("ephemeralcontainers", _) => Status::bad_request(format!(
+            "ephemeral containers cannot be added to pod {name}: this cluster does not run them; use kubectl exec, or kubectl debug \
+             with --copy-to"
+        )),
+        (_, "") => Status::bad_request(format!("pod {name} does not have a host assigned")),
+        (_, node) => Status::unavailable(format!("{part} of pod {name}: no agent runs on node {node}")),
     }
 }
 
@@ -125,12 +154,16 @@ async fn review(
     let name = manager(ask, &options.field_manager);
     let manager = apply::Manager { name: &name, api_version: &api_version, subresource: "" };
     apply::track_update(target.kind.type_id(), None, &mut object, &manager, &lifecycle::seconds(ask.now));
-    let answer = reviews::review(target.kind.kind, &object, ask.user, &shared.authn, ask.now)?;
+    let answer = {
+        let asked =
+            reviews::Asked { user: ask.user, authn: &shared.authn, relations: &authz::Stored(&*shared.registry.store) };
+        reviews::review(target.kind.kind, &object, &asked, ask.now)?
+    };
     Ok(Reply::document(201, ask.view.object(target.kind, answer)?))
 }
 
 /// A call of the registry.
-fn call<'a>(ask: &Ask<'_>, target: &Target<'a>, manager: &'a str, dry_run: bool) -> Call<'a> {
+fn call<'a>(ask: &Ask<'a>, target: &Target<'a>, manager: &'a str, dry_run: bool) -> Call<'a> {
     Call {
         kind: target.kind,
         namespace: target.namespace,
@@ -138,6 +171,7 @@ fn call<'a>(ask: &Ask<'_>, target: &Target<'a>, manager: &'a str, dry_run: bool)
         manager,
         dry_run,
         now: ask.now,
+        user: ask.user,
     }
 }
 

@@ -63,23 +63,24 @@ fn authorize(user: &User, wanted: &User) -> Result<(), Status> {
         subresource: "",
         name: &wanted.name,
         namespace: "",
+        fields: &[],
         path: None,
     };
     let name = match service_account::split_username(&wanted.name) {
         Some((namespace, name)) => Attributes { resource: "serviceaccounts", namespace, name, ..base },
         None => base,
     };
-    authz::require(&name)?;
+    authz::require(&name, &authz::Nothing)?;
     if !wanted.uid.is_empty() {
-        authz::require(&Attributes { group: API_GROUP, resource: "uids", name: &wanted.uid, ..base })?;
+        authz::require(&Attributes { group: API_GROUP, resource: "uids", name: &wanted.uid, ..base }, &authz::Nothing)?;
     }
     for group in &wanted.groups {
-        authz::require(&Attributes { resource: "groups", name: group, ..base })?;
+        authz::require(&Attributes { resource: "groups", name: group, ..base }, &authz::Nothing)?;
     }
     for (key, values) in &wanted.extra {
         for value in values {
             let extra = Attributes { group: API_GROUP, resource: "userextras", subresource: key, name: value, ..base };
-            authz::require(&extra)?;
+            authz::require(&extra, &authz::Nothing)?;
         }
     }
     Ok(())

@@ -3,20 +3,20 @@
 //! Patterns mean what they mean in RBAC: `*` is everything, `services` the resource without its subresources,
 //! `services/status` one subresource, `*/status` that subresource of every resource; `/api/*` is a prefix.
 
+use api::bootstrap_token::{CLUSTER_INFO, GROUP as BOOTSTRAPPERS};
+
 use super::Attributes;
+use super::node::NODES;
 use crate::auth::{AUTHENTICATED, UNAUTHENTICATED, User};
 use crate::pki::MASTERS;
-
-/// The group of nodes.
-const NODES: &str = "system:nodes";
-/// What the user name of a node begins with.
-const NODE_USER_PREFIX: &str = "system:node:";
 
 /// What one group may do.
 #[derive(Debug)]
 pub struct Role {
     /// The group.
     pub group: &'static str,
+    /// Not those who are in one of these groups too.
+    pub but_not: &'static [&'static str],
     /// On resources.
     pub rules: &'static [Rule],
     /// On paths.
@@ -36,45 +36,53 @@ pub struct Rule {
     pub resources: &'static [&'static str],
     /// Not these, although `resources` has them: a resource with all its subresources, or `*/sub`.
     pub except: &'static [&'static str],
-    /// Only the object that is named like the node that asks.
-    pub own_node: bool,
+    /// Only objects of these names; none are all.
+    pub names: &'static [&'static str],
+    /// Only objects of this namespace; empty are all.
+    pub namespace: &'static str,
 }
 
 const READ: &[&str] = &["get", "list", "watch"];
 const ALL: &[&str] = &["*"];
 
-const fn rule(
+pub(super) const fn rule(
     verbs: &'static [&'static str],
     groups: &'static [&'static str],
     resources: &'static [&'static str],
 ) -> Rule {
-    Rule { verbs, groups, resources, except: &[], own_node: false }
+    Rule { verbs, groups, resources, except: &[], names: &[], namespace: "" }
 }
 
+/// What the cluster says of itself to those who are about to join it.
+const DESCRIPTION: Rule =
+    Rule { names: &[CLUSTER_INFO.1], namespace: CLUSTER_INFO.0, ..rule(&["get"], &[""], &["configmaps"]) };
+
 static ROLES: &[Role] = &[
-    Role { group: MASTERS, rules: &[rule(ALL, ALL, ALL)], verbs_on_paths: ALL, paths: ALL },
+    Role { group: MASTERS, but_not: &[], rules: &[rule(ALL, ALL, ALL)], verbs_on_paths: ALL, paths: ALL },
     Role {
-        group: NODES,
-        rules: &[
-            rule(&["get"], &[""], &["secrets"]),
-            rule(&["create", "patch", "update"], &["", "events.k8s.io"], &["events"]),
-            rule(&["create", "patch", "update"], &["coordination.k8s.io"], &["leases"]),
-            rule(&["create"], &[""], &["nodes"]),
-            Rule { own_node: true, ..rule(&["patch", "update"], &[""], &["nodes", "nodes/status"]) },
-            rule(&["patch", "update"], &[""], &["pods/status"]),
-            rule(&["delete"], &[""], &["pods"]),
-        ],
+        group: BOOTSTRAPPERS,
+        but_not: &[],
+        rules: &[rule(&["create", "get", "list", "watch"], &["certificates.k8s.io"], &["certificatesigningrequests"])],
         verbs_on_paths: &[],
         paths: &[],
     },
     Role {
         group: AUTHENTICATED,
+        // Machines need not know what people may: each has its own rules.
+        but_not: &[NODES, BOOTSTRAPPERS],
+        rules: &[Rule {
+            // A GET of exec, attach, portforward or proxy is no reading: it runs what it reaches.
+            except: &["secrets", "*/exec", "*/attach", "*/portforward", "*/proxy"],
+            ..rule(READ, ALL, ALL)
+        }],
+        verbs_on_paths: &[],
+        paths: &[],
+    },
+    Role {
+        group: AUTHENTICATED,
+        but_not: &[],
         rules: &[
-            Rule {
-                // A GET of exec, attach, portforward or proxy is no reading: it runs what it reaches.
-                except: &["secrets", "*/exec", "*/attach", "*/portforward", "*/proxy"],
-                ..rule(READ, ALL, ALL)
-            },
+            DESCRIPTION,
             rule(&["create"], &["authorization.k8s.io"], &["selfsubjectaccessreviews", "selfsubjectrulesreviews"]),
             rule(&["create"], &["authentication.k8s.io"], &["selfsubjectreviews"]),
         ],
@@ -99,7 +107,8 @@ static ROLES: &[Role] = &[
     },
     Role {
         group: UNAUTHENTICATED,
-        rules: &[],
+        but_not: &[],
+        rules: &[DESCRIPTION],
         verbs_on_paths: &["get"],
         paths: &["/healthz", "/livez", "/readyz", "/version", "/version/"],
     },
@@ -107,13 +116,8 @@ static ROLES: &[Role] = &[
 
 /// The roles of a user.
 pub fn roles_of(user: &User) -> impl Iterator<Item = &'static Role> {
-    ROLES.iter().filter(|role| user.is_in(role.group))
-}
-
-/// The name of the node that a user is.
-#[must_use]
-pub fn own_node(user: &User) -> Option<&str> {
-    user.name.strip_prefix(NODE_USER_PREFIX)
+    let is_meant = |role: &&Role| user.is_in(role.group) && !role.but_not.iter().any(|group| user.is_in(group));
+    ROLES.iter().filter(is_meant)
 }
 
 impl Role {
@@ -128,12 +132,13 @@ impl Role {
 }
 
 impl Rule {
-    fn allows(&self, asked: &Attributes<'_>) -> bool {
+    pub(super) fn allows(&self, asked: &Attributes<'_>) -> bool {
         has(self.verbs, asked.verb)
             && has(self.groups, asked.group)
             && self.resources.iter().any(|pattern| resource_matches(pattern, asked))
             && !self.except.iter().any(|pattern| is_excepted(pattern, asked))
-            && (!self.own_node || own_node(asked.user) == Some(asked.name))
+            && (self.names.is_empty() || self.names.contains(&asked.name))
+            && (self.namespace.is_empty() || self.namespace == asked.namespace)
     }
 }
 

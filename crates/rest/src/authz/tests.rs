@@ -9,15 +9,14 @@ fn user(name: &str, groups: &[&str]) -> User {
 /// `group/resource/sub name` → whether the verb is allowed.
 fn may(user: &User, verb: &str, group: &str, resource: &str, name: &str) -> bool {
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-    let asked = Attributes { user, verb, group, resource, subresource, name, namespace: "ns", path: None };
-    let decision = authorize(&asked);
-    assert_eq!(decision.allowed, require(&asked).is_ok());
-    assert!(decision.allowed || decision.reason.is_empty());
+    let asked = Attributes { user, verb, group, resource, subresource, name, namespace: "ns", fields: &[], path: None };
+    let decision = authorize(&asked, &Nothing);
+    assert_eq!(decision.allowed, require(&asked, &Nothing).is_ok());
     decision.allowed
 }
 
 fn may_path(user: &User, verb: &str, path: &str) -> bool {
-    authorize(&Attributes::path(user, verb, path)).allowed
+    authorize(&Attributes::path(user, verb, path), &Nothing).allowed
 }
 
 #[test]
@@ -61,27 +60,167 @@ fn everyone_known_may_read_all_but_secrets() {
     );
 }
 
+/// Pods `ns/own` of node n1, which uses the Secret `tls`, and `ns/other` of n2, which uses `theirs`; `default` is everybody's account.
+struct World;
+
+impl Relations for World {
+    fn node_of(&self, namespace: &str, pod: &str) -> Option<String> {
+        [("own", "n1"), ("other", "n2")]
+            .iter()
+            .find(|(name, _)| (namespace, *name) == ("ns", pod))
+            .map(|(_, node)| (*node).into())
+    }
+
+    fn uses(&self, node: &str, namespace: &str, what: node::Used, name: &str) -> bool {
+        let used = match what {
+            node::Used::Secret => [("n1", "tls"), ("n2", "theirs")].contains(&(node, name)),
+            node::Used::ConfigMap => name == "kube-root-ca.crt",
+            node::Used::ServiceAccount => name == "default",
+        };
+        used && namespace == "ns"
+    }
+}
+
+/// What a node is told: nothing when it may.
+fn node_may(verb: &str, group: &str, resource: &str, name: &str) -> Result<(), String> {
+    let node = user("system:node:n1", &["system:nodes", "system:authenticated"]);
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let base =
+        Attributes { user: &node, verb, group, resource, subresource, name, namespace: "ns", fields: &[], path: None };
+    let asked = if resource == "leases" { Attributes { namespace: "kube-node-lease", ..base } } else { base };
+    let decision = authorize(&asked, &World);
+    assert_eq!(decision.allowed, require(&asked, &World).is_ok());
+    if decision.allowed { Ok(()) } else { Err(decision.reason) }
+}
+
+#[test]
+fn nodes_read_what_proxies_and_their_pods_need() {
+    for verb in ["get", "list", "watch"] {
+        for (group, resource) in [
+            ("", "services"),
+            ("", "nodes"),
+            ("", "namespaces"),
+            ("discovery.k8s.io", "endpointslices"),
+            ("networking.k8s.io", "servicecidrs"),
+            ("certificates.k8s.io", "certificatesigningrequests"),
+        ] {
+            assert_eq!(node_may(verb, group, resource, "x"), Ok(()), "{verb} {resource}");
+        }
+        assert_eq!(node_may(verb, "apps", "deployments", "x"), Err(String::new()));
+        assert_eq!(node_may(verb, "", "secrets", "tls"), Ok(()));
+        assert_eq!(node_may(verb, "", "configmaps", "kube-root-ca.crt"), Ok(()));
+        assert_eq!(node_may(verb, "", "serviceaccounts", "default"), Ok(()));
+    }
+    let unrelated = Err("no relationship found between node 'n1' and this object".to_owned());
+    assert_eq!(node_may("get", "", "secrets", "theirs"), unrelated);
+    assert_eq!(node_may("get", "", "pods", "own"), Ok(()));
+    assert_eq!(node_may("get", "", "pods", "other"), unrelated);
+    assert_eq!(node_may("get", "", "pods", "nobody"), unrelated);
+    assert_eq!(node_may("list", "", "secrets", ""), Err("No Object name found".to_owned()));
+    assert_eq!(node_may("get", "", "pods/log", "own"), Err(String::new()));
+    assert_eq!(node_may("get", "", "pods/exec", "own"), Err(String::new()));
+}
+
+#[test]
+fn nodes_select_their_own_pods() {
+    let node = user("system:node:n1", &["system:nodes", "system:authenticated"]);
+    let ask = |fields: &[(String, bool, String)], resource: &str| {
+        let asked = Attributes {
+            user: &node,
+            verb: "watch",
+            group: "",
+            resource,
+            subresource: "",
+            name: "",
+            namespace: "ns",
+            fields,
+            path: None,
+        };
+        authorize(&asked, &World).allowed
+    };
+    let term = |field: &str, equal: bool, value: &str| (field.to_owned(), equal, value.to_owned());
+    assert!(ask(&[term("spec.nodeName", true, "n1")], "pods"));
+    assert!(
+        ask(&[term("metadata.name", true, "own")], "pods") && ask(&[term("metadata.name", true, "tls")], "secrets")
+    );
+    assert!(!ask(&[term("spec.nodeName", false, "n1")], "pods") && !ask(&[term("spec.nodeName", true, "n2")], "pods"));
+    assert!(!ask(&[term("metadata.name", true, "theirs")], "secrets") && !ask(&[], "secrets") && !ask(&[], "pods"));
+}
+
 #[test]
 fn nodes_write_what_nodes_write() {
-    let node = user("system:node:n1", &["system:nodes", "system:authenticated"]);
-    assert!(may(&node, "list", "", "services", "") && may(&node, "watch", "discovery.k8s.io", "endpointslices", ""));
-    assert!(may(&node, "get", "", "secrets", "tls"));
-    assert!(!may(&node, "list", "", "secrets", "") && !may(&node, "watch", "", "secrets", ""));
-    assert!(!may(&node, "update", "", "secrets", "tls"));
     for verb in ["create", "patch", "update"] {
-        assert!(may(&node, verb, "", "events", "e") && may(&node, verb, "events.k8s.io", "events", "e"));
-        assert!(may(&node, verb, "coordination.k8s.io", "leases", "l"));
-        assert!(!may(&node, verb, "discovery.k8s.io", "endpointslices", "s"));
-        assert!(!may(&node, verb, "", "services", "s"));
+        assert_eq!(node_may(verb, "", "events", "e"), Ok(()));
+        assert_eq!(node_may(verb, "events.k8s.io", "events", "e"), Ok(()));
+        assert_eq!(node_may(verb, "coordination.k8s.io", "leases", "n1"), Ok(()));
+        assert!(node_may(verb, "discovery.k8s.io", "endpointslices", "s").is_err());
+        assert!(node_may(verb, "", "services", "s").is_err() && node_may(verb, "", "secrets", "tls").is_err());
     }
-    assert!(may(&node, "create", "", "nodes", ""));
-    assert!(may(&node, "update", "", "nodes", "n1") && may(&node, "patch", "", "nodes/status", "n1"));
-    assert!(!may(&node, "update", "", "nodes", "n2") && !may(&node, "patch", "", "nodes/status", "n2"));
-    assert!(!may(&node, "delete", "", "nodes", "n1"));
-    assert!(may(&node, "patch", "", "pods/status", "p") && may(&node, "delete", "", "pods", "p"));
-    assert!(!may(&node, "update", "", "pods", "p") && !may(&node, "deletecollection", "", "pods", ""));
-    let nameless = user("n1", &["system:nodes"]);
-    assert!(!may(&nameless, "update", "", "nodes", "n1") && !may(&nameless, "update", "", "nodes", ""));
+    assert!(node_may("update", "coordination.k8s.io", "leases", "n2").is_err());
+    assert!(node_may("list", "coordination.k8s.io", "leases", "").is_err());
+    assert_eq!(node_may("create", "", "nodes", ""), Ok(()));
+    for part in ["nodes", "nodes/status"] {
+        assert_eq!(node_may("patch", "", part, "n1"), Ok(()));
+        let why = "node \"n1\" is not allowed to modify node \"n2\"".to_owned();
+        assert_eq!(node_may("patch", "", part, "n2"), Err(why));
+    }
+    assert!(node_may("delete", "", "nodes", "n1").is_err());
+    assert_eq!(node_may("patch", "", "pods/status", "own"), Ok(()));
+    assert_eq!(node_may("delete", "", "pods", "own"), Ok(()));
+    assert_eq!(node_may("delete", "", "pods", "gone"), Ok(()), "the verb says that it is gone");
+    assert!(node_may("patch", "", "pods/status", "other").is_err() && node_may("delete", "", "pods", "other").is_err());
+    assert!(node_may("update", "", "pods", "own").is_err() && node_may("deletecollection", "", "pods", "").is_err());
+    assert!(node_may("create", "", "pods", "").is_err(), "there are no mirror Pods");
+    assert_eq!(node_may("create", "", "serviceaccounts/token", "default"), Ok(()));
+    assert!(node_may("create", "", "serviceaccounts/token", "other").is_err());
+    assert!(node_may("create", "", "serviceaccounts", "").is_err());
+}
+
+#[test]
+fn a_node_without_a_name_is_nobody() {
+    let nameless = user("n1", &["system:nodes", "system:authenticated"]);
+    let asked = Attributes { verb: "get", group: "", resource: "nodes", ..Attributes::path(&nameless, "", "") };
+    let decision = authorize(&Attributes { path: None, ..asked }, &World);
+    assert_eq!(decision, Decision { allowed: false, reason: "unknown node for user \"n1\"".to_owned() });
+    // Nor does the name make one.
+    let pretender = user("system:node:n1", &["system:authenticated"]);
+    assert!(!may(&pretender, "get", "", "secrets", "tls") && !may(&pretender, "update", "", "nodes", "n1"));
+}
+
+#[test]
+fn bootstrappers_ask_for_certificates_and_nothing_else() {
+    let new = user("system:bootstrap:abcdef", &["system:bootstrappers", "system:authenticated"]);
+    for verb in ["create", "get", "list", "watch"] {
+        assert!(may(&new, verb, "certificates.k8s.io", "certificatesigningrequests", ""));
+        assert!(!may(&new, verb, "", "pods", "") && !may(&new, verb, "", "services", ""));
+    }
+    assert!(!may(&new, "update", "certificates.k8s.io", "certificatesigningrequests/approval", "x"));
+    assert!(may_path(&new, "get", "/api"));
+}
+
+#[test]
+fn everybody_may_read_how_to_join() {
+    for someone in
+        [User::anonymous(), user("system:bootstrap:abcdef", &["system:authenticated", "system:bootstrappers"])]
+    {
+        let ask = |namespace: &str, name: &str, verb: &str| {
+            let asked = Attributes {
+                user: &someone,
+                verb,
+                group: "",
+                resource: "configmaps",
+                subresource: "",
+                name,
+                namespace,
+                fields: &[],
+                path: None,
+            };
+            authorize(&asked, &Nothing).allowed
+        };
+        assert!(ask("kube-public", "cluster-info", "get"));
+        assert!(!ask("kube-public", "cluster-info", "list") && !ask("kube-public", "", "get"));
+        assert!(!ask("default", "cluster-info", "get") && !ask("kube-public", "other", "get"));
+    }
 }
 
 #[test]
@@ -108,9 +247,10 @@ fn refusals_have_the_words_of_the_original() {
         subresource: "",
         name: "",
         namespace: "ns",
+        fields: &[],
         path: None,
     };
-    let says = |asked: Attributes<'_>| refused(&asked).to_value();
+    let says = |asked: Attributes<'_>| refused(&asked, "").to_value();
     assert_eq!(
         says(base),
         json!({
@@ -137,6 +277,10 @@ fn refusals_have_the_words_of_the_original() {
     assert_eq!(
         says(Attributes { resource: "nodes", namespace: "", ..base })["message"],
         "nodes is forbidden: User \"bob\" cannot list resource \"nodes\" in API group \"\" at the cluster scope"
+    );
+    assert_eq!(
+        refused(&base, "because").message,
+        "services is forbidden: User \"bob\" cannot list resource \"services\" in API group \"\" in the namespace \"ns\": because"
     );
     let path = says(Attributes::path(&bob, "get", "/x<b>"));
     assert_eq!(path["message"], "forbidden: User \"bob\" cannot get path \"/x&lt;b&gt;\"");

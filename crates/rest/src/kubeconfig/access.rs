@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use api::value::ValueExt as _;
 use base64::Engine as _;
 use http::{HeaderName, HeaderValue, Uri, header};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::tls::{self, Tls};
 use crate::client::ClientError;
@@ -45,6 +45,19 @@ impl Access {
         let bytes = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
         let (config, _) = api::yaml::from_yaml(&bytes).map_err(|error| refuse(error.to_string()))?;
         Self::from_config(&config, path.parent().unwrap_or(Path::new("."))).map_err(refuse)
+    }
+
+    /// A server and a user, as the entries of a kubeconfig put them.
+    ///
+    /// # Errors
+    /// When they lack something or ask for something that we do not have.
+    pub(crate) fn from_parts(cluster: &Value, user: &Value) -> Result<Self, ClientError> {
+        let config = json!({
+            "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": cluster}], "users": [{"name": "u", "user": user}],
+        });
+        let refuse = |why| ClientError::Kubeconfig { path: "in memory".to_owned(), why };
+        Self::from_config(&config, Path::new(".")).map_err(refuse)
     }
 
     fn from_config(config: &Value, folder: &Path) -> Result<Self, String> {

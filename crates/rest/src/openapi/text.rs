@@ -3,7 +3,10 @@
 //! Our own tables give types their structure but carry no prose. The crate has the prose of the release we serve, so it
 //! is asked once per build of a document and dropped afterwards.
 
-use k8s_openapi::api::{authentication, authorization, coordination, core, discovery, events, networking, policy};
+use k8s_openapi::api::{
+    apps, authentication, authorization, autoscaling, certificates, coordination, core, discovery, events, networking,
+    policy,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta;
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value};
@@ -20,6 +23,10 @@ impl Texts {
     pub(super) fn gather() -> Self {
         let mut generator = SchemaGenerator::default();
         describe!(generator:
+            apps::v1::ControllerRevision,
+            apps::v1::Deployment,
+            apps::v1::ReplicaSet,
+            apps::v1::StatefulSet,
             authentication::v1::SelfSubjectReview,
             authentication::v1::TokenRequest,
             authentication::v1::TokenReview,
@@ -27,6 +34,8 @@ impl Texts {
             authorization::v1::SelfSubjectAccessReview,
             authorization::v1::SelfSubjectRulesReview,
             authorization::v1::SubjectAccessReview,
+            autoscaling::v1::Scale,
+            certificates::v1::CertificateSigningRequest,
             coordination::v1::Lease,
             core::v1::Binding,
             core::v1::ConfigMap,
@@ -35,6 +44,7 @@ impl Texts {
             core::v1::Namespace,
             core::v1::Node,
             core::v1::Pod,
+            core::v1::ReplicationController,
             core::v1::Secret,
             core::v1::Service,
             core::v1::ServiceAccount,

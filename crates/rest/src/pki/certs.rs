@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    SanType, SerialNumber,
+    PublicKeyData, SanType, SerialNumber,
 };
 use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use rustls::pki_types::pem::PemObject as _;
@@ -150,6 +150,11 @@ impl Certificate {
         &self.der
     }
 
+    /// Whether it has all these names.
+    pub(super) fn has_names(&self, dns: &str, ips: &[IpAddr]) -> bool {
+        self.dns.contains(&dns.to_ascii_lowercase()) && ips.iter().all(|ip| self.ips.contains(ip))
+    }
+
     /// Whether it certifies this key.
     pub(super) fn is_for(&self, key: &KeyPair) -> bool {
         self.public_key == key.public_key_raw()
@@ -202,7 +207,17 @@ impl Authority {
         lifetime: i64,
         now: Timestamp,
     ) -> Result<Certificate, PkiError> {
-        let mut params = purpose.params()?;
+        self.certify_params(purpose.params()?, key, lifetime, now)
+    }
+
+    /// Certifies a key with whatever else the certificate is to say.
+    pub(super) fn certify_params(
+        &self,
+        mut params: CertificateParams,
+        key: &impl PublicKeyData,
+        lifetime: i64,
+        now: Timestamp,
+    ) -> Result<Certificate, PkiError> {
         let end = now.as_second().max(EARLIEST_START).saturating_add(lifetime).min(self.certificate.not_after);
         set_validity(&mut params, now, end);
         let issuer_params = authority_params();

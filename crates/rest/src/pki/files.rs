@@ -15,17 +15,25 @@ fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> PkiErro
 }
 
 /// Makes sure of a folder that only its owner can enter.
-pub(super) fn private_dir(dir: &Path) -> Result<(), PkiError> {
+pub(crate) fn private_dir(dir: &Path) -> Result<(), PkiError> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed("making the folder", dir))?;
     fs::set_permissions(dir, Permissions::from_mode(0o700)).map_err(failed("protecting the folder", dir))
 }
 
 /// The bytes of a file, or `None` when there is no such file.
-pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, PkiError> {
+pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>, PkiError> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed("reading", path)(error)),
+    }
+}
+
+/// Removes a file, if there is one.
+pub(crate) fn remove(path: &Path) -> Result<(), PkiError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(failed("removing", path)(error)),
+        _ => Ok(()),
     }
 }
 

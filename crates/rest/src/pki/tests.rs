@@ -103,6 +103,31 @@ fn every_wanted_name_verifies_and_no_other() {
 }
 
 #[test]
+fn agents_hear_the_server_and_nobody_else() {
+    let (scratch, elsewhere) = (Scratch::new(), Scratch::new());
+    let pki = load_or_create(scratch.path(), &names(), real_now()).unwrap();
+    let other = load_or_create(elsewhere.path(), &names(), real_now()).unwrap();
+    let node = ServingNames { ips: vec!["192.0.2.7".parse().unwrap()], dns: Vec::new() };
+    let agent = || {
+        let mut config = ServerConfig::clone(&pki.agent_server_config(&node, real_now()).unwrap());
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Arc::new(config)
+    };
+    let server = |pki: &Pki| {
+        let mut config = ClientConfig::clone(&pki.agents_config());
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        config
+    };
+    let seen = handshake(agent(), server(&pki), "192.0.2.7").unwrap().unwrap();
+    assert!(may_ask_agents(&seen[0], real_now()));
+    assert!(handshake(agent(), server(&pki), "192.0.2.8").unwrap_err().contains("not valid for name"));
+    assert!(handshake(agent(), server(&other), "192.0.2.7").is_err(), "a server of another cluster");
+    assert!(handshake(agent(), client(&pki, None, &rustls::version::TLS13), "192.0.2.7").is_err(), "no certificate");
+    let admin = handshake(agent(), client(&pki, Some(pki.admin()), &rustls::version::TLS13), "192.0.2.7");
+    assert!(!may_ask_agents(&admin.unwrap().unwrap()[0], real_now()), "a certificate, but not the server's");
+}
+
+#[test]
 fn client_certificates_of_ours_are_seen_and_others_fail_the_handshake() {
     let (scratch, elsewhere) = (Scratch::new(), Scratch::new());
     let pki = load_or_create(scratch.path(), &names(), real_now()).unwrap();
@@ -133,14 +158,16 @@ fn a_restart_reuses_everything() {
     let scratch = Scratch::new();
     let start = Timestamp::from_second(1_800_000_000).unwrap();
     let first = load_or_create(scratch.path(), &names(), start).unwrap();
-    let all = ["ca.key", "ca.crt", "server.key", "server.crt", "admin.key", "admin.crt", "service-account.key"];
-    let before = all.map(|name| file(scratch.path(), name));
+    let pairs = ["ca", "server", "admin", "agents"].map(|stem| [format!("{stem}.key"), format!("{stem}.crt")]);
+    let all: Vec<String> = pairs.into_iter().flatten().chain(["service-account.key".to_owned()]).collect();
+    let contents = || all.iter().map(|name| file(scratch.path(), name)).collect::<Vec<_>>();
+    let before = contents();
     let later = Timestamp::from_second(1_800_000_000 + 8 * YEAR).unwrap();
     let second = load_or_create(scratch.path(), &names(), later).unwrap();
-    assert_eq!(before, all.map(|name| file(scratch.path(), name)));
+    assert_eq!(before, contents());
     assert_eq!(first.signing_key(), second.signing_key());
     assert_eq!(first.admin(), second.admin());
-    for name in all {
+    for name in &all {
         let mode = fs::metadata(scratch.path().join(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }

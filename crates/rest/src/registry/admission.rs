@@ -8,7 +8,7 @@ use api::value::ValueExt as _;
 use serde_json::Value;
 use store::{Compare, Key, Table};
 
-use super::{Call, Registry};
+use super::{Call, Registry, restriction};
 
 /// Namespaces that always exist.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -18,6 +18,7 @@ const DEFAULT_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
 impl Registry {
     /// Admits a new object. What it relied on must still hold when it is stored: that is returned as compares.
     pub(super) fn admit_create(&self, call: &Call<'_>, name: &str, object: &mut Value) -> Result<Vec<Compare>, Status> {
+        restriction::on_create(call, name, object)?;
         if call.kind.plural == "ingresses" {
             self.default_ingress_class(object);
         }

@@ -5,7 +5,8 @@
 //! resourceVersion.
 
 use api::field::{Errors, Path};
-use api::lifecycle::{is_released, set_generation};
+use api::kind::SCALE;
+use api::lifecycle::{is_released, keep_generation, set_generation};
 use api::status::Status;
 use api::value::ValueExt as _;
 use api::{apply, decode, meta, object};
@@ -14,7 +15,7 @@ use store::{Entry, Txn};
 
 use super::create::invalid;
 use super::create::{check_name, manager, match_namespace, note, track, typed};
-use super::{ATTEMPTS, Call, Lost, Outcome, Registry, Shown, old_object, sent_revision};
+use super::{ATTEMPTS, Call, Lost, Outcome, Registry, Shown, old_object, restriction, sent_revision};
 
 /// A change of one object.
 pub(crate) struct Change<'a> {
@@ -189,8 +190,14 @@ impl Registry {
             Ok(new)
         })?;
         keep_system_fields(&mut new, old);
+        restriction::on_update(call, name, &new, old)?;
         decode::prune(call.kind.type_id(), &mut new);
-        set_generation(call.kind, &mut new, old);
+        // What is said of an object is no new wish of its author; how many Pods there should be is.
+        if call.subresource.is_none_or(|part| part.name == SCALE) {
+            set_generation(call.kind, &mut new, old);
+        } else {
+            keep_generation(&mut new, old);
+        }
         let mut errors = Errors::default();
         match call.subresource {
             None => rules.validate_update(&new, old, &mut errors),

@@ -25,7 +25,7 @@ fn authorization(kind: &str, spec: &Value) -> Value {
 
 /// The answer, without the reason, which is ours.
 fn ask(kind: &str, body: &Value, user: &User) -> Result<Value, Status> {
-    let mut answer = review(kind, body, user, &authn(), now())?;
+    let mut answer = review(kind, body, &Asked { user, authn: &authn(), relations: &authz::Nothing }, now())?;
     if let Some(reason) = answer.drop_path("status.reason") {
         assert!(reason.as_str().is_some_and(|reason| reason.starts_with("allowed to group")), "{reason}");
     }
@@ -98,7 +98,7 @@ fn reviews_about_others_look_at_the_subject() {
         authorization("SubjectAccessReview", &json!({"resourceAttributes": attributes, "user": "u", "groups": groups}))
     };
     let allowed = |body: &Value| ask("SubjectAccessReview", body, &root).unwrap()["status"].flag("allowed");
-    assert!(allowed(&about(&["system:nodes"])));
+    assert!(allowed(&about(&["system:masters"])));
     assert!(!allowed(&about(&["system:authenticated"])));
     assert!(!allowed(&about(&[])));
     let nobody = authorization("SubjectAccessReview", &json!({"resourceAttributes": attributes}));
@@ -175,13 +175,15 @@ fn rules_are_listed() {
 
     let node = user("system:node:n1", &["system:nodes", "system:authenticated"]);
     let some = ask("SelfSubjectRulesReview", &body, &node).unwrap();
-    let own = json!({
-        "verbs": ["patch", "update"], "apiGroups": [""], "resources": ["nodes", "nodes/status"],
-        "resourceNames": ["n1"],
+    let joining = json!({
+        "verbs": ["get"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["cluster-info"],
     });
-    assert!(some["status"].items("resourceRules").contains(&own), "{some}");
+    assert!(some["status"].items("resourceRules").contains(&joining), "{some}");
     assert_eq!(some["status"]["incomplete"], true);
-    assert!(some["status"].text("evaluationError").contains("secrets"));
+    assert_eq!(some["status"]["evaluationError"], "node authorizer does not support user rule resolution");
+    let person = ask("SelfSubjectRulesReview", &body, &user("alice", &["system:authenticated"])).unwrap();
+    assert_eq!(person["status"]["incomplete"], true);
+    assert!(person["status"].text("evaluationError").contains("secrets"));
 
     let nothing = ask("SelfSubjectRulesReview", &body, &user("x", &[])).unwrap();
     assert_eq!(nothing["status"], json!({"resourceRules": [], "nonResourceRules": [], "incomplete": false}));
@@ -195,7 +197,7 @@ fn tokens_are_looked_up() {
     let (authn, root) = (authn(), user("root", &["system:masters"]));
     let ask = |spec: Value| {
         let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec});
-        review("TokenReview", &body, &root, &authn, now())
+        review("TokenReview", &body, &Asked { user: &root, authn: &authn, relations: &authz::Nothing }, now())
     };
     let refused = ask(json!({})).unwrap_err().to_value();
     assert_eq!(
@@ -236,7 +238,12 @@ fn who_am_i_answers_with_the_user() {
     asking.extra.insert("k".into(), vec!["v".into()]);
     let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     assert_eq!(
-        review("SelfSubjectReview", &body, &asking, &authn(), now()),
+        review(
+            "SelfSubjectReview",
+            &body,
+            &Asked { user: &asking, authn: &authn(), relations: &authz::Nothing },
+            now()
+        ),
         Ok(json!({
             "kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1",
             "metadata": {"creationTimestamp": "2027-01-15T08:00:00Z"},
@@ -245,7 +252,12 @@ fn who_am_i_answers_with_the_user() {
             },
         }))
     );
-    assert_eq!(review("Service", &body, &asking, &authn(), now()).unwrap_err().code, 404);
+    assert_eq!(
+        review("Service", &body, &Asked { user: &asking, authn: &authn(), relations: &authz::Nothing }, now())
+            .unwrap_err()
+            .code,
+        404
+    );
 }
 
 #[test]

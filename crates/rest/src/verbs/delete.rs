@@ -62,7 +62,7 @@ async fn options(ask: &Ask<'_>, incoming: Incoming) -> Result<DeleteOptions, Sta
     }
 }
 
-fn deletion(options: &DeleteOptions) -> Deletion {
+pub(super) fn deletion(options: &DeleteOptions) -> Deletion {
     Deletion {
         grace: options.grace_period_seconds,
         uid: options.uid.clone(),

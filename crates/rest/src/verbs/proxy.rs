@@ -1,9 +1,11 @@
 //! `services/NAME/proxy` and `pods/NAME/proxy`: the server speaks to a Pod for the client.
 //!
 //! Only ever to an address that a Pod of the same namespace has, resolved once, never to loopback, link-local or other
-//! special addresses: otherwise anyone who may write Endpoints could reach whatever the server can reach.
+//! special addresses: otherwise anyone who may write Endpoints could reach whatever the server can reach. Bodies pass through as they
+//! come, and so does another protocol than HTTP when both sides agree on it. Certificates of Pods are not looked at, as in the
+//! original: nobody could say which authority a Pod's should be of, and nothing secret of ours is sent.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use api::ip;
@@ -11,59 +13,66 @@ use api::kinds;
 use api::status::{Resource, Status};
 use api::value::ValueExt as _;
 use api::{field, object};
-use bytes::Bytes;
-use futures_util::StreamExt as _;
-use futures_util::stream;
-use http::{HeaderName, Request, Uri, header};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use store::{Key, Table};
-use tokio::net::TcpStream;
 
-use crate::body;
+use crate::forward::{self, Outward, Sent};
 use crate::handler::{Ask, Shared};
+use crate::pki;
 use crate::reply::Reply;
 use crate::route::Target;
 
-/// Headers that belong to one connection, or to our own client.
-const PRIVATE: [HeaderName; 5] =
-    [header::AUTHORIZATION, header::CONNECTION, header::HOST, header::TRANSFER_ENCODING, header::UPGRADE];
+/// Where a large cloud tells its machines secrets; its other address of this kind is link-local.
+const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
-/// Forwards a request to a Pod.
+/// Forwards a request to a Pod, or to the agent of a node.
 pub(super) async fn proxy(
     shared: &Arc<Shared>,
     ask: &Ask<'_>,
     target: &Target<'_>,
-    incoming: Incoming,
+    sent: Sent,
 ) -> Result<Reply, Status> {
     let id = target.name.unwrap_or_default();
-    let address = match target.kind.plural {
+    let path = path(ask, target);
+    let (address, tls) = match target.kind.plural {
         "services" => service_address(shared, target.namespace, id)?,
         "pods" => pod_address(shared, target.namespace, id)?,
-        _ => return Err(Status::unavailable(format!("no agent can be reached for {} \"{id}\"", target.kind.plural))),
+        _ => return super::agent::node(shared, ask, target, &path, sent).await,
     };
-    let bytes = body::read(incoming).await?;
-    forward(ask, target, address, bytes)
-        .await
-        .map_err(|error| Status::unavailable(format!("error trying to reach service: {address}: {error}")))
+    let failed = |why: String| Status::unavailable(format!("error trying to reach service: {address}: {why}"));
+    let io = forward::connect(address, tls.then(pki::trusting_config)).await.map_err(failed)?;
+    let host = address.to_string();
+    let outward = Outward { method: ask.method, path: &path, host: &host, headers: ask.headers };
+    forward::send(io, &outward, sent).await.map_err(failed)
+}
+
+/// The path behind `proxy`, and the query, both as the client encoded them.
+fn path(ask: &Ask<'_>, target: &Target<'_>) -> String {
+    // `/api/v1/namespaces/{ns}/{plural}/{name}/proxy/…`, or without a namespace.
+    let before = if target.kind.namespaced { 8 } else { 6 };
+    let rest = ask.uri.path().splitn(before + 1, '/').nth(before).unwrap_or_default();
+    match ask.uri.query() {
+        Some(query) => format!("/{rest}?{query}"),
+        None => format!("/{rest}"),
+    }
 }
 
 /// `name`, `name:port` or `scheme:name:port`.
-fn split_id(id: &str) -> Option<(&str, &str)> {
+pub(super) fn split_id(id: &str) -> Option<(&str, &str, &str)> {
     let parts: Vec<&str> = id.split(':').collect();
     match parts[..] {
-        [name] => Some((name, "")),
-        [name, port] => Some((name, port)),
-        ["" | "http", name, port] => Some((name, port)),
+        [name] => Some(("", name, "")),
+        [name, port] => Some(("", name, port)),
+        [scheme @ ("" | "http" | "https"), name, port] => Some((scheme, name, port)),
         _ => None,
     }
 }
 
-fn service_address(shared: &Shared, namespace: &str, id: &str) -> Result<SocketAddr, Status> {
-    let (name, port) =
+/// Where to, and whether by TLS.
+type Place = (SocketAddr, bool);
+
+fn service_address(shared: &Shared, namespace: &str, id: &str) -> Result<Place, Status> {
+    let (scheme, name, port) =
         split_id(id).ok_or_else(|| Status::bad_request(format!("invalid service request {}", field::quote(id))))?;
     let none = || Status::unavailable(format!("no endpoints available for service {}", field::quote(name)));
     let port_name = match port.parse::<i64>() {
@@ -82,7 +91,7 @@ fn service_address(shared: &Shared, namespace: &str, id: &str) -> Result<SocketA
     if found.is_empty() {
         return Err(none());
     }
-    Ok(found.swap_remove(fastrand::usize(..found.len())))
+    Ok((found.swap_remove(fastrand::usize(..found.len())), scheme == "https"))
 }
 
 /// Ready endpoints of a Service that are Pods of its namespace.
@@ -104,7 +113,8 @@ fn endpoints(shared: &Shared, namespace: &str, service: &str, port_name: &str) -
                 let addresses = endpoint.texts("addresses");
                 let of_pod = |address: &&&str| is_of_pod(shared, namespace, endpoint.at("targetRef"), address);
                 let address = addresses.iter().find(of_pod).and_then(|text| text.parse::<IpAddr>().ok());
-                out.extend(address.filter(|_| ready).map(|address| SocketAddr::new(address, port)));
+                let allowed = address.filter(|address| ready && is_ordinary(*address));
+                out.extend(allowed.map(|address| SocketAddr::new(address, port)));
             }
         }
     }
@@ -120,23 +130,31 @@ fn is_of_pod(shared: &Shared, namespace: &str, reference: &Value, address: &str)
     pod.is_some_and(|pod| pod.items("status.podIPs").iter().any(|have| have.text("ip") == address))
 }
 
-fn pod_address(shared: &Shared, namespace: &str, id: &str) -> Result<SocketAddr, Status> {
-    let (name, port) =
+fn pod_address(shared: &Shared, namespace: &str, id: &str) -> Result<Place, Status> {
+    let (scheme, name, port) =
         split_id(id).ok_or_else(|| Status::bad_request(format!("invalid pod request {}", field::quote(id))))?;
     let pods = Resource { group: "", plural: "pods", kind: "Pod" };
     let pod = stored(shared, "pods", &format!("{namespace}/{name}")).ok_or_else(|| Status::not_found(pods, name))?;
     let declared = pod.items("spec.containers").iter().flat_map(|container| container.items("ports"));
+    let usual = if scheme == "https" { 443 } else { 80 };
     let port = if port.is_empty() {
-        declared.map(|port| port.int("containerPort")).next().unwrap_or(80)
+        declared.map(|port| port.int("containerPort")).next().unwrap_or(usual)
     } else {
         port.parse().map_err(|_| Status::bad_request(format!("invalid pod request {}", field::quote(id))))?
     };
     let refused = || Status::bad_request("address not allowed");
     let address: IpAddr = pod.text("status.podIP").parse().map_err(|_| refused())?;
+    let port = u16::try_from(port).map_err(|_| refused())?;
+    if is_ordinary(address) { Ok((SocketAddr::new(address, port), scheme == "https")) } else { Err(refused()) }
+}
+
+/// Whether an address is one that a Pod may have: not loopback, not link-local, not a group.
+fn is_ordinary(address: IpAddr) -> bool {
+    let address = address.to_canonical();
     let mut errors = field::Errors::default();
     ip::check_not_special(&field::Path::Root("ip"), &address.to_string(), &mut errors);
-    let port = u16::try_from(port).map_err(|_| refused())?;
-    if errors.is_empty() { Ok(SocketAddr::new(address, port)) } else { Err(refused()) }
+    let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
+    errors.is_empty() && !address.is_multicast() && !broadcast && address != IpAddr::V6(METADATA)
 }
 
 fn stored(shared: &Shared, table: &'static str, name: &str) -> Option<Value> {
@@ -145,53 +163,36 @@ fn stored(shared: &Shared, table: &'static str, name: &str) -> Option<Value> {
     Some(object::decode(kind, &entry.value, entry.modified))
 }
 
-async fn forward(
-    ask: &Ask<'_>,
-    target: &Target<'_>,
-    address: SocketAddr,
-    bytes: Bytes,
-) -> Result<Reply, Box<dyn std::error::Error + Send + Sync>> {
-    let stream = TcpStream::connect(address).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    tokio::spawn(async move {
-        // The end of this connection is reported to the one who waits for the answer.
-        let _ = connection.await;
-    });
-    let query: Vec<String> = ask.query.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let path = format!("/{}{}{}", target.rest, if query.is_empty() { "" } else { "?" }, query.join("&"));
-    let mut request =
-        Request::builder().method(ask.method).uri(path.parse::<Uri>()?).header(header::HOST, address.to_string());
-    for (name, value) in ask.headers.iter().filter(|(name, _)| !PRIVATE.contains(*name)) {
-        request = request.header(name, value);
-    }
-    let response = sender.send_request(request.body(Full::new(bytes))?).await?;
-    let (parts, body) = response.into_parts();
-    let frames = stream::unfold(body, |mut body| async move {
-        loop {
-            let frame = body.frame().await?.ok()?;
-            if let Ok(data) = frame.into_data() {
-                return Some((data, body));
-            }
-        }
-    });
-    let mut reply = Reply::stream("application/octet-stream", frames.boxed());
-    reply.code = parts.status.as_u16();
-    for (name, value) in parts.headers.iter().filter(|(name, _)| !PRIVATE.contains(*name)) {
-        reply.headers.push((name.clone(), value.to_str().unwrap_or_default().to_owned()));
-    }
-    Ok(reply)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn ids_have_three_forms() {
-        assert_eq!(split_id("web"), Some(("web", "")));
-        assert_eq!(split_id("web:80"), Some(("web", "80")));
-        assert_eq!(split_id("http:web:http"), Some(("web", "http")));
+        assert_eq!(split_id("web"), Some(("", "web", "")));
+        assert_eq!(split_id("web:80"), Some(("", "web", "80")));
+        assert_eq!(split_id("http:web:http"), Some(("http", "web", "http")));
+        assert_eq!(split_id("https:web:443"), Some(("https", "web", "443")));
         assert_eq!(split_id("ftp:web:80"), None);
         assert_eq!(split_id("a:b:c:d"), None);
+    }
+
+    #[test]
+    fn s15_special_addresses_are_no_pods() {
+        for address in [
+            "127.0.0.1",
+            "::1",
+            "169.254.169.254",
+            "fe80::1",
+            "224.0.0.1",
+            "0.0.0.0",
+            "::ffff:127.0.0.1",
+            "fd00:ec2::254",
+        ] {
+            assert!(!is_ordinary(address.parse().expect("an address")), "{address}");
+        }
+        for address in ["10.244.0.7", "fd00:10:244::7", "192.0.2.1"] {
+            assert!(is_ordinary(address.parse().expect("an address")), "{address}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use api::status::Status;
 use http::header;
 use hyper::body::Incoming;
 
-use super::{call, manager, written};
+use super::{call, manager, placement, written};
 use crate::handler::{Ask, Shared};
 use crate::registry::{Change, Source, check_name};
 use crate::reply::Reply;
@@ -37,9 +37,11 @@ pub(super) async fn create_part(
     ask: &Ask<'_>,
     target: &Target<'_>,
     incoming: Incoming,
-    _warnings: &mut [String],
+    warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
     match target.subresource.map(|sub| sub.name) {
+        Some("binding") => placement::bind(shared, ask, target, incoming, warnings).await,
+        Some("eviction") => placement::evict(shared, ask, target, incoming).await,
         Some("token") => {
             let media = negotiate::body_media(ask.header(header::CONTENT_TYPE))?;
             let bytes = body::read(incoming).await?;

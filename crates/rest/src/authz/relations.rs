@@ -1,0 +1,107 @@
+//! What runs where, read from the store.
+//!
+//! In: the Pods of a namespace. Out: whether one of them runs on a node and uses something. Asked at each request of a node for an object, so
+//! what cannot be is found out from the bytes of a Pod, without reading it.
+
+use api::object;
+use api::value::ValueExt as _;
+use serde_json::Value;
+use store::{Entry, Key, Store, Table};
+
+use super::node::{Relations, Used};
+
+const PODS: &str = "pods";
+
+/// The objects of a store.
+pub struct Stored<'a>(pub &'a dyn Store);
+
+impl Relations for Stored<'_> {
+    fn node_of(&self, namespace: &str, pod: &str) -> Option<String> {
+        let entry = self.0.get(&Key::new(Table::named(PODS), format!("{namespace}/{pod}")))?;
+        Some(object::decode_light(&entry.value).text("spec.nodeName").to_owned())
+    }
+
+    fn uses(&self, node: &str, namespace: &str, what: Used, name: &str) -> bool {
+        let Ok(found) = self.0.range(Table::named(PODS), &format!("{namespace}/"), None) else { return false };
+        found.entries.iter().filter(|entry| may_say(entry, node) && may_use(entry, what, name)).any(|entry| {
+            let pod = object::decode_light(&entry.value);
+            pod.text("spec.nodeName") == node && names(&pod, what).contains(&name)
+        })
+    }
+}
+
+/// Whether a text could stand in an object, as a whole string.
+fn may_say(entry: &Entry, text: &str) -> bool {
+    let quoted = format!("\"{text}\"");
+    entry.value.windows(quoted.len()).any(|window| window == quoted.as_bytes())
+}
+
+fn may_use(entry: &Entry, what: Used, name: &str) -> bool {
+    // The account of a Pod that names none is not written there.
+    what == Used::ServiceAccount || may_say(entry, name)
+}
+
+/// The names of what a Pod uses.
+fn names(pod: &Value, what: Used) -> Vec<&str> {
+    let mut out: Vec<&str> = Vec::new();
+    match what {
+        Used::ServiceAccount => {
+            let name = pod.text("spec.serviceAccountName");
+            out.push(if name.is_empty() { "default" } else { name });
+        }
+        Used::ConfigMap => variables(pod, "configMapKeyRef", "configMapRef", &mut out),
+        Used::Secret => {
+            variables(pod, "secretKeyRef", "secretRef", &mut out);
+            out.extend(pod.items("spec.imagePullSecrets").iter().map(|secret| secret.text("name")));
+        }
+    }
+    let (own, projected) = match what {
+        Used::Secret => ("secret.secretName", "secret.name"),
+        Used::ConfigMap => ("configMap.name", "configMap.name"),
+        Used::ServiceAccount => return out,
+    };
+    for volume in pod.items("spec.volumes") {
+        out.push(volume.text(own));
+        out.extend(volume.items("projected.sources").iter().map(|source| source.text(projected)));
+        if what == Used::Secret {
+            out.push(volume.text("csi.nodePublishSecretRef.name"));
+        }
+    }
+    out.retain(|name| !name.is_empty());
+    out
+}
+
+fn variables<'a>(pod: &'a Value, one: &str, all: &str, out: &mut Vec<&'a str>) {
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        for container in pod.items(&format!("spec.{list}")) {
+            out.extend(container.items("env").iter().map(|variable| variable.at("valueFrom").at(one).text("name")));
+            out.extend(container.items("envFrom").iter().map(|source| source.at(all).text("name")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_pod_uses_is_found() {
+        let pod = json!({"spec": {
+            "imagePullSecrets": [{"name": "pull"}],
+            "containers": [{
+                "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "one", "key": "k"}}}, {"name": "B", "value": "x"}],
+                "envFrom": [{"configMapRef": {"name": "all"}}],
+            }],
+            "initContainers": [{"envFrom": [{"secretRef": {"name": "first"}}]}],
+            "volumes": [
+                {"name": "v", "secret": {"secretName": "files"}}, {"name": "w", "configMap": {"name": "map"}},
+                {"name": "p", "projected": {"sources": [{"secret": {"name": "part"}}, {"configMap": {"name": "root"}}]}},
+            ],
+        }});
+        assert_eq!(names(&pod, Used::Secret), ["one", "first", "pull", "files", "part"]);
+        assert_eq!(names(&pod, Used::ConfigMap), ["all", "map", "root"]);
+        assert_eq!(names(&pod, Used::ServiceAccount), ["default"]);
+    }
+}

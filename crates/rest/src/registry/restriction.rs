@@ -1,0 +1,206 @@
+//! What depends on who writes: nodes may not give themselves what would bring them other people's Pods, and who asks for a certificate is
+//! written into the request by the server.
+//!
+//! In: who writes, and the object before and after. Out: 403 with the words of the original, or the object with what only the server may say.
+
+use api::kinds::certificatesigningrequest::request::Request;
+use api::kinds::certificatesigningrequest::{self as csr, API_CLIENT};
+use api::status::Status;
+use api::value::ValueExt as _;
+use serde_json::{Map, Value, json};
+
+use super::Call;
+use crate::auth::User;
+use crate::authz::node;
+use crate::pki::MASTERS;
+
+/// Labels under reserved domains that a node may give itself.
+const OWN_LABELS: [&str; 14] = [
+    "kubernetes.io/hostname",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/instance-type",
+    "kubernetes.io/os",
+    "kubernetes.io/arch",
+    "beta.kubernetes.io/os",
+    "beta.kubernetes.io/arch",
+    "kubernetes.io/instance-type",
+    "failure-domain.kubernetes.io/zone",
+    "failure-domain.kubernetes.io/region",
+];
+/// Domains under which a node may have any label.
+const OWN_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
+/// The domain under which it may have none.
+const RESTRICTED: &str = "node-restriction.kubernetes.io";
+
+/// Before a new object is checked.
+pub(super) fn on_create(call: &Call<'_>, name: &str, object: &mut Value) -> Result<(), Status> {
+    if call.kind.plural == csr::KIND.plural {
+        sign_in(call.user, object);
+        return requested(call, name, object);
+    }
+    let Some(own) = node::name_of(call.user) else { return Ok(()) };
+    let refuse = |why: &str| Err(Status::forbidden(call.kind.resource(), name, why));
+    match call.kind.plural {
+        "nodes" if name != own => refuse(&format!("node {own:?} is not allowed to modify node {name:?}")),
+        "nodes" => match forbidden_labels(object, &Value::Null).as_slice() {
+            [] => Ok(()),
+            labels => {
+                refuse(&format!("node {own:?} is not allowed to set the following labels: {}", labels.join(", ")))
+            }
+        },
+        "leases" if name != own => refuse("can only access node lease with the same name as the requesting node"),
+        _ => Ok(()),
+    }
+}
+
+/// Before a change is checked.
+pub(super) fn on_update(call: &Call<'_>, name: &str, new: &Value, old: &Value) -> Result<(), Status> {
+    let Some(own) = node::name_of(call.user) else { return Ok(()) };
+    let refuse = |why: &str| Err(Status::forbidden(call.kind.resource(), name, why));
+    match call.kind.plural {
+        "nodes" if name != own => refuse(&format!("node {own:?} is not allowed to modify node {name:?}")),
+        "nodes" => {
+            if new.items("spec.taints") != old.items("spec.taints") && call.is_main() {
+                return refuse(&format!("node {own:?} is not allowed to modify taints"));
+            }
+            match forbidden_labels(new, old).as_slice() {
+                [] => Ok(()),
+                labels => refuse(&format!("is not allowed to modify labels: {}", labels.join(", "))),
+            }
+        }
+        "pods" if labels(new) != labels(old) => {
+            refuse(&format!("node {own:?} cannot update labels through pod status"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn labels(object: &Value) -> Map<String, Value> {
+    object.map("metadata.labels").cloned().unwrap_or_default()
+}
+
+/// Labels that differ and that a node may not change, sorted.
+fn forbidden_labels(new: &Value, old: &Value) -> Vec<String> {
+    let (new, old) = (labels(new), labels(old));
+    let changed = new.iter().filter(|(key, value)| old.get(*key) != Some(*value));
+    let removed = old.iter().filter(|(key, _)| !new.contains_key(*key));
+    let mut out: Vec<String> =
+        changed.chain(removed).map(|(key, _)| key.clone()).filter(|key| !may_label(key)).collect();
+    out.sort_unstable();
+    out
+}
+
+/// Whether a node may give itself a label.
+fn may_label(label: &str) -> bool {
+    let Some((domain, _)) = label.split_once('/') else { return true };
+    let within = |whole: &str| domain == whole || domain.strip_suffix(whole).is_some_and(|rest| rest.ends_with('.'));
+    let reserved = within("kubernetes.io") || within("k8s.io");
+    !within(RESTRICTED) && (!reserved || OWN_LABELS.contains(&label) || OWN_DOMAINS.iter().any(|own| within(own)))
+}
+
+/// Writes who asks into a request for a certificate.
+fn sign_in(user: &User, object: &mut Value) {
+    for (field, value) in [
+        ("username", json!(user.name)),
+        ("uid", json!(user.uid)),
+        ("groups", json!(user.groups)),
+        ("extra", json!(user.extra)),
+    ] {
+        object.put(&format!("spec.{field}"), value);
+    }
+}
+
+/// Nobody becomes an administrator by a signature.
+fn requested(call: &Call<'_>, name: &str, object: &Value) -> Result<(), Status> {
+    let is_master = || Request::of(object).is_ok_and(|request| request.organizations.iter().any(|own| own == MASTERS));
+    if object.text("spec.signerName") != API_CLIENT || !is_master() {
+        return Ok(());
+    }
+    let why = format!("use of {API_CLIENT} signer with {MASTERS} group is not allowed");
+    Err(Status::forbidden(call.kind.resource(), name, &why))
+}
+
+#[cfg(test)]
+mod tests {
+    use api::kinds;
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn user(name: &str) -> User {
+        User { name: name.into(), groups: vec![node::NODES.into()], ..User::default() }
+    }
+
+    fn call<'a>(user: &'a User, plural: &str, part: &str) -> Call<'a> {
+        let group = if plural == "leases" { "coordination.k8s.io" } else { "" };
+        let kind = kinds::find(group, "v1", plural).unwrap();
+        Call {
+            kind,
+            namespace: "",
+            subresource: kind.subresource(part),
+            manager: "",
+            dry_run: false,
+            now: Timestamp::UNIX_EPOCH,
+            user,
+        }
+    }
+
+    #[test]
+    fn a_node_makes_itself_and_nobody_else() {
+        let n1 = user("system:node:n1");
+        let mut object = json!({"metadata": {"labels": {"kubernetes.io/hostname": "n1", "mine": "x"}}});
+        assert_eq!(on_create(&call(&n1, "nodes", ""), "n1", &mut object), Ok(()));
+        let other = on_create(&call(&n1, "nodes", ""), "n2", &mut object).unwrap_err();
+        assert_eq!(other.message, "nodes \"n2\" is forbidden: node \"n1\" is not allowed to modify node \"n2\"");
+        object.put(
+            "metadata.labels",
+            json!({"node-role.kubernetes.io/control-plane": "", "a.node-restriction.kubernetes.io/b": ""}),
+        );
+        let labels = on_create(&call(&n1, "nodes", ""), "n1", &mut object).unwrap_err();
+        assert_eq!(
+            labels.message,
+            "nodes \"n1\" is forbidden: node \"n1\" is not allowed to set the following labels: \
+             a.node-restriction.kubernetes.io/b, node-role.kubernetes.io/control-plane"
+        );
+        let lease = on_create(&call(&n1, "leases", ""), "n2", &mut json!({})).unwrap_err();
+        assert_eq!(lease.code, 403);
+        let admin = User { name: "admin".into(), ..User::default() };
+        assert_eq!(on_create(&call(&admin, "nodes", ""), "n2", &mut object), Ok(()), "this is about nodes alone");
+    }
+
+    #[test]
+    fn a_node_keeps_its_taints_and_labels() {
+        let n1 = user("system:node:n1");
+        let old = json!({"metadata": {"labels": {"team.k8s.io/x": "a"}}, "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}});
+        let change = |new: &Value| on_update(&call(&n1, "nodes", ""), "n1", new, &old).map_err(|status| status.message);
+        assert_eq!(change(&old), Ok(()));
+        let mut new = old.clone();
+        new.put("spec.taints", json!([]));
+        assert_eq!(change(&new), Err("nodes \"n1\" is forbidden: node \"n1\" is not allowed to modify taints".into()));
+        let mut new = old.clone();
+        new.put("metadata.labels", json!({"free": "x"}));
+        assert_eq!(
+            change(&new),
+            Err("nodes \"n1\" is forbidden: is not allowed to modify labels: team.k8s.io/x".into())
+        );
+        let mut pod = json!({"metadata": {"labels": {"app": "a"}}});
+        let before = pod.clone();
+        assert_eq!(on_update(&call(&n1, "pods", "status"), "p", &pod, &before), Ok(()));
+        pod.put("metadata.labels.app", "b");
+        assert_eq!(on_update(&call(&n1, "pods", "status"), "p", &pod, &before).map_err(|status| status.code), Err(403));
+    }
+
+    #[test]
+    fn who_asks_is_not_for_them_to_say() {
+        let mut object = json!({"spec": {"username": "system:masters", "groups": ["system:masters"], "uid": "x"}});
+        sign_in(&user("system:node:n1"), &mut object);
+        assert_eq!(
+            object,
+            json!({"spec": {"username": "system:node:n1", "groups": ["system:nodes"], "uid": "", "extra": {}}})
+        );
+    }
+}
