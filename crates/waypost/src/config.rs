@@ -3,6 +3,9 @@
 //! The file is read first and its values become the defaults of the flags of the same name, so there is one list of
 //! settings, one parser and one set of messages.
 
+mod agent;
+mod join;
+
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -12,7 +15,11 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use ipnet::IpNet;
+use kernel::ipvs::Scheduler;
 use serde_json::Value;
+
+pub(crate) use self::agent::{AgentArguments, CleanupArguments, ImageSubject, ShimSubject};
+pub(crate) use self::join::{JoinArguments, ReachedArguments, TokenSubject};
 
 /// The Kubernetes Service system in one binary.
 #[derive(Parser, Debug)]
@@ -33,13 +40,26 @@ pub(crate) enum Subject {
     Server(ServerArguments),
     /// Serve Services on this machine, for any Kubernetes API
     Node(NodeArguments),
-    /// Remove every kernel object that Waypost made on this machine
-    Cleanup,
+    /// Remove every kernel object that Waypost made on this machine, and end its Pods
+    Cleanup(CleanupArguments),
     /// Show Services at work in a temporary directory, and leave nothing behind
     Demo,
+    /// Print the variables that tell a container of the Services of its namespace
+    Env(crate::commands::env::Arguments),
+    /// Show how a name is resolved: the search path, the records, and the objects behind them
+    Dig(crate::commands::dig::Arguments),
     /// Look after the embedded store
     #[command(subcommand)]
     Store(StoreSubject),
+    /// Look after the tokens by which other machines join
+    #[command(subcommand)]
+    Token(TokenSubject),
+    /// Look after the images of this machine's containers
+    #[command(subcommand)]
+    Image(ImageSubject),
+    /// Supervise a container; the agent calls this
+    #[command(hide = true, subcommand)]
+    Shim(ShimSubject),
 }
 
 /// What to do with a store.
@@ -85,6 +105,8 @@ pub(crate) struct ServerArguments {
     /// Where to serve the API
     #[arg(long, env = "WAYPOST_LISTEN", default_value = "127.0.0.1:6443", value_name = "IP:PORT")]
     pub(crate) listen: SocketAddr,
+    #[command(flatten)]
+    pub(crate) reached: ReachedArguments,
     /// Addresses for Services: one range, or one of each family, the preferred family first
     #[arg(
         long,
@@ -157,6 +179,15 @@ pub(crate) struct ServerArguments {
         value_name = "SECONDS"
     )]
     pub(crate) node_monitor_grace_period: Duration,
+    /// How long certificates of nodes, and others that are asked for, are good at most, such as 8760h
+    #[arg(
+        long,
+        env = "WAYPOST_CLUSTER_SIGNING_DURATION",
+        default_value = "8760h",
+        value_parser = lifetime,
+        value_name = "DURATION"
+    )]
+    pub(crate) cluster_signing_duration: Duration,
     /// Let only one of several servers over one store run the controllers
     #[arg(long, env = "WAYPOST_LEADER_ELECT", num_args = 0..=1, default_missing_value = "true", default_value = "false", value_name = "BOOL")]
     pub(crate) leader_elect: bool,
@@ -178,17 +209,25 @@ pub(crate) struct UpArguments {
     pub(crate) server: ServerArguments,
     #[command(flatten)]
     pub(crate) proxy: ProxyArguments,
+    #[command(flatten)]
+    pub(crate) dns: DnsArguments,
+    #[command(flatten)]
+    pub(crate) agent: AgentArguments,
 }
 
 /// Settings of a node.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct NodeArguments {
+    #[command(flatten)]
+    pub(crate) place: Place,
     /// Read settings from this YAML or JSON file: keys are flag names without dashes in front
     #[arg(long, env = "WAYPOST_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// How to reach the API: a kubeconfig file
-    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
-    pub(crate) kubeconfig: PathBuf,
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE", required_unless_present = "join")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) join: JoinArguments,
     /// Addresses of Pods: traffic to cluster IPs from elsewhere is masqueraded
     #[arg(
         long,
@@ -198,23 +237,110 @@ pub(crate) struct NodeArguments {
         value_name = "CIDR,CIDR"
     )]
     pub(crate) cluster_cidr: Vec<IpNet>,
+    /// What this machine does: serve Services (proxy), answer names (dns), run Pods (agent) [default: proxy; with --join proxy,agent]
+    #[arg(long, env = "WAYPOST_ROLES", value_delimiter = ',', value_name = "ROLES")]
+    roles: Vec<Role>,
+    /// The domain of the cluster
+    #[arg(long, env = "WAYPOST_CLUSTER_DOMAIN", default_value = "cluster.local", value_name = "DOMAIN")]
+    pub(crate) cluster_domain: String,
     #[command(flatten)]
     pub(crate) proxy: ProxyArguments,
+    #[command(flatten)]
+    pub(crate) dns: DnsArguments,
+    #[command(flatten)]
+    pub(crate) agent: AgentArguments,
+}
+
+impl NodeArguments {
+    /// Whether this machine does something.
+    pub(crate) fn does(&self, role: Role) -> bool {
+        match (&self.roles[..], &self.join.join) {
+            ([], None) => role == Role::Proxy,
+            ([], Some(_)) => [Role::Proxy, Role::Agent].contains(&role),
+            (roles, _) => roles.contains(&role),
+        }
+    }
+}
+
+/// What a node does.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// Serves Services.
+    Proxy,
+    /// Answers names.
+    Dns,
+    /// Runs Pods.
+    Agent,
+}
+
+/// Settings of the DNS server.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct DnsArguments {
+    /// Where names are answered: addresses with ports, or none [default: 0.0.0.0:53; in `up` port 10053 of this machine's own address, to which the Service kube-dns leads]
+    #[arg(long, env = "WAYPOST_DNS_LISTEN", value_delimiter = ',', value_name = "IP:PORT,…")]
+    pub(crate) dns_listen: Vec<String>,
+    /// Whom to ask for other names: IP, IP:PORT or tls://IP#NAME; none asks nobody [default: those of /etc/resolv.conf]
+    #[arg(long, env = "WAYPOST_DNS_UPSTREAM", value_delimiter = ',', value_name = "SERVERS")]
+    pub(crate) dns_upstream: Vec<String>,
+    /// Whether names of Pods are answered: for all addresses, for those that a Pod has, or not at all
+    #[arg(long, env = "WAYPOST_DNS_PODS", default_value = "insecure", value_name = "MODE")]
+    pub(crate) dns_pods: DnsPods,
+    /// Answer as CoreDNS does where it differs from the standards
+    #[arg(long, env = "WAYPOST_DNS_QUIRKS", default_value = "none", value_name = "WHOSE")]
+    pub(crate) dns_quirks: DnsQuirks,
+    /// Take everything about names from this Corefile; what is not understood in it is refused
+    #[arg(long, env = "WAYPOST_COREFILE", value_name = "FILE")]
+    pub(crate) corefile: Option<PathBuf>,
+    /// Have the programs of this machine ask here for names of the cluster (`up`); `waypost cleanup` undoes it
+    #[arg(long, env = "WAYPOST_HOST_DNS")]
+    pub(crate) host_dns: bool,
+    /// Where /ready and /health of the DNS server are; with --corefile its `ready` and `health` say so
+    #[arg(long, env = "WAYPOST_DNS_READY_LISTEN", default_value = "127.0.0.1:8181", value_name = "IP:PORT")]
+    pub(crate) dns_ready_listen: SocketAddr,
+    /// Where /metrics of the DNS server is; with --corefile its `prometheus` says so
+    #[arg(long, env = "WAYPOST_DNS_METRICS_LISTEN", default_value = "127.0.0.1:9153", value_name = "IP:PORT")]
+    pub(crate) dns_metrics_listen: SocketAddr,
+}
+
+/// Whether names of Pods are answered.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DnsPods {
+    /// Not at all.
+    Disabled,
+    /// For all addresses.
+    Insecure,
+    /// For those that a Pod has.
+    Verified,
+}
+
+/// Whose habits are followed.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DnsQuirks {
+    /// What the standards say.
+    None,
+    /// What CoreDNS answers.
+    Coredns,
 }
 
 /// Settings of the proxy of a node.
-#[derive(Args, Debug, Clone)]
+#[derive(Args, Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProxyArguments {
     /// The name of this node [default: the host name]
     #[arg(long, env = "WAYPOST_NODE_NAME", value_name = "NAME")]
     pub(crate) node_name: Option<String>,
-    /// How Services are served: auto, nftables or none
+    /// How Services are served
     #[arg(long, env = "WAYPOST_PROXY_MODE", default_value = "auto", value_name = "MODE")]
     pub(crate) proxy_mode: ProxyMode,
+    /// How many connections this program carries at most in the mode userspace [default: as many as it may have files for]
+    #[arg(long, env = "WAYPOST_PROXY_MAX_CONNECTIONS", value_name = "N")]
+    pub(crate) proxy_max_connections: Option<usize>,
+    /// How long a UDP session may be silent in the mode userspace, in seconds
+    #[arg(long, env = "WAYPOST_UDP_TIMEOUT", default_value = "10", value_parser = seconds, value_name = "SECONDS")]
+    pub(crate) udp_timeout: Duration,
     /// Masquerade all traffic to cluster IPs
     #[arg(long, env = "WAYPOST_MASQUERADE_ALL")]
     pub(crate) masquerade_all: bool,
-    /// Where node ports are served: primary (the addresses of the Node object), all, or ranges [default: primary; in `up` all]
+    /// Where node ports are served: primary (the addresses of the Node object), all, localhost, or ranges [default: primary; in `up` all]
     #[arg(long, env = "WAYPOST_NODEPORT_ADDRESSES", value_delimiter = ',', value_name = "RANGES")]
     pub(crate) nodeport_addresses: Vec<String>,
     /// Where /metrics and /proxyMode are
@@ -223,6 +349,31 @@ pub(crate) struct ProxyArguments {
     /// Where /healthz and /livez are
     #[arg(long, env = "WAYPOST_HEALTHZ_LISTEN", default_value = "127.0.0.1:10256", value_name = "IP:PORT")]
     pub(crate) healthz_listen: SocketAddr,
+    #[command(flatten)]
+    pub(crate) ipvs: IpvsArguments,
+}
+
+/// Settings of the proxy mode ipvs.
+#[derive(Args, Debug, Clone, PartialEq, Eq)]
+pub(crate) struct IpvsArguments {
+    /// Who gets the next connection in the mode ipvs: rr, wrr, lc, wlc, lblc, lblcr, sh, dh, sed, nq or mh
+    #[arg(long, env = "WAYPOST_IPVS_SCHEDULER", default_value = "rr", value_parser = scheduler, value_name = "NAME")]
+    pub(crate) ipvs_scheduler: Scheduler,
+    /// Do not answer neighbours who ask for Service addresses (mode ipvs, beside programs that announce those themselves)
+    #[arg(long, env = "WAYPOST_IPVS_STRICT_ARP")]
+    pub(crate) ipvs_strict_arp: bool,
+    /// How often IPVS is read and set right, in seconds
+    #[arg(long, env = "WAYPOST_IPVS_SYNC_PERIOD", default_value = "30", value_parser = seconds, value_name = "SECONDS")]
+    pub(crate) ipvs_sync_period: Duration,
+    /// How long IPVS remembers silent TCP connections, in seconds; 0 leaves it as it is
+    #[arg(long, env = "WAYPOST_IPVS_TCP_TIMEOUT", default_value_t = 0, value_name = "SECONDS")]
+    pub(crate) ipvs_tcp_timeout: u32,
+    /// How long IPVS remembers TCP connections that one side has ended, in seconds; 0 leaves it as it is
+    #[arg(long, env = "WAYPOST_IPVS_TCPFIN_TIMEOUT", default_value_t = 0, value_name = "SECONDS")]
+    pub(crate) ipvs_tcpfin_timeout: u32,
+    /// How long IPVS remembers silent UDP clients, in seconds; 0 leaves it as it is
+    #[arg(long, env = "WAYPOST_IPVS_UDP_TIMEOUT", default_value_t = 0, value_name = "SECONDS")]
+    pub(crate) ipvs_udp_timeout: u32,
 }
 
 /// How Services are served.
@@ -232,8 +383,24 @@ pub(crate) enum ProxyMode {
     Auto,
     /// By rules of nftables.
     Nftables,
+    /// By rules of iptables.
+    Iptables,
+    /// By this program, which carries every connection.
+    Userspace,
+    /// By IPVS; by iptables where the kernel lacks it.
+    Ipvs,
     /// Not at all.
     None,
+}
+
+impl Subject {
+    /// What is logged unless it was said. Who asks one question wants the answer, not how it was found.
+    pub(crate) const fn default_log(&self) -> &'static str {
+        match self {
+            Self::Env(_) | Self::Dig(_) | Self::Image(_) | Self::Token(_) => "warn",
+            _ => "info",
+        }
+    }
 }
 
 impl ServerArguments {
@@ -249,8 +416,9 @@ impl ServerArguments {
 #[derive(Args, Debug, Clone)]
 pub(crate) struct LogArguments {
     /// What to log: error, warn, info, debug, trace, or a filter such as `info,rest=debug`
-    #[arg(long, global = true, env = "WAYPOST_LOG", default_value = "info", value_name = "FILTER")]
-    pub(crate) log: String,
+    /// [default: info; warn in `env` and `dig`]
+    #[arg(long, global = true, env = "WAYPOST_LOG", value_name = "FILTER")]
+    pub(crate) log: Option<String>,
     /// Log more: once for debug, twice for trace
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
@@ -267,6 +435,15 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arg
         command = with_file(command, &path)?;
     }
     Arguments::from_arg_matches(&command.try_get_matches_from(arguments)?)
+}
+
+/// Reads the settings of the proxy again, as they are now in the configuration file.
+pub(crate) fn proxy_again() -> anyhow::Result<ProxyArguments> {
+    match parse(std::env::args_os())?.command {
+        Subject::Up(arguments) => Ok(arguments.proxy),
+        Subject::Node(arguments) => Ok(arguments.proxy),
+        _ => anyhow::bail!("this command has no proxy"),
+    }
 }
 
 /// Finds `--config` before everything else is read.
@@ -350,9 +527,20 @@ fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
     Ok(first..=last)
 }
 
+fn scheduler(name: &str) -> Result<Scheduler, String> {
+    let known = || Scheduler::ALL.map(Scheduler::name).join(", ");
+    Scheduler::named(name).ok_or_else(|| format!("there is no scheduler of that name; choose one of {}", known()))
+}
+
 fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.strip_suffix('s').unwrap_or(text);
     number.parse().map(Duration::from_secs).map_err(|_| "expected a number of seconds, such as 60".to_owned())
+}
+
+/// A duration as Go writes it, such as 24h.
+fn lifetime(text: &str) -> Result<Duration, String> {
+    let nanoseconds = api::duration::parse(text)?;
+    u64::try_from(nanoseconds).map(Duration::from_nanos).map_err(|_| "it must not be negative".to_owned())
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use tracing_subscriber::fmt;
 use crate::config::LogArguments;
 
 /// Begins to log. A filter that cannot be read is said, and `info` used instead.
-pub(crate) fn begin(arguments: &LogArguments) {
+pub(crate) fn begin(arguments: &LogArguments, default: &str) {
     let wanted = match arguments.verbose {
-        0 => arguments.log.as_str(),
+        0 => arguments.log.as_deref().unwrap_or(default),
         1 => "debug,h2=info,hyper=info,rustls=info",
         _ => "trace",
     };

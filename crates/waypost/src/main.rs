@@ -24,7 +24,7 @@ fn main() -> ExitCode {
             return if asked { ExitCode::SUCCESS } else { ExitCode::from(2) };
         }
     };
-    log::begin(&arguments.log);
+    log::begin(&arguments.log, arguments.command.default_log());
     match commands::run(arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

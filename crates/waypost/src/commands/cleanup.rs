@@ -1,16 +1,32 @@
-//! `waypost cleanup`: removes every kernel object that Waypost made on this machine.
+//! `waypost cleanup`: removes every kernel object that Waypost made on this machine, and ends its Pods.
 
 use anyhow::{Context as _, bail};
+use kernel::host_names::HostNames;
 use kernel::lock::Lock;
-use kernel::nft::linux::Linux;
+
+use super::agent;
+use super::proxy::modes;
+use crate::config::CleanupArguments;
 
 /// Runs the command.
-pub(crate) fn exec() -> anyhow::Result<()> {
+pub(crate) fn exec(arguments: &CleanupArguments) -> anyhow::Result<()> {
     let Some(_turn) = Lock::take(super::proxy::LOCK)? else {
         bail!("a waypost serves Services on this machine and would write its rules again; stop it first");
     };
-    let mut nft = Linux::open().context("opening nftables; run this as root")?;
-    let found = dataplane::nftables::cleanup(&mut nft).context("removing the rules; run this as root")?;
+    let Some(_agent) = Lock::take(agent::LOCK)? else {
+        bail!("a waypost runs Pods on this machine and would start them again; stop it first");
+    };
+    let found = modes::clean_rules(None)? | modes::clean_ipvs(None)?;
     tracing::info!("{}", if found { "the rules are gone" } else { "there were no rules" });
+    let pods = agent::clean(&arguments.place.data_dir, &arguments.pod_bridge).context("removing Pods")?;
+    if pods > 0 {
+        tracing::info!(pods, "the Pods of this machine have ended");
+    }
+    if HostNames::default().restore().context("putting back whom programs ask for names")? {
+        tracing::info!("programs of this machine ask for names where they did before");
+    }
+    if modes::restore_settings()? {
+        tracing::info!("settings of this machine are as they were");
+    }
     Ok(())
 }

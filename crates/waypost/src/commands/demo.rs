@@ -20,7 +20,7 @@ pub(crate) fn exec() -> anyhow::Result<()> {
     };
     let arguments = arguments.server.for_one_machine();
     server::runtime()?.block_on(async {
-        let running = server::start(&arguments).await?;
+        let running = server::start(&arguments, &[]).await?;
         say(&format!("A server is ready at https://{}, with its data in a temporary directory.\n", running.address));
         let told = tokio::select! {
             told = tell(&running) => told,

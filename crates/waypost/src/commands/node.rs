@@ -1,35 +1,84 @@
-//! `waypost node`: the proxy of this machine, against any Kubernetes API.
+//! `waypost node`: the proxy, the names and the Pods of this machine, against any Kubernetes API.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use rest::remote::Remote;
 
+use super::agent;
+use super::dns::{self, Dns};
+use super::join;
 use super::proxy::{Proxy, Surroundings};
 use super::server;
-use crate::config::NodeArguments;
+use crate::config::{NodeArguments, Role};
 
 /// Runs the command.
 pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
     server::runtime()?.block_on(async {
-        let remote = Remote::new(&arguments.kubeconfig)
-            .with_context(|| format!("reading the kubeconfig {}", arguments.kubeconfig.display()))?;
+        let mut credentials = join::credentials(arguments).await?;
+        let kubeconfig = credentials.kubeconfig.clone();
+        let remote =
+            Remote::new(&kubeconfig).with_context(|| format!("reading the kubeconfig {}", kubeconfig.display()))?;
+        credentials.keep(&remote);
         let around = Surroundings {
             source: &remote,
-            kubeconfig: &arguments.kubeconfig,
+            kubeconfig: &kubeconfig,
             pods: &arguments.cluster_cidr,
+            on_loopback: false,
             node_ports: "primary",
         };
-        let proxy = Proxy::start(&around, &arguments.proxy)?;
+        let proxy = match arguments.does(Role::Proxy) {
+            true => Proxy::start(&around, &arguments.proxy)?,
+            false => None,
+        };
+        let dns = match arguments.does(Role::Dns) {
+            true => {
+                let everywhere = || vec![(Ipv4Addr::UNSPECIFIED, 53).into(), (Ipv6Addr::UNSPECIFIED, 53).into()];
+                let listen: Vec<SocketAddr> = dns::listen(&arguments.dns, everywhere)?;
+                Some(Dns::start(&remote, &arguments.dns, &arguments.cluster_domain, listen).await?)
+            }
+            false => None,
+        };
+        let runs_pods = arguments.does(Role::Agent);
+        let places = agent::Places {
+            source: Arc::new(remote.clone()),
+            kubeconfig: &kubeconfig,
+            data_dir: &arguments.place.data_dir,
+            cluster: &arguments.cluster_cidr,
+            domain: &arguments.cluster_domain,
+            node: arguments.proxy.node_name.as_deref(),
+            tls: match runs_pods {
+                true => credentials.serving(&remote)?,
+                false => None,
+            },
+        };
+        let pods = match runs_pods {
+            true => Some(agent::start(&places, &arguments.agent).await?),
+            false => None,
+        };
         let ready = async {
+            if let Some(pods) = &pods {
+                pods.ready().await;
+            }
+            if let Some(dns) = &dns {
+                dns.ready().await;
+            }
             if let Some(proxy) = &proxy {
                 proxy.served().await;
             }
+            kernel::memory::give_back();
             tracing::info!("ready");
             std::future::pending::<()>().await;
         };
         tokio::select! {
             () = ready => {}
-            () = server::stop_signal() => tracing::info!("stopping; rules stay until `waypost cleanup`"),
+            () = server::stop_signal() => {}
         }
+        if let Some(dns) = &dns {
+            dns.leave().await;
+        }
+        tracing::info!("stopping; rules stay until `waypost cleanup`");
         Ok(())
     })
 }

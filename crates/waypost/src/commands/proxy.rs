@@ -2,32 +2,36 @@
 //!
 //! `up` and `node` differ only in where objects come from.
 
+pub(super) mod modes;
+mod switch;
+
 use std::collections::BTreeSet;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use dataplane::health::pages::{HealthPages, MetricsPages};
 use dataplane::health::{Answers, Health, ports, serve};
 use dataplane::inputs::Inputs;
 use dataplane::metrics::Metrics;
-use dataplane::nftables::Nftables;
 use dataplane::sync::{Loop, Message, Tools};
 use ipnet::IpNet;
 use kernel::addresses::{Addresses as _, Monitor as _};
 use kernel::lock::Lock;
-use kernel::nft::Nft as _;
-use kernel::nft::linux::Linux;
-use plan::{LocalDetector, NodePortAddresses, Options, Planner, Problem, Update};
+use parking_lot::Mutex;
+use plan::{LocalDetector, Loopback, NodePortAddresses, Options, Planner, Problem, Update};
 use rest::remote::{Finding, Remote, Teller};
 use store::source::Source;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use crate::config::{ProxyArguments, ProxyMode};
+use self::switch::Switch;
+use crate::config::ProxyArguments;
 
 /// The lock of whoever serves Services on a machine.
 pub(super) const LOCK: &str = "waypost-proxy";
@@ -44,6 +48,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) kubeconfig: &'a Path,
     /// The addresses of Pods.
     pub(super) pods: &'a [IpNet],
+    /// Whether Services have loopback addresses.
+    pub(super) on_loopback: bool,
     /// Where node ports are served unless it was said.
     pub(super) node_ports: &'static str,
 }
@@ -52,22 +58,29 @@ pub(super) struct Surroundings<'a> {
 pub(super) struct Proxy {
     health: Arc<Health>,
     stop: Sender<Message>,
+    thread: Option<JoinHandle<()>>,
     _inputs: Inputs,
     _tasks: JoinSet<()>,
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have ended already. What it takes back at its end must be done before the process is gone.
         let _ = self.stop.send(Message::Stop);
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
 impl Proxy {
     /// Starts the proxy; rules are written as soon as everything has been read. Nothing when this machine is not to be served.
     pub(super) fn start(around: &Surroundings<'_>, arguments: &ProxyArguments) -> anyhow::Result<Option<Self>> {
-        let Some((lock, nft)) = open(arguments.proxy_mode)? else { return Ok(None) };
-        let options = options(arguments, around)?;
+        let Some(way) = modes::open(arguments, around.on_loopback)? else { return Ok(None) };
+        let options = options(arguments, around, way.rootless)?;
+        let has_loopback = !way.rootless && options.loopback.addresses().next().is_some();
+        let loopback = has_loopback.then(|| Arc::new(Mutex::new(modes::loopback(arguments))));
+        let switch = Switch { mode: Arc::new(Mutex::new(way.backend.mode())), loopback };
+        let rootless = way.rootless;
+        let lock = if rootless { None } else { Some(turn()?) };
         let node = options.node_name.clone();
         let (metrics, health) = (Metrics::new(), Arc::new(Health::default()));
         let (sender, receiver) = channel();
@@ -75,8 +88,7 @@ impl Proxy {
         watch_addresses(sender.clone())?;
         let teller = Teller::start(&Remote::new(around.kubeconfig)?, COMPONENT, &node);
         let tools = Tools {
-            backend: Box::new(Nftables::new(nft).read_ahead(Linux::open()?)),
-            conntrack: Box::new(kernel::conntrack::linux::Linux::open().context("opening connection tracking")?),
+            serving: switch.serving(way),
             health: health.clone(),
             metrics: metrics.clone(),
             tell: {
@@ -85,43 +97,22 @@ impl Proxy {
             },
         };
         let proxy = Loop::new(Planner::new(options), tools, sender.clone());
-        spawn("proxy", move || {
+        let thread = spawn("proxy", move || {
             proxy.run(&receiver);
             drop(lock);
         })?;
-        let tasks = pages(arguments, &health, metrics, teller);
+        let mut tasks = pages(arguments, switch.mode.clone(), &health, metrics, teller);
+        if !rootless {
+            tasks.spawn(switch.follow(arguments.clone(), sender.clone()));
+        }
         let inputs = Inputs::start(around.source, &node, &sender);
         let inputs = inputs.map_err(|status| anyhow::anyhow!("{}", status.message))?;
-        Ok(Some(Self { health, stop: sender, _inputs: inputs, _tasks: tasks }))
+        Ok(Some(Self { health, stop: sender, thread: Some(thread), _inputs: inputs, _tasks: tasks }))
     }
 
     /// Waits until Services are served for the first time.
     pub(super) async fn served(&self) {
         self.health.served().await;
-    }
-}
-
-/// Opens nftables if the mode wants it and the machine lets us, and says what was chosen and why.
-fn open(mode: ProxyMode) -> anyhow::Result<Option<(Lock, Linux)>> {
-    if mode == ProxyMode::None {
-        tracing::info!("Services are not served on this machine: --proxy-mode is none");
-        return Ok(None);
-    }
-    let usable = Linux::open().and_then(|mut nft| {
-        nft.generation()?;
-        Ok(nft)
-    });
-    match usable {
-        Ok(nft) => {
-            let lock = turn()?;
-            tracing::info!("Services are served by nftables: the kernel has it and lets us use it");
-            Ok(Some((lock, nft)))
-        }
-        Err(error) if mode == ProxyMode::Auto => {
-            tracing::warn!(%error, "Services are not served: nftables cannot be used; run as root on a kernel that has it");
-            Ok(None)
-        }
-        Err(error) => bail!("--proxy-mode nftables: {error}; run as root on a kernel that has nftables"),
     }
 }
 
@@ -136,7 +127,7 @@ fn turn() -> anyhow::Result<Lock> {
     Ok(Lock::await_turn(LOCK)?)
 }
 
-fn options(arguments: &ProxyArguments, around: &Surroundings<'_>) -> anyhow::Result<Options> {
+fn options(arguments: &ProxyArguments, around: &Surroundings<'_>, rootless: bool) -> anyhow::Result<Options> {
     let host = || rustix::system::uname().nodename().to_string_lossy().to_lowercase();
     let words: Vec<&str> = match &arguments.nodeport_addresses[..] {
         [] => vec![around.node_ports],
@@ -146,6 +137,8 @@ fn options(arguments: &ProxyArguments, around: &Surroundings<'_>) -> anyhow::Res
         node_name: arguments.node_name.clone().unwrap_or_else(host),
         masquerade_all: arguments.masquerade_all,
         local: LocalDetector::Ranges(around.pods.to_vec()),
+        loopback: Loopback::named(&words),
+        rootless,
         node_port_addresses: NodePortAddresses::parse(&words)
             .map_err(|why| anyhow::anyhow!("--nodeport-addresses: {why}"))?,
     })
@@ -166,11 +159,17 @@ fn finding(problem: &Problem) -> Finding {
 }
 
 /// Serves what people, dashboards and load balancers ask.
-fn pages(arguments: &ProxyArguments, health: &Arc<Health>, metrics: Arc<Metrics>, teller: Teller) -> JoinSet<()> {
+fn pages(
+    arguments: &ProxyArguments,
+    mode: Arc<Mutex<&'static str>>,
+    health: &Arc<Health>,
+    metrics: Arc<Metrics>,
+    teller: Teller,
+) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let supervisors = HealthPages { health: health.clone(), metrics: metrics.clone() };
     tasks.spawn(listen(arguments.healthz_listen, "--healthz-listen", Arc::new(supervisors)));
-    let dashboards = MetricsPages { metrics, mode: "nftables" };
+    let dashboards = MetricsPages { metrics, mode };
     tasks.spawn(listen(arguments.metrics_listen, "--metrics-listen", Arc::new(dashboards)));
     let any = vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
     tasks.spawn(ports::run(health.clone(), any, move |service, port, why| {
@@ -183,10 +182,17 @@ fn pages(arguments: &ProxyArguments, health: &Arc<Health>, metrics: Arc<Metrics>
 }
 
 /// Serves pages at an address, as soon as it is free: a proxy does not stop working because a port is taken.
-async fn listen(address: SocketAddr, flag: &'static str, answers: Arc<dyn Answers>) {
+pub(super) async fn listen(address: SocketAddr, flag: &'static str, answers: Arc<dyn Answers>) {
     let mut said = false;
     loop {
-        match TcpListener::bind(address).await {
+        let mut bound = TcpListener::bind(address).await;
+        // All addresses, on a machine without IPv6.
+        if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+            && bound.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::AddrInUse)
+        {
+            bound = TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await;
+        }
+        match bound {
             Ok(listener) => return serve(listener, answers).await,
             Err(error) if !said => {
                 tracing::warn!(%address, %error, "cannot listen; choose another address with {flag}");
@@ -198,16 +204,15 @@ async fn listen(address: SocketAddr, flag: &'static str, answers: Arc<dyn Answer
     }
 }
 
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(work).context("starting a thread")?;
-    Ok(())
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> anyhow::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).context("starting a thread")
 }
 
 /// Tells the loop which addresses this machine has.
 fn tell_addresses(out: &Sender<Message>) -> anyhow::Result<()> {
     let list = kernel::addresses::linux::Linux::open()?.list()?;
     let ips: BTreeSet<IpAddr> = list.into_iter().map(|address| address.ip).collect();
-    out.send(Message::Update(Box::new(Update::Machine(ips)))).context("the proxy has ended")
+    out.send(Message::Update(Box::new(Update::Machine(ips)))).ok().context("the proxy has ended")
 }
 
 /// Tells the loop when the addresses of this machine change.
@@ -219,5 +224,6 @@ fn watch_addresses(out: Sender<Message>) -> anyhow::Result<()> {
                 return;
             }
         }
-    })
+    })?;
+    Ok(())
 }

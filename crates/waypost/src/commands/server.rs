@@ -8,18 +8,23 @@ use anyhow::{Context as _, ensure};
 use api::facts::Facts;
 use api::ip::Family;
 use api::value::ValueExt as _;
+use control::certificates::{Order, Signer};
 use control::{Election, Settings};
 use jiff::Timestamp;
+use kernel::addresses::Addresses as _;
+use rest::auth::bootstrap::SecretLookup;
 use rest::auth::service_account::ServiceAccounts;
 use rest::auth::token_file::TokenFile;
 use rest::auth::{AccountLookup, Authenticator};
+use rest::kubeconfig::{self, ClusterInfo};
 use rest::pki::{self, Pki, ServingNames};
-use rest::{Options, Server, kubeconfig};
+use rest::{Options, Server};
 use store::allocation::Ranges;
 use store::source::Local;
 use store::{Embedded, Key, Store, Table};
 use tokio::runtime::Runtime;
 
+use super::dns;
 use crate::config::ServerArguments;
 
 /// Where a new store begins to count, so that a revision from another cluster is most likely older than anything here.
@@ -28,9 +33,11 @@ const FIRST_REVISION: u64 = 1000;
 /// Runs the command.
 pub(crate) fn exec(arguments: &ServerArguments) -> anyhow::Result<()> {
     runtime()?.block_on(async {
-        let running = start(arguments).await?;
+        let running = start(arguments, &[]).await?;
+        // Whoever reads that it is ready may ask it to end at once.
+        let asked = stop_signal();
         tracing::info!(address = %running.address, kubeconfig = %running.kubeconfig.display(), "ready");
-        stop_signal().await;
+        asked.await;
         tracing::info!("stopping");
         running.stop().await;
         Ok(())
@@ -46,6 +53,7 @@ pub(super) fn runtime() -> anyhow::Result<Runtime> {
 pub(super) struct Running {
     pub(super) address: SocketAddr,
     pub(super) kubeconfig: PathBuf,
+    pub(super) pki: Pki,
     stop: tokio::sync::oneshot::Sender<()>,
     serving: tokio::task::JoinHandle<()>,
     halt: tokio::sync::oneshot::Sender<()>,
@@ -70,8 +78,8 @@ impl Running {
     }
 }
 
-/// Starts a server and returns when it is ready.
-pub(super) async fn start(arguments: &ServerArguments) -> anyhow::Result<Running> {
+/// Starts a server, which listens at these addresses besides, and returns when it is ready.
+pub(super) async fn start(arguments: &ServerArguments, beside: &[IpAddr]) -> anyhow::Result<Running> {
     let ranges = ranges(arguments)?;
     let data_dir = &arguments.place.data_dir;
     std::fs::create_dir_all(data_dir).with_context(|| {
@@ -84,13 +92,14 @@ pub(super) async fn start(arguments: &ServerArguments) -> anyhow::Result<Running
     )
     .with_context(|| format!("opening the store in {}", data_dir.display()))?;
     let store = Arc::new(store);
-    let names = serving_names(arguments, &ranges);
+    let names = serving_names(arguments, &ranges, beside);
     let pki = pki::load_or_create(&data_dir.join("pki"), &names, Timestamp::now()).context("preparing certificates")?;
     let metrics = control::Metrics::new();
-    let server = Server::bind(options(arguments, &store, &ranges, &pki, &metrics)?)
+    let beside = beside.to_vec();
+    let server = Server::bind(Options { beside, ..options(arguments, &store, &ranges, &pki, &metrics)? })
         .await
         .with_context(|| format!("listening on {}; choose another address with --listen", arguments.listen))?;
-    let address = server.address().context("reading the listening address")?;
+    let (address, advertised) = (server.address(), advertised(arguments, &server, &ranges));
     let kubeconfig = data_dir.join("kubeconfig");
     kubeconfig::write_admin(&kubeconfig, &reachable(address), &pki).context("writing the admin kubeconfig")?;
     let readiness = server.readiness();
@@ -98,13 +107,14 @@ pub(super) async fn start(arguments: &ServerArguments) -> anyhow::Result<Running
     let serving = tokio::spawn(server.run(async {
         let _ = stopped.await;
     }));
-    control::bootstrap::run(&*store, &ranges, address).await.context("making the first objects")?;
+    control::bootstrap::run(&*store, &ranges, advertised).await.context("making the first objects")?;
+    let info = ClusterInfo { server: format!("https://{advertised}"), ca_pem: pki.ca_pem().to_owned() };
     let shared: Arc<dyn Store> = store.clone();
     let (halt, halted) = tokio::sync::oneshot::channel();
-    let settings = settings(arguments, &ranges);
+    let settings = Settings { cluster_info: Some(info.render()), ..settings(arguments, &ranges, &pki) };
     let control = tokio::spawn(controllers(arguments.leader_elect, shared, settings, metrics, halted));
     let _ = readiness.send(true);
-    Ok(Running { address, kubeconfig, stop, serving, halt, control, store })
+    Ok(Running { address, kubeconfig, pki, stop, serving, halt, control, store })
 }
 
 fn options(
@@ -120,13 +130,16 @@ fn options(
         None => TokenFile::default(),
     };
     let accounts = ServiceAccounts::new(pki.signing_key()).context("reading the key of ServiceAccount tokens")?;
-    let authn = Authenticator::new(tokens, accounts, account_lookup(shared.clone()));
+    let authn = Authenticator::new(tokens, accounts, account_lookup(shared.clone()))
+        .with_bootstrap_tokens(secret_lookup(shared.clone()));
     let (figures, control) = (store.clone(), control.clone());
     Ok(Options {
         listen: arguments.listen,
+        beside: Vec::new(),
         tls: pki.server_config(),
         authn,
         store: shared,
+        agents: Some(pki.agents_config()),
         ranges: ranges.clone(),
         max_in_flight: arguments.max_requests_inflight,
         request_timeout: arguments.request_timeout,
@@ -140,6 +153,15 @@ fn account_lookup(store: Arc<dyn Store>) -> AccountLookup {
         let key = Key { table: Table::named("serviceaccounts"), name: format!("{namespace}/{name}").into() };
         let entry = store.get(&key)?;
         Some(api::object::decode_bare(&entry.value).text("metadata.uid").to_owned())
+    })
+}
+
+/// Finds a Secret of kube-system: bootstrap tokens are good as long as theirs is there.
+fn secret_lookup(store: Arc<dyn Store>) -> SecretLookup {
+    Box::new(move |name| {
+        let name = format!("{}/{name}", api::bootstrap_token::NAMESPACE);
+        let entry = store.get(&Key { table: Table::named("secrets"), name: name.into() })?;
+        Some(api::object::decode_bare(&entry.value))
     })
 }
 
@@ -179,7 +201,8 @@ async fn controllers(
 }
 
 /// What the controllers are told. Whatever Kubernetes would not show is off unless it is asked for.
-fn settings(arguments: &ServerArguments, ranges: &Ranges) -> Settings {
+fn settings(arguments: &ServerArguments, ranges: &Ranges, pki: &Pki) -> Settings {
+    let signing = pki.signing();
     let allocates = arguments.allocate_node_cidrs.unwrap_or_default();
     Settings {
         max_endpoints_per_slice: arguments.max_endpoints_per_slice.into(),
@@ -187,6 +210,10 @@ fn settings(arguments: &ServerArguments, ranges: &Ranges) -> Settings {
         cluster_cidrs: if allocates { arguments.cluster_cidr.clone() } else { Vec::new() },
         node_masks: (arguments.node_cidr_mask_size_ipv4, arguments.node_cidr_mask_size_ipv6),
         node_grace: arguments.node_monitor_grace_period,
+        signer: Some(Signer::new(move |order: &Order<'_>| {
+            signing.sign(order.request, order.usages, order.lifetime, order.now).map_err(|error| error.to_string())
+        })),
+        certificate_lifetime: arguments.cluster_signing_duration,
         ..Settings::plain(ranges.clone())
     }
 }
@@ -209,16 +236,44 @@ fn ranges(arguments: &ServerArguments) -> anyhow::Result<Ranges> {
     Ok(Ranges { addresses, ports: arguments.service_node_port_range.clone() })
 }
 
-fn serving_names(arguments: &ServerArguments, ranges: &Ranges) -> ServingNames {
+/// Where Pods and other machines reach the server, and the Service `kubernetes` leads: the address that was given, or one that is no
+/// loopback address, of the family that Services prefer if it can be had.
+fn advertised(arguments: &ServerArguments, server: &Server, ranges: &Ranges) -> SocketAddr {
+    let listening = server.address();
+    if let Some(given) = arguments.reached.advertise_address {
+        return SocketAddr::new(given, listening.port());
+    }
+    let own = |at: SocketAddr| match at.ip().is_unspecified() {
+        true => dns::own_addresses().into_iter().map(|own| SocketAddr::new(own.ip(), at.port())).collect(),
+        false => vec![at],
+    };
+    let known: Vec<SocketAddr> = server.addresses().flat_map(own).filter(|at| !at.ip().is_loopback()).collect();
+    let preferred = ranges.first_address().is_none_or(|first| first.is_ipv4());
+    known.iter().find(|at| at.is_ipv4() == preferred).or(known.first()).copied().unwrap_or(listening)
+}
+
+fn serving_names(arguments: &ServerArguments, ranges: &Ranges, beside: &[IpAddr]) -> ServingNames {
     let mut ips: Vec<IpAddr> = vec![IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])];
     ips.extend(ranges.first_address());
-    if !arguments.listen.ip().is_unspecified() {
+    if arguments.listen.ip().is_unspecified() {
+        // Whoever comes by any of this machine's addresses is to know that it is right here.
+        let machine = kernel::addresses::linux::Linux::open().and_then(|mut addresses| addresses.list());
+        ips.extend(machine.unwrap_or_default().iter().map(|address| address.ip));
+    } else {
         ips.push(arguments.listen.ip());
     }
+    ips.extend(arguments.reached.advertise_address);
+    ips.extend(beside);
     let service = "kubernetes.default.svc";
     let mut dns: Vec<String> = ["localhost", "kubernetes", "kubernetes.default", service].map(str::to_owned).into();
     dns.push(format!("{service}.{}", arguments.cluster_domain));
     dns.push(rustix::system::uname().nodename().to_string_lossy().into_owned());
+    for name in &arguments.reached.tls_san {
+        match name.parse() {
+            Ok(ip) => ips.push(ip),
+            Err(_) => dns.push(name.clone()),
+        }
+    }
     ServingNames { ips, dns }
 }
 
@@ -232,14 +287,15 @@ fn reachable(address: SocketAddr) -> String {
     format!("https://{}", SocketAddr::new(ip, address.port()))
 }
 
-/// Waits until somebody asks the program to end.
-pub(super) async fn stop_signal() {
+/// Resolves when somebody asks the program to end, from the moment of this call on.
+pub(super) fn stop_signal() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut term), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = interrupt.recv() => {}
+    let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    async {
+        let (Ok(mut term), Ok(mut interrupt)) = signals else { return std::future::pending().await };
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = interrupt.recv() => {}
+        }
     }
 }

@@ -1,0 +1,154 @@
+//! The agent of a machine, put together: watches and the kernel go in, Pods run.
+//!
+//! `up` and `node` differ only in where objects come from.
+
+mod clean;
+mod client;
+mod serve;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use ipnet::IpNet;
+use kernel::lock::Lock;
+use kernel::pod_network;
+use rest::pki::ServingNames;
+use rest::remote::Remote;
+use store::source::Source;
+use tokio::task::JoinSet;
+
+pub(super) use self::clean::clean;
+use self::client::Requests;
+use super::dns;
+use crate::config::AgentArguments;
+
+/// The lock of whoever runs Pods on a machine.
+pub(super) const LOCK: &str = "waypost-agent";
+/// This program, also after its file was replaced.
+const PROGRAM: &str = "/proc/self/exe";
+
+/// Where the agent finds things.
+pub(super) struct Places<'a> {
+    /// Where objects come from.
+    pub(super) source: Arc<dyn Source>,
+    /// How to reach the API.
+    pub(super) kubeconfig: &'a Path,
+    /// Where it keeps what must outlive it.
+    pub(super) data_dir: &'a Path,
+    /// The addresses of all Pods.
+    pub(super) cluster: &'a [IpNet],
+    /// The domain of the cluster.
+    pub(super) domain: &'a str,
+    /// The name of the node, if it was said.
+    pub(super) node: Option<&'a str>,
+    /// How it shows the server who it is; without this nobody can look into its Pods.
+    pub(super) tls: Option<Arc<rustls::ServerConfig>>,
+}
+
+/// An agent that runs. Dropping it ends it, and leaves its Pods running.
+pub(super) struct Pods {
+    agent: ::agent::agent::Agent,
+    _serving: JoinSet<()>,
+    _lock: Lock,
+}
+
+impl Pods {
+    /// Waits until Pods run.
+    pub(super) async fn ready(&self) {
+        self.agent.ready().await;
+    }
+}
+
+/// Starts the agent when this machine lets it, and nobody said no.
+pub(super) async fn for_one_machine(places: &Places<'_>, arguments: &AgentArguments) -> anyhow::Result<Option<Pods>> {
+    match (arguments.workloads, may_run_pods()) {
+        (Some(false), _) => Ok(None),
+        (None, false) => {
+            tracing::info!(
+                "Pods are not run: that takes root; run this as root, or name other machines with `waypost node`"
+            );
+            Ok(None)
+        }
+        (Some(true), false) => bail!("--workloads: running Pods takes root"),
+        (_, true) => start(places, arguments).await.map(Some),
+    }
+}
+
+/// Whether Pods will be run, if nothing goes wrong.
+pub(super) fn is_wanted(arguments: &AgentArguments) -> bool {
+    arguments.workloads.unwrap_or(true) && may_run_pods()
+}
+
+/// Whether namespaces, mounts and links may be made.
+fn may_run_pods() -> bool {
+    use rustix::thread::CapabilitySet;
+    let wanted = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
+    rustix::thread::capabilities(None).is_ok_and(|have| have.effective.contains(wanted))
+}
+
+/// Starts the agent.
+pub(super) async fn start(places: &Places<'_>, arguments: &AgentArguments) -> anyhow::Result<Pods> {
+    let Some(lock) = Lock::take(LOCK)? else {
+        bail!("another waypost runs Pods on this machine; stop it first, or leave Pods to it with --workloads=false");
+    };
+    let data_dir = std::path::absolute(places.data_dir).context("finding the data directory")?;
+    std::fs::create_dir_all(&data_dir).with_context(|| format!("making the data directory {}", data_dir.display()))?;
+    let settings = ::agent::settings::Settings {
+        node: node_name(places.node),
+        data_dir,
+        bridge: arguments.pod_bridge.clone(),
+        domain: places.domain.to_owned(),
+        cluster: places.cluster.to_vec(),
+        port: arguments.agent_port,
+        max_pods: arguments.max_pods,
+        max_processes: arguments.container_pids_limit,
+        insecure_registries: arguments.insecure_registry.clone(),
+        runtime: arguments.oci_runtime.clone(),
+        program: PathBuf::from(PROGRAM),
+    };
+    let tools = ::agent::agent::Tools {
+        api: Arc::new(Requests::new(Remote::new(places.kubeconfig)?)),
+        network: Box::new(pod_network::linux::Linux::open().context("opening the network of Pods")?),
+        host: own_addresses(),
+    };
+    let agent =
+        ::agent::agent::Agent::start(settings, places.source.clone(), tools).await.context("starting the agent")?;
+    let mut serving = JoinSet::new();
+    if let Some(tls) = &places.tls {
+        match serve::open(arguments.agent_port, tls, agent.workloads()).await {
+            Ok(listening) => drop(serving.spawn(listening.run(std::future::pending()))),
+            Err(error) => tracing::warn!("{error:#}; logs, exec, attach and port-forward will not work"),
+        }
+    }
+    Ok(Pods { agent, _serving: serving, _lock: lock })
+}
+
+/// The names by which the server calls the agent of this machine.
+pub(super) fn serving_names() -> ServingNames {
+    let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+    ServingNames { ips: own_addresses().into_iter().chain(loopback).collect(), dns: vec![host_name()] }
+}
+
+/// The addresses by which the server calls the agent of this machine, as its Node says.
+pub(super) fn serving_ips() -> Vec<IpAddr> {
+    own_addresses()
+}
+
+/// The name of the Node of this machine.
+pub(super) fn node_name(said: Option<&str>) -> String {
+    said.map_or_else(host_name, str::to_owned)
+}
+
+/// The name of this machine, by which its Node goes unless it was said otherwise.
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().to_lowercase()
+}
+
+/// The addresses by which others know this machine.
+pub(super) fn own_addresses() -> Vec<IpAddr> {
+    let mut all: Vec<IpAddr> = dns::own_addresses().iter().map(std::net::SocketAddr::ip).collect();
+    all.sort_by_key(|ip| !ip.is_ipv4());
+    all
+}

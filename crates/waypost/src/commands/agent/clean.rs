@@ -1,0 +1,47 @@
+//! What the agent leaves on a machine, taken away: processes, namespaces, links, mounts, control groups, rules, settings.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use agent::home::Home;
+use agent::machine::{GROUP, Machine};
+use agent::sandbox;
+use anyhow::Context as _;
+use kernel::cgroups::Cgroups;
+use kernel::pod_network::{PodNetwork as _, linux::Linux};
+
+/// Takes everything away that belongs to the agent of a data directory; answers how many Pods there were.
+///
+/// # Errors
+/// The first thing that could not be taken away.
+pub(in crate::commands) fn clean(data_dir: &Path, bridge: &str) -> anyhow::Result<usize> {
+    let data_dir = std::path::absolute(data_dir)?;
+    let home = Home::new(&data_dir);
+    let mut network = Linux::open().context("opening the network of Pods; run this as root")?;
+    let uids = home.uids();
+    for uid in &uids {
+        end(&home, uid).with_context(|| format!("removing the Pod {uid}"))?;
+        network.delete(&sandbox::wire_name(uid))?;
+        agent::files::remove_folder(home.pod(uid).path()).with_context(|| format!("removing the folder of {uid}"))?;
+    }
+    network.delete(bridge)?;
+    network.routes(&BTreeSet::new())?;
+    agent::agent::remove_table().context("removing the rules of Pods")?;
+    agent::agent::clean_settings().context("putting settings of this machine back")?;
+    agent::files::remove_folder(home.path()).context("removing the agent's folder")?;
+    let groups = Cgroups::find();
+    // Another agent of this machine may have its own in there.
+    let _ = groups.remove(&format!("{GROUP}/supervisors"));
+    for folder in groups.everywhere(GROUP) {
+        let _ = std::fs::remove_dir(folder);
+    }
+    Ok(uids.len())
+}
+
+/// Ends everything that runs for a Pod, and takes away what it was given.
+fn end(home: &Home, uid: &str) -> anyhow::Result<()> {
+    let groups = Cgroups::find();
+    sandbox::end_processes(&groups, &home.pod(uid), &Machine::pod_group(uid))?;
+    sandbox::dismantle(&home.pod(uid))?;
+    Ok(())
+}

@@ -1,0 +1,29 @@
+//! The agent's port: opened under certificates of the cluster, answered from the workloads of this machine.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use agent::serve::{Allow, Listening};
+use agent::workloads::Workloads;
+use anyhow::Context as _;
+use jiff::Timestamp;
+use rest::pki;
+
+/// Opens the port at every address. `tls` comes from [`pki::Pki::agent_server_config`], or from [`pki::agent_server_config`] where the
+/// server is elsewhere.
+pub(super) async fn open(
+    port: u16,
+    tls: &Arc<rustls::ServerConfig>,
+    workloads: Arc<dyn Workloads>,
+) -> anyhow::Result<Listening> {
+    let allow: Allow = Arc::new(|certificate: &[u8]| pki::may_ask_agents(certificate, Timestamp::now()));
+    let at = |ip: IpAddr| Listening::open(SocketAddr::new(ip, port), tls.clone(), allow.clone(), workloads.clone());
+    // The first takes both families, where this machine has both.
+    let opened = match at(Ipv6Addr::UNSPECIFIED.into()).await {
+        Err(error) if error.raw_os_error() == Some(kernel::Errno::AFNOSUPPORT.raw_os_error()) => {
+            at(Ipv4Addr::UNSPECIFIED.into()).await
+        }
+        opened => opened,
+    };
+    opened.with_context(|| format!("opening the agent's port {port}; another program may have it (a kubelet?)"))
+}

@@ -1,0 +1,137 @@
+//! Which names a resolver tries for the one that a program asks for.
+//!
+//! In: a namespace, or a Pod with what it says of its names. Out: the search path, and the names in the order in which
+//! they are tried.
+
+use std::net::IpAddr;
+
+use api::resolv_conf::{Cluster, Host, Pod, Policy, ResolvConf, Warning, resolv_conf};
+use api::value::ValueExt as _;
+use serde_json::Value;
+
+/// Stands for the address of the cluster's DNS, whatever it is.
+const CLUSTER_DNS: &str = "cluster";
+
+/// A search path.
+#[derive(Debug)]
+pub(super) struct Search {
+    /// Whose it is.
+    pub(super) whose: String,
+    /// What the resolver of a container reads.
+    pub(super) conf: ResolvConf,
+    /// What its owner should know.
+    pub(super) notes: Vec<String>,
+}
+
+impl Search {
+    /// The one of a Pod, or of any Pod of a namespace that says nothing of names.
+    pub(super) fn of(namespace: &str, object: Option<&Value>, domain: &str) -> Self {
+        let mut pod = Pod { namespace: namespace.to_owned(), ..Pod::default() };
+        let mut whose = format!("a Pod of namespace {namespace}");
+        if let Some(object) = object {
+            pod.policy = Policy::read(object.text("spec.dnsPolicy"));
+            pod.host_network = object.flag("spec.hostNetwork");
+            pod.config = own_settings(object);
+            whose = format!("Pod {namespace}/{}", object.text("metadata.name"));
+        }
+        let cluster = Cluster { domain: domain.to_owned(), nameservers: vec![CLUSTER_DNS.to_owned()] };
+        // The file of the Pod's node is not to be seen from here.
+        let (conf, warnings) = resolv_conf(&pod, &cluster, &Host::File(ResolvConf::default()));
+        let text_of = |warning| match warning {
+            Warning::Cut(text) | Warning::NoClusterDns(text) => text,
+        };
+        let mut notes: Vec<String> = warnings.into_iter().map(text_of).collect();
+        if !conf.nameservers.iter().any(|server| server == CLUSTER_DNS) {
+            let network = if pod.host_network { ", hostNetwork" } else { "" };
+            notes.push(format!(
+                "{whose} does not ask the cluster's DNS (dnsPolicy {}{network}): names of Services do not resolve in it; \
+                 what its node adds to the search path is not known here",
+                pod.policy.as_str()
+            ));
+        }
+        Self { whose, conf, notes }
+    }
+
+    /// The names that are tried, in turn: with as many dots as `ndots` the name itself comes first, otherwise last.
+    pub(super) fn names(&self, name: &str) -> Vec<String> {
+        if name.ends_with('.') {
+            return vec![name.to_owned()];
+        }
+        let itself = format!("{name}.");
+        let within = |domain: &String| match domain.trim_end_matches('.') {
+            "" => itself.clone(),
+            domain => format!("{name}.{domain}."),
+        };
+        let mut names: Vec<String> = self.conf.searches.iter().map(within).collect();
+        let is_long = name.matches('.').count() >= self.conf.ndots();
+        names.insert(if is_long { 0 } else { names.len() }, itself);
+        let mut seen = std::collections::HashSet::new();
+        names.retain(|name| seen.insert(name.clone()));
+        names
+    }
+}
+
+/// `spec.dnsConfig` of a Pod.
+fn own_settings(pod: &Value) -> ResolvConf {
+    let list = |path: &str| pod.texts(path).into_iter().map(str::to_owned).collect();
+    let option = |option: &Value| match option.text("value") {
+        "" => option.text("name").to_owned(),
+        value => format!("{}:{value}", option.text("name")),
+    };
+    ResolvConf {
+        nameservers: list("spec.dnsConfig.nameservers"),
+        searches: list("spec.dnsConfig.searches"),
+        options: pod.items("spec.dnsConfig.options").iter().map(option).collect(),
+    }
+}
+
+/// The name under which the name of an address is asked for.
+pub(super) fn reverse_name(address: IpAddr) -> String {
+    let (parts, end): (Vec<String>, _) = match address {
+        IpAddr::V4(v4) => (v4.octets().iter().map(u8::to_string).collect(), "in-addr.arpa."),
+        IpAddr::V6(v6) => {
+            let nibbles = v6.octets().into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
+            (nibbles.map(|nibble| format!("{nibble:x}")).collect(), "ip6.arpa.")
+        }
+    };
+    parts.iter().rev().map(|part| format!("{part}.")).collect::<String>() + end
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn short_names_are_searched_for_and_long_ones_tried_first() {
+        let search = Search::of("shop", None, "cluster.local");
+        let names = ["web.shop.svc.cluster.local.", "web.svc.cluster.local.", "web.cluster.local.", "web."];
+        assert_eq!(search.names("web"), names);
+        assert_eq!(search.names("web."), ["web."]);
+        assert_eq!(search.names("a.b.c.d.e.f")[..2], ["a.b.c.d.e.f.", "a.b.c.d.e.f.shop.svc.cluster.local."]);
+        assert_eq!(search.names("a.b.c.d.e").last().map(String::as_str), Some("a.b.c.d.e."));
+        assert!(search.notes.is_empty(), "{search:?}");
+    }
+
+    #[test]
+    fn a_pod_has_a_word_in_it() {
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"dnsPolicy": "ClusterFirst", "dnsConfig": {
+            "searches": ["example.com"], "options": [{"name": "ndots", "value": "1"}, {"name": "edns0"}]}}});
+        let search = Search::of("shop", Some(&pod), "cluster.local");
+        assert_eq!(search.names("web.example")[0], "web.example.");
+        assert_eq!(search.names("web").iter().rev().nth(1).map(String::as_str), Some("web.example.com."));
+        assert!(search.notes.is_empty(), "{search:?}");
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"dnsPolicy": "ClusterFirst", "hostNetwork": true}});
+        let search = Search::of("shop", Some(&pod), "cluster.local");
+        assert_eq!(search.names("web"), ["web."]);
+        assert!(search.notes[0].contains("Pod shop/p does not ask the cluster's DNS"), "{search:?}");
+    }
+
+    #[test]
+    fn addresses_have_names() {
+        assert_eq!(reverse_name([10, 96, 0, 1].into()), "1.0.96.10.in-addr.arpa.");
+        let v6 = reverse_name("fd00::1".parse().expect("an address"));
+        assert!(v6.starts_with("1.0.0.0.") && v6.ends_with(".0.0.d.f.ip6.arpa.") && v6.len() == 32 * 2 + 9, "{v6}");
+    }
+}

@@ -1,0 +1,83 @@
+//! What the DNS server is told: a Corefile, or flags.
+//!
+//! Flags become the same configuration as a Corefile does, so there is one way from there on.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use dns::config::{Block, Cache, Config, Fallthrough, Forward, Key, Kubernetes, Name, Pods, Server, To};
+use dns::reload::Content;
+use dns::zone::Quirks;
+
+use crate::config::{DnsArguments, DnsPods, DnsQuirks};
+
+/// The port of DNS.
+pub(super) const PORT: u16 = 53;
+/// Where this machine says whom to ask.
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+/// For how many seconds names of ours may be kept.
+const TTL: u32 = 30;
+
+impl From<DnsQuirks> for Quirks {
+    fn from(quirks: DnsQuirks) -> Self {
+        match quirks {
+            DnsQuirks::None => Self::None,
+            DnsQuirks::Coredns => Self::CoreDns,
+        }
+    }
+}
+
+/// The configuration: what a Corefile says, or else the flags.
+pub(super) fn config(corefile: Option<&Content>, arguments: &DnsArguments, domain: &str) -> anyhow::Result<Config> {
+    match corefile {
+        Some(content) => content.config.clone().map_err(anyhow::Error::msg),
+        None => Ok(Config { blocks: vec![block(arguments, domain)?] }),
+    }
+}
+
+/// What the flags say.
+fn block(arguments: &DnsArguments, domain: &str) -> anyhow::Result<Block> {
+    let name = |text: &str| Name::parse(text).map_err(|error| anyhow::anyhow!("{text}: {error}"));
+    let reverse = vec![name("in-addr.arpa")?, name("ip6.arpa")?];
+    let zones = std::iter::once(name(domain).context("--cluster-domain")?).chain(reverse.clone()).collect();
+    let pods = match arguments.dns_pods {
+        DnsPods::Disabled => Pods::Disabled,
+        DnsPods::Insecure => Pods::Insecure,
+        DnsPods::Verified => Pods::Verified,
+    };
+    let fallthrough = Fallthrough::Zones(reverse);
+    let to = upstreams(&arguments.dns_upstream)?;
+    Ok(Block {
+        keys: vec![Key { zone: Name::root(), port: PORT }],
+        kubernetes: Some(Kubernetes { zones, pods, ttl: TTL, fallthrough, ..Kubernetes::default() }),
+        forwards: if to.is_empty() { Vec::new() } else { vec![Forward::new(Name::root(), to)] },
+        cache: Some(Cache::default()),
+        detect_loop: true,
+        loadbalance: true,
+        errors: true,
+        ..Block::default()
+    })
+}
+
+/// Whom to ask; those of this machine when nobody is named, nobody when that is wished.
+fn upstreams(named: &[String]) -> anyhow::Result<Vec<To>> {
+    match named {
+        [] => Ok(vec![To::File(PathBuf::from(RESOLV_CONF))]),
+        [none] if none == "none" => Ok(Vec::new()),
+        named => named.iter().map(|text| upstream(text).map(To::Server)).collect(),
+    }
+}
+
+/// `IP`, `IP:PORT`, or `tls://IP[:PORT][#NAME]`.
+fn upstream(text: &str) -> anyhow::Result<Server> {
+    let (tls, rest) = text.strip_prefix("tls://").map_or((false, text), |rest| (true, rest));
+    let (place, server_name) =
+        rest.split_once('#').map_or((rest, None), |(place, name)| (place, Some(name.to_owned())));
+    let port = if tls { 853 } else { PORT };
+    let address = place.parse().or_else(|_| place.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port)));
+    let Ok(address) = address else {
+        bail!("--dns-upstream {text}: expected IP, IP:PORT, tls://IP#NAME or none");
+    };
+    Ok(Server { address, tls, server_name })
+}

@@ -1,0 +1,94 @@
+//! How `waypost node` comes to its credentials, and keeps them: wiring for [`rest::join`].
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use jiff::Timestamp;
+use rest::join::{self, Serving, Wish};
+use rest::pki::Served;
+use rest::remote::Remote;
+use tokio::task::JoinSet;
+
+use super::agent;
+use crate::config::NodeArguments;
+
+/// What a node knows of its cluster.
+pub(super) struct Credentials {
+    /// How it reaches the API.
+    pub(super) kubeconfig: PathBuf,
+    /// Its name.
+    node: String,
+    /// Where it keeps what it got from the cluster.
+    folder: PathBuf,
+    /// Whether the kubeconfig is its own to renew.
+    joined: bool,
+    tasks: JoinSet<()>,
+}
+
+/// Finds out how to reach the API, joining the cluster if that was said.
+pub(super) async fn credentials(arguments: &NodeArguments) -> anyhow::Result<Credentials> {
+    let folder = arguments.place.data_dir.join("node");
+    let node = agent::node_name(arguments.proxy.node_name.as_deref());
+    let known = |kubeconfig, joined| Credentials {
+        kubeconfig,
+        node: node.clone(),
+        folder: folder.clone(),
+        joined,
+        tasks: JoinSet::new(),
+    };
+    let Some(server) = &arguments.join.join else {
+        let Some(kubeconfig) = arguments.kubeconfig.clone() else {
+            bail!(
+                "say how to reach the API: --kubeconfig FILE, or --join HOST:PORT with a token of `waypost token create`"
+            );
+        };
+        return Ok(known(kubeconfig, false));
+    };
+    let token = token(arguments)?;
+    let wish = Wish {
+        server: server.strip_prefix("https://").unwrap_or(server).trim_end_matches('/'),
+        node: &node,
+        token: token.as_deref(),
+        ca_hash: arguments.join.ca_hash.as_deref(),
+        believe: arguments.join.unsafe_skip_ca_verification,
+        folder: &folder,
+    };
+    let kubeconfig =
+        join::join(&wish, Timestamp::now()).await.with_context(|| format!("joining {server} as {node}"))?;
+    Ok(known(kubeconfig, true))
+}
+
+fn token(arguments: &NodeArguments) -> anyhow::Result<Option<String>> {
+    let Some(file) = &arguments.join.token_file else { return Ok(arguments.join.token.clone()) };
+    match std::fs::read_to_string(file) {
+        Ok(token) => Ok(Some(token.trim().to_owned())),
+        // It is of no use after the first start, and may have been removed.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("reading the token in {}", file.display())),
+    }
+}
+
+impl Credentials {
+    /// Renews the certificate of the node in time.
+    pub(super) fn keep(&mut self, remote: &Remote) {
+        if self.joined {
+            let (kubeconfig, node, remote) = (self.kubeconfig.clone(), self.node.clone(), remote.clone());
+            self.tasks.spawn(async move { join::keep_client(&kubeconfig, &node, &remote).await });
+        }
+    }
+
+    /// The TLS settings of the agent's port: its certificate is asked for as soon as the agent has said where it is.
+    pub(super) fn serving(&mut self, remote: &Remote) -> anyhow::Result<Option<Arc<rustls::ServerConfig>>> {
+        let Ok(cluster) = join::cluster_of(&self.kubeconfig) else {
+            tracing::warn!("the kubeconfig embeds no authority; logs, exec, attach and port-forward will not work");
+            return Ok(None);
+        };
+        let served = Arc::new(Served::default());
+        let tls = served.config(&cluster.ca_pem).context("preparing the agent's port")?;
+        let names = Serving { node: self.node.clone(), ips: agent::serving_ips() };
+        let (folder, remote): (PathBuf, Remote) = (self.folder.clone(), remote.clone());
+        self.tasks.spawn(async move { join::keep_serving(Path::new(&folder), &names, &remote, &served).await });
+        Ok(Some(tls))
+    }
+}

@@ -1,0 +1,136 @@
+//! Reaching an API to ask it something once, for commands that answer and end.
+//!
+//! In: where the kubeconfig is. Out: objects, or an error that names the object and what to do next; and the way to
+//! standard output.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use api::value::ValueExt as _;
+use clap::Args;
+use rest::client::{Client, Method};
+use serde_json::Value;
+
+use crate::config::Place;
+
+/// How long one answer of the API may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How to reach the API.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Reach {
+    /// How to reach the API: a kubeconfig file [default: `kubeconfig` in the data directory]
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    kubeconfig: Option<OsString>,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// An API that can be asked.
+pub(super) struct Api {
+    client: Client,
+}
+
+impl Reach {
+    /// The file; a variable that is empty counts as not set, as in `kubectl`.
+    pub(super) fn kubeconfig(&self) -> PathBuf {
+        let given = self.kubeconfig.as_ref().filter(|path| !path.is_empty());
+        given.map_or_else(|| self.place.data_dir.join("kubeconfig"), PathBuf::from)
+    }
+
+    /// Reads the file. Nothing is asked yet.
+    pub(super) fn api(&self) -> anyhow::Result<Api> {
+        let client = Client::from_kubeconfig(&self.kubeconfig()).context(
+            "there is no way to the API; name a kubeconfig that you may read with --kubeconfig or $KUBECONFIG, or start `waypost up`",
+        )?;
+        Ok(Api { client })
+    }
+}
+
+impl Api {
+    /// The code and the body that the API answers a question with.
+    async fn ask(&mut self, path: &str) -> anyhow::Result<(u16, Value)> {
+        self.send(Method::GET, path, None).await
+    }
+
+    async fn send(&mut self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<(u16, Value)> {
+        let answer = tokio::time::timeout(PATIENCE, self.client.json(method, path, body)).await;
+        answer
+            .map_err(|_| anyhow!("the API does not answer within {PATIENCE:?}"))
+            .and_then(|answer| answer.map_err(Into::into))
+            .with_context(|| format!("asking for {path}; is the server of the kubeconfig running?"))
+    }
+
+    /// What is at a path; nothing when the API says that it is not there.
+    pub(super) async fn get(&mut self, path: &str) -> anyhow::Result<Option<Value>> {
+        match self.ask(path).await? {
+            (200, body) => Ok(Some(body)),
+            (404, _) => Ok(None),
+            (401 | 403, body) => {
+                bail!("the API refuses: {}; use the kubeconfig of a user who may", body.text("message"))
+            }
+            (code, body) => bail!("asking for {path}: the API answers {code}: {}", body.text("message")),
+        }
+    }
+
+    /// Makes an object in a collection.
+    pub(super) async fn create(&mut self, path: &str, object: &Value) -> anyhow::Result<Value> {
+        match self.send(Method::POST, path, Some(object)).await? {
+            (200 | 201, made) => Ok(made),
+            (401 | 403, body) => {
+                bail!("the API refuses: {}; use the kubeconfig of a user who may", body.text("message"))
+            }
+            (code, body) => bail!("writing to {path}: the API answers {code}: {}", body.text("message")),
+        }
+    }
+
+    /// Deletes an object, and says whether there was one.
+    pub(super) async fn delete(&mut self, path: &str) -> anyhow::Result<bool> {
+        match self.send(Method::DELETE, path, None).await? {
+            (200 | 202, _) => Ok(true),
+            (404, _) => Ok(false),
+            (401 | 403, body) => {
+                bail!("the API refuses: {}; use the kubeconfig of a user who may", body.text("message"))
+            }
+            (code, body) => bail!("deleting {path}: the API answers {code}: {}", body.text("message")),
+        }
+    }
+
+    /// Makes sure that a namespace is there. Who may not look at namespaces is believed.
+    pub(super) async fn namespace(&mut self, name: &str) -> anyhow::Result<()> {
+        is_name("namespace", name)?;
+        let (code, _) = self.ask(&format!("/api/v1/namespaces/{name}")).await?;
+        ensure!(code != 404, "there is no namespace {name}; `kubectl get namespaces` lists those there are");
+        Ok(())
+    }
+
+    /// A Pod.
+    pub(super) async fn pod(&mut self, namespace: &str, name: &str) -> anyhow::Result<Value> {
+        is_name("Pod", name)?;
+        let found = self.get(&format!("/api/v1/namespaces/{namespace}/pods/{name}")).await?;
+        found.with_context(|| {
+            format!("there is no Pod {namespace}/{name}; `kubectl get pods -n {namespace}` lists those there are")
+        })
+    }
+}
+
+/// Refuses what would lead to another path.
+fn is_name(what: &str, name: &str) -> anyhow::Result<()> {
+    let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+    let is_good = name.bytes().all(good) && name.starts_with(|first: char| first.is_ascii_alphanumeric());
+    ensure!(is_good, "{name:?} cannot be the name of a {what}; names are small letters, digits, dashes and dots");
+    Ok(())
+}
+
+/// Writes what was asked for to standard output.
+pub(super) fn print(text: &str) -> anyhow::Result<()> {
+    std::io::stdout().lock().write_all(text.as_bytes()).context("writing the answer")
+}
+
+/// Says something beside the answer.
+pub(super) fn remark(text: &str) {
+    eprintln!("waypost: {text}");
+}

@@ -1,0 +1,72 @@
+//! Arguments about other machines: by which address they find the server, tokens that let them in, and how one joins.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::lifetime;
+use crate::commands::reach::Reach;
+
+/// How others reach the server.
+#[derive(Args, Debug, Clone, Default)]
+pub(crate) struct ReachedArguments {
+    /// The address by which other machines reach the server [default: that of --listen; where that is every address, the first of this machine]
+    #[arg(long, env = "WAYPOST_ADVERTISE_ADDRESS", value_name = "IP")]
+    pub(crate) advertise_address: Option<IpAddr>,
+    /// More names and addresses by which the server is reached, for its certificate
+    #[arg(long, env = "WAYPOST_TLS_SAN", value_delimiter = ',', value_name = "NAMES")]
+    pub(crate) tls_san: Vec<String>,
+}
+
+/// How a machine comes to a cluster.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct JoinArguments {
+    /// Join the cluster of this server; what is learned is kept in the data directory, so that later starts need no token
+    #[arg(long, env = "WAYPOST_JOIN", value_name = "HOST:PORT")]
+    pub(crate) join: Option<String>,
+    /// The token that lets this machine in (`waypost token create`)
+    #[arg(long, env = "WAYPOST_TOKEN", value_name = "TOKEN", hide_env_values = true, requires = "join")]
+    pub(crate) token: Option<String>,
+    /// A file that holds the token
+    #[arg(long, env = "WAYPOST_TOKEN_FILE", value_name = "FILE", requires = "join", conflicts_with = "token")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// The hash of the authority's public key, sha256:HEX, as `waypost token create --print-join-command` prints it
+    #[arg(long, env = "WAYPOST_CA_HASH", value_name = "HASH", requires = "join")]
+    pub(crate) ca_hash: Option<String>,
+    /// Believe whoever answers, if the server can prove nothing: others on the way can then become the cluster
+    #[arg(long, env = "WAYPOST_UNSAFE_SKIP_CA_VERIFICATION", requires = "join")]
+    pub(crate) unsafe_skip_ca_verification: bool,
+}
+
+/// What to do with tokens.
+#[derive(Subcommand, Debug)]
+pub(crate) enum TokenSubject {
+    /// Make a token that lets machines join
+    Create {
+        #[command(flatten)]
+        reach: Reach,
+        /// How long it is good, such as 24h; 0 is for ever
+        #[arg(long, default_value = "24h", value_parser = lifetime, value_name = "DURATION")]
+        ttl: std::time::Duration,
+        /// Who or what it is for
+        #[arg(long, default_value = "", value_name = "TEXT")]
+        description: String,
+        /// Print the command with which a machine joins, instead of the token alone
+        #[arg(long)]
+        print_join_command: bool,
+    },
+    /// Show which tokens there are
+    List {
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Remove tokens: machines that have joined stay
+    Delete {
+        #[command(flatten)]
+        reach: Reach,
+        /// Their ids, or the tokens themselves
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
+}
