@@ -4,8 +4,10 @@
 //! is missing fails the test that needs it; nothing is skipped.
 #![expect(clippy::disallowed_methods, reason = "a testbed runs the programs that users run")]
 
+pub mod agent;
 pub mod net;
 pub mod session;
+pub mod vm;
 pub mod wire;
 
 use std::io::{BufRead as _, BufReader};
@@ -24,6 +26,14 @@ pub fn binary() -> PathBuf {
     let own = std::env::current_exe().expect("the path of this test");
     let beside = own.ancestors().nth(2).expect("a target directory").join("waypost");
     assert!(beside.exists(), "{} is missing: run `cargo build -p waypost` first, or ./scripts/test", beside.display());
+    beside
+}
+
+/// The server that Pods of tests run, built beside the tests.
+#[must_use]
+pub fn backend() -> PathBuf {
+    let beside = binary().with_file_name("backend");
+    assert!(beside.exists(), "{} is missing: run `cargo build --workspace` first, or ./scripts/test", beside.display());
     beside
 }
 

@@ -21,22 +21,40 @@ pub struct Mode {
     pub refuses_unknown: bool,
     /// Whether Services work while the program is away.
     pub outlives_program: bool,
-    /// Whether node ports can be served on loopback addresses.
-    pub serves_loopback: bool,
+    /// Whether a client that stays away is forgotten as soon as its time is over.
+    pub forgets_soon: bool,
     /// Whether all endpoints are as likely for every connection.
     pub is_random: bool,
+    /// Whether changes that are written together come into force at one moment.
+    pub writes_at_once: bool,
 }
 
 /// Every mode.
-pub const MODES: &[Mode] = &[Mode {
+pub const MODES: &[Mode] = &[
+    NFTABLES,
+    Mode { name: "iptables", ..NFTABLES },
+    Mode { name: "ipvs", is_random: false, forgets_soon: false, writes_at_once: false, ..NFTABLES },
+    Mode {
+        name: "userspace",
+        protocols: &[Protocol::Tcp, Protocol::Udp],
+        keeps_source: false,
+        outlives_program: false,
+        is_random: false,
+        ..NFTABLES
+    },
+];
+
+/// The one that others are measured by.
+const NFTABLES: Mode = Mode {
     name: "nftables",
     protocols: &Protocol::ALL,
     keeps_source: true,
     refuses_unknown: true,
     outlives_program: true,
-    serves_loopback: false,
+    forgets_soon: true,
     is_random: true,
-}];
+    writes_at_once: true,
+};
 
 impl Mode {
     /// The mode that is under test.

@@ -138,6 +138,16 @@ impl Process {
         self.wait()
     }
 
+    /// Asks it to end, and does not wait.
+    pub fn ask_to_end(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Has it read its settings again.
+    pub fn hang_up(&self) {
+        self.signal(Signal::HUP);
+    }
+
     /// Waits for its end, and for its last words.
     pub fn wait(&mut self) -> ExitStatus {
         if let Some(reaper) = self.reaper.take() {

@@ -33,6 +33,7 @@ pub struct Served {
     server: Mutex<Process>,
     session: Mutex<Session>,
     home: TempDir,
+    arguments: Vec<String>,
     api: Outside,
     marks: Mutex<u16>,
     cluster: Cluster,
@@ -42,20 +43,28 @@ impl Served {
     /// A cluster with an API server, and no node yet.
     #[must_use]
     pub fn new() -> Self {
+        Self::with_server(Mode::under_test(), &[])
+    }
+
+    /// One whose nodes serve in this way, and whose server has these arguments besides.
+    #[must_use]
+    pub fn with_server(mode: Mode, arguments: &[&str]) -> Self {
         let cluster = Cluster::new();
         let api = cluster.outside("api");
         let home = TempDir::new().expect("a temporary directory");
-        let server = start_server(&api, &home);
+        let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
+        let server = start_server(&api, &home, &arguments);
         let session = api.in_namespace(|| {
             let client = rest::client::Client::from_kubeconfig(&home.path().join("kubeconfig"));
             Session::new(client.expect("a kubeconfig that can be used"))
         });
         Self {
-            mode: Mode::under_test(),
+            mode,
             proxies: Mutex::default(),
             server: Mutex::new(server),
             session: Mutex::new(session),
             home,
+            arguments,
             api,
             marks: Mutex::new(FIRST_MARK),
             cluster,
@@ -130,7 +139,12 @@ impl Served {
 
     /// Starts the proxy of a node with these arguments, and does not wait until it serves.
     pub fn start_proxy(&self, node: &Node, arguments: &[&str]) {
-        let process = node.spawn(self.proxy_command(node, arguments));
+        self.start_by(node, self.proxy_command(node, arguments));
+    }
+
+    /// Starts the proxy of a node by this command.
+    pub fn start_by(&self, node: &Node, command: Command) {
+        let process = node.spawn(command);
         self.proxies.lock().push((node.clone(), process));
     }
 
@@ -139,6 +153,12 @@ impl Served {
         let mut proxies = self.proxies.lock();
         let found = proxies.iter_mut().find(|(at, _)| at.name() == node.name());
         work(&mut found.unwrap_or_else(|| panic!("{} has no proxy", node.name())).1)
+    }
+
+    /// Whether a node has a proxy.
+    #[must_use]
+    pub fn serves(&self, node: &Node) -> bool {
+        self.proxies.lock().iter().any(|(at, _)| at.name() == node.name())
     }
 
     /// Ends the proxy of a node at once, as a power cut would.
@@ -154,7 +174,7 @@ impl Served {
 
     /// Starts the API server again, on the same data.
     pub fn start_server(&self) {
-        *self.server.lock() = start_server(&self.api, &self.home);
+        *self.server.lock() = start_server(&self.api, &self.home, &self.arguments);
     }
 
     // === objects ===
@@ -191,6 +211,16 @@ impl Served {
     /// Waits until every proxy has followed all that was put or removed so far.
     #[track_caller]
     pub fn settle(&self) {
+        self.see_mark();
+        if !self.mode().writes_at_once {
+            // What was written together with the mark may have come after it; another mark is written only then.
+            self.see_mark();
+        }
+    }
+
+    /// Puts a mark and waits until every proxy has followed it.
+    #[track_caller]
+    fn see_mark(&self) {
         let nodes: Vec<Node> = self.proxies.lock().iter().map(|(node, _)| node.clone()).collect();
         let mark = {
             let mut marks = self.marks.lock();
@@ -249,9 +279,10 @@ impl Default for Served {
     }
 }
 
-fn start_server(api: &Outside, home: &TempDir) -> Process {
+fn start_server(api: &Outside, home: &TempDir, arguments: &[String]) -> Process {
     let mut command = Command::new(crate::binary());
     command.arg("server").arg("--data-dir").arg(home.path()).args(["--listen", &format!("{}:6443", api.v4())]);
+    command.args(arguments);
     let process = api.spawn(command);
     process.wait_for_line("ready", PATIENCE);
     process

@@ -6,7 +6,7 @@ use std::process::Command;
 use testbed::{Server, run};
 
 /// Where the cases are.
-fn golden(path: &str) -> PathBuf {
+pub(crate) fn golden(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(path)
 }
 

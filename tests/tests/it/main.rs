@@ -4,10 +4,13 @@
 mod allocation;
 mod crash;
 mod demo;
+mod discovery;
 mod disk;
 mod golden;
+mod ipvs;
 mod kube_client;
 mod kubectl;
+mod names;
 mod net;
 mod proxy;
 mod python_client;
@@ -17,3 +20,4 @@ mod repair;
 mod repository;
 mod store_tools;
 mod wire;
+mod workloads;

@@ -10,7 +10,9 @@ mod basics;
 mod conntrack;
 mod frontends;
 mod hammer;
+pub(crate) mod handover;
 mod health;
+mod iptables;
 mod lifecycle;
 mod matrix;
 mod nftables;
@@ -18,11 +20,12 @@ mod nodeports;
 mod policies;
 mod refusal;
 mod sources;
-mod stage;
+pub(crate) mod stage;
 mod topology;
 mod up;
+mod userspace;
 
 use std::time::Duration;
 
 /// Far more than anything here takes; who waits so long has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);

@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 
 use testbed::{Server, run};
 
-/// An interpreter that has the client.
-fn interpreter() -> &'static Path {
+/// An interpreter that has the client, and what recorded names are replayed with.
+pub(crate) fn interpreter() -> &'static Path {
     static INTERPRETER: OnceLock<PathBuf> = OnceLock::new();
     INTERPRETER.get_or_init(|| {
         if let Some(path) = std::env::var_os("WAYPOST_PYTHON") {

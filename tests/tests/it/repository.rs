@@ -16,8 +16,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("plan", &["api"]),
     ("control", &["api", "store"]),
     ("dataplane", &["api", "plan", "kernel", "store"]),
+    ("dns", &["api", "store", "kernel"]),
     ("rest", &["api", "store"]),
-    ("waypost", &["api", "kernel", "store", "plan", "control", "dataplane", "rest"]),
+    ("agent", &["api", "store", "kernel"]),
+    ("waypost", &["agent", "api", "kernel", "store", "plan", "control", "dataplane", "dns", "rest"]),
 ];
 
 /// The longest file that is not a test.
@@ -150,18 +152,32 @@ fn links_in_documents_lead_somewhere() {
         let text = read(&path);
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             if !link.contains("://") && !link.starts_with('#') {
-                let target = path.parent().expect("a folder").join(link);
+                let file = link.split('#').next().unwrap_or(link);
+                let target = path.parent().expect("a folder").join(file);
                 assert!(target.exists(), "{} links to {link}, which is not there", path.display());
             }
         }
     }
 }
 
-#[test]
-fn licences_allow_what_we_do() {
+/// What cargo knows of this workspace.
+fn metadata() -> Value {
     let mut command = Command::new(env!("CARGO"));
     command.args(["metadata", "--format-version", "1", "--locked"]).current_dir(root());
-    let metadata: Value = serde_json::from_str(&run(&mut command, "").success()).expect("JSON");
+    serde_json::from_str(&run(&mut command, "").success()).expect("JSON")
+}
+
+#[test]
+fn who_names_nothing_runs_the_program() {
+    // README's commands say `cargo run` and no more, and the benchmarks are programs, too.
+    let metadata = metadata();
+    let members = metadata["workspace_default_members"].as_array().expect("a list");
+    assert!(members.len() == 1 && members[0].as_str().is_some_and(|id| id.contains("crates/waypost#")), "{members:?}");
+}
+
+#[test]
+fn licences_allow_what_we_do() {
+    let metadata = metadata();
     let packages = metadata["packages"].as_array().expect("packages");
     assert!(packages.len() > 50, "the list of packages is not complete");
     for package in packages {

@@ -39,7 +39,7 @@ fn filled(home: &Path) -> Vec<Value> {
     }
     api.create(
         "chosen",
-        json!({"type": "NodePort", "clusterIP": "10.96.0.99", "ports": [{"port": 80, "nodePort": 30_099}]}),
+        json!({"type": "NodePort", "clusterIP": "10.96.0.99", "ports": [{"port": 80, "nodePort": 30_066}]}),
     );
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "notes"}, "data": {"text": "kept"}});
     let _ = api.post("/api/v1/namespaces/default/configmaps", &map).success();
@@ -65,7 +65,7 @@ fn a_restored_server_has_the_same_objects_and_goes_on_allocating() {
     let newest = held.iter().map(revision).max().expect("objects");
     let taken = api.refuse("twin", json!({"clusterIP": "10.96.0.99", "ports": [{"port": 80}]}));
     assert!(taken.contains("provided IP is already allocated"), "{taken}");
-    let taken = api.refuse("twin", json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30_099}]}));
+    let taken = api.refuse("twin", json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30_066}]}));
     assert!(taken.contains("provided port is already allocated"), "{taken}");
     for number in 0..20 {
         let spec = json!({"type": "NodePort", "ipFamilyPolicy": "RequireDualStack", "ports": [{"port": 80}]});

@@ -40,6 +40,7 @@ fn s01_api_versions_and_resources_list_every_kind() {
         "ipaddresses ip networking.k8s.io/v1 false IPAddress",
         "ingresses ing networking.k8s.io/v1 true Ingress",
         "ingressclasses networking.k8s.io/v1 false IngressClass",
+        "certificatesigningrequests csr certificates.k8s.io/v1 false CertificateSigningRequest",
         "leases coordination.k8s.io/v1 true Lease",
         "selfsubjectaccessreviews authorization.k8s.io/v1 false SelfSubjectAccessReview",
         "subjectaccessreviews authorization.k8s.io/v1 false SubjectAccessReview",

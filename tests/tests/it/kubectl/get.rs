@@ -11,7 +11,7 @@ fn one_of_each(bed: &Bed) {
     let ports =
         "ports: [{name: http, port: 80, nodePort: 30080}, {name: dns, port: 53, protocol: UDP, nodePort: 30053}]";
     bed.service("node", &format!("{{type: NodePort, clusterIP: 10.96.0.21, {ports}}}"));
-    let ports = "ports: [{port: 443, nodePort: 30443}]";
+    let ports = "ports: [{port: 443, nodePort: 30043}]";
     bed.service("balanced", &format!("{{type: LoadBalancer, clusterIP: 10.96.0.22, {ports}}}"));
     bed.service("outside", "{type: ExternalName, externalName: example.com}");
 }
@@ -24,7 +24,7 @@ fn s39_the_table_shows_every_type_as_people_know_it() {
     let rows = cells(&out);
     assert_eq!(rows[0], ["NAME", "TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "AGE"]);
     let wanted = [
-        ["balanced", "LoadBalancer", "10.96.0.22", "<pending>", "443:30443/TCP"],
+        ["balanced", "LoadBalancer", "10.96.0.22", "<pending>", "443:30043/TCP"],
         ["cluster", "ClusterIP", "10.96.0.20", "<none>", "80/TCP"],
         ["headless", "ClusterIP", "None", "<none>", "80/TCP"],
         ["kubernetes", "ClusterIP", "10.96.0.1", "<none>", "443/TCP"],

@@ -82,7 +82,10 @@ fn s25_every_client_and_every_port_is_remembered_for_itself() {
     chosen.sort();
     chosen.dedup();
     assert!(chosen.len() > 1, "all clients have the same endpoint: {of_tcp:?}");
-    assert_ne!(of_tcp, scene.choices(Protocol::Udp, Family::V4), "two ports");
+    if scene.stage.served.mode().is_random {
+        // Where endpoints take turns, two ports may well take them alike.
+        assert_ne!(of_tcp, scene.choices(Protocol::Udp, Family::V4), "two ports");
+    }
     assert_eq!(of_tcp, scene.choices(Protocol::Tcp, Family::V4), "once more");
 }
 
@@ -95,7 +98,14 @@ fn s25_the_memory_lasts_as_long_as_the_client_comes_back_and_then_ends() {
         std::thread::sleep(Duration::from_millis(500));
         assert_eq!(scene.choices(Protocol::Tcp, Family::V4), first, "who comes back is known");
     }
+    if !scene.stage.served.mode().forgets_soon {
+        return;
+    }
     std::thread::sleep(Duration::from_secs(u64::from(SECONDS)) + Duration::from_millis(1_200));
+    // Where endpoints take turns, as many clients as turns find the same ones again: one more asks first.
+    if !scene.stage.served.mode().is_random {
+        scene.ask(&scene.stage.outside, (Frontend::ClusterIp, Protocol::Tcp, Family::V4));
+    }
     assert_ne!(scene.choices(Protocol::Tcp, Family::V4), first, "who stayed away is forgotten");
 }
 

@@ -87,8 +87,8 @@ fn s40_one_number_serves_tcp_and_udp_and_leads_each_to_its_own() {
     web.echo_on(&[Protocol::Tcp], 8080);
     web.echo_on(&[Protocol::Udp], 5353);
     let both = service("web").cluster_ip(cluster_ip(1, Family::V4)).cluster_ip(cluster_ip(1, Family::V6));
-    let both = both.port(PORT).named("web").target(8080).node_port(30_500);
-    let both = both.port(PORT).named("dns").protocol(Protocol::Udp).target(5353).node_port(30_500);
+    let both = both.port(PORT).named("web").target(8080).node_port(30_050);
+    let both = both.port(PORT).named("dns").protocol(Protocol::Udp).target(5353).node_port(30_050);
     stage.served.put(&both.json());
     for family in Family::BOTH {
         let slice = slice("web").family(family).port(8080).named("web").port(5353).named("dns").protocol(Protocol::Udp);
@@ -98,10 +98,10 @@ fn s40_one_number_serves_tcp_and_udp_and_leads_each_to_its_own() {
     for family in Family::BOTH {
         let node = stage.near.address(family);
         for (protocol, target) in [(Protocol::Tcp, 8080), (Protocol::Udp, 5353)] {
-            let answer = stage.outside.ask(protocol, node, 30_500).expect("an answer");
+            let answer = stage.outside.ask(protocol, node, 30_050).expect("an answer");
             assert_eq!(answer.server.port(), target, "{protocol:?} {family:?}");
         }
-        assert!(stage.outside.ask(Protocol::Sctp, node, 30_500).is_err(), "nobody serves that");
+        assert!(stage.outside.ask(Protocol::Sctp, node, 30_050).is_err(), "nobody serves that");
     }
 }
 

@@ -58,7 +58,7 @@ fn change_service(stage: &Stage, dice: &mut Rng, name: &str, number: u8) {
 
 /// A Service that nobody hammers appears, changes or goes.
 fn change_another(stage: &Stage, dice: &mut Rng, pods: &[Pod]) {
-    let number = 100 + dice.u8(0..OTHERS);
+    let number = 10 + dice.u8(0..OTHERS);
     let name = format!("other-{number}");
     let service = stage.published(&name, number);
     if dice.u8(0..3) == 0 {

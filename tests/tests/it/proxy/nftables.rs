@@ -65,7 +65,7 @@ fn s24_damage_by_another_hand_is_made_good() {
     scene.heals("nft delete table ip6 waypost");
     scene.heals("nft flush chain ip waypost services");
     scene.heals("nft flush map ip6 waypost frontends");
-    scene.heals("nft delete element ip waypost frontends { 10.96.1.1 . tcp . 80 }");
+    scene.heals("nft delete element ip waypost frontends { 10.96.0.101 . tcp . 80 }");
     scene.heals("nft add element ip waypost cluster-ips { 192.0.2.77 }");
     scene.heals("nft add rule ip waypost services drop");
     scene.heals("nft add chain ip waypost stranger");
@@ -144,7 +144,7 @@ fn without_counts(text: &str) -> String {
 fn the_ruleset_can_be_listed_and_read_back() {
     let scene = Scene::new();
     let text = scene.stage.near.ruleset();
-    for word in ["10.96.1.1 . tcp . 80", "fd00:10:96::101 . udp . 80", "10.96.1.2 . sctp . 80"] {
+    for word in ["10.96.0.101 . tcp . 80", "fd00:10:96::a1 . udp . 80", "10.96.0.102 . sctp . 80"] {
         assert!(text.contains(word), "{word} is not in\n{text}");
     }
     // As at the boot of a machine that keeps its rules in a file.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde_json::json;
 use testbed::net::{Family, Kind, Protocol, eventually, objects};
 
-use super::stage::{Stage, TARGET, node_port};
+use super::stage::{Stage, node_port};
 
 /// Addresses that the first node gets besides its own.
 const MORE: [&str; 2] = ["192.0.2.200", "2001:db8::200"];
@@ -14,10 +14,7 @@ const MORE: [&str; 2] = ["192.0.2.200", "2001:db8::200"];
 fn scene(arguments: &[&str]) -> Stage {
     let stage = Stage::with(arguments);
     let web = stage.near.pod("web");
-    web.echo(TARGET);
-    stage.served.put(&stage.published("web", 1).json());
-    stage.endpoints("web", |slice| slice.endpoint(&web));
-    stage.served.settle();
+    stage.web(&[&web]);
     stage
 }
 
@@ -90,19 +87,6 @@ fn s41_a_range_is_the_addresses_within_also_one_that_comes_later() {
 }
 
 #[test]
-fn a_loopback_range_is_refused_with_the_reason_where_it_cannot_be_served() {
-    let stage = Stage::new();
-    if stage.served.mode().serves_loopback {
-        return;
-    }
-    let late = stage.served.node("n3");
-    for range in ["127.0.0.0/8", "localhost"] {
-        let complaint = late.run(stage.served.proxy_command(&late, &["--nodeport-addresses", range])).failure();
-        assert!(complaint.contains("--nodeport-addresses") && complaint.contains("loopback"), "{range}: {complaint}");
-    }
-}
-
-#[test]
 fn s41_a_port_that_no_service_has_is_the_nodes_own() {
     let stage = scene(&["--nodeport-addresses", "all"]);
     stage.near.echo_on(&[Protocol::Tcp], 30_999);
@@ -123,13 +107,29 @@ fn s40_every_node_serves_a_node_port_and_it_can_be_changed() {
     }
     let mut service = stage.published("web", 1).json();
     for port in service["spec"]["ports"].as_array_mut().expect("ports") {
-        port["nodePort"] = json!(30_777);
+        port["nodePort"] = json!(30_077);
     }
     stage.served.put(&service);
     stage.served.settle();
     for (protocol, family) in stage.ways() {
         let node = stage.far.address(family);
-        assert!(stage.outside.ask(protocol, node, 30_777).is_ok(), "{protocol:?} {family:?}");
+        assert!(stage.outside.ask(protocol, node, 30_077).is_ok(), "{protocol:?} {family:?}");
         assert!(stage.outside.ask(protocol, node, node_port(1)).is_err(), "{protocol:?} {family:?}");
     }
+}
+
+#[test]
+fn s41_loopback_is_served_by_the_program_and_neighbours_do_not_get_there() {
+    let stage = scene(&["--nodeport-addresses", "127.0.0.0/8,::1/128"]);
+    for (protocol, address) in
+        [(Protocol::Tcp, "127.0.0.1"), (Protocol::Udp, "127.0.0.1"), (Protocol::Tcp, "::1"), (Protocol::Udp, "::1")]
+    {
+        let answer = stage.near.ask(protocol, address, node_port(1));
+        assert!(answer.is_ok(), "{protocol:?} {address}: {answer:?}");
+    }
+    for own in own(&stage) {
+        assert!(!serves(&stage, &own), "{own} is not among them");
+    }
+    let local = stage.near.run("cat /proc/sys/net/ipv4/conf/all/route_localnet").success();
+    assert_eq!(local.trim(), "0");
 }

@@ -5,12 +5,12 @@
 
 use std::net::IpAddr;
 
-use testbed::net::{Family, Node, Outside, Protocol, Served, objects};
+use testbed::net::{Family, Node, Outside, Pod, Protocol, Served, objects};
 
 /// The port of every Service here.
-pub(super) const PORT: u16 = 80;
+pub(crate) const PORT: u16 = 80;
 /// The port of the endpoints behind it.
-pub(super) const TARGET: u16 = 8080;
+pub(crate) const TARGET: u16 = 8080;
 
 /// Where outside clients find virtual addresses: behind the nodes.
 const BEHIND_NODES: [&str; 6] =
@@ -18,7 +18,7 @@ const BEHIND_NODES: [&str; 6] =
 
 /// Where a Service can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Frontend {
+pub(crate) enum Frontend {
     ClusterIp,
     NodePort,
     ExternalIp,
@@ -26,11 +26,11 @@ pub(super) enum Frontend {
 }
 
 impl Frontend {
-    pub(super) const ALL: [Self; 4] = [Self::ClusterIp, Self::NodePort, Self::ExternalIp, Self::LoadBalancer];
-    pub(super) const EXTERNAL: [Self; 3] = [Self::NodePort, Self::ExternalIp, Self::LoadBalancer];
+    pub(crate) const ALL: [Self; 4] = [Self::ClusterIp, Self::NodePort, Self::ExternalIp, Self::LoadBalancer];
+    pub(crate) const EXTERNAL: [Self; 3] = [Self::NodePort, Self::ExternalIp, Self::LoadBalancer];
 
     /// The address and port of a Service, where one goes by this node.
-    pub(super) fn at(self, number: u8, family: Family, node: &Node) -> (IpAddr, u16) {
+    pub(crate) fn at(self, number: u8, family: Family, node: &Node) -> (IpAddr, u16) {
         if self == Self::NodePort {
             return (node.address(family), node_port(number));
         }
@@ -39,8 +39,8 @@ impl Frontend {
 
     fn address(self, number: u8, family: Family) -> IpAddr {
         let text = match (self, family) {
-            (Self::ClusterIp, Family::V4) => format!("10.96.1.{number}"),
-            (Self::ClusterIp, Family::V6) => format!("fd00:10:96::1{number:02x}"),
+            (Self::ClusterIp, Family::V4) => format!("10.96.0.{}", 100 + number),
+            (Self::ClusterIp, Family::V6) => format!("fd00:10:96::{:x}", 0xa0 + number),
             (Self::ExternalIp, Family::V4) => format!("198.51.100.{number}"),
             (Self::ExternalIp, Family::V6) => format!("2001:db8:e::{number}"),
             (Self::LoadBalancer, Family::V4) => format!("203.0.113.{number}"),
@@ -52,39 +52,41 @@ impl Frontend {
 }
 
 /// The cluster IP of a Service.
-pub(super) fn cluster_ip(number: u8, family: Family) -> IpAddr {
+pub(crate) fn cluster_ip(number: u8, family: Family) -> IpAddr {
     Frontend::ClusterIp.address(number, family)
 }
 
-/// The node port of a Service, by every protocol.
-pub(super) fn node_port(number: u8) -> u16 {
-    30_100 + u16::from(number)
+/// The node port of a Service, by every protocol: of the lower band, where no port is given out to who does not ask
+/// for one.
+pub(crate) fn node_port(number: u8) -> u16 {
+    30_000 + u16::from(number)
 }
 
 /// Two served nodes and an outside client that goes by the first.
-pub(super) struct Stage {
-    pub(super) served: Served,
-    pub(super) near: Node,
-    pub(super) far: Node,
-    pub(super) outside: Outside,
+pub(crate) struct Stage {
+    pub(crate) served: Served,
+    pub(crate) near: Node,
+    pub(crate) far: Node,
+    pub(crate) outside: Outside,
 }
 
 impl Stage {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(&[])
     }
 
     /// With these arguments for the proxies.
-    pub(super) fn with(arguments: &[&str]) -> Self {
+    pub(crate) fn with(arguments: &[&str]) -> Self {
         Self::prepare(|served, node| served.serve(node, arguments))
     }
 
     /// With exactly these arguments for the proxies.
-    pub(super) fn exactly(arguments: &[&str]) -> Self {
+    pub(crate) fn exactly(arguments: &[&str]) -> Self {
         Self::prepare(|served, node| served.serve_exactly(node, arguments))
     }
 
-    fn prepare(serve: impl Fn(&Served, &Node)) -> Self {
+    /// With proxies that are started so.
+    pub(crate) fn prepare(serve: impl Fn(&Served, &Node)) -> Self {
         let served = Served::new();
         let (near, far) = (served.node("n1"), served.node("n2"));
         serve(&served, &near);
@@ -96,7 +98,7 @@ impl Stage {
     }
 
     /// A Service with nothing but its cluster IPs.
-    pub(super) fn internal(&self, name: &str, number: u8) -> objects::Service {
+    pub(crate) fn internal(&self, name: &str, number: u8) -> objects::Service {
         let service = Family::BOTH
             .iter()
             .fold(objects::service(name), |service, family| service.cluster_ip(cluster_ip(number, *family)));
@@ -106,7 +108,7 @@ impl Stage {
     }
 
     /// A Service that can be reached in every way.
-    pub(super) fn published(&self, name: &str, number: u8) -> objects::Service {
+    pub(crate) fn published(&self, name: &str, number: u8) -> objects::Service {
         let service = Family::BOTH.iter().fold(objects::service(name), |service, family| {
             service
                 .cluster_ip(cluster_ip(number, *family))
@@ -119,15 +121,23 @@ impl Stage {
         })
     }
 
+    /// Has these pods answer behind the Service `web`, the first by number, which can be reached in every way.
+    pub(crate) fn web(&self, pods: &[&Pod]) {
+        pods.iter().for_each(|pod| pod.echo(TARGET));
+        self.served.put(&self.published("web", 1).json());
+        self.endpoints("web", |slice| pods.iter().fold(slice, |slice, pod| slice.endpoint(pod)));
+        self.served.settle();
+    }
+
     /// Makes these the endpoints of a Service, in both families.
-    pub(super) fn endpoints(&self, service: &str, fill: impl Fn(objects::Slice) -> objects::Slice) {
+    pub(crate) fn endpoints(&self, service: &str, fill: impl Fn(objects::Slice) -> objects::Slice) {
         for slice in self.slices(service, fill) {
             self.served.put(&slice.json());
         }
     }
 
     /// Takes the slices of a Service away.
-    pub(super) fn no_endpoints(&self, service: &str) {
+    pub(crate) fn no_endpoints(&self, service: &str) {
         for slice in self.slices(service, |slice| slice) {
             self.served.remove(&slice.json());
         }
@@ -145,7 +155,7 @@ impl Stage {
     }
 
     /// Every protocol of the mode with every family.
-    pub(super) fn ways(&self) -> Vec<(Protocol, Family)> {
+    pub(crate) fn ways(&self) -> Vec<(Protocol, Family)> {
         let protocols = self.served.mode().protocols.iter();
         protocols.flat_map(|protocol| Family::BOTH.map(|family| (*protocol, family))).collect()
     }

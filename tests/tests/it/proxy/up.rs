@@ -24,6 +24,11 @@ struct Machine {
 impl Machine {
     /// The words before the program say in which circumstances it runs.
     fn new(before: &[&str]) -> Self {
+        Self::with(before, &[])
+    }
+
+    /// With these arguments besides.
+    fn with(before: &[&str], arguments: &[&str]) -> Self {
         let cluster = Cluster::new();
         let node = cluster.node("n1");
         let home = TempDir::new().expect("a temporary directory");
@@ -36,7 +41,7 @@ impl Machine {
             }
             None => Command::new(testbed::binary()),
         };
-        command.args(["up", "--node-name", "n1", "--data-dir"]).arg(home.path());
+        command.args(["up", "--node-name", "n1", "--data-dir"]).arg(home.path()).args(arguments);
         let process = node.spawn(command);
         process.wait_for_line("ready", super::PATIENCE);
         let session = node.in_namespace(|| {
@@ -86,4 +91,25 @@ fn where_rules_may_not_be_written_the_api_works_and_it_is_said() {
     machine.process.wait_for_line("Services are not served", super::PATIENCE);
     machine.post(SERVICES, &objects::service("web").cluster_ip(cluster_ip(1, Family::V4)).port(PORT).json());
     assert_eq!(machine.node.ruleset(), "");
+}
+
+#[test]
+fn s21_without_any_right_services_are_served_on_loopback() {
+    let powerless = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", "--no-new-privs"];
+    let mut machine = Machine::with(&powerless, &["--service-cluster-ip-range", "127.96.0.0/16"]);
+    machine.node.echo(TARGET);
+    let service = |name: &str, ip: &str, port: u16| objects::service(name).cluster_ip(ip).port(port).target(TARGET);
+    let endpoint = machine.node.v4();
+    machine.post(SERVICES, &service("web", "127.96.1.1", 8080).node_port(node_port(1)).json());
+    machine.post(SERVICES, &service("low", "127.96.1.2", 80).json());
+    for name in ["web", "low"] {
+        machine.post(SLICES, &objects::slice(name).port(TARGET).address(endpoint).json());
+    }
+    eventually("it is served", || machine.node.ask(Protocol::Tcp, "127.96.1.1", 8080).is_ok());
+    let answer = machine.node.ask(Protocol::Tcp, "127.0.0.1", node_port(1)).expect("its node port too");
+    assert_eq!(answer.server.port(), TARGET);
+    machine.process.wait_for_line("ports below 1024 are for root", super::PATIENCE);
+    assert_eq!(machine.node.ruleset(), "", "no rule at all");
+    let status = machine.process.terminate();
+    assert!(status.success(), "{status:?}: {}", machine.process.log());
 }
