@@ -99,19 +99,31 @@ impl Process {
         bail!("{} ended with {status}:\n{}", self.log.display(), last.join("\n"))
     }
 
-    fn memory(&self) -> anyhow::Result<Memory> {
+    /// Its memory.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn memory(&self) -> anyhow::Result<Memory> {
         let path = format!("/proc/{}/status", self.child.id());
         let text = std::fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
         parse_status(&text).with_context(|| format!("{path} does not tell the memory"))
     }
 
-    fn cpu(&self) -> anyhow::Result<Duration> {
+    /// The processor time that it has used so far.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn cpu(&self) -> anyhow::Result<Duration> {
         let path = format!("/proc/{}/stat", self.child.id());
         let text = std::fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
         parse_stat(&text, 2).with_context(|| format!("{path} does not tell the processor time"))
     }
 
-    async fn stop(&mut self) -> anyhow::Result<()> {
+    /// Asks it to end.
+    ///
+    /// # Errors
+    /// When it does not; it is killed then.
+    pub async fn stop(&mut self) -> anyhow::Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::TERM).context("stopping a process")?;
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {

@@ -1,4 +1,4 @@
-//! Who is measured: `waypost node`, and kube-proxy in two of its modes when its program is there.
+//! Who is measured: `waypost node` in each of its modes, and kube-proxy in two of its modes when its program is there.
 //!
 //! kube-proxy is set up to its advantage: it may write as often as it likes (its default is once a second), and keeps its
 //! hands off the machine's connection tracking. In iptables mode it uses the legacy tools, which are much faster than
@@ -10,6 +10,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
+use testbed::net::Node;
 
 use crate::kubernetes::{self, version};
 use crate::waypost::Waypost;
@@ -28,7 +29,7 @@ const OFTEN: &str = "1ms";
 /// How Services are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    Waypost,
+    Waypost(&'static str),
     Nftables,
     Iptables,
 }
@@ -41,12 +42,20 @@ pub struct Contender {
 }
 
 impl Contender {
-    /// Ours.
+    /// Ours, as it serves unless told otherwise.
     ///
     /// # Errors
     /// When its program is missing.
     pub fn waypost() -> anyhow::Result<Self> {
-        Ok(Self { mode: Mode::Waypost, program: Waypost::find()?.program().to_owned() })
+        Self::waypost_in("nftables")
+    }
+
+    /// Ours, in this mode.
+    ///
+    /// # Errors
+    /// When its program is missing.
+    pub fn waypost_in(mode: &'static str) -> anyhow::Result<Self> {
+        Ok(Self { mode: Mode::Waypost(mode), program: Waypost::find()?.program().to_owned() })
     }
 
     /// kube-proxy writing nftables.
@@ -70,7 +79,7 @@ impl Contender {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self.mode {
-            Mode::Waypost => "waypost",
+            Mode::Waypost(_) => "waypost",
             Mode::Nftables => "kube-proxy nftables",
             Mode::Iptables => "kube-proxy iptables",
         }
@@ -78,9 +87,11 @@ impl Contender {
 
     /// A name for its node that is short enough for an interface.
     #[must_use]
-    pub const fn short(&self) -> &'static str {
+    pub fn short(&self) -> &'static str {
         match self.mode {
-            Mode::Waypost => "waypost",
+            Mode::Waypost("iptables") => "wp-ipt",
+            Mode::Waypost("userspace") => "wp-us",
+            Mode::Waypost(_) => "waypost",
             Mode::Nftables => "kp-nft",
             Mode::Iptables => "kp-ipt",
         }
@@ -89,20 +100,45 @@ impl Contender {
     /// Whether it is ours.
     #[must_use]
     pub fn is_ours(&self) -> bool {
-        self.mode == Mode::Waypost
+        matches!(self.mode, Mode::Waypost(_))
+    }
+
+    /// How it serves.
+    #[must_use]
+    pub fn mode(&self) -> &'static str {
+        match self.mode {
+            Mode::Waypost(mode) => mode,
+            Mode::Nftables => "nftables",
+            Mode::Iptables => "iptables",
+        }
     }
 
     /// Whether the kernel tells what it writes.
     #[must_use]
     pub fn is_announced(&self) -> bool {
-        self.mode != Mode::Iptables
+        self.mode() != "iptables"
+    }
+
+    /// Whether it carries connections itself: it accepts them whatever its endpoints do, and Services stop when it does.
+    #[must_use]
+    pub fn is_relay(&self) -> bool {
+        self.mode() == "userspace"
+    }
+
+    /// Makes a node ready for it.
+    pub fn prepare(&self, node: &Node) {
+        if self.mode == Mode::Waypost("iptables") {
+            // The sign by which it takes the same tools as the peer.
+            let _ = node.run("iptables-legacy -t mangle -N KUBE-IPTABLES-HINT").success();
+        }
     }
 
     /// What is measured.
     #[must_use]
     pub fn describe(&self) -> String {
         match self.mode {
-            Mode::Waypost => "waypost node, nftables".to_owned(),
+            Mode::Waypost("iptables") => "waypost node, iptables, legacy tools".to_owned(),
+            Mode::Waypost(mode) => format!("waypost node, {mode}"),
             Mode::Nftables => format!("kube-proxy, minSyncPeriod {OFTEN} ({})", version()),
             Mode::Iptables => format!("kube-proxy, minSyncPeriod {OFTEN}, legacy tools ({})", version()),
         }
@@ -115,8 +151,9 @@ impl Contender {
     pub fn command(&self, kubeconfig: &Path, node: &str, home: &Path) -> anyhow::Result<Command> {
         let mut command = Command::new(&self.program);
         match self.mode {
-            Mode::Waypost => {
+            Mode::Waypost(mode) => {
                 command.args(["node", "--node-name", node, "--cluster-cidr", PODS, "--kubeconfig"]).arg(kubeconfig);
+                command.args(["--proxy-mode", mode]);
             }
             Mode::Nftables | Mode::Iptables => {
                 let file = home.join(format!("{node}.json"));
@@ -134,10 +171,9 @@ impl Contender {
 
     /// The settings of kube-proxy.
     fn settings(&self, kubeconfig: &Path, node: &str) -> Value {
-        let mode = if self.mode == Mode::Nftables { "nftables" } else { "iptables" };
         json!({
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
-            "mode": mode, "hostnameOverride": node, "clusterCIDR": PODS,
+            "mode": self.mode(), "hostnameOverride": node, "clusterCIDR": PODS,
             "clientConnection": {"kubeconfig": kubeconfig},
             "nftables": {"minSyncPeriod": OFTEN},
             "iptables": {"minSyncPeriod": OFTEN, "localhostNodePorts": false},

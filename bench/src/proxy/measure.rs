@@ -85,10 +85,37 @@ impl Loaded {
         plan: Plan,
         figures: &mut Figures,
     ) -> anyhow::Result<()> {
-        let seat = stage.seat(&format!("{}-{}", contender.short(), self.size.services));
-        Work::create("/api/v1/nodes", &seat.object()).send(&mut self.server.client()).await?;
+        let seat = self.seat(stage, contender).await?;
         let one = One { stage, seat, contender, plan, size: self.size, home: self.home.path() };
         one.run(self.server.client(), figures).await.with_context(|| format!("{} with {}", contender.name(), self.size))
+    }
+
+    /// A node for a proxy, and its object.
+    ///
+    /// # Errors
+    /// When the server refuses that.
+    pub async fn seat(&self, stage: &Stage, contender: &Contender) -> anyhow::Result<Seat> {
+        let seat = stage.seat(&format!("{}-{}", contender.short(), self.size.services));
+        contender.prepare(&seat.node);
+        self.add([Work::create("/api/v1/nodes", &seat.object())]).await?;
+        Ok(seat)
+    }
+
+    /// Adds objects to the load.
+    ///
+    /// # Errors
+    /// When the server refuses one.
+    pub async fn add(&self, work: impl IntoIterator<Item = Work>) -> anyhow::Result<()> {
+        for one in work {
+            one.send(&mut self.server.client()).await?;
+        }
+        Ok(())
+    }
+
+    /// Where its kubeconfig is.
+    #[must_use]
+    pub fn home(&self) -> &Path {
+        self.home.path()
     }
 
     /// Ends it.
@@ -121,8 +148,27 @@ impl One<'_> {
         self.set(figures, "last_us", connects.last * 1e6);
         self.set(figures, "first_ratio", connects.first / connects.direct);
         self.set(figures, "last_ratio", connects.last / connects.direct);
-        self.tell("endpoints move, one after the other");
         let mut hand = Hand { client: client.another(), seat: &self.seat, running: &running };
+        if !self.contender.is_relay() {
+            self.refusals(&mut hand, figures).await?;
+        }
+        self.tell("Services are made, one after the other");
+        let changes = hand.services(self.plan.services).await?;
+        self.changes("new", &changes, figures);
+        self.memory("worked", &running, figures)?;
+        running.stop();
+        if self.contender.is_relay() {
+            return Ok(());
+        }
+        let running = self.restart(&mut client, figures).await?;
+        self.memory("restart", &running, figures)?;
+        running.stop();
+        Ok(())
+    }
+
+    /// What is seen by who is refused.
+    async fn refusals(&self, hand: &mut Hand<'_>, figures: &mut Figures) -> anyhow::Result<()> {
+        self.tell("endpoints move, one after the other");
         let changes = hand.moves(self.plan.changes).await?;
         self.changes("move", &changes, figures);
         self.tell("endpoints join, one after the other");
@@ -131,14 +177,6 @@ impl One<'_> {
         self.tell("Services outgrow all others, one after the other");
         let changes = hand.joins(self.plan.changes, &MANY).await?;
         self.changes("outgrow", &changes, figures);
-        self.tell("Services are made, one after the other");
-        let changes = hand.services(self.plan.services).await?;
-        self.changes("new", &changes, figures);
-        self.memory("worked", &running, figures)?;
-        running.stop();
-        let running = self.restart(&mut client, figures).await?;
-        self.memory("restart", &running, figures)?;
-        running.stop();
         Ok(())
     }
 

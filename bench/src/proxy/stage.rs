@@ -75,6 +75,12 @@ impl Stage {
         self.api.in_namespace(work)
     }
 
+    /// The machine that has all endpoints.
+    #[must_use]
+    pub const fn far(&self) -> &Outside {
+        &self.far
+    }
+
     /// Where the API server may listen.
     #[must_use]
     pub fn api(&self) -> IpAddr {

@@ -1,0 +1,82 @@
+//! One change after the other, each written through the API and awaited by questions.
+//!
+//! The endpoint of a headless Service moves: a single answer tells where it is. A new Service has an address as soon as it is known.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use rest::client::{Client, Method};
+use tokio::time::sleep;
+
+use super::ask::Sentry;
+use super::{LISTEN, objects};
+use crate::load::Work;
+
+/// How long a change may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The pause after each, in which whatever else it causes happens.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Between two questions: often enough to see, seldom enough to leave the machine to those who are measured.
+const BETWEEN: Duration = Duration::from_micros(100);
+
+/// What changes came to.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// How long the server took to answer the write of each.
+    pub answered: Vec<Duration>,
+    /// From sending each to the answer that shows it.
+    pub visible: Vec<Duration>,
+    /// From the answer to the write to the answer that shows it; zero when that came first.
+    pub after: Vec<Duration>,
+}
+
+/// Moves the endpoint of the probe so often. It is where it was at first in the end, if the number is even.
+///
+/// # Errors
+/// When a write is refused or a change is not seen.
+pub async fn moves(client: &mut Client, count: usize) -> anyhow::Result<Changes> {
+    connect(client).await?;
+    let (mut changes, name) = (Changes::default(), objects::probe_name());
+    for round in 0..count {
+        let (work, to) = objects::move_probe(round);
+        let sentry = Sentry::post(LISTEN, &name, Some(vec![to]), BETWEEN).await?;
+        changes.one(client, &work, sentry).await?;
+    }
+    Ok(changes)
+}
+
+/// Makes so many Services, and removes each again.
+///
+/// # Errors
+/// When a write is refused or a Service is not seen.
+pub async fn services(client: &mut Client, count: usize) -> anyhow::Result<Changes> {
+    connect(client).await?;
+    let mut changes = Changes::default();
+    for round in 0..count {
+        let (name, at, create, delete) = objects::newcomer(round);
+        let sentry = Sentry::post(LISTEN, &name, Some(vec![at]), BETWEEN).await?;
+        changes.one(client, &create, sentry).await?;
+        delete.send(client).await?;
+    }
+    Ok(changes)
+}
+
+impl Changes {
+    async fn one(&mut self, client: &mut Client, work: &Work, sentry: Sentry) -> anyhow::Result<()> {
+        anyhow::ensure!(!sentry.has_seen(), "what is to come was answered before it was written");
+        let sent = Instant::now();
+        work.send(client).await?;
+        let answered = Instant::now();
+        let visible = sentry.seen(PATIENCE).await?;
+        self.answered.push(answered - sent);
+        self.visible.push(visible.saturating_duration_since(sent));
+        self.after.push(visible.saturating_duration_since(answered));
+        sleep(PAUSE).await;
+        Ok(())
+    }
+}
+
+/// The first request opens the connection.
+async fn connect(client: &mut Client) -> anyhow::Result<()> {
+    client.json(Method::GET, "/version", None).await.context("connecting").map(drop)
+}
