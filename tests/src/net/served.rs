@@ -16,7 +16,7 @@ use super::{Cluster, Family, Mode, Node, Outside, Process, objects};
 use crate::session::Session;
 
 /// How long a start or a change may take before the test has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(90);
 /// The Service that shows how far proxies have followed: its addresses, and its port.
 const MARKER: (&str, &str, u16) = ("10.96.255.1", "fd00:10:96::ff01", 9);
 /// The first of the ports that the marker leads to in turn.

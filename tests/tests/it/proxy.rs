@@ -28,4 +28,4 @@ mod userspace;
 use std::time::Duration;
 
 /// Far more than anything here takes; who waits so long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);

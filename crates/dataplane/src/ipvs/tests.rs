@@ -278,7 +278,7 @@ fn open_connections_are_waited_for_and_flows_of_udp_are_not() {
     }
     assert!(!carries(&mut ipvs, &mut nft).expect("asked"));
     let (machine, _backend, _planner) = connected(1);
-    assert!(!carries(&mut machine.ipvs.clone(), &mut machine.nft.clone()).expect("asked"));
+    assert!(!carries(&mut machine.ipvs.clone(), &mut { machine.nft }).expect("asked"));
 }
 
 #[test]
