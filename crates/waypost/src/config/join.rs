@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::lifetime;
+use super::values::lifetime;
 use crate::commands::reach::Reach;
 
 /// How others reach the server.

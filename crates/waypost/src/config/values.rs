@@ -1,0 +1,32 @@
+//! How values of flags are written: ranges of ports, names of schedulers, times.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use kernel::ipvs::Scheduler;
+
+pub(super) fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let (first, last) = text.split_once('-').ok_or("expected FIRST-LAST, such as 30000-32767")?;
+    let parse = |text: &str| text.trim().parse::<u16>().map_err(|_| format!("`{text}` is not a port number"));
+    let (first, last) = (parse(first)?, parse(last)?);
+    if first == 0 || first > last {
+        return Err("the first port must be at least 1 and not above the last".to_owned());
+    }
+    Ok(first..=last)
+}
+
+pub(super) fn scheduler(name: &str) -> Result<Scheduler, String> {
+    let known = || Scheduler::ALL.map(Scheduler::name).join(", ");
+    Scheduler::named(name).ok_or_else(|| format!("there is no scheduler of that name; choose one of {}", known()))
+}
+
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.strip_suffix('s').unwrap_or(text);
+    number.parse().map(Duration::from_secs).map_err(|_| "expected a number of seconds, such as 60".to_owned())
+}
+
+/// A duration as Go writes it, such as 24h.
+pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
+    let nanoseconds = api::duration::parse(text)?;
+    u64::try_from(nanoseconds).map(Duration::from_nanos).map_err(|_| "it must not be negative".to_owned())
+}
