@@ -9,6 +9,7 @@
 
 mod access;
 mod cluster_info;
+pub mod contexts;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -55,6 +56,14 @@ contexts:
 current-context: {CONTEXT}
 "
     )
+}
+
+/// Writes a kubeconfig, as one step, for its owner alone.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write(path: &Path, config: &serde_json::Value) -> Result<(), PkiError> {
+    files::write_private(path, api::yaml::to_yaml(config).as_bytes())
 }
 
 /// Writes the administrator's kubeconfig (mode 0600).

@@ -5,6 +5,7 @@ mod cleanup;
 mod demo;
 pub(crate) mod dig;
 mod dns;
+mod down;
 pub(crate) mod env;
 mod image;
 mod join;
@@ -23,6 +24,7 @@ use crate::config::Subject;
 pub(crate) fn run(subject: Subject) -> anyhow::Result<()> {
     match subject {
         Subject::Up(arguments) => up::exec(arguments),
+        Subject::Down(arguments) => down::exec(&arguments),
         Subject::Server(arguments) => server::exec(&arguments),
         Subject::Node(arguments) => node::exec(&arguments),
         Subject::Cleanup(arguments) => cleanup::exec(&arguments),

@@ -15,6 +15,7 @@ mod up;
 mod values;
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -25,7 +26,7 @@ pub(crate) use self::log::LogArguments;
 pub(crate) use self::node::{NodeArguments, Role};
 pub(crate) use self::proxy::{ProxyArguments, ProxyMode};
 pub(crate) use self::server::{Place, ServerArguments, StoreSubject};
-pub(crate) use self::up::UpArguments;
+pub(crate) use self::up::{DownArguments, UpArguments};
 
 /// The Kubernetes Service system in one binary.
 #[derive(Parser, Debug)]
@@ -42,6 +43,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Subject {
     /// Run everything on this machine: a server, and the proxy that serves its Services
     Up(UpArguments),
+    /// Stop what `waypost up` started on this machine, and remove everything it made
+    Down(DownArguments),
     /// Run the API server and its controllers
     Server(ServerArguments),
     /// Serve Services on this machine, for any Kubernetes API
@@ -69,10 +72,12 @@ pub(crate) enum Subject {
 }
 
 impl Subject {
-    /// What is logged unless it was said. Who asks one question wants the answer, not how it was found.
-    pub(crate) const fn default_log(&self) -> &'static str {
+    /// What is logged unless it was said. Who asks one question wants the answer, not how it was found; and who sits before `up` wants its
+    /// five lines.
+    pub(crate) fn default_log(&self) -> &'static str {
         match self {
-            Self::Up(_) | Self::Server(_) | Self::Node(_) | Self::Cleanup(_) | Self::Store(_) => "info",
+            Self::Up(_) if std::io::stderr().is_terminal() => "warn",
+            Self::Up(_) | Self::Server(_) | Self::Node(_) | Self::Down(_) | Self::Cleanup(_) | Self::Store(_) => "info",
             _ => "warn",
         }
     }
@@ -81,7 +86,7 @@ impl Subject {
 /// Reads arguments, environment and configuration file.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, clap::Error> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let mut command = Arguments::command();
+    let mut command = up::presets(Arguments::command(), &arguments);
     if let Some(path) = file::path(&arguments) {
         command = file::read_into(command, &path)?;
     }

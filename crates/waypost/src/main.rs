@@ -4,6 +4,7 @@ mod commands;
 mod config;
 mod figures;
 mod log;
+mod notify;
 
 use std::process::ExitCode;
 

@@ -6,6 +6,7 @@ mod crash;
 mod demo;
 mod discovery;
 mod disk;
+mod first_steps;
 mod golden;
 mod ipvs;
 mod kube_client;

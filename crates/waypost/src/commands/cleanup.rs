@@ -1,5 +1,7 @@
 //! `waypost cleanup`: removes every kernel object that Waypost made on this machine, and ends its Pods.
 
+use std::path::Path;
+
 use anyhow::{Context as _, bail};
 use kernel::host_names::HostNames;
 use kernel::lock::Lock;
@@ -10,6 +12,14 @@ use crate::config::CleanupArguments;
 
 /// Runs the command.
 pub(crate) fn exec(arguments: &CleanupArguments) -> anyhow::Result<()> {
+    clean(&arguments.place.data_dir, &arguments.pod_bridge)
+}
+
+/// Removes everything but data.
+///
+/// # Errors
+/// Somebody still serves this machine, or something cannot be removed.
+pub(super) fn clean(data_dir: &Path, bridge: &str) -> anyhow::Result<()> {
     let Some(_turn) = Lock::take(super::proxy::LOCK)? else {
         bail!("a waypost serves Services on this machine and would write its rules again; stop it first");
     };
@@ -18,7 +28,7 @@ pub(crate) fn exec(arguments: &CleanupArguments) -> anyhow::Result<()> {
     };
     let found = modes::clean_rules(None)? | modes::clean_ipvs(None)?;
     tracing::info!("{}", if found { "the rules are gone" } else { "there were no rules" });
-    let pods = agent::clean(&arguments.place.data_dir, &arguments.pod_bridge).context("removing Pods")?;
+    let pods = agent::clean(data_dir, bridge).context("removing Pods")?;
     if pods > 0 {
         tracing::info!(pods, "the Pods of this machine have ended");
     }

@@ -12,9 +12,11 @@ use super::join;
 use super::proxy::{Proxy, Surroundings};
 use super::server;
 use crate::config::{NodeArguments, Role};
+use crate::notify::Manager;
 
 /// Runs the command.
 pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
+    let manager = Manager::find();
     server::runtime()?.block_on(async {
         let mut credentials = join::credentials(arguments).await?;
         let kubeconfig = credentials.kubeconfig.clone();
@@ -69,7 +71,8 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
             }
             kernel::memory::give_back();
             tracing::info!("ready");
-            std::future::pending::<()>().await;
+            manager.ready("this machine is served");
+            manager.keep_telling(|| std::future::ready(())).await;
         };
         tokio::select! {
             () = ready => {}
@@ -78,6 +81,7 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
         if let Some(dns) = &dns {
             dns.leave().await;
         }
+        manager.stopping();
         tracing::info!("stopping; rules stay until `waypost cleanup`");
         Ok(())
     })

@@ -56,6 +56,8 @@ pub(super) struct Surroundings<'a> {
 
 /// A proxy that runs. Dropping it ends it and leaves the rules.
 pub(super) struct Proxy {
+    /// The mode at the start, and why it is that one.
+    pub(super) way: (&'static str, String),
     health: Arc<Health>,
     stop: Sender<Message>,
     thread: Option<JoinHandle<()>>,
@@ -79,7 +81,7 @@ impl Proxy {
         let has_loopback = !way.rootless && options.loopback.addresses().next().is_some();
         let loopback = has_loopback.then(|| Arc::new(Mutex::new(modes::loopback(arguments))));
         let switch = Switch { mode: Arc::new(Mutex::new(way.backend.mode())), loopback };
-        let rootless = way.rootless;
+        let (rootless, chosen) = (way.rootless, (way.backend.mode(), way.why.clone()));
         let lock = if rootless { None } else { Some(turn()?) };
         let node = options.node_name.clone();
         let (metrics, health) = (Metrics::new(), Arc::new(Health::default()));
@@ -107,7 +109,8 @@ impl Proxy {
         }
         let inputs = Inputs::start(around.source, &node, &sender);
         let inputs = inputs.map_err(|status| anyhow::anyhow!("{}", status.message))?;
-        Ok(Some(Self { health, stop: sender, thread: Some(thread), _inputs: inputs, _tasks: tasks }))
+        let thread = Some(thread);
+        Ok(Some(Self { way: chosen, health, stop: sender, thread, _inputs: inputs, _tasks: tasks }))
     }
 
     /// Waits until Services are served for the first time.

@@ -3,11 +3,13 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use api::facts::Facts;
 use api::ip::Family;
 use api::value::ValueExt as _;
+use bytes::Bytes;
 use control::certificates::{Order, Signer};
 use control::{Election, Settings};
 use jiff::Timestamp;
@@ -16,6 +18,7 @@ use rest::auth::bootstrap::SecretLookup;
 use rest::auth::service_account::ServiceAccounts;
 use rest::auth::token_file::TokenFile;
 use rest::auth::{AccountLookup, Authenticator};
+use rest::client::{Client, Method};
 use rest::kubeconfig::{self, ClusterInfo};
 use rest::pki::{self, Pki, ServingNames};
 use rest::{Options, Server};
@@ -26,6 +29,7 @@ use tokio::runtime::Runtime;
 
 use super::dns;
 use crate::config::ServerArguments;
+use crate::notify::Manager;
 
 /// Where a new store begins to count, so that a revision from another cluster is most likely older than anything here.
 const FIRST_REVISION: u64 = 1000;
@@ -37,11 +41,28 @@ pub(crate) fn exec(arguments: &ServerArguments) -> anyhow::Result<()> {
         // Whoever reads that it is ready may ask it to end at once.
         let asked = stop_signal();
         tracing::info!(address = %running.address, kubeconfig = %running.kubeconfig.display(), "ready");
-        asked.await;
+        let manager = Manager::find();
+        manager.ready(&format!("the API is at https://{}", running.address));
+        tokio::select! {
+            () = asked => {}
+            () = manager.keep_telling(|| answers(&running.kubeconfig)) => {}
+        }
+        manager.stopping();
         tracing::info!("stopping");
         running.stop().await;
         Ok(())
     })
+}
+
+/// Comes back when our own API has answered; one that cannot is asked until it does.
+pub(super) async fn answers(kubeconfig: &Path) {
+    let asked = async || -> anyhow::Result<bool> {
+        let (code, _) = Client::from_kubeconfig(kubeconfig)?.bytes(Method::GET, "/livez", None, Bytes::new()).await?;
+        Ok(code == 200)
+    };
+    while !asked().await.unwrap_or(false) {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
 }
 
 /// A runtime for servers.

@@ -1,22 +1,40 @@
 //! `waypost up`: everything on this machine, in one process: a server, a proxy and a DNS server that read its store.
 
+pub(super) mod context;
 mod host;
+mod lines;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use jiff::Timestamp;
 
-use super::agent;
+use self::lines::Lines;
 use super::dns::{self, Dns};
+use super::down::{self, Running};
 use super::proxy::{Proxy, Surroundings};
-use super::server;
+use super::{agent, reach, server};
 use crate::config::{DnsArguments, ServerArguments, UpArguments};
+use crate::notify::Manager;
 
 /// Runs the command.
-pub(crate) fn exec(arguments: UpArguments) -> anyhow::Result<()> {
-    let UpArguments { server: settings, proxy: proxying, dns, agent } = arguments;
-    let settings = settings.for_one_machine();
+pub(crate) fn exec(mut arguments: UpArguments) -> anyhow::Result<()> {
+    if !arguments.dev {
+        return run(arguments);
+    }
+    let home = tempfile::Builder::new().prefix("waypost-dev-").tempdir().context("making a temporary directory")?;
+    home.path().clone_into(&mut arguments.server.place.data_dir);
+    let (rootless, bridge) = (arguments.rootless, arguments.agent.pod_bridge.clone());
+    let ended = run(arguments);
+    let removed = down::take_away(home.path(), &bridge, rootless).context("removing what was made");
+    home.close().context("removing the temporary directory")?;
+    ended.and(removed)
+}
+
+fn run(arguments: UpArguments) -> anyhow::Result<()> {
+    let UpArguments { server: settings, proxy: proxying, dns, agent, add_context, dev, .. } = arguments;
+    let (settings, manager) = (settings.for_one_machine(), Manager::find());
     server::runtime()?.block_on(async {
         // Pods do not reach the loopback of this machine.
         let beside = match settings.listen.ip().is_loopback() && agent::is_wanted(&agent) {
@@ -58,21 +76,40 @@ pub(crate) fn exec(arguments: UpArguments) -> anyhow::Result<()> {
                 }
             }
             kernel::memory::give_back();
+            if let Some(name) = &add_context {
+                context::add(&settings.place.data_dir, &running.kubeconfig, name)?;
+            }
+            let lines = Lines {
+                api: format!("https://{}", running.address),
+                kubeconfig: &running.kubeconfig,
+                context: add_context.as_deref(),
+                names: names.as_ref().map(|(names, ips)| (&**ips, names.addresses(), &*settings.cluster_domain)),
+                proxy: proxy.as_ref().map(|proxy| (proxy.way.0, &*proxy.way.1)),
+            };
+            // Whoever started us may not want to read them.
+            let _ = reach::print(&lines.to_string());
             tracing::info!(address = %running.address, kubeconfig = %running.kubeconfig.display(), "ready");
-            std::future::pending::<anyhow::Result<()>>().await
+            manager.ready(&format!("the API is at https://{}", running.address));
+            manager.keep_telling(|| server::answers(&running.kubeconfig)).await;
+            Ok(())
         };
-        tokio::select! {
-            failed = ready => failed?,
-            () = server::stop_signal() => {}
-        }
+        let _here = Running::note(&settings.place.data_dir)?;
+        let ended: anyhow::Result<()> = tokio::select! {
+            failed = ready => failed,
+            () = server::stop_signal() => Ok(()),
+        };
+        manager.stopping();
         if let Some((names, _)) = &names {
             names.leave().await;
         }
-        tracing::info!("stopping; rules and Pods stay until `waypost cleanup`");
+        match dev {
+            true => tracing::info!("stopping; everything that was made is removed"),
+            false => tracing::info!("stopping; rules and Pods stay until `waypost down`"),
+        }
         drop(pods);
         drop(proxy);
         running.stop().await;
-        Ok(())
+        ended
     })
 }
 

@@ -64,7 +64,8 @@ pub(super) fn read_into(mut command: Command, path: &std::path::Path) -> Result<
     Ok(command)
 }
 
-fn with_default(mut command: Command, key: &str, text: &str) -> Command {
+/// Gives every flag of this name another default.
+pub(super) fn with_default(mut command: Command, key: &str, text: &str) -> Command {
     // clap keeps defaults for the life of the program.
     let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
     let id = key.replace('-', "_");

@@ -32,6 +32,8 @@ pub(super) struct Way {
     pub(super) conntrack: Option<Box<dyn Conntrack>>,
     /// Whether nothing of the machine is changed.
     pub(super) rootless: bool,
+    /// Why this one, for people.
+    pub(super) why: String,
 }
 
 /// Opens the mode that was asked for, or the one that serves best here; nothing when none is to be. `on_loopback`: Services have
@@ -81,7 +83,7 @@ fn best() -> Option<Way> {
                 nftables,
                 iptables,
                 "Services are not served: neither nftables nor iptables can be used; run as root on a kernel that has one, or \
-                 `waypost up --service-cluster-ip-range 127.96.0.0/16`, which needs no rules"
+                 `waypost up --rootless`, which needs no rules"
             );
             None
         }
@@ -95,7 +97,8 @@ fn say(mode: &str, why: &str) {
 fn by_rules(backend: impl Backend + 'static, why: &str) -> Result<Way, String> {
     let conntrack = open_conntrack()?;
     say(backend.mode(), why);
-    Ok(Way { backend: Box::new(backend), conntrack: Some(Box::new(conntrack)), rootless: false })
+    let why = why.to_owned();
+    Ok(Way { backend: Box::new(backend), conntrack: Some(Box::new(conntrack)), rootless: false, why })
 }
 
 fn open_conntrack() -> Result<kernel::conntrack::linux::Linux, String> {
@@ -112,13 +115,15 @@ fn open_userspace(arguments: &ProxyArguments) -> Result<Way, String> {
     let conntrack = backend.flows(open_conntrack()?);
     say(backend.mode(), AS_ASKED);
     tracing::warn!("in the userspace mode this program carries every connection: Services stop when it does");
-    Ok(Way { backend: Box::new(backend), conntrack: Some(Box::new(conntrack)), rootless: false })
+    let why = AS_ASKED.to_owned();
+    Ok(Way { backend: Box::new(backend), conntrack: Some(Box::new(conntrack)), rootless: false, why })
 }
 
 fn rootless(arguments: &ProxyArguments) -> Way {
-    say("userspace", "Services have loopback addresses: a program that listens there needs no rules");
+    let why = "Services have loopback addresses: a program that listens there needs no rules";
+    say("userspace", why);
     let relay = Relay::new(relay_settings(arguments));
-    Way { backend: Box::new(Rootless::new(relay)), conntrack: None, rootless: true }
+    Way { backend: Box::new(Rootless::new(relay)), conntrack: None, rootless: true, why: why.to_owned() }
 }
 
 /// Node ports on loopback, to be beside any way.

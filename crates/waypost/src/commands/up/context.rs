@@ -1,0 +1,98 @@
+//! A context in the kubeconfig of whoever started us, so that `kubectl` works without being told anything.
+//!
+//! In: our kubeconfig, and the name it should have there. Out: their file with one more context, and a note in the data directory by which
+//! `waypost down` takes it out again.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+use api::value::ValueExt as _;
+use rest::kubeconfig::{self, contexts};
+use serde_json::{Value, json};
+
+/// Where it is noted what was added where.
+const NOTE: &str = "context.json";
+
+/// Adds a context.
+///
+/// # Errors
+/// Their file cannot be read or written, or is no kubeconfig.
+pub(in crate::commands) fn add(data_dir: &Path, ours: &Path, name: &str) -> anyhow::Result<()> {
+    let theirs = own_kubeconfig(|name| std::env::var_os(name).map(PathBuf::from), ours)?;
+    let put = || -> anyhow::Result<()> {
+        let config = contexts::with_context(read(&theirs)?, &read(ours)?, name).map_err(|why| anyhow!(why))?;
+        // Noted first: a context that is not there can be taken out, one that nobody knows of cannot.
+        let note = json!({"file": std::path::absolute(&theirs)?, "name": name});
+        std::fs::write(data_dir.join(NOTE), note.to_string()).context("noting it for `waypost down`")?;
+        if let Some(folder) = theirs.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        kubeconfig::write(&theirs, &config)?;
+        Ok(())
+    };
+    put().with_context(|| format!("--add-context: adding the context {name} to {}", theirs.display()))
+}
+
+/// Takes out what was added, if something was; answers its name.
+///
+/// # Errors
+/// Their file cannot be read or written.
+pub(in crate::commands) fn take_out(data_dir: &Path) -> anyhow::Result<Option<String>> {
+    let path = data_dir.join(NOTE);
+    let note = read(&path)?;
+    if note.is_null() {
+        return Ok(None);
+    }
+    let (file, name) = (PathBuf::from(note.text("file")), note.text("name").to_owned());
+    let theirs = read(&file)?;
+    if !theirs.is_null() {
+        let left = contexts::without_context(theirs, &name).map_err(|why| anyhow!("{}: {why}", file.display()))?;
+        match contexts::is_empty(&left) {
+            true => std::fs::remove_file(&file)?,
+            false => kubeconfig::write(&file, &left)?,
+        }
+    }
+    std::fs::remove_file(path)?;
+    Ok(Some(name))
+}
+
+/// The kubeconfig of whoever started us: the first of `$KUBECONFIG`, or the one in the home directory. Ours is not theirs.
+fn own_kubeconfig(variable: impl Fn(&str) -> Option<PathBuf>, ours: &Path) -> anyhow::Result<PathBuf> {
+    let said = variable("KUBECONFIG")
+        .and_then(|paths| std::env::split_paths(&paths).find(|path| !path.as_os_str().is_empty() && path != ours));
+    let home = || variable("HOME").map(|home| home.join(".kube/config"));
+    said.or_else(home).context("--add-context: neither $KUBECONFIG nor $HOME says where your kubeconfig is")
+}
+
+/// What a file holds; nothing when there is none.
+fn read(path: &Path) -> anyhow::Result<Value> {
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Value::Null),
+        Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
+    };
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Ok(Value::Null);
+    }
+    let (value, _) = api::yaml::from_yaml(&bytes).with_context(|| format!("reading {}", path.display()))?;
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_that_is_not_ours_is_theirs() {
+        let ours = Path::new("/var/lib/waypost/kubeconfig");
+        let of = |known: &[(&str, &str)]| {
+            let find = |name: &str| known.iter().find(|(key, _)| *key == name).map(|(_, value)| PathBuf::from(value));
+            own_kubeconfig(find, ours)
+        };
+        let both = of(&[("KUBECONFIG", "/var/lib/waypost/kubeconfig:/a"), ("HOME", "/h")]).expect("found");
+        assert_eq!(both, Path::new("/a"));
+        let only = of(&[("KUBECONFIG", "/var/lib/waypost/kubeconfig"), ("HOME", "/h")]).expect("found");
+        assert_eq!(only, Path::new("/h/.kube/config"));
+        assert!(of(&[]).is_err());
+    }
+}
