@@ -15,6 +15,7 @@ pub mod modes;
 pub mod program;
 pub mod proxy;
 pub mod report;
+pub mod startup;
 pub mod stats;
 pub mod subject;
 pub mod waypost;

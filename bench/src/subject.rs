@@ -99,6 +99,18 @@ impl Process {
         bail!("{} ended with {status}:\n{}", self.log.display(), last.join("\n"))
     }
 
+    /// Whether it has not ended yet; fails when it ended badly.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn is_running(&mut self) -> anyhow::Result<bool> {
+        match self.child.try_wait().context("asking for a process")? {
+            Some(status) if status.success() => Ok(false),
+            Some(_) => self.check().map(|()| false),
+            None => Ok(true),
+        }
+    }
+
     /// Its memory.
     ///
     /// # Errors
