@@ -138,9 +138,11 @@ impl<N: Nft> Nftables<N> {
     }
 
     fn write(&mut self, changes: Changes) -> Result<Brought, NftError> {
-        let count = changes.now.changes.len();
-        if count > 0 {
-            self.nft.apply(&changes.now)?;
+        let count = changes.now.changes.len() + changes.next.changes.len();
+        for batch in [&changes.now, &changes.next] {
+            if !batch.changes.is_empty() {
+                self.nft.apply(batch)?;
+            }
         }
         self.untidy.changes.extend(changes.later.changes);
         Ok(Brought { changes: count, untidy: self.tidy() })
