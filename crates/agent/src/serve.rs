@@ -1,12 +1,13 @@
 //! The agent's port: the paths of a kubelet that the API server forwards to, over TLS.
 //!
 //! In: connections of clients whose certificate the caller approves of. Out: logs, streams of commands, forwarded ports, and the list
-//! of Pods, all of it asked of [`Workloads`]. `ask` reads what a request wants, `handler` answers it, `upgrade` gives the
+//! of Pods, all of it asked of [`Workloads`]; and how the proxy stands, asked of [`Reports`]. `ask` reads what a request wants, `handler` answers it, `upgrade` gives the
 //! connection to the protocols in [`crate::streams`].
 
 mod ask;
 mod body;
 mod handler;
+pub mod reports;
 #[cfg(test)]
 mod tests;
 mod upgrade;
@@ -25,6 +26,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
+use self::reports::{Reports, Silent};
 use crate::streams;
 use crate::workloads::Workloads;
 
@@ -39,6 +41,7 @@ pub type Allow = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
 /// What answers requests.
 pub struct Agent {
     workloads: Arc<dyn Workloads>,
+    reports: Arc<dyn Reports>,
     sessions: Arc<Semaphore>,
     idle: Duration,
     creation: Duration,
@@ -49,7 +52,14 @@ impl Agent {
     #[must_use]
     pub fn new(workloads: Arc<dyn Workloads>) -> Self {
         let sessions = Arc::new(Semaphore::new(SESSIONS));
-        Self { workloads, sessions, idle: streams::IDLE, creation: streams::CREATION }
+        let reports = Arc::new(Silent);
+        Self { workloads, reports, sessions, idle: streams::IDLE, creation: streams::CREATION }
+    }
+
+    /// Also tells how the proxy of this node stands.
+    #[must_use]
+    pub fn telling(self, reports: Arc<dyn Reports>) -> Self {
+        Self { reports, ..self }
     }
 
     /// Answers the requests of one connection.
@@ -87,6 +97,13 @@ impl Listening {
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         Ok(Self { listener, acceptor: TlsAcceptor::from(tls), allow, agent: Arc::new(Agent::new(workloads)) })
+    }
+
+    /// Also tells how the proxy of this node stands.
+    #[must_use]
+    pub fn telling(self, reports: Arc<dyn Reports>) -> Self {
+        let agent = Agent::new(Arc::clone(&self.agent.workloads)).telling(reports);
+        Self { agent: Arc::new(agent), ..self }
     }
 
     /// Where it is.

@@ -81,6 +81,13 @@ impl Health {
         self.state.lock().error = Some(error.to_owned());
     }
 
+    /// When rules were last written, and what went wrong since.
+    #[must_use]
+    pub fn written(&self) -> crate::report::Written {
+        let state = self.state.lock();
+        crate::report::Written { at: state.last, error: state.error.clone() }
+    }
+
     /// Whether updates are written in time.
     #[must_use]
     pub fn is_well(&self) -> bool {

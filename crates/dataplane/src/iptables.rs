@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use api::ip::Family;
 use kernel::iptables::{Iptables as Port, IptablesError, Rule, Script, Step, Table};
-use plan::Plan;
+use plan::{Plan, ServicePort};
 
 use self::correction::{Edit, used_by_others, ways_in};
 use self::names::{CANARY, is_ours};
@@ -115,6 +115,10 @@ impl<P: Port + Clone + 'static> Backend for Iptables<P> {
         thread.map_err(|error| BackendError { what: format!("starting a thread: {error}") })?;
         self.guard = Some(end);
         Ok(())
+    }
+
+    fn rules(&self, _plan: &Plan, port: &ServicePort) -> String {
+        self.sides.get(&port.key.family).map(|side| side.text(&port.key)).unwrap_or_default()
     }
 }
 

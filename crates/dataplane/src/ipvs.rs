@@ -20,7 +20,7 @@ use api::ip::Family;
 use kernel::ipvs::{Change, Ipvs as Balancer, IpvsError, Scheduler, Server};
 use kernel::links::{Links, LinksError};
 use kernel::nft::{Nft, NftError};
-use plan::{Plan, Touched};
+use plan::{Plan, ServicePort, Touched};
 
 pub use host::prepare;
 
@@ -288,6 +288,11 @@ impl<B: Balancer, L: Links, N: Nft> Backend for Ipvs<B, L, N> {
             self.forget(&fading, addresses.into_iter())?;
         }
         Ok(brought)
+    }
+
+    fn rules(&self, plan: &Plan, port: &ServicePort) -> String {
+        let reach = servers::of(plan, port, self.manner.scheduler);
+        self.rules.rules(plan, port) + &servers::text(&reach)
     }
 }
 

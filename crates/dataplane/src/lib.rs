@@ -14,6 +14,7 @@ mod lacking;
 pub mod metrics;
 pub mod nft;
 pub mod nftables;
+pub mod report;
 pub mod sync;
 #[cfg(test)]
 mod testing;
@@ -21,7 +22,7 @@ pub mod userspace;
 
 use std::time::Duration;
 
-use plan::{Plan, Problem, Touched};
+use plan::{Plan, Problem, ServicePort, Touched};
 
 /// What changed since the last time.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -88,6 +89,11 @@ pub trait Backend: Send {
     /// When the kernel refuses.
     fn tend(&mut self, _plan: &Plan) -> Result<Brought, BackendError> {
         Ok(Brought::default())
+    }
+
+    /// What it writes for one Service port, for people to read; nothing where a port has no rules of its own.
+    fn rules(&self, _plan: &Plan, _port: &ServicePort) -> String {
+        String::new()
     }
 
     /// What people should know of Services that it cannot serve as they ask.

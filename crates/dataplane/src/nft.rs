@@ -18,6 +18,7 @@ pub(crate) mod relayed;
 mod ruleset;
 mod shapes;
 mod style;
+mod text;
 mod whole;
 
 pub(crate) use beside_ipvs::{ADDRESSES, SERVERS, address_key, server_from, server_key};
@@ -27,6 +28,7 @@ pub(crate) use program::{FAMILIES, Program};
 #[cfg(test)]
 pub(crate) use shapes::Shape;
 pub(crate) use style::Style;
+pub(crate) use text::of_port;
 pub(crate) use whole::Trust;
 
 /// The name of our tables.

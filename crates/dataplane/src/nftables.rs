@@ -5,9 +5,9 @@ use std::thread::JoinHandle;
 
 use api::ip::Family;
 use kernel::nft::{Batch, Change, Dump, Key, Nft, NftError, Value};
-use plan::{Plan, Touched};
+use plan::{Plan, ServicePort, Touched};
 
-use crate::nft::{Changes, FAMILIES, Program, Style, Trust, guard, kernel_family};
+use crate::nft::{self, Changes, FAMILIES, Program, Style, Trust, guard, kernel_family};
 use crate::{Backend, BackendError, Brought, Since, Tampered};
 
 /// The backend.
@@ -177,6 +177,10 @@ impl<N: Nft> Backend for Nftables<N> {
     /// Listens only after the first load: while anybody listens, the kernel makes a message of every element.
     fn guard(&mut self, tampered: Tampered) -> Result<(), BackendError> {
         guard::watch(&mut self.nft, self.style.table(), self.generation, tampered)
+    }
+
+    fn rules(&self, plan: &Plan, port: &ServicePort) -> String {
+        nft::of_port(self.style, plan, port)
     }
 }
 

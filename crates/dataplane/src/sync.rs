@@ -4,6 +4,8 @@
 //! come together are written together; one that comes alone is written at once. What fails is tried again in full, later and
 //! later, and the rules that are there stay as they are meanwhile.
 
+mod answer;
+
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +21,7 @@ use crate::conntrack::{self, Gone};
 use crate::health::Health;
 use crate::lacking::Lacking;
 use crate::metrics::Metrics;
+use crate::report::Question;
 use crate::{Backend, Brought, Since};
 
 /// How long updates are gathered after a transaction before the next one: as long as that took, within these bounds, so that
@@ -44,6 +47,8 @@ pub enum Message {
     Ready,
     /// Somebody else changed our rules.
     Foreign,
+    /// Somebody wants to know how things stand.
+    Ask(Question),
     /// From now on Services are served so.
     Serve(Box<Serving>),
     /// The end.
@@ -205,6 +210,7 @@ impl Loop {
                 pending.not_before = Instant::now();
             }
             Message::Update(update) => self.follow(*update, pending),
+            Message::Ask(question) => self.answer(question, pending),
             Message::Serve(serving) => self.hand_over(*serving, pending),
             Message::Stop => {}
         }

@@ -1,7 +1,7 @@
 //! Connections that the kernel remembers: which there are, and how to make it forget them.
 //!
-//! Only UDP is of interest. A sender that never stops keeps its entry alive for ever, and with it the backend that was chosen
-//! at the beginning; TCP and SCTP end by themselves.
+//! Only UDP is ever forgotten. A sender that never stops keeps its entry alive for ever, and with it the backend that was chosen
+//! at the beginning; TCP and SCTP end by themselves. People who ask who talks to whom are told of all protocols.
 
 pub mod fake;
 pub mod linux;
@@ -51,6 +51,17 @@ pub struct Flow {
     pub translated: bool,
 }
 
+/// A connection that is answered by somebody else than it was sent to, and what has passed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Counted {
+    /// The connection.
+    pub flow: Flow,
+    /// How many bytes have passed, in both directions; nothing when the kernel did not count.
+    pub bytes: Option<u64>,
+    /// Whether both sides have ended it, and it is only remembered.
+    pub ended: bool,
+}
+
 /// A request that failed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("connection tracking, {doing}: {errno}")]
@@ -82,6 +93,12 @@ pub trait Conntrack: Send {
     /// # Errors
     /// When they cannot be read.
     fn udp_flows(&mut self, family: Family) -> Result<Vec<Flow>, ConntrackError>;
+
+    /// The connections of a family, of any protocol with ports, that are answered by somebody else than they were sent to.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn led_flows(&mut self, family: Family) -> Result<Vec<Counted>, ConntrackError>;
 
     /// Forgets connections. Those that are gone already are passed over. Says how many were forgotten.
     ///

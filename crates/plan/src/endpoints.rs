@@ -149,7 +149,8 @@ fn hold_endpoints(
     held
 }
 
-fn usable(text: &str, family: Family, rootless: bool) -> Result<IpAddr, &'static str> {
+/// The address that a text names, if packets can be sent there.
+pub(crate) fn usable(text: &str, family: Family, rootless: bool) -> Result<IpAddr, &'static str> {
     let ip = parse_lenient(text).ok_or("is not an address")?;
     if Family::of(ip) != family {
         return Err("is not of the slice's own family");

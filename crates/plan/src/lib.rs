@@ -26,6 +26,7 @@ mod reasons;
 mod service;
 mod service_port;
 mod suspects;
+pub mod why;
 
 pub use claims::{Claims, Frontend, Frontends, Role};
 pub use endpoints::{Endpoint, Place};

@@ -72,6 +72,55 @@ pub enum Why {
     NoSuchService,
 }
 
+/// The rule by which a packet finds its endpoints.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Rule {
+    /// To the cluster IP of a Service whose traffic from inside may go anywhere.
+    InternalCluster,
+    /// To the cluster IP of a Service whose traffic from inside stays on its node.
+    InternalLocal,
+    /// To an outer address of a Service whose traffic from outside may go anywhere.
+    ExternalCluster,
+    /// To an outer address of a Service whose traffic from outside stays on its node.
+    ExternalLocal,
+    /// From a Pod to an outer address of such a Service: as if it left and came back.
+    PodWithin,
+    /// From a node itself to an outer address of such a Service.
+    NodeWithin,
+}
+
+impl Rule {
+    /// Whether only endpoints of this node are asked.
+    #[must_use]
+    pub const fn stays_here(self) -> bool {
+        matches!(self, Self::InternalLocal | Self::ExternalLocal)
+    }
+}
+
+/// Why a backend sees the node instead of the sender.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Masked {
+    /// All traffic to cluster IPs is masqueraded here.
+    Always,
+    /// The sender of traffic to a cluster IP is no Pod.
+    Stranger,
+    /// Traffic from outside may go to other nodes, and its answers must come back by this one.
+    ByPolicy,
+    /// The sender is a Pod of another node.
+    PodElsewhere,
+    /// The sender is the node.
+    Node,
+}
+
+/// What happens to a packet behind its frontend.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Course {
+    /// By which rule it finds its endpoints.
+    pub rule: Rule,
+    /// Why the backend sees the node; nothing when it sees the sender.
+    pub masked: Option<Masked>,
+}
+
 /// Judges a packet.
 #[must_use]
 pub fn judge(plan: &Plan, packet: &Packet) -> Outcome {
@@ -82,22 +131,8 @@ pub fn judge(plan: &Plan, packet: &Packet) -> Outcome {
     if !port.has_any {
         return Outcome::Refuse(Why::NoEndpoints(port.key.clone()));
     }
-    let is_pod = plan.options.local.is_local(packet.source, packet.interface.as_deref());
-    let (backends, masquerade) = if role == Role::Cluster {
-        let stranger = plan.options.local.knows(packet.source.is_ipv4()) && !is_pod;
-        let list = if port.internal_local { &port.local } else { &port.cluster };
-        (list, plan.options.masquerade_all || stranger)
-    } else if !port.external_local {
-        (&port.cluster, true)
-    } else if is_pod {
-        // As if it left the cluster and came back: neither policy applies. A Pod of another node must be answered by way of
-        // this one.
-        (&port.cluster, plan.is_pod_elsewhere(packet.source))
-    } else if packet.from_node {
-        (&port.cluster, true)
-    } else {
-        (&port.local, false)
-    };
+    let Course { rule, masked } = course(plan, role, port, packet);
+    let backends = if rule.stays_here() { &port.local } else { &port.cluster };
     if backends.is_empty() {
         return Outcome::Drop(Why::NoLocalEndpoints(port.key.clone()));
     }
@@ -106,14 +141,41 @@ pub fn judge(plan: &Plan, packet: &Packet) -> Outcome {
         port: port.key.clone(),
         role,
         backends: backends.clone(),
-        masquerade,
+        masquerade: masked.is_some(),
         hairpin: hairpin.collect(),
         affinity: port.affinity,
     })
 }
 
+/// The rule that a packet meets behind a frontend, and whether the backend sees the node.
+#[must_use]
+pub fn course(plan: &Plan, role: Role, port: &ServicePort, packet: &Packet) -> Course {
+    let is_pod = plan.options.local.is_local(packet.source, packet.interface.as_deref());
+    if role == Role::Cluster {
+        let stranger = plan.options.local.knows(packet.source.is_ipv4()) && !is_pod;
+        let masked = match plan.options.masquerade_all {
+            true => Some(Masked::Always),
+            false => stranger.then_some(Masked::Stranger),
+        };
+        let rule = if port.internal_local { Rule::InternalLocal } else { Rule::InternalCluster };
+        Course { rule, masked }
+    } else if !port.external_local {
+        Course { rule: Rule::ExternalCluster, masked: Some(Masked::ByPolicy) }
+    } else if is_pod {
+        // As if it left the cluster and came back: neither policy applies. A Pod of another node must be answered by way of
+        // this one.
+        let masked = plan.is_pod_elsewhere(packet.source).then_some(Masked::PodElsewhere);
+        Course { rule: Rule::PodWithin, masked }
+    } else if packet.from_node {
+        Course { rule: Rule::NodeWithin, masked: Some(Masked::Node) }
+    } else {
+        Course { rule: Rule::ExternalLocal, masked: None }
+    }
+}
+
 /// The Service port that a packet is for.
-fn find<'a>(plan: &'a Plan, packet: &Packet) -> Option<(Role, &'a ServicePort)> {
+#[must_use]
+pub fn find<'a>(plan: &'a Plan, packet: &Packet) -> Option<(Role, &'a ServicePort)> {
     let address = Frontend::Address(packet.destination, packet.protocol, packet.port);
     plan.owner(&address).or_else(|| {
         let family = Family::of(packet.destination);
@@ -124,7 +186,8 @@ fn find<'a>(plan: &'a Plan, packet: &Packet) -> Option<(Role, &'a ServicePort)> 
 
 /// Whether a sender may use the load-balancer addresses of a Service. A node that has such an address uses it as its
 /// own source, so where the node may, that address may too.
-fn may_use(plan: &Plan, port: &ServicePort, source: IpAddr) -> bool {
+#[must_use]
+pub fn may_use(plan: &Plan, port: &ServicePort, source: IpAddr) -> bool {
     let Some(ranges) = &port.source_ranges else { return true };
     let allowed = |ip: &IpAddr| ranges.iter().any(|range| range.contains(ip));
     allowed(&source) || (port.lb_ips.contains(&source) && plan.node_ips.iter().any(allowed))

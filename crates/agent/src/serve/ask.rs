@@ -21,6 +21,10 @@ pub(super) enum Ask {
     Exec { of: ContainerId, how: Exec },
     /// The streams of a container.
     Attach { of: ContainerId, how: Attach },
+    /// How the proxy of this node stands; for one Service, or all.
+    Report { service: Option<String> },
+    /// The rules of a Service.
+    Rules { service: String },
     /// Connections; over WebSocket of old to these ports.
     Forward { pod: PodId, ports: Result<Vec<u16>, String> },
 }
@@ -54,6 +58,11 @@ pub(super) fn read(method: &Method, path: &str, query: &str, now: Timestamp) -> 
         ["portForward", namespace, pod] | ["portForward", namespace, pod, _] => {
             Ask::Forward { pod: pod_id(namespace, pod), ports: ports(&query) }
         }
+        ["waypost", "report"] => Ask::Report { service: all(&query, "service").next().map(str::to_owned) },
+        ["waypost", "rules"] => match all(&query, "service").next() {
+            Some(service) => Ask::Rules { service: service.to_owned() },
+            None => return Err(bad("name the Service: rules?service=NAMESPACE/NAME")),
+        },
         _ => return Err((StatusCode::NOT_FOUND, "404 page not found".to_owned())),
     };
     let post = matches!(ask, Ask::Exec { .. } | Ask::Attach { .. } | Ask::Forward { .. });
@@ -200,6 +209,16 @@ mod tests {
         let far = ask("/containerLogs/a/b/c", "sinceSeconds=18446744073709551615");
         assert!(matches!(far, Ok(Ask::Logs { options, .. }) if options.since == Some(Timestamp::UNIX_EPOCH)));
         assert_eq!(ask("/containerLogs/a/b/c", "tailLines=x"), Err(bad("tailLines: \"x\" is not a number")));
+    }
+
+    #[test]
+    fn reports_are_of_all_services_or_of_one() {
+        assert_eq!(ask("/waypost/report", ""), Ok(Ask::Report { service: None }));
+        let one = Some("default/web".to_owned());
+        assert_eq!(ask("/waypost/report", "service=default%2Fweb"), Ok(Ask::Report { service: one }));
+        assert_eq!(ask("/waypost/rules", "service=default/web"), Ok(Ask::Rules { service: "default/web".to_owned() }));
+        assert_eq!(ask("/waypost/rules", "").map_err(|(code, _)| code), Err(StatusCode::BAD_REQUEST));
+        assert_eq!(ask("/waypost", "").map_err(|(code, _)| code), Err(StatusCode::NOT_FOUND));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::Agent;
 use super::ask::{self, Ask, No};
 use super::body::{Body, Log};
+use super::reports::NoReport;
 use super::upgrade::{self, Protocol};
 use crate::streams::status::Outcome;
 use crate::workloads::{Attach, ContainerId, LogOptions, Refusal, Running};
@@ -48,6 +49,11 @@ async fn answer(
     match ask {
         Ask::Health => Ok(with(StatusCode::OK, TEXT, "ok".to_owned())),
         Ask::Pods => Ok(with(StatusCode::OK, "application/json", agent.workloads.pods().to_string())),
+        Ask::Report { service } => {
+            let report = agent.reports.report(service).await.map_err(silent)?;
+            Ok(with(StatusCode::OK, "application/json", report))
+        }
+        Ask::Rules { service } => Ok(with(StatusCode::OK, TEXT, agent.reports.rules(service).await.map_err(silent)?)),
         Ask::Logs { of, options, limit } => logs(agent, &of, &options, limit).await,
         Ask::Exec { of, how } => {
             let protocol = Protocol::of_command(headers)?;
@@ -69,6 +75,11 @@ async fn answer(
             upgrade::forward(agent, headers, on_upgrade, pod, ports)
         }
     }
+}
+
+/// A node that cannot tell says why.
+fn silent(why: NoReport) -> No {
+    (StatusCode::SERVICE_UNAVAILABLE, why.0)
 }
 
 /// A command that could not be started says so where a command speaks. What is wrong with the request is said at once.

@@ -3,3 +3,4 @@ mod commands;
 mod forwarding;
 mod hostile;
 mod logs;
+mod reports;

@@ -78,6 +78,20 @@ impl Side {
         (side, correction.finish())
     }
 
+    /// What was written for a Service port, for people to read.
+    pub(super) fn text(&self, key: &PortKey) -> String {
+        let Some(programmed) = self.ports.get(key) else { return String::new() };
+        let Fragment { shared, chains } = programmed.fragment(&self.around);
+        let mut out = format!("# {key} ({})\n", key.family.as_str());
+        for Shared { table, chain, rule, .. } in &shared {
+            out.push_str(&format!("-t {} -A {chain} {rule}\n", table.as_str()));
+        }
+        for (name, rules) in &chains {
+            out.extend(rules.iter().map(|rule| format!("-t {} -A {name} {rule}\n", Table::Nat.as_str())));
+        }
+        out
+    }
+
     /// Follows a plan in which some Service ports changed. Nothing when more changed than that, and everything must be looked
     /// through.
     pub(super) fn follow(&mut self, plan: &Plan, touched: &Touched) -> Option<Script> {

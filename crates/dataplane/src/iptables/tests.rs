@@ -252,3 +252,20 @@ fn what_is_missing_is_noticed() {
     while told.recv().is_ok() {}
     assert!(kernel.save(Family::Ip).expect("readable").has_chain(Table::Mangle, names::CANARY));
 }
+
+#[test]
+fn what_people_read_is_what_is_written() {
+    let mut planner = planner(options(1, false));
+    follow(&mut planner, &everything(1));
+    let kernel = kernel();
+    let mut backend = Iptables::new(kernel.clone(), true);
+    backend.bring(planner.plan(), &Since::Ever).expect("accepted");
+    for port in planner.plan().ports.values() {
+        let listing = kernel.listing(crate::nft::kernel_family(port.key.family));
+        let text = backend.rules(planner.plan(), port);
+        let rules: Vec<&str> =
+            text.lines().filter_map(|line| Some(line.strip_prefix("-t ")?.split_once(' ')?.1)).collect();
+        assert!(rules.len() > 5, "{text}");
+        assert!(rules.iter().all(|rule| listing.contains(rule)), "{text}\nis not in\n{listing}");
+    }
+}

@@ -64,3 +64,17 @@ fn node_places(plan: &Plan, port: &ServicePort, family: Family, number: u16) -> 
     let here = plan.node_port_ips.iter().filter(|ip| Family::of(**ip) == family).filter(free);
     here.map(|ip| (*ip, number)).collect()
 }
+
+/// What a Service port wants, for people to read: as `ipvsadm-save` writes it.
+pub(super) fn text(reach: &Reach) -> String {
+    let mut lines = Vec::new();
+    for (server, wanted) in &reach.servers {
+        let kind = if server.protocol == 17 { "-u" } else { "-t" };
+        let kind = if server.protocol == 132 { "--sctp-service" } else { kind };
+        let at = SocketAddr::new(server.ip, server.port);
+        let stays = wanted.settings.persistence.map(|seconds| format!(" -p {seconds}")).unwrap_or_default();
+        lines.push(format!("-A {kind} {at} -s {}{stays}\n", wanted.settings.scheduler));
+        lines.extend(wanted.destinations.iter().map(|to| format!("-a {kind} {at} -r {to} -m\n")));
+    }
+    lines.concat()
+}

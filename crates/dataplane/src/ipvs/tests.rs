@@ -324,3 +324,34 @@ fn a_machine_that_cannot_says_what_is_missing() {
     assert!(error.what.contains("modprobe ip_vs_sh"), "{error}");
     probe(&mut FakeIpvs::default(), &mut links, Scheduler::Sh).expect("everything is there");
 }
+
+#[test]
+fn people_can_read_of_every_virtual_server() {
+    let mut planner = planner(options(1, false));
+    let wish = Wish {
+        number: 1,
+        kind: 2,
+        dual: false,
+        protocol: 0,
+        internal_local: false,
+        external_local: false,
+        affinity: true,
+        external_ip: true,
+        lb_ip: true,
+        ranges: 0,
+        endpoints: vec![(2, 0), (9, 0)],
+    };
+    planner.update_all(updates(&wish));
+    let machine = Machine::new();
+    let mut backend = machine.backend(Scheduler::Rr);
+    backend.bring(planner.plan(), &Since::Ever).expect("accepted");
+    let text: String = planner.plan().ports.values().map(|port| backend.rules(planner.plan(), port)).collect();
+    assert!(!machine.ipvs.all().is_empty());
+    for (server, (_, destinations)) in machine.ipvs.all() {
+        let at = SocketAddr::new(server.ip, server.port);
+        assert!(text.contains(&format!("-A -t {at} -s rr -p ")), "{at} is not in\n{text}");
+        for to in destinations.keys() {
+            assert!(text.contains(&format!("-a -t {at} -r {to} -m\n")), "{to} is not in\n{text}");
+        }
+    }
+}

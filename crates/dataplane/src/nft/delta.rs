@@ -83,7 +83,8 @@ impl Delta {
 }
 
 fn write_elements(elements: BTreeMap<(&'static str, Key), Pair<Value>>, writer: &mut Writer<'_>) {
-    let (mut gone, mut drawn): (BTreeMap<&str, Vec<Key>>, BTreeMap<&str, Vec<Key>>) = Default::default();
+    let mut gone: BTreeMap<&str, Vec<Key>> = BTreeMap::new();
+    let mut drawn: BTreeMap<&str, Vec<Key>> = BTreeMap::new();
     let mut new: BTreeMap<&str, Vec<(Key, Value)>> = BTreeMap::new();
     for ((set, key), (old, value)) in elements.into_iter().filter(|(_, (old, value))| old != value) {
         if old.is_some() {

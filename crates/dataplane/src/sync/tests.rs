@@ -202,6 +202,39 @@ fn stale_flows_go_and_others_stay() {
     until("the flow of a Service that is gone", || running.flows.flows() == [foreign]);
 }
 
+/// What the loop says of a Service.
+fn ask(running: &Running, service: Option<&str>) -> crate::report::Snapshot {
+    let (answer, answers) = channel();
+    let answer = Box::new(move |snapshot| answer.send(snapshot).expect("somebody waits"));
+    let question = Question { service: service.map(str::to_owned), rules: true, answer };
+    running.out.send(Message::Ask(question)).expect("the loop runs");
+    answers.recv_timeout(PATIENCE).expect("an answer")
+}
+
+#[test]
+fn whoever_asks_is_told_what_is_written_and_what_is_not() {
+    let kernel = Fake::default();
+    let running = Running::start(&kernel);
+    running.say(service("a", "10.96.0.1", "TCP"));
+    running.say(slice("a", "TCP", &["10.244.0.2"]));
+    let told = ask(&running, None);
+    assert_eq!((told.ports.len(), told.synced), (1, false));
+    assert!(!told.ports[0].written, "nothing is written before everything was read");
+    running.ready();
+    until("the rules", || running.has_frontends(1));
+    until("the guard", || running.kernel.is_watched(TABLE));
+    let told = ask(&running, None);
+    assert!(told.synced && told.ports[0].written);
+    running.say(service("b", "10.96.0.2", "TCP"));
+    running.say(slice("b", "TCP", &["10.244.0.3"]));
+    until("the rules", || running.has_frontends(2));
+    let told = ask(&running, Some("default/b"));
+    assert_eq!(told.ports.len(), 1);
+    assert_eq!(&*told.ports[0].port.key.service, "default/b");
+    assert!(told.ports[0].rules.contains("10.96.0.2"), "{}", told.ports[0].rules);
+    assert!(ask(&running, Some("default/c")).ports.is_empty());
+}
+
 #[test]
 fn each_problem_is_told_once() {
     let kernel = Fake::default();

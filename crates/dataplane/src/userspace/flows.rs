@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::ip::Family;
-use kernel::conntrack::{Conntrack, ConntrackError, Flow};
+use kernel::conntrack::{Conntrack, ConntrackError, Counted, Flow};
 use parking_lot::Mutex;
 use plan::{Frontend, PortKey, Protocol};
 
@@ -72,6 +72,10 @@ impl<C: Conntrack> Conntrack for Flows<C> {
         let family = if family == kernel_family(Family::V4) { Family::V4 } else { Family::V6 };
         flows.retain(|flow| !ways.has(family, flow));
         Ok(flows)
+    }
+
+    fn led_flows(&mut self, family: kernel::Family) -> Result<Vec<Counted>, ConntrackError> {
+        self.all.led_flows(family)
     }
 
     fn delete(&mut self, flows: &[Flow]) -> Result<usize, ConntrackError> {

@@ -90,6 +90,10 @@ impl Backend for WithLoopback {
         self.backend.tend(plan)
     }
 
+    fn rules(&self, plan: &Plan, port: &ServicePort) -> String {
+        self.backend.rules(plan, port)
+    }
+
     fn problems(&self) -> Vec<Problem> {
         self.backend.problems().into_iter().chain(self.ports.lock().problems()).collect()
     }

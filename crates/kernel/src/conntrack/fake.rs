@@ -1,12 +1,12 @@
 //! Connections in memory. Clones share them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::{Conntrack, ConntrackError, Flow, UDP};
+use super::{Conntrack, ConntrackError, Counted, Flow, UDP};
 use crate::Family;
 
 /// A kernel that remembers connections.
@@ -16,6 +16,8 @@ pub struct Fake(Arc<Mutex<Inner>>);
 #[derive(Default)]
 struct Inner {
     flows: BTreeSet<Flow>,
+    /// What has passed, where it is counted, and whether it has ended.
+    passed: BTreeMap<Flow, (Option<u64>, bool)>,
     lists: usize,
     failure: Option<Errno>,
 }
@@ -24,6 +26,11 @@ impl Fake {
     /// A connection comes to be.
     pub fn insert(&self, flow: Flow) {
         self.0.lock().flows.insert(flow);
+    }
+
+    /// Bytes pass, or both sides end it.
+    pub fn pass(&self, flow: Flow, bytes: Option<u64>, ended: bool) {
+        self.0.lock().passed.insert(flow, (bytes, ended));
     }
 
     /// All connections, of any protocol.
@@ -58,6 +65,18 @@ impl Conntrack for Fake {
         Ok(inner.flows.iter().filter(|flow| flow.family == family && flow.protocol == UDP).copied().collect())
     }
 
+    fn led_flows(&mut self, family: Family) -> Result<Vec<Counted>, ConntrackError> {
+        let mut inner = self.0.lock();
+        inner.ask("listing connections")?;
+        let led =
+            inner.flows.iter().filter(|flow| flow.family == family && flow.reply.source != flow.original.destination);
+        let counted = led.map(|flow| {
+            let (bytes, ended) = inner.passed.get(flow).copied().unwrap_or_default();
+            Counted { flow: *flow, bytes, ended }
+        });
+        Ok(counted.collect())
+    }
+
     fn delete(&mut self, flows: &[Flow]) -> Result<usize, ConntrackError> {
         let mut inner = self.0.lock();
         inner.ask("deleting a connection")?;
@@ -81,6 +100,13 @@ mod tests {
         fake.insert(Flow { protocol: 6, ..flow });
         assert_eq!(fake.udp_flows(Family::Ip).expect("listed"), [flow]);
         assert_eq!(fake.udp_flows(Family::Ip6).expect("listed"), []);
+        let untranslated = Flow { zone: 1, reply: Direction::new(end(96, 53), end(1, 4000)), ..flow };
+        fake.insert(untranslated);
+        fake.pass(flow, Some(7), false);
+        let led = fake.led_flows(Family::Ip).expect("listed");
+        let want = Counted { flow: Flow { protocol: 6, ..flow }, bytes: None, ended: false };
+        assert_eq!(led, [want, Counted { flow, bytes: Some(7), ended: false }], "of all protocols, led elsewhere");
+        assert_eq!(fake.delete(&[untranslated]).expect("deleted"), 1);
         assert_eq!(fake.delete(&[flow, flow]).expect("deleted"), 1);
         assert_eq!((fake.flows().len(), fake.lists()), (1, 2));
         fake.fail_next(Errno::INTR);

@@ -1,6 +1,7 @@
 //! Connection tracking of this machine, by netlink.
 //!
-//! The kernel is asked for one family at a time and, where it knows how, for UDP only; what else it sends is left out here.
+//! The kernel is asked for one family at a time and, where UDP alone is wanted and it knows how, for UDP only; what else it
+//! sends is left out here.
 //! Entries come and go while they are listed; that does not make a list wrong, only old, as any list would be a moment later.
 //! One that the kernel itself calls interrupted is read anew.
 
@@ -9,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use rustix::io::Errno;
 use rustix::net::netlink;
 
-use super::{Conntrack, ConntrackError, Direction, Flow, UDP};
+use super::{Conntrack, ConntrackError, Counted, Direction, Flow, UDP};
 use crate::netlink::{Attributes, Message, Messages, Socket, Writer};
 use crate::{Family, address_bytes, address_from};
 
@@ -24,11 +25,25 @@ const DELETE: u16 = 2;
 const ORIGINAL: u16 = 1;
 const REPLY: u16 = 2;
 const STATUS: u16 = 3;
+const STATE: u16 = 4;
+const COUNTED_ORIGINAL: u16 = 9;
+const COUNTED_REPLY: u16 = 10;
 const ZONE: u16 = 18;
 const FILTER: u16 = 25;
 
 /// Of the status: where it goes is translated.
 const DESTINATION_TRANSLATED: u32 = 1 << 5;
+
+/// Of what was counted: bytes.
+const BYTES: u16 = 2;
+/// Of the state: that of TCP, that of SCTP; of both: the state itself.
+const OF_TCP: u16 = 1;
+const OF_SCTP: u16 = 3;
+const IS: u16 = 1;
+/// TCP that both sides have ended: it waits, or is closed.
+const TCP_ENDED: [u8; 2] = [7, 8];
+/// SCTP that both sides have ended.
+const SCTP_ENDED: u8 = 1;
 
 /// Attributes of a direction.
 const ADDRESSES: u16 = 1;
@@ -65,12 +80,12 @@ impl Linux {
         Ok(Self { socket })
     }
 
-    fn list(&mut self, family: Family, filter: bool) -> Result<Vec<Flow>, Errno> {
+    fn list(&mut self, family: Family, protocol: u8, filter: bool) -> Result<Vec<Flow>, Errno> {
         let mut flows = Vec::new();
         let body = |w: &mut Writer| {
             w.raw(&[family.number(), 0, 0, 0]);
             if filter {
-                w.nest(ORIGINAL, |w| w.nest(PROTOCOL, |w| w.bytes(NUMBER, &[UDP])));
+                w.nest(ORIGINAL, |w| w.nest(PROTOCOL, |w| w.bytes(NUMBER, &[protocol])));
                 w.nest(FILTER, |w| {
                     w.bytes(FILTER_ORIGINAL, &FILTER_PROTOCOL.to_ne_bytes());
                     w.bytes(FILTER_REPLY, &0u32.to_ne_bytes());
@@ -78,18 +93,38 @@ impl Linux {
             }
         };
         self.socket.dump(&mut flows, SUBSYSTEM << 8 | GET, body, Vec::clear, |flows, told| flows.extend(flow(told)))?;
-        flows.retain(|flow| flow.family == family && flow.protocol == UDP);
+        flows.retain(|flow| flow.family == family && flow.protocol == protocol);
         Ok(flows)
+    }
+
+    /// The connections of a family and a protocol, also of those that end by themselves.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn flows(&mut self, family: Family, protocol: u8) -> Result<Vec<Flow>, ConntrackError> {
+        let listed = match self.list(family, protocol, true) {
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => self.list(family, protocol, false),
+            listed => listed,
+        };
+        listed.map_err(|errno| ConntrackError { errno, doing: "listing connections" })
     }
 }
 
 impl Conntrack for Linux {
     fn udp_flows(&mut self, family: Family) -> Result<Vec<Flow>, ConntrackError> {
-        let listed = match self.list(family, true) {
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => self.list(family, false),
-            listed => listed,
-        };
-        listed.map_err(|errno| ConntrackError { errno, doing: "listing connections" })
+        self.flows(family, UDP)
+    }
+
+    fn led_flows(&mut self, family: Family) -> Result<Vec<Counted>, ConntrackError> {
+        let mut flows = Vec::new();
+        let body = |w: &mut Writer| w.raw(&[family.number(), 0, 0, 0]);
+        // There may be a million of others: they are left out one by one.
+        let led =
+            |found: &Counted| found.flow.family == family && found.flow.reply.source != found.flow.original.destination;
+        let take = |flows: &mut Vec<Counted>, told: &Message<'_>| flows.extend(counted(told).filter(led));
+        let listed = self.socket.dump(&mut flows, SUBSYSTEM << 8 | GET, body, Vec::clear, take);
+        listed.map_err(|errno| ConntrackError { errno, doing: "listing connections" })?;
+        Ok(flows)
     }
 
     fn delete(&mut self, flows: &[Flow]) -> Result<usize, ConntrackError> {
@@ -138,6 +173,20 @@ fn flow(told: &Message<'_>) -> Option<Flow> {
     Some(Flow { family, protocol, zone, original, reply, translated: status & DESTINATION_TRANSLATED != 0 })
 }
 
+/// Reads a connection with what has passed.
+fn counted(told: &Message<'_>) -> Option<Counted> {
+    let flow = flow(told)?;
+    let attributes = told.attributes(HEADER);
+    let bytes = |way| attributes.nest(way).and_then(|counted| counted.be64(BYTES));
+    let bytes = match (bytes(COUNTED_ORIGINAL), bytes(COUNTED_REPLY)) {
+        (None, None) => None,
+        (there, back) => Some(there.unwrap_or_default().saturating_add(back.unwrap_or_default())),
+    };
+    let state = |of| attributes.nest(STATE)?.nest(of)?.find(IS)?.first().copied();
+    let ended = state(OF_TCP).is_some_and(|is| TCP_ENDED.contains(&is)) || state(OF_SCTP) == Some(SCTP_ENDED);
+    Some(Counted { flow, bytes, ended })
+}
+
 fn read_direction(attributes: &Attributes<'_>) -> Option<(u8, Direction)> {
     let (addresses, protocol) = (attributes.nest(ADDRESSES)?, attributes.nest(PROTOCOL)?);
     let end = |index: usize, port| {
@@ -152,6 +201,6 @@ fn read_direction(attributes: &Attributes<'_>) -> Option<(u8, Direction)> {
 /// Reads bytes as whatever the kernel could tell of connections.
 pub(crate) fn read_anything(bytes: &[u8]) {
     for told in Messages::new(bytes) {
-        flow(&told);
+        counted(&told);
     }
 }

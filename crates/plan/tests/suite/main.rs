@@ -9,4 +9,5 @@ mod oddities;
 mod properties;
 mod reading;
 mod refusals;
+mod why;
 mod world;

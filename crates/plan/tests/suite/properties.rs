@@ -33,7 +33,7 @@ const NODES: [&str; 3] = ["192.0.2.1", "192.0.2.2", "2001:db8::1"];
 
 /// What is said of one thing: the object, or that it is gone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Thing {
+pub(crate) enum Thing {
     Service(&'static str),
     Slice(u8),
     Cidr(u8),
@@ -41,9 +41,9 @@ enum Thing {
     Machine,
 }
 
-type Said = (Thing, Option<Value>);
+pub(crate) type Said = (Thing, Option<Value>);
 
-fn say((thing, object): &Said) -> Update {
+pub(crate) fn say((thing, object): &Said) -> Update {
     fn read<T: serde::de::DeserializeOwned>(object: &Value) -> T {
         serde_json::from_value(object.clone()).expect("an object")
     }
@@ -136,7 +136,7 @@ fn node() -> impl Strategy<Value = Said> {
     })
 }
 
-fn anything() -> impl Strategy<Value = Said> {
+pub(crate) fn anything() -> impl Strategy<Value = Said> {
     let ranges = some_of(&["10.96.0.0/16", "10.96.0.0/24", "172.20.0.0/16", "fd00:10:96::/112"]);
     let cidr = (0..3u8, ranges, any::<bool>()).prop_map(|(name, ranges, gone)| {
         let object = json!({"metadata": {"name": name.to_string()}, "spec": {"cidrs": ranges}});
@@ -146,7 +146,7 @@ fn anything() -> impl Strategy<Value = Said> {
     prop_oneof![5 => service(), 6 => slice(), 1 => node(), 1 => cidr, 1 => machine]
 }
 
-fn any_options() -> impl Strategy<Value = Options> {
+pub(crate) fn any_options() -> impl Strategy<Value = Options> {
     let ranges = || LocalDetector::Ranges(vec!["10.244.0.0/16".parse().expect("a range")]);
     let local = select(vec![LocalDetector::None, ranges(), LocalDetector::InterfacePrefix("veth".to_owned())]);
     let addresses = select(vec![NodePortAddresses::Primary, NodePortAddresses::All]);
@@ -158,7 +158,7 @@ fn any_options() -> impl Strategy<Value = Options> {
     })
 }
 
-fn any_packet() -> impl Strategy<Value = Packet> {
+pub(crate) fn any_packet() -> impl Strategy<Value = Packet> {
     let to: Vec<&str> = [&CLUSTER_IPS[..], &OUTER_IPS[..4], &NODES[..]].concat();
     let protocol = select(&Protocol::ALL[..]);
     let interface = select(vec![None, Some("veth7"), Some("eth0")]);

@@ -1,0 +1,115 @@
+//! Who stands behind a Service and is no endpoint of a port of its: wrong family, wrong port, no address, not yet in a slice.
+//!
+//! In: the objects, and what is planned. Out: each of these once, with its reason.
+
+use std::collections::BTreeSet;
+
+use api::ip::Family;
+
+use super::{Candidate, Left, Out, Pod, Port, Stand, Subject, Way, pod};
+use crate::endpoints::usable;
+use crate::input::{HEADLESS, Slice, SliceEndpoint};
+use crate::reasons::Reason;
+use crate::service_port::{PortKey, ServicePort};
+
+/// Endpoints of a port's family whose slices do not have the port.
+pub(super) fn without_port(
+    planned: &ServicePort,
+    subject: &Subject<'_>,
+    reasons: &[Reason],
+    ways: &[Way],
+    rootless: bool,
+) -> Vec<Candidate> {
+    let key = &planned.key;
+    let mut seen: BTreeSet<_> = reasons.iter().map(|reason| reason.backend.ip).collect();
+    let mut found = Vec::new();
+    let lacking = subject.slices.iter().filter(|slice| {
+        slice.family() == Some(key.family) && !slice.metadata.labels.contains_key(HEADLESS) && !has_port(slice, key)
+    });
+    for slice in lacking {
+        for endpoint in &slice.endpoints {
+            let fit = address(endpoint).and_then(|text| usable(text, key.family, rootless).ok());
+            let Some(ip) = fit.filter(|ip| seen.insert(*ip)) else { continue };
+            let out = Out::NoSuchPort(port_names(slice));
+            found.push(Candidate {
+                address: ip.to_string(),
+                port: None,
+                node: endpoint.node_name.clone(),
+                pod: pod::named(subject.pods, &ip.to_string()),
+                stands: vec![Stand::Out(out); ways.len()],
+            });
+        }
+    }
+    found
+}
+
+fn has_port(slice: &Slice, key: &PortKey) -> bool {
+    slice.ports.iter().any(|port| {
+        let usable = port.port.is_some_and(|number| u16::try_from(number).is_ok_and(|number| number > 0));
+        usable && port.name.as_deref() == Some(&*key.port) && port.protocol == Some(key.protocol)
+    })
+}
+
+/// The ports of a slice, as `name/protocol`.
+fn port_names(slice: &Slice) -> Vec<String> {
+    let name = |port: &crate::input::SlicePort| {
+        let protocol = port.protocol.map_or("?", crate::Protocol::as_str);
+        let number = port.port.map(|number| format!(" {number}")).unwrap_or_default();
+        format!("`{}`{number}/{protocol}", port.name.as_deref().unwrap_or_default())
+    };
+    slice.ports.iter().map(name).collect()
+}
+
+fn address(endpoint: &SliceEndpoint) -> Option<&str> {
+    endpoint.addresses.first().map(|text| &**text)
+}
+
+/// Who belongs to no port.
+pub(super) fn left(ports: &[Port], subject: &Subject<'_>, rootless: bool) -> Vec<Left> {
+    if ports.is_empty() {
+        return Vec::new();
+    }
+    let has = |family: Family| ports.iter().any(|port| port.planned.key.family == family);
+    let mut found = Vec::new();
+    for slice in subject.slices {
+        for endpoint in &slice.endpoints {
+            let Some(text) = address(endpoint) else { continue };
+            if let Some(out) = unusable(slice, text, rootless, has) {
+                let name = format!("{}/{}", slice.metadata.namespace, slice.metadata.name);
+                found.push(Left { what: text.to_owned(), pod: pod::named(subject.pods, text), slice: Some(name), out });
+            }
+        }
+    }
+    found.extend(subject.pods.iter().filter_map(|pod| unlisted(pod, subject.slices)));
+    found
+}
+
+/// Why an endpoint of a slice is none of any port.
+fn unusable(slice: &Slice, text: &str, rootless: bool, has: impl Fn(Family) -> bool) -> Option<Out> {
+    let Some(family) = slice.family() else { return Some(Out::AddressType(slice.address_type.clone())) };
+    if slice.metadata.labels.contains_key(HEADLESS) {
+        return Some(Out::HeadlessSlice);
+    }
+    if let Err(why) = usable(text, family, rootless) {
+        return Some(Out::Unfit(why));
+    }
+    (!has(family)).then(|| Out::OtherFamily(family.as_str()))
+}
+
+/// Why no slice names a Pod, if none does.
+fn unlisted(pod: &Pod, slices: &[Slice]) -> Option<Left> {
+    let addresses = slices.iter().flat_map(|slice| &slice.endpoints).flat_map(|endpoint| &endpoint.addresses);
+    if !pod.has_ended() && addresses.into_iter().any(|address| pod.has(address)) {
+        return None;
+    }
+    let out = if pod.has_ended() {
+        Out::PodEnded(pod.status.phase.clone())
+    } else if pod.status.pod_ips.is_empty() {
+        let waits = if pod.spec.node_name.is_empty() { "for a node" } else { "on its node for its start" };
+        Out::PodPending(waits.to_owned())
+    } else {
+        Out::NotInSlice
+    };
+    let what = pod.status.pod_ips.first().map_or_else(|| pod.key(), |one| one.ip.to_string());
+    Some(Left { what, pod: Some(pod.key()), slice: None, out })
+}

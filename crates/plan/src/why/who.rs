@@ -1,0 +1,179 @@
+//! Whose an address is, or a port of it.
+//!
+//! In: the objects, an address, a port. Out: everybody who has it, what is nearest first: a Service's address, a Pod, a
+//! Node, an endpoint, a range.
+
+use std::net::IpAddr;
+
+use api::ip::parse_lenient;
+
+use super::Pod;
+use crate::Protocol;
+use crate::address::lenient_range;
+use crate::input::{Node, Port, Service, ServiceCidr, Slice};
+
+/// Everything that can have an address.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Objects<'a> {
+    /// All Services.
+    pub services: &'a [Service],
+    /// All slices.
+    pub slices: &'a [Slice],
+    /// All Pods.
+    pub pods: &'a [Pod],
+    /// All Nodes.
+    pub nodes: &'a [Node],
+    /// All ranges of Services.
+    pub cidrs: &'a [ServiceCidr],
+}
+
+/// What is asked for: an address, a port, or both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Question {
+    /// The address; without it a node port is meant.
+    pub ip: Option<IpAddr>,
+    /// The port.
+    pub port: Option<u16>,
+}
+
+/// Somebody who has it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Owner {
+    /// The kind of object.
+    pub kind: &'static str,
+    /// `namespace/name`, or the name.
+    pub name: String,
+    /// As what: `cluster IP`, `node port`, …
+    pub role: &'static str,
+    /// More of it: the port's name, where it leads.
+    pub says: String,
+}
+
+/// Everybody who has it.
+#[must_use]
+pub fn who(objects: &Objects<'_>, question: Question) -> Vec<Owner> {
+    let mut found: Vec<Owner> = objects.services.iter().flat_map(|service| of_service(service, question)).collect();
+    let of_node = question.ip.is_none_or(|ip| objects.nodes.iter().any(|node| node.addresses().contains(&ip)));
+    if let Some(port) = question.port.filter(|_| of_node) {
+        found.extend(objects.services.iter().flat_map(|service| node_ports(service, port)));
+    }
+    let Some(ip) = question.ip else { return found };
+    found.extend(objects.pods.iter().filter_map(|pod| of_pod(pod, ip)));
+    found.extend(objects.nodes.iter().filter_map(|node| of_node_object(node, ip)));
+    found.extend(objects.slices.iter().flat_map(|slice| of_slice(slice, ip, question.port)));
+    found.extend(objects.cidrs.iter().filter_map(|cidr| of_range(cidr, ip)));
+    found.extend(objects.nodes.iter().filter_map(|node| of_pod_range(node, ip)));
+    found
+}
+
+fn of_service(service: &Service, question: Question) -> Vec<Owner> {
+    let Some(ip) = question.ip else { return Vec::new() };
+    let spec = &service.spec;
+    let is = |text: &str| parse_lenient(text) == Some(ip);
+    let has_cluster_ip =
+        &*spec.kind != "ExternalName" && spec.cluster_ips.iter().chain([&spec.cluster_ip]).any(|one| is(one));
+    let ingress = &service.status.load_balancer.ingress;
+    let roles = [
+        ("cluster IP", has_cluster_ip),
+        ("load-balancer address", ingress.iter().any(|one| is(&one.ip))),
+        ("external IP", spec.external_ips.iter().any(|one| is(one))),
+    ];
+    let says = ports(service, question.port);
+    let owners = roles.into_iter().filter(|(_, has)| *has);
+    owners.map(|(role, _)| Owner { kind: "Service", name: key(service), role, says: says.clone() }).collect()
+}
+
+fn key(service: &Service) -> String {
+    format!("{}/{}", service.metadata.namespace, service.metadata.name)
+}
+
+/// A port in words: `80/TCP http`.
+fn port_text(port: &Port) -> String {
+    let protocol = port.protocol.map_or("?", Protocol::as_str);
+    let text = format!("port {}/{protocol} {}", port.port, port.name);
+    text.trim_end().to_owned()
+}
+
+/// The ports of a Service that are asked for.
+fn ports(service: &Service, asked: Option<u16>) -> String {
+    let all = &service.spec.ports;
+    let wanted = list(all.iter().filter(|port| asked.is_none_or(|asked| port.port == asked)));
+    match (asked, wanted.is_empty()) {
+        (Some(asked), true) => format!("has no port {asked}; it has {}", list(all.iter())),
+        _ => wanted,
+    }
+}
+
+fn list<'a>(ports: impl Iterator<Item = &'a Port>) -> String {
+    ports.map(port_text).collect::<Vec<_>>().join(", ")
+}
+
+fn node_ports(service: &Service, asked: u16) -> Vec<Owner> {
+    let serves = matches!(&*service.spec.kind, "NodePort" | "LoadBalancer");
+    let owner = |role, says| Owner { kind: "Service", name: key(service), role, says };
+    let ports = service.spec.ports.iter().filter(|port| serves && port.node_port == asked);
+    let mut found: Vec<Owner> = ports.map(|port| owner("node port", port_text(port))).collect();
+    if service.spec.health_check_node_port == asked {
+        found.push(owner("health-check node port", "tells load balancers whether this node has endpoints".to_owned()));
+    }
+    found
+}
+
+fn of_pod(pod: &Pod, ip: IpAddr) -> Option<Owner> {
+    let has = pod.status.pod_ips.iter().any(|one| parse_lenient(&one.ip) == Some(ip));
+    let node = match &*pod.spec.node_name {
+        "" => String::new(),
+        node => format!("on node {node}"),
+    };
+    let says = match (pod.has_ended(), pod.spec.host_network) {
+        (true, _) => format!("has ended ({}); the address may be another's by now", pod.status.phase),
+        (false, true) => format!("{node}, whose network it uses").trim_start_matches(", ").to_owned(),
+        (false, false) => node,
+    };
+    has.then(|| Owner { kind: "Pod", name: pod.key(), role: "Pod address", says })
+}
+
+fn of_node_object(node: &Node, ip: IpAddr) -> Option<Owner> {
+    let address = node.status.addresses.iter().find(|one| parse_lenient(&one.address) == Some(ip))?;
+    let name = node.metadata.name.to_string();
+    Some(Owner { kind: "Node", name, role: "node address", says: address.kind.to_string() })
+}
+
+fn of_slice(slice: &Slice, ip: IpAddr, asked: Option<u16>) -> Vec<Owner> {
+    let has = |text: &str| parse_lenient(text) == Some(ip);
+    let service = slice.service().unwrap_or_else(|| "no Service".to_owned());
+    let name = format!("{}/{}", slice.metadata.namespace, slice.metadata.name);
+    let endpoints = slice.endpoints.iter().filter(|one| one.addresses.iter().any(|text| has(text)));
+    let owner = |endpoint: &crate::input::SliceEndpoint| {
+        let state = match (endpoint.conditions.ready.unwrap_or(true), endpoint.conditions.terminating.unwrap_or(false))
+        {
+            (_, true) => "terminating",
+            (true, false) => "ready",
+            (false, false) => "not ready",
+        };
+        let ports = slice.ports.iter().filter(|port| asked.is_none_or(|asked| port.port == Some(i64::from(asked))));
+        let ports: Vec<String> = ports
+            .map(|port| {
+                let number = port.port.map(|number| number.to_string()).unwrap_or_default();
+                let protocol = port.protocol.map_or("?", Protocol::as_str);
+                format!("port {number}/{protocol} {}", port.name.as_deref().unwrap_or_default()).trim_end().to_owned()
+            })
+            .collect();
+        let ports = if ports.is_empty() { "not at this port".to_owned() } else { ports.join(", ") };
+        let says = format!("of Service {service}, {ports}, {state}");
+        Owner { kind: "EndpointSlice", name: name.clone(), role: "endpoint", says }
+    };
+    endpoints.map(owner).collect()
+}
+
+fn of_range(cidr: &ServiceCidr, ip: IpAddr) -> Option<Owner> {
+    let range = cidr.ranges().find(|range| range.contains(&ip))?;
+    let name = cidr.metadata.name.to_string();
+    Some(Owner { kind: "ServiceCIDR", name, role: "Service range", says: format!("{range} is kept for cluster IPs") })
+}
+
+fn of_pod_range(node: &Node, ip: IpAddr) -> Option<Owner> {
+    let range = node.spec.pod_cidrs.iter().filter_map(|text| lenient_range(text)).find(|range| range.contains(&ip))?;
+    let (name, says) = (node.metadata.name.to_string(), format!("{range} is for the Pods of this node"));
+    Some(Owner { kind: "Node", name, role: "Pod range", says })
+}
