@@ -7,11 +7,16 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::Timespec;
 
 /// The controllers that are used.
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 /// In how many microseconds a quota of processor time is given anew.
 const PERIOD: u64 = 100_000;
+/// How long until a group is tried again that could not be removed.
+const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// The control groups of a machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -98,6 +103,27 @@ impl Cgroups {
         }
     }
 
+    /// Lets a group look like the whole hierarchy to whoever shares the mounts of the caller: groups are then made in it, and nowhere else.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn confine(&self, group: &str) -> io::Result<()> {
+        let roots: BTreeSet<&Path> = match self {
+            Self::V1(all) => all.iter().map(|(_, root)| root.as_path()).collect(),
+            Self::V2(root) => BTreeSet::from([root.as_path()]),
+            Self::Nothing => BTreeSet::new(),
+        };
+        roots.into_iter().try_for_each(|root| crate::mounts::bind(&root.join(group), root, false))
+    }
+
+    /// The names of groups of the highest level that begin so.
+    #[must_use]
+    pub fn beginning(&self, prefix: &str) -> BTreeSet<String> {
+        let entries = self.everywhere("").into_iter().filter_map(|root| fs::read_dir(root).ok()).flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        names.filter(|name| name.starts_with(prefix)).collect()
+    }
+
     /// The files into which a process writes its number to enter a group.
     #[must_use]
     pub fn doors(&self, group: &str) -> Vec<PathBuf> {
@@ -173,6 +199,24 @@ impl Cgroups {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
         !all.is_empty()
+    }
+
+    /// Kills what is in a group and removes it. Processes that end take a moment; they are waited for, but not longer than that.
+    ///
+    /// # Errors
+    /// When something is still in it then.
+    pub fn end(&self, group: &str, patience: Duration) -> io::Result<bool> {
+        let begun = Instant::now();
+        loop {
+            self.kill(group);
+            match self.remove(group) {
+                Err(_) if begun.elapsed() < patience => {
+                    // Nobody tells when a group can go.
+                    let _ = rustix::event::poll(&mut [], Some(&PAUSE));
+                }
+                removed => return removed,
+            }
+        }
     }
 
     /// Removes a group and those below it, which must have no processes any more. Says whether there was one.
@@ -336,6 +380,25 @@ mod tests {
             .make(&format!("{name}/x"), &Limits { pids: Some(7), ..Limits::default() })
             .expect("made; this test needs root");
         assert!(groups.processes(&name).is_empty() && !groups.kill(&name));
+        assert_eq!(groups.beginning(&name), BTreeSet::from([name.clone()]));
         assert!(groups.remove(&name).expect("removed") && !groups.remove(&name).expect("gone"));
+    }
+
+    #[test]
+    fn what_is_in_a_group_ends_with_it() {
+        let groups = Cgroups::find();
+        let name = format!("waypost-test-end-{}", std::process::id());
+        groups.make(&name, &Limits::default()).expect("made; this test needs root");
+        let doors: String = groups.doors(&name).iter().map(|door| format!("echo $$ > {}; ", door.display())).collect();
+        let null = || fs::File::options().read(true).write(true).open("/dev/null").expect("a device").into();
+        let script = format!("{doors} exec sleep 600");
+        let words = ["-c", &script].map(std::ffi::OsStr::new);
+        let program =
+            crate::process::Spawned::begin(Path::new("/bin/sh"), &words, [null(), null(), null()]).expect("begun");
+        while groups.processes(&name).is_empty() {
+            assert!(!program.handle.ends_within(Duration::from_millis(10)), "it does not run");
+        }
+        assert!(groups.end(&name, Duration::from_secs(20)).expect("ended"));
+        assert!(program.handle.has_ended() && groups.beginning(&name).is_empty());
     }
 }

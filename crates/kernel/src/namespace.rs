@@ -62,7 +62,7 @@ pub fn inside<T: Send>(path: &Path, work: impl FnOnce() -> T + Send) -> io::Resu
 }
 
 /// Runs this on a thread that ends with it: what it does to its namespaces concerns nobody else.
-fn on_a_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+pub(crate) fn on_a_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     std::thread::scope(|scope| scope.spawn(work).join()).unwrap_or_else(|panic| resume_unwind(panic))
 }
 

@@ -10,6 +10,7 @@
 mod change;
 mod error;
 pub mod fake;
+pub mod foreign;
 mod key;
 pub mod linux;
 mod model;

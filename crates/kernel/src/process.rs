@@ -2,8 +2,10 @@
 //!
 //! A number alone is nobody: numbers are given again. An [`Identity`] is a number with the moment at which its process began.
 
+pub mod apart;
 mod become_;
 pub mod enter;
+mod holder;
 pub mod launch;
 
 use std::ffi::OsStr;
@@ -11,10 +13,13 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 
 pub use become_::Program;
+pub use holder::holder;
 pub use rustix::process::Signal;
 
 /// Which process is meant.
@@ -69,6 +74,20 @@ impl Identity {
 pub struct Handle(pub OwnedFd);
 
 impl Handle {
+    /// Whether it has ended; one that nobody has waited for has, too.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ends_within(Duration::ZERO)
+    }
+
+    /// Waits for its end, but not longer than that; says whether it has ended.
+    #[must_use]
+    pub fn ends_within(&self, patience: Duration) -> bool {
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        let patience = Timespec::try_from(patience).ok();
+        poll(&mut fds, patience.as_ref()).is_ok_and(|ready| ready > 0)
+    }
+
     /// Sends a signal; says whether the process was there to get it.
     pub fn signal(&self, signal: Signal) -> bool {
         pidfd_send_signal(&self.0, signal).is_ok()

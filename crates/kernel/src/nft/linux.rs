@@ -6,6 +6,7 @@
 
 mod decode;
 mod encode;
+mod foreign;
 mod monitor;
 mod numbers;
 mod rules;
@@ -302,6 +303,7 @@ impl Nft for Linux {
 pub(crate) fn read_anything(bytes: &[u8]) {
     for told in Messages::new(bytes) {
         let (_, attributes) = (told.meaning(), told.attributes(numbers::HEADER));
+        foreign::read_anything(&told);
         let Some(family) = decode::family(&told) else { continue };
         decode::tag(&attributes);
         decode::chain(&attributes);

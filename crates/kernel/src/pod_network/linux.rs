@@ -85,6 +85,14 @@ impl Linux {
         Ok(Self { socket, addresses })
     }
 
+    /// Sets the loopback device up: that of a new namespace is down.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn wake_loopback(&mut self) -> Result<(), PodNetworkError> {
+        self.must_index("lo").and_then(|lo| self.set(lo, true, |_| ())).map_err(failed("setting up", "lo"))
+    }
+
     /// The number of a device.
     fn index(&mut self, device: &str) -> Result<Option<u32>, Errno> {
         let mut index = None;
@@ -137,8 +145,7 @@ impl Linux {
 
     /// Sets up the inside of a Pod; runs in its namespace.
     fn inside(&mut self, addresses: &[IpAddr], gateways: &[IpAddr]) -> Result<(), Errno> {
-        let lo = self.must_index("lo")?;
-        self.set(lo, true, |_| ())?;
+        self.wake_loopback().map_err(|error| error.errno)?;
         let eth = self.must_index(INSIDE)?;
         for ip in addresses {
             self.add_address(eth, IpNet::from(*ip))?;

@@ -1,11 +1,15 @@
 //! Connections in the real kernel: listed, and forgotten one by one.
 
-use std::net::{IpAddr, UdpSocket};
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 
 use kernel::conntrack::linux::Linux;
-use kernel::conntrack::{Conntrack, Flow, UDP};
+use kernel::conntrack::{Conntrack, Counted, Flow, UDP};
 use kernel::nft::linux::Linux as Nftables;
-use kernel::nft::{Base, BaseKind, Batch, Change, Family, Hook, Name, Nft, Statement};
+use kernel::nft::{
+    Base, BaseKind, Batch, Change, Family, Field, Hook, Key, Name, Nft, Part, Set, SetValue, Statement, Type, Value,
+};
 
 use crate::namespace::Namespace;
 
@@ -49,6 +53,67 @@ fn a_udp_connection_is_listed_and_forgotten() {
             assert_eq!(conntrack.udp_flows(family).expect("listed"), &flows[1..]);
             let strangers = if family == Family::Ip { Family::Ip6 } else { Family::Ip };
             assert_eq!(conntrack.udp_flows(strangers).expect("listed"), []);
+        });
+    }
+}
+
+/// A rule that leads TCP to one port of ours to another.
+fn lead(family: Family, home: IpAddr, from: u16, to: u16) {
+    let at = || (family, Name::from("lead"), Name::from("ports"));
+    let base = Base { kind: BaseKind::Nat, hook: Hook::Output, priority: -100 };
+    let key = vec![Field::Protocol, Field::DestinationPort];
+    let set = Set {
+        key: vec![Type::Protocol, Type::Port],
+        value: SetValue::Data(vec![Type::Address, Type::Port]),
+        interval: false,
+        timeout: None,
+        counters: false,
+        elements: BTreeMap::new(),
+    };
+    let element =
+        (Key::new(&[Part::Protocol(6), Part::Port(from)]), Value::data(&[Part::Address(home), Part::Port(to)]));
+    let translate = Statement::Translate { key, map: at().2 };
+    let changes = vec![
+        Change::AddTable(at().0, at().1, String::new()),
+        Change::AddSet(at().0, at().1, at().2, set),
+        Change::AddElements(at().0, at().1, at().2, vec![element]),
+        Change::AddChain(at().0, at().1, Name::from("out"), Some(base)),
+        Change::AddRules(at().0, at().1, Name::from("out"), vec![vec![translate]]),
+    ];
+    Nftables::open().expect("a socket").apply(&Batch { changes }).expect("applied");
+}
+
+#[test]
+fn a_tcp_connection_that_is_led_elsewhere_is_counted_until_it_ends() {
+    for (family, home) in
+        [(Family::Ip, IpAddr::from([127, 0, 0, 1])), (Family::Ip6, "::1".parse().expect("an address"))]
+    {
+        let namespace = Namespace::new();
+        namespace.inside(|| {
+            let server = TcpListener::bind((home, 0)).expect("a port");
+            let to = server.local_addr().expect("bound");
+            let asked = SocketAddr::new(home, if to.port() == 80 { 81 } else { 80 });
+            lead(family, home, asked.port(), to.port());
+            std::fs::write("/proc/sys/net/netfilter/nf_conntrack_acct", "1").expect("the kernel counts");
+            let mut client = TcpStream::connect(asked).expect("it is led to the server");
+            let (mut answers, _) = server.accept().expect("a connection");
+            client.write_all(&[7; 1000]).expect("sent");
+            answers.read_exact(&mut [0; 1000]).expect("received");
+            // One that is led nowhere else is nobody's business.
+            let plain = TcpStream::connect(to).expect("a connection");
+            let mut conntrack = Linux::open().expect("a socket");
+            let led = conntrack.led_flows(family).expect("listed");
+            assert_eq!(led.len(), 1, "{led:?}");
+            let Counted { flow, bytes, ended } = led[0];
+            assert_eq!((flow.protocol, flow.translated, ended), (6, true, false));
+            assert_eq!((flow.original.destination, flow.reply.source), (asked, to));
+            assert!(bytes.is_some_and(|bytes| (1000..3000).contains(&bytes)), "{bytes:?}");
+            let strangers = if family == Family::Ip { Family::Ip6 } else { Family::Ip };
+            assert_eq!(conntrack.led_flows(strangers).expect("listed"), []);
+
+            drop((client, answers, plain));
+            let led = conntrack.led_flows(family).expect("listed");
+            assert!(led.iter().all(|led| led.ended), "{led:?}");
         });
     }
 }
