@@ -15,6 +15,7 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::adapters;
 use crate::api::{Api, ApiError};
 use crate::events::Teller;
 use crate::followed::Followed;
@@ -92,6 +93,7 @@ impl Agent {
             ranges,
             followed: Followed::new(source.clone()),
             services: Mutex::default(),
+            adopted: Mutex::default(),
             seats: Mutex::default(),
             doors: Mutex::default(),
         });
@@ -101,7 +103,8 @@ impl Agent {
         let (ready_sender, ready) = watch::channel(false);
         let watches = inputs::Watches::begin(&*source, &machine.settings.node);
         let watches = watches.map_err(|status| AgentError::Watch(status.message))?;
-        tasks.spawn(watches.run(machine.clone(), ranges_sender, ready_sender));
+        let adopted = adapters::start(&machine, &mut tasks);
+        tasks.spawn(watches.run(machine.clone(), ranges_sender, ready_sender, adopted));
         Ok(Self { machine, ready, _tasks: tasks })
     }
 

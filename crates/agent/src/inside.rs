@@ -12,6 +12,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
+use crate::adapters;
 use crate::command;
 use crate::files;
 use crate::home::PodHome;
@@ -22,8 +23,14 @@ impl Machine {
     /// The folder of a Pod that is here.
     fn home_of(&self, id: &PodId) -> Result<(PodHome, std::sync::Arc<Value>), Refusal> {
         let seats = self.seats.lock();
-        let seat = seats.get(id).ok_or(Refusal::NoPod)?;
+        let seat = seats.get(id).ok_or_else(|| self.refusal(id))?;
         Ok((self.home.pod(&seat.uid), seat.pod.clone()))
+    }
+
+    /// Why a Pod has no seat here.
+    fn refusal(&self, id: &PodId) -> Refusal {
+        let adopted = self.adopted.lock();
+        adopted.get(id).and_then(|pod| adapters::elsewhere(pod)).map_or(Refusal::NoPod, Refusal::Bad)
     }
 
     /// The folder of a container's Pod, the container's spec, and the number of its present instance, if it has had one.
@@ -88,6 +95,11 @@ impl Workloads for Machine {
 
     fn dial<'a>(&'a self, pod: &'a PodId, port: u16) -> BoxFuture<'a, Result<TcpStream, Refusal>> {
         async move {
+            let adopted = self.adopted.lock().get(pod).map(|pod| pod.text("status.podIP").to_owned());
+            if let Some(address) = adopted {
+                let stream = TcpStream::connect((address.as_str(), port)).await;
+                return stream.map_err(|error| Refusal::Failed(format!("dialling {address}, port {port}: {error}")));
+            }
             let (home, object) = self.home_of(pod)?;
             let host_network = object.flag("spec.hostNetwork");
             let connect = move || {
@@ -110,7 +122,9 @@ impl Workloads for Machine {
 
     fn pods(&self) -> Value {
         let seats = self.seats.lock();
-        let items: Vec<&Value> = seats.values().map(|seat| &*seat.pod).collect();
+        let adopted = self.adopted.lock();
+        let items: Vec<&Value> =
+            seats.values().map(|seat| &*seat.pod).chain(adopted.values().map(|pod| &**pod)).collect();
         json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
     }
 }

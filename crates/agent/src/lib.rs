@@ -6,6 +6,7 @@
 //! ```
 //! `workloads` is the seam between the two halves: one half runs Pods, the other serves people who look into them.
 
+pub mod adapters;
 pub mod agent;
 pub mod amounts;
 pub mod api;

@@ -63,6 +63,8 @@ pub struct Machine {
     pub services: Mutex<BTreeMap<String, Known>>,
     /// Ports of this machine that lead into Pods, by uid.
     pub doors: Mutex<BTreeMap<String, Vec<Door>>>,
+    /// Pods that stand for what runs without us.
+    pub adopted: Mutex<BTreeMap<PodId, Arc<Value>>>,
     /// Pods that are here.
     pub seats: Mutex<BTreeMap<PodId, Seat>>,
 }

@@ -3,6 +3,9 @@
 //! In: a Pod, and the files of its volumes. Out: a namespace with a wire and addresses, `/etc/hosts`, `/etc/resolv.conf`, volumes, a
 //! control group. What is there is kept, so that an agent that comes back finds its Pods as they were.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -15,7 +18,6 @@ use kernel::cgroups::{Cgroups, Limits};
 use kernel::pod_network::{Bridge, PodNetworkError, Wire};
 use kernel::process::{Handle, Identity};
 use kernel::{mounts, namespace};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -56,7 +58,10 @@ pub enum SandboxError {
 /// How often what was killed is looked for, each time for a tenth of a second or more.
 const ATTEMPTS: usize = 50;
 
-/// How long a supervisor that is about to begin a container is waited for.
+/// How long until a group is tried again that could not be removed.
+const PAUSE: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
+/// How long somebody is waited for who has the claim of a container and cannot be told.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn failed(doing: &'static str) -> impl FnOnce(io::Error) -> SandboxError {
@@ -203,13 +208,18 @@ pub fn end_processes(groups: &Cgroups, home: &PodHome, group: &str) -> io::Resul
         groups.kill(group);
         let pids = groups.processes(group);
         let others = pids.iter().filter_map(|pid| Identity::of(*pid)).chain(supervisors.iter().copied());
-        let handles: Vec<Handle> = others.filter_map(|who| who.open().ok().flatten()).collect();
+        let mut handles: Vec<Handle> = others.filter_map(|who| who.open().ok().flatten()).collect();
+        // Those that only wait for somebody to ask how they ended may wait for ever: not every machine has one who does.
+        handles.retain(|handle| !handle.has_ended());
         if handles.is_empty() && groups.remove(group).is_ok() {
             return Ok(());
         }
         for handle in &handles {
-            let mut fds = [PollFd::new(&handle.0, PollFlags::IN)];
-            let _ = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 100_000_000 }));
+            let _ = handle.ends_within(Duration::from_millis(100));
+        }
+        if handles.is_empty() {
+            // The kernel has a little to do until a group without processes can go.
+            let _ = rustix::event::poll(&mut [], Some(&PAUSE));
         }
     }
     groups.remove(group).map(|_| ())
@@ -219,10 +229,10 @@ fn folders(path: &Path) -> impl Iterator<Item = std::path::PathBuf> + use<> {
     fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| path.is_dir())
 }
 
-/// Sees to it that no supervisor begins a container from here on. One that does so just now is waited for, but not for ever.
+/// Sees to it that no supervisor begins a container from here on. One that does so just now is ended: what it begins would be, too.
 fn take_orders_back(home: &PodHome) {
     for container in folders(&home.path().join("containers")) {
-        let claim = Claim::take_within(&container, PATIENCE);
+        let claim = Claim::wrest(&container, PATIENCE);
         for instance in folders(&container) {
             let _ = claim.as_ref().map(|claim| claim.settle(&instance));
         }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
+use crate::adapters::Adapters;
+
 /// Settings of an agent.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -27,6 +29,8 @@ pub struct Settings {
     pub insecure_registries: Vec<String>,
     /// The program that runs bundles of images; crun or runc when nothing is said.
     pub runtime: Option<PathBuf>,
+    /// Who is asked for what already runs.
+    pub adapters: Adapters,
     /// This program, which is also the supervisor of containers.
     pub program: PathBuf,
 }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::kinds;
 use api::status::Status;
 use api::value::ValueExt as _;
+use api::{adopted, kinds};
 use ipnet::IpNet;
 use serde_json::Value;
 use store::source::{Event, Known, Object, Source, Watching, What};
@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::network;
+use crate::adapters::{Inbox, News};
 use crate::files;
 use crate::machine::{self, Machine, Seat};
 use crate::pod::{Message, Worker};
@@ -41,6 +42,7 @@ impl Watches {
         machine: Arc<Machine>,
         ranges: watch::Sender<Vec<IpNet>>,
         ready: watch::Sender<bool>,
+        adopted: Inbox,
     ) {
         let Self { mut pods, nodes, services } = self;
         let (services_known, mut wait_services) = watch::channel(false);
@@ -50,7 +52,7 @@ impl Watches {
         tasks.spawn(network::follow(machine.clone(), nodes, ranges, nodes_known));
         let _ = wait_services.wait_for(|known| *known).await;
         let _ = wait_nodes.wait_for(|known| *known).await;
-        let mut desk = Desk { machine, listed: BTreeSet::new(), workers: JoinSet::new(), first: true, ready };
+        let mut desk = Desk { machine, listed: BTreeSet::new(), workers: JoinSet::new(), first: true, ready, adopted };
         let mut known = Known::default();
         loop {
             tokio::select! {
@@ -101,6 +103,8 @@ struct Desk {
     workers: JoinSet<(PodId, String)>,
     first: bool,
     ready: watch::Sender<bool>,
+    /// Where Pods go that stand for what runs without us.
+    adopted: Inbox,
 }
 
 fn id_of(pod: &Value) -> PodId {
@@ -130,6 +134,7 @@ impl Desk {
             Event::InitDone => {
                 if std::mem::take(&mut self.first) {
                     self.orphans();
+                    let _ = self.adopted.send(News::Listed);
                     self.ready.send_replace(true);
                 }
             }
@@ -152,6 +157,14 @@ impl Desk {
             // Another of the same name was here before it.
             let _ = seat.inbox.send(Message::Gone);
         }
+        if adopted::how(&pod).is_some() {
+            let _ = self.adopted.send(News::Pod(pod));
+            return;
+        }
+        if self.machine.adopted.lock().contains_key(&id) {
+            // It is one of ours from now on.
+            let _ = self.adopted.send(News::Gone(id.clone(), None));
+        }
         self.employ(Worker::new(self.machine.clone(), pod.clone()), id, uid, pod);
     }
 
@@ -165,6 +178,7 @@ impl Desk {
 
     /// A Pod that the API has no more.
     fn gone(&mut self, id: &PodId, uid: Option<&str>) {
+        let _ = self.adopted.send(News::Gone(id.clone(), uid.map(str::to_owned)));
         let seats = self.machine.seats.lock();
         if let Some(seat) = seats.get(id).filter(|seat| uid.is_none_or(|uid| seat.uid == uid)) {
             let _ = seat.inbox.send(Message::Gone);

@@ -14,8 +14,10 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use kernel::process::Signal;
+use rustix::event::Timespec;
 use rustix::fs::{FlockOperation, flock};
 
 use super::{BEGUN, Begun, ENDED, ORDER, Order};
@@ -23,6 +25,8 @@ use crate::files;
 
 /// The file that is locked.
 const FILE: &str = "claim";
+/// How long until a claim is looked at again whose holder cannot be told.
+const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 /// The right to begin instances of a container. Dropping it gives it back.
 #[derive(Debug)]
@@ -68,14 +72,29 @@ impl Claim {
         }
     }
 
-    /// Takes it, unless somebody else keeps it for so long, or the folder of the container is gone.
+    /// Takes it for good: a supervisor that has it, and is about to begin a container, is ended. Nothing when the folder of the container
+    /// is gone, or when somebody who cannot be told keeps it for so long.
     #[must_use]
-    pub fn take_within(container: &Path, patience: Duration) -> Option<Self> {
-        let (sender, receiver) = std::sync::mpsc::channel();
-        let container = container.to_owned();
-        // The kernel knows no such wait with an end. A claim that comes too late is given back at once.
-        std::thread::spawn(move || sender.send(Self::take(&container)));
-        receiver.recv_timeout(patience).ok()?.ok()
+    pub fn wrest(container: &Path, patience: Duration) -> Option<Self> {
+        let begun = Instant::now();
+        loop {
+            if let Some(claim) = Self::try_take(container).ok()? {
+                return Some(claim);
+            }
+            if begun.elapsed() >= patience {
+                return None;
+            }
+            let holder = open(container).ok().and_then(|file| kernel::process::holder(&file));
+            // Others of this process have it only in passing.
+            let others = holder.filter(|who| who.pid != std::process::id().cast_signed());
+            if let Some(handle) = others.and_then(|who| who.open().ok().flatten()) {
+                handle.signal(Signal::KILL);
+                let _ = handle.ends_within(patience);
+            } else {
+                // Whoever took it may be gone, and one of its children have the file open; the kernel knows no wait with an end for that.
+                let _ = rustix::event::poll(&mut [], Some(&PAUSE));
+            }
+        }
     }
 
     /// The order of an instance, if it is still to be carried out.
@@ -175,7 +194,7 @@ mod tests {
         order(&instance);
         let claim = Claim::take(container).expect("free");
         assert!(Claim::try_take(container).expect("locks").is_none());
-        assert!(Claim::take_within(container, Duration::from_millis(10)).is_none());
+        assert!(Claim::wrest(container, Duration::from_millis(10)).is_none(), "this process ends itself for no claim");
         std::thread::scope(|scope| {
             let late = scope.spawn(|| carry_out(container, &instance, &count));
             assert_eq!(claim.settle(&instance).expect("taken back"), Settled::Nobody);
@@ -183,7 +202,7 @@ mod tests {
             late.join().expect("it ends");
         });
         assert_eq!(count.load(Ordering::Relaxed), 0);
-        assert!(Claim::take_within(container, Duration::from_secs(60)).is_some());
+        assert!(Claim::wrest(container, Duration::from_secs(60)).is_some());
         // One who waited at the old folder and one of the new order: still only one of them begins.
         files::remove_folder(&instance).expect("removed");
         order(&instance);

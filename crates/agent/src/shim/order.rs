@@ -109,7 +109,7 @@ pub struct Begun {
 }
 
 impl Begun {
-    pub(super) fn new(shim: Identity, process: Identity, at: Timestamp) -> Self {
+    pub(crate) fn new(shim: Identity, process: Identity, at: Timestamp) -> Self {
         Self { shim: (shim.pid, shim.began), process: (process.pid, process.began), at }
     }
 
