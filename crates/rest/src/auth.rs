@@ -136,6 +136,17 @@ impl Authenticator {
         impersonate::as_asked(user, headers)
     }
 
+    /// Whether a user who was let in earlier still exists, as far as that can be known: accounts can be deleted.
+    #[must_use]
+    pub fn is_still_there(&self, user: &User) -> bool {
+        match service_account::split_username(&user.name) {
+            Some((namespace, name)) => {
+                (self.lookup)(namespace, name).is_some_and(|uid| user.uid.is_empty() || uid == user.uid)
+            }
+            None => true,
+        }
+    }
+
     /// The user of a token that is meant for one of the audiences, and those of them it is good for.
     ///
     /// # Errors

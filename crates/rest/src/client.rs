@@ -4,6 +4,7 @@
 //! watches; it reads any kubeconfig with certificates or tokens, so it also speaks to a real kube-apiserver.
 
 pub(crate) mod connection;
+pub mod socket;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -90,6 +91,13 @@ impl Client {
         Self::with(self.access.clone(), self.manner)
     }
 
+    /// Where the server is, as a URL.
+    #[must_use]
+    pub fn server(&self) -> String {
+        let scheme = if self.access.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.access.address, self.access.prefix)
+    }
+
     /// Sends a request with a JSON body and reads the JSON answer.
     ///
     /// # Errors
@@ -135,6 +143,21 @@ impl Client {
         content_type: Option<&str>,
         body: Bytes,
     ) -> Result<Response<Incoming>, ClientError> {
+        self.open_as(method, path, "application/json", content_type, body).await
+    }
+
+    /// The same, and the answer should have this form.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn open_as(
+        &mut self,
+        method: Method,
+        path: &str,
+        accept: &str,
+        content_type: Option<&str>,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, ClientError> {
         let mut connection = match self.connection.take().filter(Connection::is_open) {
             Some(connection) => connection,
             None => Connection::open(&self.access, self.manner).await?,
@@ -143,7 +166,7 @@ impl Client {
             .method(method)
             .uri(connection.uri(&self.access, path))
             .header(header::USER_AGENT, concat!("waypost/", env!("CARGO_PKG_VERSION")))
-            .header(header::ACCEPT, "application/json");
+            .header(header::ACCEPT, accept);
         for (name, value) in self.access.headers().map_err(ClientError::Broken)? {
             request = request.header(name, value);
         }

@@ -24,7 +24,7 @@ use crate::registry::Registry;
 use crate::reply::{Body, Reply};
 use crate::route::{self, Route, Target};
 use crate::view::{Include, View};
-use crate::{compress, pages, query, verbs};
+use crate::{compress, page, pages, query, verbs};
 
 /// The group of those who did not say who they are.
 const UNAUTHENTICATED: &str = "system:unauthenticated";
@@ -33,6 +33,8 @@ const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) authn: Authenticator,
+    /// Who looks at the page.
+    pub(crate) visits: page::Visits,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) openapi: OpenApi,
     /// `host:port`, as discovery tells it.
@@ -121,9 +123,15 @@ async fn answer(
             return pages::health(shared, page, check, parts.uri.query().unwrap_or_default());
         }
         Route::Version => return pages::version(),
+        Route::Page(rest) => return page::answer(shared, certificate, parts, rest, sent.body, now).await,
         _ => {}
     }
-    let user = match shared.authn.authenticate(&parts.headers, certificate, now) {
+    let known = shared.authn.authenticate(&parts.headers, certificate, now);
+    let visitor = |user: User| match user.is_in(UNAUTHENTICATED) {
+        true => page::visitor(shared, parts, path, &route, now).unwrap_or(Ok(user)),
+        false => Ok(user),
+    };
+    let user = match known.and_then(visitor) {
         // Strangers are asked who they are, except where everybody may look.
         Ok(user) if user.is_in(UNAUTHENTICATED) && !matches!(route, Route::Resource(_)) => {
             return failed(&plain, &Status::unauthorized());

@@ -13,6 +13,7 @@ mod handler;
 mod metrics;
 mod negotiate;
 mod openapi;
+mod page;
 mod pages;
 mod query;
 mod registry;

@@ -31,6 +31,8 @@ pub(crate) enum Route<'a> {
     OpenApiV3,
     /// `/openapi/v3/{group version}`
     OpenApiV3Document(&'a str),
+    /// `/page`, and what follows `/page/`.
+    Page(Option<&'a str>),
     /// An object, a collection, or a part of an object.
     Resource(Target<'a>),
     /// Nothing, but inside a group version that exists.
@@ -56,6 +58,9 @@ pub(crate) struct Target<'a> {
 
 /// Reads a path. Segments are still percent-encoded only where the caller left them so.
 pub(crate) fn parse(path: &str) -> Route<'_> {
+    if path == "/page" || path.starts_with("/page/") {
+        return Route::Page(path.strip_prefix("/page/"));
+    }
     let trimmed = path.strip_suffix('/').unwrap_or(path);
     for page in ["healthz", "livez", "readyz"] {
         if let Some(rest) = trimmed.strip_prefix('/').and_then(|path| path.strip_prefix(page)) {

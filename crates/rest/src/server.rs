@@ -21,6 +21,7 @@ use crate::auth::Authenticator;
 use crate::handler::{self, Shared};
 use crate::metrics::{Figures, Metrics};
 use crate::openapi::OpenApi;
+use crate::page;
 use crate::registry::Registry;
 
 /// How long a client may take to shake hands.
@@ -87,6 +88,7 @@ impl Server {
         let shared = Arc::new(Shared {
             registry: Registry { store: options.store, ranges: options.ranges },
             authn: options.authn,
+            visits: page::Visits::default(),
             metrics: Metrics::new(options.figures),
             openapi: OpenApi::new(api::kinds::KINDS),
             address: address.to_string(),

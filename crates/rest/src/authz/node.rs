@@ -148,6 +148,8 @@ impl Question<'_> {
             ("list" | "watch", "") if asked.requires("spec.nodeName") == Some(self.node) => Ok(()),
             ("list" | "watch", "") if !asked.one_name().is_empty() && is_ours(asked.one_name()) => Ok(()),
             ("list" | "watch", "") => Err("can only list/watch pods with spec.nodeName field selector".to_owned()),
+            // Which Pods these may be is said with the object in hand.
+            ("create", "") => Ok(()),
             // Of a Pod that is gone the verb itself says so.
             ("delete", "") | ("update" | "patch", "status") | ("create", "eviction")
                 if is_ours(asked.name) || (of(asked.name).is_none() && !asked.name.is_empty()) =>

@@ -3,8 +3,8 @@
 //! In: the Pods of a namespace. Out: whether one of them runs on a node and uses something. Asked at each request of a node for an object, so
 //! what cannot be is found out from the bytes of a Pod, without reading it.
 
-use api::object;
 use api::value::ValueExt as _;
+use api::{adopted, object};
 use serde_json::Value;
 use store::{Entry, Key, Store, Table};
 
@@ -25,7 +25,9 @@ impl Relations for Stored<'_> {
         let Ok(found) = self.0.range(Table::named(PODS), &format!("{namespace}/"), None) else { return false };
         found.entries.iter().filter(|entry| may_say(entry, node) && may_use(entry, what, name)).any(|entry| {
             let pod = object::decode_light(&entry.value);
-            pod.text("spec.nodeName") == node && names(&pod, what).contains(&name)
+            // What runs without us uses nothing, and nodes make such Pods themselves.
+            let is_run = adopted::how(&pod).is_none() && pod.text("spec.nodeName") == node;
+            is_run && names(&pod, what).contains(&name)
         })
     }
 }

@@ -41,8 +41,7 @@ impl Connection {
     }
 
     async fn try_open(access: &Access, manner: Manner) -> Result<Self, String> {
-        let stream = TcpStream::connect(&access.address).await.map_err(|error| error.to_string())?;
-        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        let stream = dial(access).await?;
         let Some(tls) = &access.tls else { return one(stream).await };
         let connector = if manner.ping.is_some() { &tls.multiplexed } else { &tls.plain };
         let stream = connector.connect(tls.name.clone(), stream).await.map_err(|error| error.to_string())?;
@@ -90,6 +89,13 @@ impl Connection {
             }
         }
     }
+}
+
+/// A connection to the server, before anything was said.
+pub(super) async fn dial(access: &Access) -> Result<TcpStream, String> {
+    let stream = TcpStream::connect(&access.address).await.map_err(|error| error.to_string())?;
+    stream.set_nodelay(true).map_err(|error| error.to_string())?;
+    Ok(stream)
 }
 
 async fn one(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<Connection, String> {

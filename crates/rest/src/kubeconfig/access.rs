@@ -47,6 +47,21 @@ impl Access {
         Self::from_config(&config, path.parent().unwrap_or(Path::new("."))).map_err(refuse)
     }
 
+    /// The current context of a kubeconfig that was read already; `origin` names it in errors.
+    ///
+    /// # Errors
+    /// When it lacks something or asks for something that we do not have.
+    pub fn from_value(config: &Value, origin: &str) -> Result<Self, ClientError> {
+        let refuse = |why| ClientError::Kubeconfig { path: origin.to_owned(), why };
+        Self::from_config(config, Path::new(".")).map_err(refuse)
+    }
+
+    /// The server: `host:port`.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     /// A server and a user, as the entries of a kubeconfig put them.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 //!
 //! In: who writes, and the object before and after. Out: 403 with the words of the original, or the object with what only the server may say.
 
+use api::adopted;
 use api::kinds::certificatesigningrequest::request::Request;
 use api::kinds::certificatesigningrequest::{self as csr, API_CLIENT};
 use api::status::Status;
@@ -53,7 +54,34 @@ pub(super) fn on_create(call: &Call<'_>, name: &str, object: &mut Value) -> Resu
             }
         },
         "leases" if name != own => refuse("can only access node lease with the same name as the requesting node"),
+        "pods" if call.is_main() => adoption(own, object).or_else(|why| refuse(&why)),
         _ => Ok(()),
+    }
+}
+
+/// Whether a node may make a Pod: one that stands for what runs on it already, and that uses nothing of the cluster.
+fn adoption(own: &str, pod: &Value) -> Result<(), String> {
+    let Some(how) = adopted::how(pod) else {
+        let mark = adopted::ANNOTATION;
+        return Err(format!("pod does not have {mark:?} annotation, node {own:?} can only create adopted pods"));
+    };
+    if !adopted::HOWS.contains(&how) {
+        return Err(format!("{how:?} is no way to adopt pods: expected one of {}", adopted::HOWS.join(", ")));
+    }
+    if pod.text("spec.nodeName") != own {
+        return Err(format!("node {own:?} can only create pods with spec.nodeName set to itself"));
+    }
+    let is_ours = |owner: &Value| owner.text("kind") == "Node" && owner.text("name") == own;
+    if !matches!(pod.items("metadata.ownerReferences"), [owner] if is_ours(owner)) {
+        return Err(format!("node {own:?} can only create pods with an owner reference set to itself"));
+    }
+    let lists = ["volumes", "initContainers", "ephemeralContainers", "imagePullSecrets", "resourceClaims"];
+    let takes = |container: &Value| !container.items("env").is_empty() || !container.items("envFrom").is_empty();
+    let uses = lists.iter().find(|list| !pod.items(&format!("spec.{list}")).is_empty()).copied();
+    let uses = uses.or_else(|| (!pod.text("spec.serviceAccountName").is_empty()).then_some("a service account"));
+    match uses.or_else(|| pod.items("spec.containers").iter().any(takes).then_some("variables")) {
+        Some(what) => Err(format!("node {own:?} can not create pods that have {what}")),
+        None => Ok(()),
     }
 }
 
@@ -71,6 +99,9 @@ pub(super) fn on_update(call: &Call<'_>, name: &str, new: &Value, old: &Value) -
                 [] => Ok(()),
                 labels => refuse(&format!("is not allowed to modify labels: {}", labels.join(", "))),
             }
+        }
+        "pods" if adopted::how(new) != adopted::how(old) => {
+            refuse(&format!("node {own:?} cannot update the annotation {:?}", adopted::ANNOTATION))
         }
         "pods" if labels(new) != labels(old) => {
             refuse(&format!("node {own:?} cannot update labels through pod status"))
@@ -170,6 +201,41 @@ mod tests {
         assert_eq!(lease.code, 403);
         let admin = User { name: "admin".into(), ..User::default() };
         assert_eq!(on_create(&call(&admin, "nodes", ""), "n2", &mut object), Ok(()), "this is about nodes alone");
+    }
+
+    #[test]
+    fn a_node_makes_pods_of_what_runs_on_it_and_no_others() {
+        let n1 = user("system:node:n1");
+        let good = json!({
+            "metadata": {
+                "annotations": {"waypost.dev/adopted": "podman"},
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u"}],
+            },
+            "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
+        });
+        let make = |pod: &Value| {
+            on_create(&call(&n1, "pods", ""), "p", &mut pod.clone()).map_err(|status| (status.code, status.message))
+        };
+        assert_eq!(make(&good), Ok(()));
+        for (path, value, why) in [
+            ("metadata.annotations", json!({}), "can only create adopted pods"),
+            ("metadata.annotations", json!({"waypost.dev/adopted": "stolen"}), "no way to adopt"),
+            ("metadata.ownerReferences", json!([]), "owner reference set to itself"),
+            ("spec.nodeName", json!("n2"), "spec.nodeName set to itself"),
+            ("spec.serviceAccountName", json!("admin"), "a service account"),
+            ("spec.volumes", json!([{"name": "v", "secret": {"secretName": "s"}}]), "volumes"),
+            ("spec.imagePullSecrets", json!([{"name": "s"}]), "imagePullSecrets"),
+            ("spec.containers", json!([{"name": "c", "envFrom": [{"secretRef": {"name": "s"}}]}]), "variables"),
+        ] {
+            let mut pod = good.clone();
+            pod.put(path, value);
+            let (code, message) = make(&pod).unwrap_err();
+            assert!(code == 403 && message.contains(why), "{path}: {message}");
+        }
+        let mut bare = good.clone();
+        bare.put("metadata.annotations", json!({}));
+        let dropped = on_update(&call(&n1, "pods", "status"), "p", &bare, &good);
+        assert_eq!(dropped.map_err(|status| status.code), Err(403), "a Pod is adopted for good");
     }
 
     #[test]

@@ -32,8 +32,8 @@ const PORT: u16 = 10250;
 /// How much of a refusal is read.
 const REFUSAL: usize = 50_000;
 /// What `nodes/proxy` leads to.
-const PATHS: [&str; 8] =
-    ["attach", "containerLogs", "exec", "healthz", "metrics", "pods", "portForward", "runningpods"];
+const PATHS: [&str; 9] =
+    ["attach", "containerLogs", "exec", "healthz", "metrics", "pods", "portForward", "runningpods", "waypost"];
 /// Names the container that is meant when none is named.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
