@@ -2,17 +2,20 @@
 
 mod agent;
 mod cleanup;
-mod demo;
+pub(crate) mod demo;
 pub(crate) mod dig;
 mod dns;
+pub(crate) mod doctor;
 mod down;
 pub(crate) mod env;
 mod image;
 mod join;
 mod node;
+pub(crate) mod page;
 mod proxy;
 pub(crate) mod reach;
-mod server;
+pub(crate) mod register;
+pub(crate) mod server;
 mod shim;
 mod store;
 mod token;
@@ -28,12 +31,18 @@ pub(crate) fn run(subject: Subject) -> anyhow::Result<()> {
         Subject::Server(arguments) => server::exec(&arguments),
         Subject::Node(arguments) => node::exec(&arguments),
         Subject::Cleanup(arguments) => cleanup::exec(&arguments),
-        Subject::Demo => demo::exec(),
+        Subject::Demo(arguments) => demo::exec(&arguments),
         Subject::Env(arguments) => env::exec(&arguments),
         Subject::Dig(arguments) => dig::exec(&arguments),
+        Subject::Register(arguments) => register::exec(&arguments),
+        Subject::Unregister(arguments) => register::exec_removal(&arguments),
+        Subject::Page(arguments) => page::exec(&arguments),
+        Subject::Why(subject) => crate::why::run(&subject),
+        Subject::Doctor(arguments) => doctor::exec(&arguments),
         Subject::Store(subject) => store::exec(subject),
         Subject::Token(subject) => token::exec(&subject),
         Subject::Image(subject) => image::exec(subject),
+        Subject::Cli(verb) => crate::cli::carry_out(*verb),
         Subject::Shim(subject) => shim::exec(subject),
     }
 }

@@ -3,6 +3,7 @@
 //! The file is read first and its values become the defaults of the flags of the same name, so there is one list of
 //! settings, one parser and one set of messages.
 
+mod adopt;
 mod agent;
 mod dns;
 mod file;
@@ -19,6 +20,7 @@ use std::io::IsTerminal as _;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+pub(crate) use self::adopt::AdoptArguments;
 pub(crate) use self::agent::{AgentArguments, CleanupArguments, ImageSubject, ShimSubject};
 pub(crate) use self::dns::{DnsArguments, DnsPods, DnsQuirks};
 pub(crate) use self::join::{JoinArguments, ReachedArguments, TokenSubject};
@@ -51,12 +53,24 @@ pub(crate) enum Subject {
     Node(NodeArguments),
     /// Remove every kernel object that Waypost made on this machine, and end its Pods
     Cleanup(CleanupArguments),
-    /// Show Services at work in a temporary directory, and leave nothing behind
-    Demo,
+    /// Show Services at work on a node of their own, and leave nothing behind
+    Demo(crate::commands::demo::Arguments),
     /// Print the variables that tell a container of the Services of its namespace
     Env(crate::commands::env::Arguments),
     /// Show how a name is resolved: the search path, the records, and the objects behind them
     Dig(crate::commands::dig::Arguments),
+    #[command(flatten)]
+    Cli(Box<crate::cli::Verb>),
+    /// Say what is wrong with a Service, and the command that mends it
+    Doctor(crate::commands::doctor::Arguments),
+    #[command(flatten)]
+    Why(crate::why::Subject),
+    /// Look at Services in a browser: prints a link that lets you in once
+    Page(crate::commands::page::Arguments),
+    /// Make a program that listens on this machine an endpoint of Services
+    Register(crate::commands::register::Arguments),
+    /// Take back what `register` did
+    Unregister(crate::commands::register::Removal),
     /// Look after the embedded store
     #[command(subcommand)]
     Store(StoreSubject),

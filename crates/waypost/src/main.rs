@@ -1,10 +1,13 @@
 //! `waypost`: arguments in, a running server (or an answer) out. No logic lives here.
 
+mod cli;
 mod commands;
 mod config;
+mod doctor;
 mod figures;
 mod log;
 mod notify;
+mod why;
 
 use std::process::ExitCode;
 
@@ -28,9 +31,12 @@ fn main() -> ExitCode {
     log::begin(&arguments.log, arguments.command.default_log());
     match commands::run(arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            log::fatal(&error);
-            ExitCode::FAILURE
-        }
+        Err(error) => match error.downcast_ref::<cli::Ended>() {
+            Some(cli::Ended(code)) => ExitCode::from(*code),
+            None => {
+                log::fatal(&error);
+                ExitCode::FAILURE
+            }
+        },
     }
 }

@@ -52,7 +52,11 @@ impl Manager {
 
     fn say(&self, text: &str) {
         let Some(address) = &self.address else { return };
-        let said = UnixDatagram::unbound().and_then(|socket| socket.send_to_addr(text.as_bytes(), address));
+        // A manager that does not read must not hold us up.
+        let said = UnixDatagram::unbound().and_then(|socket| {
+            socket.set_nonblocking(true)?;
+            socket.send_to_addr(text.as_bytes(), address)
+        });
         if let Err(error) = said {
             tracing::debug!(%error, "the service manager cannot be told");
         }

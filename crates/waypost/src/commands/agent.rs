@@ -45,6 +45,8 @@ pub(super) struct Places<'a> {
     pub(super) node: Option<&'a str>,
     /// How it shows the server who it is; without this nobody can look into its Pods.
     pub(super) tls: Option<Arc<rustls::ServerConfig>>,
+    /// Who can tell how the proxy of this machine stands, if there is one.
+    pub(super) reports: Option<Arc<dyn ::agent::serve::reports::Reports>>,
 }
 
 /// An agent that runs. Dropping it ends it, and leaves its Pods running.
@@ -64,6 +66,10 @@ impl Pods {
 /// Starts the agent when this machine lets it, and nobody said no.
 pub(super) async fn for_one_machine(places: &Places<'_>, arguments: &AgentArguments) -> anyhow::Result<Option<Pods>> {
     match (arguments.workloads, may_run_pods()) {
+        (Some(false), _) | (None, false) if arguments.adopt.flag().is_some() => {
+            let flag = arguments.adopt.flag().unwrap_or_default();
+            bail!("{flag} is for the agent, which takes root and is switched off by --workloads=false")
+        }
         (Some(false), _) => Ok(None),
         (None, false) => {
             tracing::info!(
@@ -82,7 +88,7 @@ pub(super) fn is_wanted(arguments: &AgentArguments) -> bool {
 }
 
 /// Whether namespaces, mounts and links may be made.
-fn may_run_pods() -> bool {
+pub(super) fn may_run_pods() -> bool {
     use rustix::thread::CapabilitySet;
     let wanted = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
     rustix::thread::capabilities(None).is_ok_and(|have| have.effective.contains(wanted))
@@ -106,6 +112,7 @@ pub(super) async fn start(places: &Places<'_>, arguments: &AgentArguments) -> an
         max_processes: arguments.container_pids_limit,
         insecure_registries: arguments.insecure_registry.clone(),
         runtime: arguments.oci_runtime.clone(),
+        adapters: arguments.adopt.adapters(),
         program: PathBuf::from(PROGRAM),
     };
     let tools = ::agent::agent::Tools {
@@ -118,7 +125,13 @@ pub(super) async fn start(places: &Places<'_>, arguments: &AgentArguments) -> an
     let mut serving = JoinSet::new();
     if let Some(tls) = &places.tls {
         match serve::open(arguments.agent_port, tls, agent.workloads()).await {
-            Ok(listening) => drop(serving.spawn(listening.run(std::future::pending()))),
+            Ok(listening) => {
+                let listening = match &places.reports {
+                    Some(reports) => listening.telling(reports.clone()),
+                    None => listening,
+                };
+                serving.spawn(listening.run(std::future::pending()));
+            }
             Err(error) => tracing::warn!("{error:#}; logs, exec, attach and port-forward will not work"),
         }
     }

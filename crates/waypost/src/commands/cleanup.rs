@@ -32,6 +32,10 @@ pub(super) fn clean(data_dir: &Path, bridge: &str) -> anyhow::Result<()> {
     if pods > 0 {
         tracing::info!(pods, "the Pods of this machine have ended");
     }
+    let demos = super::demo::sweep()?;
+    if demos > 0 {
+        tracing::info!(demos, "what demos had left that were killed is gone");
+    }
     if HostNames::default().restore().context("putting back whom programs ask for names")? {
         tracing::info!("programs of this machine ask for names where they did before");
     }

@@ -8,8 +8,8 @@
 //!                                  └───▶ ask: a server, by UDP and TCP ─▶ difference ┘
 //! ```
 
-mod ask;
-mod search;
+pub(super) mod ask;
+pub(super) mod search;
 mod show;
 mod step;
 

@@ -54,6 +54,7 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
                 true => credentials.serving(&remote)?,
                 false => None,
             },
+            reports: proxy.as_ref().map(Proxy::reports),
         };
         let pods = match runs_pods {
             true => Some(agent::start(&places, &arguments.agent).await?),

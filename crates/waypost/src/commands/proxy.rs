@@ -3,6 +3,7 @@
 //! `up` and `node` differ only in where objects come from.
 
 pub(super) mod modes;
+mod reports;
 mod switch;
 
 use std::collections::BTreeSet;
@@ -111,6 +112,11 @@ impl Proxy {
         let inputs = inputs.map_err(|status| anyhow::anyhow!("{}", status.message))?;
         let thread = Some(thread);
         Ok(Some(Self { way: chosen, health, stop: sender, thread, _inputs: inputs, _tasks: tasks }))
+    }
+
+    /// Somebody who can tell how this proxy stands.
+    pub(super) fn reports(&self) -> Arc<dyn agent::serve::reports::Reports> {
+        Arc::new(reports::ProxyReports::new(self.stop.clone(), self.health.clone()))
     }
 
     /// Waits until Services are served for the first time.

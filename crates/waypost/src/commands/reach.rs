@@ -30,7 +30,7 @@ pub(crate) struct Reach {
 }
 
 /// An API that can be asked.
-pub(super) struct Api {
+pub(crate) struct Api {
     client: Client,
 }
 
@@ -42,7 +42,7 @@ impl Reach {
     }
 
     /// Reads the file. Nothing is asked yet.
-    pub(super) fn api(&self) -> anyhow::Result<Api> {
+    pub(crate) fn api(&self) -> anyhow::Result<Api> {
         let client = Client::from_kubeconfig(&self.kubeconfig()).context(
             "there is no way to the API; name a kubeconfig that you may read with --kubeconfig or $KUBECONFIG, or start `waypost up`",
         )?;
@@ -51,6 +51,11 @@ impl Reach {
 }
 
 impl Api {
+    /// By a client that is there already.
+    pub(crate) const fn new(client: Client) -> Self {
+        Self { client }
+    }
+
     /// The code and the body that the API answers a question with.
     async fn ask(&mut self, path: &str) -> anyhow::Result<(u16, Value)> {
         self.send(Method::GET, path, None).await
@@ -65,7 +70,7 @@ impl Api {
     }
 
     /// What is at a path; nothing when the API says that it is not there.
-    pub(super) async fn get(&mut self, path: &str) -> anyhow::Result<Option<Value>> {
+    pub(crate) async fn get(&mut self, path: &str) -> anyhow::Result<Option<Value>> {
         match self.ask(path).await? {
             (200, body) => Ok(Some(body)),
             (404, _) => Ok(None),
@@ -74,6 +79,22 @@ impl Api {
             }
             (code, body) => bail!("asking for {path}: the API answers {code}: {}", body.text("message")),
         }
+    }
+
+    /// Whatever is at a path, as text, with its code; for what others than the API answer through it.
+    pub(crate) async fn text(&mut self, path: &str) -> anyhow::Result<(u16, String)> {
+        let asked = self.client.bytes(Method::GET, path, None, bytes::Bytes::new());
+        let answer = tokio::time::timeout(PATIENCE, asked).await;
+        let (code, body) = answer
+            .map_err(|_| anyhow!("the API does not answer within {PATIENCE:?}"))
+            .and_then(|answer| answer.map_err(Into::into))
+            .with_context(|| format!("asking for {path}; is the server of the kubeconfig running?"))?;
+        Ok((code, String::from_utf8_lossy(&body).into_owned()))
+    }
+
+    /// The same API by a connection of its own.
+    pub(crate) fn another(&self) -> Self {
+        Self { client: self.client.another() }
     }
 
     /// Makes an object in a collection.
@@ -97,6 +118,11 @@ impl Api {
             }
             (code, body) => bail!("deleting {path}: the API answers {code}: {}", body.text("message")),
         }
+    }
+
+    /// Where the server is, as a URL.
+    pub(super) fn server(&self) -> String {
+        self.client.server()
     }
 
     /// Makes sure that a namespace is there. Who may not look at namespaces is believed.
@@ -126,11 +152,11 @@ fn is_name(what: &str, name: &str) -> anyhow::Result<()> {
 }
 
 /// Writes what was asked for to standard output.
-pub(super) fn print(text: &str) -> anyhow::Result<()> {
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     std::io::stdout().lock().write_all(text.as_bytes()).context("writing the answer")
 }
 
 /// Says something beside the answer.
-pub(super) fn remark(text: &str) {
+pub(crate) fn remark(text: &str) {
     eprintln!("waypost: {text}");
 }

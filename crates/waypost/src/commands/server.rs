@@ -66,7 +66,7 @@ pub(super) async fn answers(kubeconfig: &Path) {
 }
 
 /// A runtime for servers.
-pub(super) fn runtime() -> anyhow::Result<Runtime> {
+pub(crate) fn runtime() -> anyhow::Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")
 }
 

@@ -60,6 +60,7 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
             domain: &settings.cluster_domain,
             node: proxying.node_name.as_deref(),
             tls: Some(running.pki.agent_server_config(&agent::serving_names(), Timestamp::now())?),
+            reports: proxy.as_ref().map(Proxy::reports),
         };
         let pods = agent::for_one_machine(&places, &agent).await?;
         let ready = async {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::Place;
+use super::{AdoptArguments, Place};
 
 /// What to do with images.
 #[derive(Subcommand, Debug)]
@@ -114,4 +114,6 @@ pub(crate) struct AgentArguments {
     /// The port on which logs and commands of Pods are served
     #[arg(long, env = "WAYPOST_AGENT_PORT", default_value_t = 10250, value_name = "PORT")]
     pub(crate) agent_port: u16,
+    #[command(flatten)]
+    pub(crate) adopt: AdoptArguments,
 }

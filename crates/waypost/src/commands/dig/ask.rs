@@ -17,15 +17,15 @@ const RCODE: u16 = 15;
 
 /// What a server said.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Reply {
+pub(in crate::commands) struct Reply {
     /// How it went.
-    pub(super) rcode: u16,
+    pub(in crate::commands) rcode: u16,
     /// The records of its answer.
-    pub(super) answer: Vec<Record>,
+    pub(in crate::commands) answer: Vec<Record>,
 }
 
 /// Asks a server.
-pub(super) async fn ask(server: SocketAddr, name: &str, qtype: u16) -> anyhow::Result<Reply> {
+pub(in crate::commands) async fn ask(server: SocketAddr, name: &str, qtype: u16) -> anyhow::Result<Reply> {
     let question = question(fastrand::u16(..), name, qtype)?;
     let reply = by_datagram(server, &question).await?;
     let (is_cut, reply) = read(&question, &reply)?;

@@ -14,18 +14,18 @@ const CLUSTER_DNS: &str = "cluster";
 
 /// A search path.
 #[derive(Debug)]
-pub(super) struct Search {
+pub(in crate::commands) struct Search {
     /// Whose it is.
-    pub(super) whose: String,
+    pub(in crate::commands) whose: String,
     /// What the resolver of a container reads.
-    pub(super) conf: ResolvConf,
+    pub(in crate::commands) conf: ResolvConf,
     /// What its owner should know.
-    pub(super) notes: Vec<String>,
+    pub(in crate::commands) notes: Vec<String>,
 }
 
 impl Search {
     /// The one of a Pod, or of any Pod of a namespace that says nothing of names.
-    pub(super) fn of(namespace: &str, object: Option<&Value>, domain: &str) -> Self {
+    pub(in crate::commands) fn of(namespace: &str, object: Option<&Value>, domain: &str) -> Self {
         let mut pod = Pod { namespace: namespace.to_owned(), ..Pod::default() };
         let mut whose = format!("a Pod of namespace {namespace}");
         if let Some(object) = object {
@@ -53,7 +53,7 @@ impl Search {
     }
 
     /// The names that are tried, in turn: with as many dots as `ndots` the name itself comes first, otherwise last.
-    pub(super) fn names(&self, name: &str) -> Vec<String> {
+    pub(in crate::commands) fn names(&self, name: &str) -> Vec<String> {
         if name.ends_with('.') {
             return vec![name.to_owned()];
         }
@@ -86,7 +86,7 @@ fn own_settings(pod: &Value) -> ResolvConf {
 }
 
 /// The name under which the name of an address is asked for.
-pub(super) fn reverse_name(address: IpAddr) -> String {
+pub(in crate::commands) fn reverse_name(address: IpAddr) -> String {
     let (parts, end): (Vec<String>, _) = match address {
         IpAddr::V4(v4) => (v4.octets().iter().map(u8::to_string).collect(), "in-addr.arpa."),
         IpAddr::V6(v6) => {

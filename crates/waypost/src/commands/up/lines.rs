@@ -36,7 +36,7 @@ impl fmt::Display for Lines<'_> {
         match self.proxy {
             Some((mode, why)) => writeln!(f, "proxy    {mode}: {why}")?,
             None => {
-                writeln!(f, "proxy    none: Services have addresses, and nobody serves them here; the log says why")?
+                writeln!(f, "proxy    none: Services have addresses, and nobody serves them here; the log says why")?;
             }
         }
         writeln!(f, "page     {}/page/, after `waypost page` has given you a link", self.api)

@@ -1,0 +1,145 @@
+//! The terminal, when there is one: colour, a line of progress, keys as they are typed.
+//!
+//! Nothing here shows when the output is a file or a pipe; `NO_COLOR` is kept to. Progress goes to standard error, appears after a
+//! second and leaves no trace.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::termios::{OptionalActions, Termios};
+use tokio::task::JoinHandle;
+
+use super::Ended;
+
+/// How long something takes before it is said that it takes long.
+const SOON: Duration = Duration::from_secs(1);
+/// How often the line is written anew.
+const BEAT: Duration = Duration::from_millis(250);
+
+/// Writes what was asked for to standard output. Whoever closed it wants no more.
+pub(super) fn print(text: &str) -> anyhow::Result<()> {
+    write(text.as_bytes())
+}
+
+/// Writes bytes as they came.
+pub(super) fn write(bytes: &[u8]) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(Ended(141).into()),
+        Err(error) => Err(anyhow::Error::new(error).context("writing to standard output")),
+    }
+}
+
+/// Says something beside the answer.
+pub(super) fn note(text: &str) {
+    eprintln!("{text}");
+}
+
+/// Says what the server warns of.
+pub(super) fn warn(text: &str) {
+    let mark = if has_colour(std::io::stderr().is_terminal()) { "\x1b[33mWarning:\x1b[0m" } else { "Warning:" };
+    eprintln!("{mark} {text}");
+}
+
+/// Whether standard output shows colours.
+pub(super) fn colours() -> bool {
+    has_colour(std::io::stdout().is_terminal())
+}
+
+fn has_colour(terminal: bool) -> bool {
+    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    terminal && !set("NO_COLOR") && !dumb
+}
+
+/// What became of the line.
+#[derive(Default)]
+struct Line {
+    shown: bool,
+    over: bool,
+}
+
+/// A line that says what is being waited for. It goes when this is dropped.
+pub(super) struct Progress {
+    text: Arc<Mutex<String>>,
+    line: Arc<Mutex<Line>>,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Progress {
+    pub(super) fn begin(text: impl Into<String>) -> Self {
+        let (text, line) = (Arc::new(Mutex::new(text.into())), Arc::new(Mutex::new(Line::default())));
+        let task = std::io::stderr().is_terminal().then(|| {
+            let (text, line) = (text.clone(), line.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(SOON).await;
+                for beat in 0_u64.. {
+                    let mark = ['|', '/', '-', '\\'][usize::try_from(beat % 4).unwrap_or_default()];
+                    {
+                        let mut line = line.lock();
+                        if line.over {
+                            return;
+                        }
+                        eprint!("\r\x1b[K{mark} {} ({}s)", text.lock(), SOON.as_secs() + beat / 4);
+                        line.shown = true;
+                    }
+                    tokio::time::sleep(BEAT).await;
+                }
+            })
+        });
+        Self { text, line, task }
+    }
+
+    /// Says something else.
+    pub(super) fn say(&self, text: impl Into<String>) {
+        *self.text.lock() = text.into();
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
+        let mut line = self.line.lock();
+        line.over = true;
+        if line.shown {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+/// A terminal whose keys come as they are typed. It is as before when this is dropped.
+pub(super) struct Raw(Termios);
+
+impl Raw {
+    pub(super) fn begin() -> std::io::Result<Self> {
+        let stdin = std::io::stdin();
+        let before = rustix::termios::tcgetattr(&stdin)?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        rustix::termios::tcsetattr(&stdin, OptionalActions::Drain, &raw)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        // A terminal that is gone needs no mending.
+        let _ = rustix::termios::tcsetattr(std::io::stdin(), OptionalActions::Flush, &self.0);
+    }
+}
+
+/// Columns and rows of the terminal.
+pub(super) fn size() -> Option<(u16, u16)> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    Some((size.ws_col, size.ws_row))
+}
+
+/// Whether somebody types.
+pub(super) fn is_typed() -> bool {
+    std::io::stdin().is_terminal()
+}

@@ -1,0 +1,76 @@
+//! The backend of the demo: makes thumbnails, and says which Pod it is.
+//!
+//! In: HTTP requests. Out: for `POST /thumbnail` the picture, small; for `/environment`, `/resolver` and `/addresses/NAME` what this Pod
+//! knows of the cluster. It takes a file of this machine as image and needs nothing else, so that the demo needs nothing else.
+
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream, ToSocketAddrs as _};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde_json::{Map, Value};
+
+use super::http::Message;
+use super::picture;
+
+/// How long a client may take to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Serves until somebody ends it.
+pub(super) fn exec(port: u16) -> anyhow::Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).with_context(|| format!("listening on {port}"))?;
+    for stream in listener.incoming().flatten() {
+        // A client that goes away has its reasons.
+        std::thread::spawn(move || serve(stream));
+    }
+    Ok(())
+}
+
+fn serve(mut stream: TcpStream) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let request = Message::read(&mut stream)?;
+    let (code, body) = match answer(&request) {
+        Ok(body) => ("200 OK", body),
+        Err(why) => ("400 Bad Request", why.into_bytes()),
+    };
+    let of = |name: &str| std::env::var(name).unwrap_or_default();
+    let headers = vec![("x-pod".to_owned(), of("POD_NAME")), ("x-version".to_owned(), of("VERSION"))];
+    Message { first: format!("HTTP/1.1 {code}"), headers, body }.write(&mut stream)
+}
+
+fn answer(request: &Message) -> Result<Vec<u8>, String> {
+    match request.subject() {
+        "/healthz" => Ok(b"ok".to_vec()),
+        "/thumbnail" => picture::thumbnail(&request.body),
+        "/environment" => {
+            let all: Map<String, Value> = std::env::vars().map(|(name, value)| (name, value.into())).collect();
+            Ok(Value::Object(all).to_string().into_bytes())
+        }
+        "/resolver" => std::fs::read("/etc/resolv.conf").map_err(|error| error.to_string()),
+        path => match path.strip_prefix("/addresses/") {
+            // As any program looks names up, by what the machine has for that.
+            Some(name) => match (name, 80).to_socket_addrs() {
+                Ok(found) => Ok(found.map(|address| format!("{}\n", address.ip())).collect::<String>().into_bytes()),
+                Err(error) => Err(format!("{name}: {error}")),
+            },
+            None => Err("there are /thumbnail, /environment, /resolver and /addresses/NAME".to_owned()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_and_questions_are_answered_and_the_rest_refused() {
+        let ask = |path: &str, body: &[u8]| {
+            answer(&Message { first: format!("GET {path} HTTP/1.1"), headers: Vec::new(), body: body.to_vec() })
+        };
+        assert_eq!(ask("/thumbnail", &picture::sample()), picture::thumbnail(&picture::sample()));
+        assert!(ask("/thumbnail", b"no picture").is_err() && ask("/elsewhere", b"").is_err());
+        let variables: Value = serde_json::from_slice(&ask("/environment", b"").expect("variables")).expect("JSON");
+        assert_eq!(variables["PATH"].as_str(), std::env::var("PATH").ok().as_deref());
+        assert_eq!(ask("/addresses/127.0.0.1", b"").expect("an address"), b"127.0.0.1\n");
+    }
+}

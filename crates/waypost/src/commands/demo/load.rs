@@ -1,0 +1,131 @@
+//! Requests from somewhere: many at once one after the other, or without a pause until somebody says stop.
+//!
+//! In: a network namespace and an address. Out: a [`Tally`]. Each request has a connection of its own, so each is led anew.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use kernel::namespace;
+use parking_lot::Mutex;
+
+use super::acts::Tally;
+use super::{http, picture};
+
+/// How long a client without a pause rests.
+const PACE: Duration = Duration::from_millis(4);
+/// How long an answer is waited for of whom nobody knows whether it is there.
+const MOMENT: Duration = Duration::from_millis(250);
+
+/// Asks once, from inside a network namespace, and waits only a moment: a packet that came before its rule is lost, and sent again after a
+/// second. Says whether there was an answer.
+pub(super) fn is_there(from: &Path, to: SocketAddr) -> io::Result<bool> {
+    namespace::inside(from, || http::ask(to, "/healthz", &[], MOMENT).is_ok())
+}
+
+/// Asks so often, from inside a network namespace.
+pub(super) fn ask_many(from: &Path, to: SocketAddr, times: usize) -> io::Result<Tally> {
+    namespace::inside(from, || {
+        let client = Client::new(to);
+        let mut tally = Tally::default();
+        for _ in 0..times {
+            client.ask(&mut tally);
+        }
+        tally
+    })
+}
+
+/// A client that asks without a pause.
+pub(super) struct Load {
+    begun: Instant,
+    stop: Sender<()>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+    tally: Arc<Mutex<Tally>>,
+}
+
+impl Load {
+    /// Begins to ask, from inside a network namespace.
+    pub(super) fn begin(from: PathBuf, to: SocketAddr) -> Self {
+        let (stop, stopped) = channel();
+        let tally = Arc::new(Mutex::new(Tally::default()));
+        let shared = tally.clone();
+        let begun = Instant::now();
+        let work = move || {
+            let client = Client { begun, ..Client::new(to) };
+            while stopped.recv_timeout(PACE) == Err(RecvTimeoutError::Timeout) {
+                // The lock is not held while an answer is waited for.
+                let mut one = Tally::default();
+                client.ask(&mut one);
+                let mut all = shared.lock();
+                *all = std::mem::take(&mut *all).and(one);
+            }
+        };
+        let thread = std::thread::spawn(move || namespace::inside(&from, work));
+        Self { begun, stop, thread: Some(thread), tally }
+    }
+
+    /// What has come of it so far.
+    pub(super) fn so_far(&self) -> Tally {
+        self.tally.lock().clone()
+    }
+
+    /// How long it asks already.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Stops, and says what came of it.
+    pub(super) fn end(mut self) -> Tally {
+        let _ = self.stop.send(());
+        let ended = self.thread.take().map(JoinHandle::join);
+        let mut tally = std::mem::take(&mut *self.tally.lock());
+        let problem = match ended {
+            Some(Ok(Ok(()))) | None => None,
+            Some(Ok(Err(error))) => Some(error.to_string()),
+            Some(Err(_)) => Some("the client broke".to_owned()),
+        };
+        tally.failures.extend(problem.map(|why| (Duration::ZERO, why)));
+        tally
+    }
+}
+
+/// Who asks.
+struct Client {
+    to: SocketAddr,
+    begun: Instant,
+    picture: Vec<u8>,
+    wanted: Result<Vec<u8>, String>,
+}
+
+impl Client {
+    fn new(to: SocketAddr) -> Self {
+        let picture = picture::sample();
+        let wanted = picture::thumbnail(&picture);
+        Self { to, begun: Instant::now(), picture, wanted }
+    }
+
+    fn ask(&self, tally: &mut Tally) {
+        tally.asked += 1;
+        match self.answer() {
+            Ok((pod, version)) => {
+                *tally.pods.entry(pod).or_default() += 1;
+                tally.versions.insert(version);
+            }
+            Err(why) => tally.failures.push((self.begun.elapsed(), why)),
+        }
+    }
+
+    /// Which Pod answered, and its version; the picture must be what it should be.
+    fn answer(&self) -> Result<(String, String), String> {
+        let answer =
+            http::ask(self.to, "/thumbnail", &self.picture, http::PATIENCE).map_err(|error| error.to_string())?;
+        match answer.subject() == "200" && Ok(&answer.body) == self.wanted.as_ref() {
+            true => Ok((answer.header("x-pod").to_owned(), answer.header("x-version").to_owned())),
+            false => Err(format!("the answer is {} and not the picture, small", answer.first)),
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! What is done in each act, and what is seen then.
+//!
+//! In: the number of an act. Out: [`Seen`], which the judge has found good, or which was the last when patience ended. Questions are asked from
+//! where people would ask them: from inside the Pod `visitor`, or from the network namespace outside.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use agent::home::Home;
+use agent::machine::Machine;
+use anyhow::{Context as _, bail, ensure};
+use api::value::ValueExt as _;
+use dns::wire::{rcode, rtype, to_text};
+use kernel::cgroups::Cgroups;
+use kernel::namespace;
+use kernel::process::{Identity, Signal};
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+
+use super::acts::{Seen, Tally, judge};
+use super::cluster::{CORE, Cluster, DEPLOYMENTS, Patience, addresses, frontend, is_ready, name, names};
+use super::load::{Load, ask_many, is_there};
+use super::{http, objects, stage};
+use crate::commands::dig::ask;
+
+/// How many requests show whether all Pods are reached: that one is left out by chance happens once in ten thousand million times.
+const MANY: usize = 60;
+/// The domain of the demo's namespace.
+const DOMAIN: &str = "default.svc.cluster.local.";
+/// The port of the visitor, and of every backend.
+const PORT: u16 = 8080;
+
+/// The play so far.
+pub(super) struct Play {
+    cluster: Cluster,
+    program: String,
+    /// The cluster IP of the Service `images`, and its port.
+    images: Option<SocketAddr>,
+    /// The node and the port of `images-outside`.
+    outside: Option<SocketAddr>,
+    /// The visitor's address and its network namespace.
+    visitor: Option<(IpAddr, PathBuf)>,
+}
+
+/// What an act needs of an earlier one.
+fn had<T: Clone>(earlier: &Option<T>) -> anyhow::Result<T> {
+    earlier.clone().context("an earlier act was left out")
+}
+
+/// Asks until the judge is content, or patience ends; the answer is what was seen last.
+macro_rules! until_good {
+    ($patience:expr, $look:expr) => {
+        loop {
+            let seen: Seen = $look;
+            if judge(&seen).is_ok() || !$patience.is_left().await {
+                break Ok(seen);
+            }
+        }
+    };
+}
+
+impl Play {
+    /// Before the first act.
+    pub(super) fn new(cluster: Cluster) -> Self {
+        let program = stage::program().display().to_string();
+        Self { cluster, program, images: None, outside: None, visitor: None }
+    }
+
+    /// Plays an act.
+    pub(super) async fn act(&mut self, number: usize, patience: Patience) -> anyhow::Result<Seen> {
+        match number {
+            1 => self.backends(patience).await,
+            2 => self.cluster_ip(patience).await,
+            3 => self.node_port(patience).await,
+            4 => self.headless(patience).await,
+            5 => self.external_name(patience).await,
+            6 => self.discovery(patience).await,
+            7 => self.affinity(patience).await,
+            8 => self.update(patience).await,
+            9 => self.kill(patience).await,
+            10 => self.tear_down(patience).await,
+            other => bail!("there is no act {other}"),
+        }
+    }
+
+    /// After the last act.
+    pub(super) async fn end(self) -> anyhow::Result<()> {
+        self.cluster.stop().await
+    }
+
+    async fn backends(&mut self, patience: Patience) -> anyhow::Result<Seen> {
+        self.cluster.create(DEPLOYMENTS, &objects::deployment(&self.program, "v1")).await?;
+        until_good!(patience, {
+            let pods = self.cluster.pods("images").await?;
+            let (ready, others): (Vec<Value>, Vec<Value>) = pods.into_iter().partition(is_ready);
+            Seen::Ready { pods: addresses(&ready), others: others.iter().map(state).collect() }
+        })
+    }
+
+    async fn cluster_ip(&mut self, patience: Patience) -> anyhow::Result<Seen> {
+        let images = frontend(&self.cluster.serve(&objects::images()).await?)?;
+        self.images = Some(images);
+        let visitor = self.cluster.create(&format!("{CORE}/pods"), &objects::visitor(&self.program)).await?;
+        let home = Home::new(&stage::data_dir()).pod(visitor.text("metadata.uid"));
+        loop {
+            let pods = self.cluster.pods("visitor").await?;
+            if let Some(ip) = addresses(&pods).get("visitor").filter(|_| pods.iter().all(is_ready)) {
+                self.visitor = Some((*ip, home.netns()));
+                break;
+            }
+            ensure!(patience.is_left().await, "{}", pods.first().map_or_else(|| "no visitor".to_owned(), state));
+        }
+        self.spread(images, home.netns(), patience).await
+    }
+
+    async fn node_port(&mut self, patience: Patience) -> anyhow::Result<Seen> {
+        let service = self.cluster.serve(&objects::outside()).await?;
+        let port = service.items("spec.ports").first().map_or(0, |port| port.int("nodePort"));
+        let to = SocketAddr::new(stage::NODE.into(), u16::try_from(port)?);
+        self.outside = Some(to);
+        self.spread(to, stage::outside(), patience).await
+    }
+
+    /// Asks many times; everybody should answer.
+    async fn spread(&mut self, to: SocketAddr, from: PathBuf, patience: Patience) -> anyhow::Result<Seen> {
+        let pods = names(&self.cluster.pods("images").await?);
+        until_there(&from, to, patience).await?;
+        until_good!(patience, {
+            let from = from.clone();
+            let tally = spawn_blocking(move || ask_many(&from, to, MANY)).await??;
+            Seen::Spread { to: to.to_string(), pods: pods.clone(), tally }
+        })
+    }
+
+    async fn headless(&mut self, patience: Patience) -> anyhow::Result<Seen> {
+        self.cluster.serve(&objects::direct()).await?;
+        let pods: BTreeSet<IpAddr> = addresses(&self.cluster.pods("images").await?).into_values().collect();
+        until_good!(patience, {
+            let found = self.look_up("images-direct").await?;
+            Seen::Addresses { name: "images-direct".to_owned(), pods: pods.clone(), found }
+        })
+    }
+
+    async fn external_name(&mut self, patience: Patience) -> anyhow::Result<Seen> {
+        self.cluster.serve(&objects::archive()).await?;
+        let name = format!("archive.{DOMAIN}");
+        until_good!(patience, {
+            let reply = self.question(&name, rtype::CNAME).await?;
+            let alias = |reply: ask::Reply| reply.answer.first().map(|record| to_text(&record.data));
+            Seen::Alias { name: name.clone(), wanted: format!("{}.", objects::ARCHIVE), found: reply.map(alias) }
+        })
+    }
+
+    async fn discovery(&mut self, patience: Patience) -> anyhow::Result<Seen> {
+        let images = had(&self.images)?;
+        let environment: Value = serde_json::from_str(&self.visitor_says("/environment").await??)?;
+        let variable = |name: &str| environment[name].as_str().map(str::to_owned);
+        let variables = variable("IMAGES_SERVICE_HOST").zip(variable("IMAGES_SERVICE_PORT"));
+        let resolver = self.visitor_says("/resolver").await??;
+        let search = resolver.lines().find(|line| line.starts_with("search")).unwrap_or("no search path").to_owned();
+        until_good!(patience, {
+            let found = self.look_up("images").await?;
+            let (service, variables, search) = ((images.ip(), images.port()), variables.clone(), search.clone());
+            Seen::Discovery { service, variables, found, search }
+        })
+    }
+
+    async fn affinity(&mut self, patience: Patience) -> anyhow::Result<Seen> {
+        let to = frontend(&self.cluster.serve(&objects::sticky()).await?)?;
+        let (_, from) = had(&self.visitor)?;
+        until_there(&from, to, patience).await?;
+        until_good!(patience, {
+            let from = from.clone();
+            Seen::Affinity { tally: spawn_blocking(move || ask_many(&from, to, MANY)).await?? }
+        })
+    }
+
+    /// Clients in the cluster and outside, who do not stop by themselves.
+    fn clients(&self) -> anyhow::Result<[Load; 2]> {
+        let ((_, visitor), images, outside) = (had(&self.visitor)?, had(&self.images)?, had(&self.outside)?);
+        Ok([Load::begin(visitor, images), Load::begin(stage::outside(), outside)])
+    }
+
+    async fn update(&mut self, patience: Patience) -> anyhow::Result<Seen> {
+        let old = names(&self.cluster.pods("images").await?);
+        let clients = self.clients()?;
+        while clients.iter().any(|client| client.so_far().asked < MANY / 2) && patience.is_left().await {}
+        let path = format!("{DEPLOYMENTS}/images");
+        let template = objects::deployment(&self.program, "v2")["spec"]["template"].take();
+        self.cluster.merge(&path, &json!({"spec": {"template": template}})).await?;
+        let (new, rolled_out) = loop {
+            let deployment = self.cluster.get(&path).await?;
+            // Those that are on their way out are still there: requests go on until they are gone.
+            let new = names(&self.cluster.pods("images").await?);
+            let rolled_out = is_rolled_out(&deployment) && new.len() == 3;
+            let is_asked = |pod: &String| clients.iter().all(|client| client.so_far().pods.contains_key(pod));
+            if (rolled_out && new.iter().all(is_asked)) || !patience.is_left().await {
+                break (new, rolled_out);
+            }
+        };
+        let tally = finish(clients).await?;
+        Ok(Seen::Update { old, new, rolled_out, tally })
+    }
+
+    async fn kill(&mut self, patience: Patience) -> anyhow::Result<Seen> {
+        let pods = self.cluster.pods("images").await?;
+        let victim = pods.first().context("there is no Pod")?;
+        let (pod, mode) = (name(victim), self.cluster.mode.clone());
+        let clients = self.clients()?;
+        while clients.iter().any(|client| !client.so_far().pods.contains_key(&pod)) && patience.is_left().await {}
+        let killed_at = clients[0].elapsed();
+        kill_backend(victim.text("metadata.uid"), &self.program)?;
+        let (restarts, ready) = loop {
+            let now = self.cluster.get(&format!("{CORE}/pods/{pod}")).await?;
+            let restarts = now.items("status.containerStatuses").first().map_or(0, |status| status.int("restartCount"));
+            if (restarts > 0 && is_ready(&now)) || !patience.is_left().await {
+                break (restarts, is_ready(&now));
+            }
+        };
+        let mut during = finish(clients).await?;
+        for (when, _) in &mut during.failures {
+            *when = when.saturating_sub(killed_at);
+        }
+        let ((_, from), to) = (had(&self.visitor)?, had(&self.images)?);
+        until_good!(patience, {
+            let from = from.clone();
+            let after = spawn_blocking(move || ask_many(&from, to, MANY)).await??;
+            Seen::Killed { pod: pod.clone(), mode: mode.clone(), restarts, ready, during: during.clone(), after }
+        })
+    }
+
+    async fn tear_down(&mut self, patience: Patience) -> anyhow::Result<Seen> {
+        let (images, (_, visitor)) = (had(&self.images)?, had(&self.visitor)?);
+        for service in objects::SERVICES {
+            self.cluster.delete(&format!("{CORE}/services/{service}")).await?;
+        }
+        self.cluster.delete(&format!("{DEPLOYMENTS}/images")).await?;
+        // While there is still somebody to ask from.
+        let (mut answers, mut known) = (true, true);
+        while (answers || known) && patience.is_left().await {
+            let from = visitor.clone();
+            answers = spawn_blocking(move || ask_many(&from, images, 1)).await??.failures.is_empty();
+            known = self
+                .question(&format!("images.{DOMAIN}"), rtype::A)
+                .await?
+                .is_ok_and(|reply| reply.rcode != rcode::NXDOMAIN);
+        }
+        self.cluster.delete(&format!("{CORE}/pods/visitor")).await?;
+        until_good!(patience, {
+            let pods = self.cluster.get(&format!("{CORE}/pods")).await?;
+            Seen::Gone { pods: names(pods.items("items")).into_iter().collect(), answers, known }
+        })
+    }
+
+    /// What the visitor answers to a request; an answer that says no is an error within.
+    async fn visitor_says(&self, path: &str) -> anyhow::Result<anyhow::Result<String>> {
+        let (ip, _) = had(&self.visitor)?;
+        let path = path.to_owned();
+        let answer = spawn_blocking(move || http::ask(SocketAddr::new(ip, PORT), &path, &[], http::PATIENCE)).await?;
+        let answer = answer.context("asking the visitor")?;
+        Ok(match answer.subject() {
+            "200" => Ok(answer.text()),
+            _ => Err(anyhow::anyhow!("{}", answer.text())),
+        })
+    }
+
+    /// The addresses that the visitor finds for a name.
+    async fn look_up(&self, name: &str) -> anyhow::Result<Result<BTreeSet<IpAddr>, String>> {
+        let said = self.visitor_says(&format!("/addresses/{name}")).await?;
+        Ok(said.map(|text| text.lines().filter_map(|line| line.parse().ok()).collect()).map_err(|why| why.to_string()))
+    }
+
+    /// What the DNS server of the cluster says to somebody at the visitor's place.
+    async fn question(&mut self, name: &str, qtype: u16) -> anyhow::Result<Result<ask::Reply, String>> {
+        let service = self.cluster.get("/api/v1/namespaces/kube-system/services/kube-dns").await?;
+        let (server, (_, from), name) = (frontend(&service)?, had(&self.visitor)?, name.to_owned());
+        let asked = spawn_blocking(move || {
+            namespace::inside(&from, || -> anyhow::Result<ask::Reply> {
+                // Its sockets are made on this thread, and so in there.
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+                runtime.block_on(ask::ask(server, &name, qtype))
+            })
+        });
+        Ok(asked.await??.map_err(|error| format!("{error:#}")))
+    }
+}
+
+/// Waits until somebody answers, or patience ends.
+async fn until_there(from: &Path, to: SocketAddr, patience: Patience) -> anyhow::Result<()> {
+    loop {
+        let from = from.to_owned();
+        if spawn_blocking(move || is_there(&from, to)).await?? || !patience.is_left().await {
+            return Ok(());
+        }
+    }
+}
+
+/// What clients have to say at their end.
+async fn finish(clients: [Load; 2]) -> anyhow::Result<Tally> {
+    let [one, other] = clients;
+    Ok(spawn_blocking(move || one.end().and(other.end())).await?)
+}
+
+/// Whether all that a Deployment wants is there, and nothing of what it wanted before.
+fn is_rolled_out(deployment: &Value) -> bool {
+    let (wanted, status) = (&deployment["spec"]["replicas"], &deployment["status"]);
+    status["observedGeneration"] == deployment["metadata"]["generation"]
+        && ["replicas", "updatedReplicas", "availableReplicas"].into_iter().all(|field| &status[field] == wanted)
+}
+
+/// What a Pod says of itself, in short.
+fn state(pod: &Value) -> String {
+    let waiting = pod.items("status.containerStatuses").first().map(|status| &status["state"]["waiting"]);
+    let why = waiting.map(|waiting| format!("{} {}", waiting.text("reason"), waiting.text("message")));
+    format!("{} is {} {}", name(pod), pod.text("status.phase"), why.unwrap_or_default()).trim_end().to_owned()
+}
+
+/// Kills the backend of a Pod, as the kernel would that has no more memory. Its first process, which only looks after it, is left alone.
+fn kill_backend(uid: &str, program: &str) -> anyhow::Result<()> {
+    let is_backend = |pid: &i32| {
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.starts_with(program.as_bytes())
+    };
+    let processes: BTreeMap<i32, Identity> = Cgroups::find()
+        .processes(&Machine::pod_group(uid))
+        .into_iter()
+        .filter(is_backend)
+        .filter_map(|pid| Some((pid, Identity::of(pid)?)))
+        .collect();
+    let who = processes.values().next().context("its process is not to be found")?;
+    let handle = who.open()?.context("its process has ended by itself")?;
+    ensure!(handle.signal(Signal::KILL) && handle.ends_within(Duration::from_secs(2)), "its process cannot be killed");
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! The first process of the demo's own namespaces: it sets the stage, has the story told, and waits for everybody who is left to it.
+//!
+//! In: new namespaces without a link, and a control group. Out: mounts and a network in which the story can begin:
+//!
+//! ```text
+//!   the world outside                the node
+//!   192.0.2.100 ── eth0 ─────────── uplink0 192.0.2.1/24          (Pods: a bridge of the agent, as everywhere)
+//! ```
+//! Everything that is written goes to memory: `/run` is covered by a filesystem of the stage's own, which goes with it.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+use std::process::exit;
+
+use anyhow::Context as _;
+use ipnet::IpNet;
+use kernel::cgroups::Cgroups;
+use kernel::pod_network::linux::Linux;
+use kernel::pod_network::{Bridge, PodNetwork as _, Wire};
+use kernel::process::apart;
+use kernel::{mounts, namespace};
+
+use super::Arguments;
+
+/// This program, as it is running.
+const PROGRAM: &str = "/proc/self/exe";
+/// What is covered.
+const RUN: &str = "/run";
+/// Where the story finds everything.
+const HOME: &str = "/run/waypost-demo";
+/// Whom programs ask for names.
+const RESOLVER: &str = "/etc/resolv.conf";
+/// How much the stage may write.
+const ROOM: u64 = 512 << 20;
+
+/// The address of the node.
+pub(super) const NODE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+/// The address of somebody outside.
+const OUTSIDE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 100);
+
+/// This program, where Pods find it.
+pub(super) fn program() -> PathBuf {
+    Path::new(HOME).join("waypost")
+}
+
+/// Where the node keeps its data.
+pub(super) fn data_dir() -> PathBuf {
+    Path::new(HOME).join("data")
+}
+
+/// What the node logs.
+pub(super) fn log() -> PathBuf {
+    Path::new(HOME).join("log")
+}
+
+/// The network namespace outside.
+pub(super) fn outside() -> PathBuf {
+    Path::new(HOME).join("outside")
+}
+
+/// Sets the stage, and ends as the story ends.
+pub(super) fn exec(arguments: &Arguments, group: &str) -> anyhow::Result<()> {
+    Cgroups::find().confine(group).context("entering the control group")?;
+    apart::show_processes().context("mounting /proc")?;
+    cover().context("covering /run")?;
+    connect().context("making the network")?;
+    let words = arguments.words(&["story"]);
+    let words: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
+    exit(apart::lead(Path::new(PROGRAM), &words).context("beginning the story")?)
+}
+
+/// Covers `/run` with an empty folder in memory, in which only this program is, and what names need.
+fn cover() -> std::io::Result<()> {
+    // On many machines this is a link to somewhere below.
+    let resolver = fs::canonicalize(RESOLVER).ok().filter(|real| real.starts_with(RUN));
+    let resolver = resolver.and_then(|real| Some((fs::read(&real).ok()?, real)));
+    // Found by its name, and not by the link that /proc has to it: that one leads to mounts from before, of which nothing can be taken. Held
+    // open, because it may be below, too.
+    let own = File::open(std::env::current_exe()?)?;
+    mounts::memory(Path::new(RUN), Some(ROOM), 0o755)?;
+    if let Some((content, real)) = resolver {
+        real.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::write(real, content)?;
+    }
+    fs::create_dir_all(HOME)?;
+    File::create(program())?;
+    mounts::bind(Path::new(&format!("/proc/self/fd/{}", own.as_raw_fd())), &program(), true)
+}
+
+/// Makes the node's way out, and somebody at its other end.
+fn connect() -> anyhow::Result<()> {
+    let mut network = Linux::open()?;
+    network.wake_loopback()?;
+    let uplink = "uplink0".to_owned();
+    network.bridge(&Bridge { name: uplink.clone(), addresses: vec![IpNet::new(NODE.into(), 24)?] })?;
+    namespace::make(&outside())?;
+    Ok(network.plug(&Wire {
+        name: "outside0".to_owned(),
+        bridge: uplink,
+        namespace: outside(),
+        addresses: vec![IpAddr::V4(OUTSIDE)],
+        gateways: vec![IpAddr::V4(NODE)],
+        mtu: None,
+    })?)
+}

@@ -1,0 +1,48 @@
+//! The objects of the cluster, listed once each.
+//!
+//! In: an API. Out: a [`Cluster`]. Services, slices and Pods must be readable, at least those of the namespace; without the rest
+//! less is known, and that is all.
+
+use serde_json::{Value, json};
+
+use crate::commands::reach::Api;
+use crate::doctor::Cluster;
+
+/// Reads everything.
+pub(super) async fn read(api: &mut Api, namespace: &str, domain: &str) -> anyhow::Result<Cluster> {
+    let mut cluster = Cluster { domain: domain.to_owned(), ..Cluster::default() };
+    cluster.services = required(api, "/api/v1", namespace, "services").await?;
+    cluster.slices = required(api, "/apis/discovery.k8s.io/v1", namespace, "endpointslices").await?;
+    cluster.pods = required(api, "/api/v1", namespace, "pods").await?;
+    cluster.namespaces = optional(api, "/api/v1/namespaces").await;
+    cluster.nodes = optional(api, "/api/v1/nodes").await;
+    cluster.events = optional(api, "/api/v1/events?fieldSelector=reason=Unhealthy").await;
+    cluster.ranges = optional(api, "/apis/networking.k8s.io/v1/servicecidrs").await;
+    for (kind, plural) in [("Deployment", "deployments"), ("StatefulSet", "statefulsets")] {
+        for mut one in optional(api, &format!("/apis/apps/v1/{plural}")).await {
+            // Objects of a list do not say what they are.
+            one["kind"] = json!(kind);
+            cluster.workloads.push(one);
+        }
+    }
+    Ok(cluster)
+}
+
+/// Of the whole cluster, or of the namespace alone where no more is allowed.
+async fn required(api: &mut Api, group: &str, namespace: &str, plural: &str) -> anyhow::Result<Vec<Value>> {
+    match api.get(&format!("{group}/{plural}")).await {
+        Ok(list) => Ok(items(list)),
+        Err(_) => Ok(items(api.get(&format!("{group}/namespaces/{namespace}/{plural}")).await?)),
+    }
+}
+
+async fn optional(api: &mut Api, path: &str) -> Vec<Value> {
+    api.get(path).await.map(items).unwrap_or_default()
+}
+
+fn items(list: Option<Value>) -> Vec<Value> {
+    match list.map(|mut list| list["items"].take()) {
+        Some(Value::Array(items)) => items,
+        _ => Vec::new(),
+    }
+}

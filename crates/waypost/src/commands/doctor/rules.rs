@@ -1,0 +1,291 @@
+//! The kernel's tables beside the plan, by asking the backend what it would write, and writing nothing.
+//!
+//! In: the objects, and the tables as they are. Out: what differs, by Service. The plan is made by the proxy's own planner, the
+//! difference by its own backend, over a port that remembers the batch instead of applying it: what the doctor says is what the proxy
+//! would do. How the proxy was started is not known here; what depends on that alone is left out of the comparison.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use dataplane::nftables::Nftables;
+use dataplane::{Backend as _, Since, nft};
+use ipnet::IpNet;
+use kernel::Family;
+use kernel::nft::{Batch, Change, Counter, Dump, Key, Monitor, Nft, NftError, Part};
+use parking_lot::Mutex;
+use plan::input::FOREIGN_PROXY;
+use plan::{Frontend, LocalDetector, Options, Plan, Planner, Update};
+use serde_json::{Value, from_value};
+
+use crate::doctor::{Cluster, Measured, Rules, Unmeasured};
+
+/// Sets that follow from how the proxy was started, and not from Services.
+const SURROUNDINGS: [&str; 4] = ["pod-ips", "own-pod-ips", "node-ips", "service-ranges"];
+
+/// What differs.
+pub(super) fn compare(
+    kernel: &mut dyn Nft,
+    cluster: &Cluster,
+    node: &str,
+    machine: &BTreeSet<IpAddr>,
+) -> Measured<Rules> {
+    let unreadable = |error: NftError| Unmeasured {
+        why: format!("reading the table {}: {error}", nft::TABLE),
+        how: "run `waypost doctor` as root".to_owned(),
+    };
+    let mut tables = BTreeMap::new();
+    for family in Family::ALL {
+        tables.insert(family, kernel.dump(family, nft::TABLE).map_err(unreadable)?);
+    }
+    for masquerade_all in [false, true] {
+        let plan = plan(cluster, options(node, masquerade_all, &tables), machine.clone());
+        let changes = difference(&tables, plan.plan())?;
+        let replaced = |change: &Change| match change {
+            Change::AddTable(family, ..) => tables.get(family).is_some_and(Option::is_some),
+            _ => false,
+        };
+        if !changes.iter().any(replaced) {
+            return Ok(read(plan.plan(), &changes));
+        }
+    }
+    Err(Unmeasured {
+        why: format!(
+            "the table {} was written by another version of this program, or somebody has made it anew",
+            nft::TABLE
+        ),
+        how: "restart the proxy of this node".to_owned(),
+    })
+}
+
+/// How the proxy was probably started. Whether it knows Pods by ranges decides some chains; which ranges, only sets that are left out.
+fn options(node: &str, masquerade_all: bool, tables: &BTreeMap<Family, Option<Dump>>) -> Options {
+    let knows = |family: &Family| {
+        let sets = tables.get(family).and_then(Option::as_ref).map(|table| &table.sets);
+        sets.and_then(|sets| sets.get("pod-ips")).is_some_and(|set| !set.elements.is_empty())
+    };
+    let every = |family: &Family| -> Option<IpNet> {
+        let range = if *family == Family::Ip { "0.0.0.0/0" } else { "::/0" };
+        knows(family).then(|| range.parse().ok()).flatten()
+    };
+    let ranges = Family::ALL.iter().filter_map(every).collect();
+    Options { node_name: node.to_owned(), masquerade_all, local: LocalDetector::Ranges(ranges), ..Options::default() }
+}
+
+/// The plan, as the proxy of this node has it.
+pub(super) fn plan(cluster: &Cluster, options: Options, machine: BTreeSet<IpAddr>) -> Planner {
+    use api::value::ValueExt as _;
+    let node = options.node_name.clone();
+    let mut planner = Planner::new(options);
+    let ours = |service: &&Value| {
+        service.text("spec.clusterIP") != "None" && service.at("metadata.labels").get(FOREIGN_PROXY).is_none()
+    };
+    // What cannot be read, the proxy leaves out, too.
+    let services = cluster.services.iter().filter(ours).filter_map(|one| from_value(one.clone()).ok());
+    let services = services.map(|one| Update::Service(Box::new(one)));
+    let slices = cluster.slices.iter().filter_map(|one| from_value(one.clone()).ok()).map(Update::Slice);
+    let nodes = cluster.nodes.iter().filter(|one| one.text("metadata.name") == node);
+    let nodes = nodes.filter_map(|one| from_value(one.clone()).ok()).map(|one| Update::Node(Some(Box::new(one))));
+    let ranges = cluster.ranges.iter().filter_map(|one| from_value(one.clone()).ok()).map(Update::Cidr);
+    planner.update_all(services.chain(slices).chain(nodes).chain(ranges).chain([Update::Machine(machine)]));
+    planner
+}
+
+/// What the backend would write.
+fn difference(tables: &BTreeMap<Family, Option<Dump>>, plan: &Plan) -> Measured<Vec<Change>> {
+    let batches = Arc::new(Mutex::new(Vec::new()));
+    let mut backend = Nftables::new(Dry { tables: tables.clone(), batches: Arc::clone(&batches) });
+    backend.bring(plan, &Since::Ever).map_err(|error| Unmeasured {
+        why: format!("comparing rules: {error}"),
+        how: "restart the proxy of this node".to_owned(),
+    })?;
+    // The first batch is what must be; the others tidy up.
+    let first: Option<Batch> = batches.lock().drain(..).next();
+    Ok(first.map(|batch| batch.changes).unwrap_or_default())
+}
+
+/// A kernel that has tables and remembers what it is told, without doing it.
+struct Dry {
+    tables: BTreeMap<Family, Option<Dump>>,
+    batches: Arc<Mutex<Vec<Batch>>>,
+}
+
+impl Nft for Dry {
+    fn apply(&mut self, batch: &Batch) -> Result<(), NftError> {
+        if !batch.changes.is_empty() {
+            self.batches.lock().push(batch.clone());
+        }
+        Ok(())
+    }
+
+    fn dump(&mut self, family: Family, _: &str) -> Result<Option<Dump>, NftError> {
+        Ok(self.tables.get(&family).cloned().flatten())
+    }
+
+    fn counters(&mut self, _: Family, _: &str, _: &str) -> Result<Vec<Counter>, NftError> {
+        Ok(Vec::new())
+    }
+
+    fn generation(&mut self) -> Result<u32, NftError> {
+        Ok(0)
+    }
+
+    fn monitor(&mut self, _: &str) -> Result<Box<dyn Monitor>, NftError> {
+        let doing = "listening to a kernel that is only thought of";
+        Err(NftError { errno: kernel::Errno::OPNOTSUPP, change: None, doing })
+    }
+}
+
+/// Changes in words, by Service.
+fn read(plan: &Plan, changes: &[Change]) -> Rules {
+    let places = Places::of(plan);
+    let mut rules = Rules { mode: "nftables".to_owned(), ..Rules::default() };
+    for change in changes {
+        match change {
+            Change::AddTable(family, ..) => rules.whole.push(format!("the table of {family:?} is missing")),
+            Change::AddChain(_, _, chain, _) => rules.whole.push(format!("chain {chain} is missing")),
+            Change::FlushChain(_, _, chain) => rules.whole.push(format!("chain {chain} has other rules")),
+            Change::AddSet(_, _, set, _) => rules.whole.push(format!("set {set} is missing")),
+            Change::AddElements(family, _, set, elements) => {
+                for (key, _) in elements {
+                    places.tell(*family, set, key, "is missing in", &mut rules.of);
+                }
+            }
+            Change::DeleteElements(family, _, set, keys) => {
+                for key in keys {
+                    places.tell(*family, set, key, "is wrong in", &mut rules.of);
+                }
+            }
+            Change::AddRules(..) | Change::DeleteTable(..) | Change::DeleteChain(..) | Change::DeleteSet(..) => {}
+        }
+    }
+    // One that has no rules of its own has nothing that differs.
+    for said in rules.of.values_mut() {
+        said.sort_unstable();
+        said.dedup();
+    }
+    rules
+}
+
+/// Whose elements are.
+struct Places(Vec<Place>);
+
+/// Elements of one Service.
+struct Place {
+    family: Family,
+    /// Whether they are of a node port.
+    by_node_port: bool,
+    /// How their keys begin.
+    start: Box<[u8]>,
+    service: String,
+    /// What they are called.
+    frontend: String,
+}
+
+impl Places {
+    fn of(plan: &Plan) -> Self {
+        let mut places = Vec::new();
+        for (key, port) in &plan.ports {
+            let family = if key.family == api::ip::Family::V4 { Family::Ip } else { Family::Ip6 };
+            let mut add = |by_node_port, parts: &[Part], frontend: String| {
+                let (start, service) = (Key::new(parts).start, key.service.to_string());
+                places.push(Place { family, by_node_port, start, service, frontend });
+            };
+            let number = Part::Protocol(key.protocol.number());
+            for (frontend, _) in port.frontends() {
+                let called = frontend.to_string();
+                match frontend {
+                    Frontend::Address(ip, _, port) => {
+                        add(false, &[Part::Address(ip), number, Part::Port(port)], called);
+                    }
+                    Frontend::NodePort(_, _, port) => add(true, &[number, Part::Port(port)], called),
+                }
+            }
+            add(false, &[Part::Address(port.cluster_ip)], port.cluster_ip.to_string());
+        }
+        Self(places)
+    }
+
+    fn tell(&self, of: Family, set: &str, key: &Key, what: &str, out: &mut BTreeMap<String, Vec<String>>) {
+        if SURROUNDINGS.contains(&set) {
+            return;
+        }
+        let by_node_port = set.contains("node-port");
+        let ours = |place: &&Place| {
+            place.family == of && place.by_node_port == by_node_port && key.start.starts_with(&place.start)
+        };
+        // The longest is the nearest: an address alone begins many keys.
+        if let Some(place) = self.0.iter().filter(ours).max_by_key(|place| place.start.len()) {
+            out.entry(place.service.clone()).or_default().push(format!("{} {what} {set}", place.frontend));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kernel::nft::fake::Fake;
+    use serde_json::json;
+
+    use super::*;
+
+    fn cluster() -> Cluster {
+        let service = |name: &str, ip: &str| {
+            json!({"metadata": {"name": name, "namespace": "default"},
+                   "spec": {"type": "ClusterIP", "clusterIP": ip, "clusterIPs": [ip], "ports": [{"port": 80, "protocol": "TCP"}]}})
+        };
+        let slice = |name: &str, ip: &str| {
+            json!({"metadata": {"name": name, "namespace": "default", "labels": {"kubernetes.io/service-name": name}},
+                   "addressType": "IPv4", "ports": [{"name": "", "port": 8080, "protocol": "TCP"}],
+                   "endpoints": [{"addresses": [ip]}]})
+        };
+        Cluster {
+            services: vec![service("web", "10.96.0.5"), service("api", "10.96.0.6")],
+            slices: vec![slice("web", "10.244.0.1"), slice("api", "10.244.0.2")],
+            ..Cluster::default()
+        }
+    }
+
+    /// A kernel in which a proxy with these options has written the rules of a cluster.
+    fn written(cluster: &Cluster, masquerade_all: bool) -> Fake {
+        let fake = Fake::default();
+        let local = LocalDetector::Ranges(vec!["10.244.0.0/16".parse().expect("a range")]);
+        let options = Options { node_name: "n1".to_owned(), masquerade_all, local, ..Options::default() };
+        let plan = plan(cluster, options, BTreeSet::new());
+        Nftables::new(fake.clone()).bring(plan.plan(), &Since::Ever).expect("written");
+        fake
+    }
+
+    fn compared(kernel: &mut Fake, cluster: &Cluster) -> Rules {
+        compare(kernel, cluster, "n1", &BTreeSet::new()).expect("measured")
+    }
+
+    #[test]
+    fn what_the_proxy_wrote_is_equal_however_it_was_started() {
+        let cluster = cluster();
+        for masquerade_all in [false, true] {
+            let rules = compared(&mut written(&cluster, masquerade_all), &cluster);
+            assert_eq!((rules.missing, &rules.whole[..], rules.of.len()), (false, &[][..], 0), "{rules:?}");
+        }
+    }
+
+    #[test]
+    fn what_differs_is_told_of_the_service_that_it_concerns() {
+        let mut cluster = cluster();
+        let mut kernel = written(&cluster, false);
+        use api::value::ValueExt as _;
+        cluster.slices[0].items_mut("endpoints")[0].put("addresses", json!(["10.244.0.77"]));
+        let rules = compared(&mut kernel, &cluster);
+        assert_eq!(rules.of.keys().collect::<Vec<_>>(), ["default/web"], "{rules:?}");
+        assert!(rules.of["default/web"].iter().any(|said| said.contains("endpoints")), "{rules:?}");
+        assert!(rules.whole.is_empty(), "{rules:?}");
+    }
+
+    #[test]
+    fn a_chain_that_somebody_emptied_concerns_everybody() {
+        let cluster = cluster();
+        let mut kernel = written(&cluster, false);
+        let change = Change::FlushChain(Family::Ip, nft::TABLE.into(), "services".into());
+        kernel.apply(&Batch { changes: vec![change] }).expect("flushed");
+        assert_eq!(compared(&mut kernel, &cluster).whole, ["chain services has other rules"]);
+    }
+}

@@ -1,0 +1,242 @@
+//! Rules of others on the way of a Service's packets.
+//!
+//! The first packet of a connection is thought through every chain that it meets: from a program of this node, and from a Pod. What
+//! surely stops it is the cause; what may stop it is named, and left to the real connections to decide.
+
+use std::net::{IpAddr, SocketAddr};
+
+use api::value::ValueExt as _;
+use kernel::nft::Hook;
+use kernel::nft::foreign::{Packet, Ruleset, Stop, TableName, judge, words};
+use plan::Protocol;
+
+use super::super::evidence::{Endpoint, Evidence, is_over};
+use super::super::near::listed;
+use super::super::verdict::Judged;
+
+/// Where addresses are translated; what comes before sees the Service, what comes after sees the endpoint.
+const TRANSLATION: i32 = -100;
+/// How many endpoints of each port are thought of.
+const SAMPLE: usize = 8;
+
+/// A point of the way: where, what the packet goes to there, at which priorities.
+type Point = (Hook, SocketAddr, std::ops::Range<i32>);
+
+/// Who sends the packet that is thought of: this node, or a Pod of it.
+fn sender(evidence: &Evidence<'_>, hook: Hook, to: IpAddr) -> Option<IpAddr> {
+    let fits = |ip: &IpAddr| ip.is_ipv4() == to.is_ipv4();
+    if hook == Hook::Output {
+        return evidence.node_ips().into_iter().find(fits);
+    }
+    let node = evidence.here.node.as_ref().ok()?;
+    let pods = evidence.cluster.pods.iter().filter(|pod| pod.text("spec.nodeName") == node && !is_over(pod));
+    let ips = pods.flat_map(|pod| pod.items("status.podIPs")).filter_map(|one| one.text("ip").parse().ok());
+    let ips: Vec<IpAddr> = ips.filter(fits).collect();
+    // Another one than the endpoint, if there is one.
+    ips.iter().find(|ip| **ip != to).or_else(|| ips.first()).copied()
+}
+
+/// Whether others let packets pass.
+pub(super) fn foreign(evidence: &Evidence<'_>) -> Judged {
+    let rules = match &evidence.here.firewall {
+        Ok(rules) => rules,
+        Err(unmeasured) => return unmeasured.clone().into(),
+    };
+    let ways = ways(evidence);
+    if ways.is_empty() {
+        return Judged::moot("there is no ready endpoint that a packet could go to");
+    }
+    let mut perhaps: Option<(String, SocketAddr)> = None;
+    for (protocol, point) in ways {
+        let (hook, to, priorities) = point;
+        let source = sender(evidence, hook, to.ip());
+        let packet = Packet { source, destination: to.ip(), protocol: protocol.number(), port: to.port() };
+        for stop in judge(rules, &packet, hook, priorities, is_ours) {
+            let said = said(rules, &stop);
+            if stop.certain {
+                return Judged::disproved(
+                    format!("{said} stops what goes to {to} over {protocol}"),
+                    fix(&stop, to, protocol),
+                );
+            }
+            perhaps.get_or_insert((said, to));
+        }
+    }
+    let others: Vec<String> =
+        rules.tables.iter().filter(|table| !is_ours(table)).map(|(sort, name)| format!("{sort} {name}")).collect();
+    if let Some((said, to)) = perhaps {
+        return Judged::unknown(
+            format!("{said} may stop what goes to {to}: it asks for what cannot be seen from here"),
+            "connect from the client itself; `nft monitor trace` shows the way of its packets",
+        );
+    }
+    if evidence.here.legacy {
+        return Judged::unknown(
+            "nothing in nftables stops it, but there are tables of the old iptables, which are read by its own tool alone",
+            "iptables-legacy-save",
+        );
+    }
+    match others.is_empty() {
+        true => Judged::proved("there is no table of anybody else"),
+        false => Judged::proved(format!("nothing stops it in {}", listed(&others))),
+    }
+}
+
+fn is_ours(table: &TableName) -> bool {
+    table.1.starts_with("waypost")
+}
+
+/// The points that packets to a Service pass.
+fn ways(evidence: &Evidence<'_>) -> Vec<(Protocol, Point)> {
+    let own = evidence.node_ips();
+    let ready = evidence.ready();
+    let mut found = Vec::new();
+    for port in evidence.ports() {
+        let behind = |ip: &IpAddr| -> Vec<&Endpoint> {
+            let fits = |one: &&Endpoint| {
+                one.port == port.name && one.protocol == port.protocol && one.address.is_ipv4() == ip.is_ipv4()
+            };
+            ready.iter().filter(fits).take(SAMPLE).collect()
+        };
+        let mut add = |hook, to, priorities| found.push((port.protocol, (hook, to, priorities)));
+        // Without an address of its own, its endpoints are asked straight.
+        let ips = evidence.cluster_ips();
+        let families = if ips.is_empty() { ready.iter().map(|one| one.address.ip()).collect() } else { ips.clone() };
+        for ip in &families {
+            let endpoints = behind(ip);
+            if endpoints.is_empty() {
+                continue;
+            }
+            if ips.contains(ip) {
+                let vip = SocketAddr::new(*ip, port.number);
+                add(Hook::Output, vip, i32::MIN..TRANSLATION);
+                add(Hook::Prerouting, vip, i32::MIN..TRANSLATION);
+            }
+            for endpoint in endpoints {
+                let to = endpoint.address;
+                let last = if own.contains(&to.ip()) { Hook::Input } else { Hook::Forward };
+                add(Hook::Output, to, TRANSLATION..i32::MAX);
+                add(Hook::Prerouting, to, TRANSLATION..i32::MAX);
+                add(last, to, i32::MIN..i32::MAX);
+                add(Hook::Postrouting, to, i32::MIN..i32::MAX);
+            }
+        }
+    }
+    found
+}
+
+/// A rule or a policy, in words.
+fn said(rules: &Ruleset, stop: &Stop) -> String {
+    let (sort, table) = &stop.table;
+    let chain = &stop.chain;
+    let Some(handle) = stop.rule else { return format!("the policy drop of chain {chain} in table {sort} {table}") };
+    let found = rules.chains.get(&(stop.table.clone(), chain.clone()));
+    let rule = found.and_then(|chain| chain.rules.iter().find(|rule| rule.handle == handle));
+    let text = rule.map(|rule| words(rule, *sort)).unwrap_or_default();
+    format!("rule `{text}` (handle {handle}) of chain {chain} in table {sort} {table}")
+}
+
+fn fix(stop: &Stop, to: SocketAddr, protocol: Protocol) -> String {
+    let (sort, table) = &stop.table;
+    let chain = &stop.chain;
+    match stop.rule {
+        Some(handle) => format!("nft delete rule {sort} {table} {chain} handle {handle}"),
+        None => {
+            let family = if to.is_ipv4() { "ip" } else { "ip6" };
+            let protocol = protocol.as_str().to_lowercase();
+            format!(
+                "nft insert rule {sort} {table} {chain} {family} daddr {} {protocol} dport {} accept",
+                to.ip(),
+                to.port()
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kernel::nft::Verdict;
+    use kernel::nft::foreign::{Comparison, Entry, ForeignChain, ForeignRule, Header, Sort, Step};
+    use serde_json::json;
+
+    use super::super::super::testing::{World, disproved, moot, proved, unknown};
+    use super::*;
+
+    fn world(entry: Entry, steps: Vec<Step>) -> World {
+        let mut world = World::new();
+        world.service("default", "web", json!({"clusterIP": "10.96.0.5", "ports": [{"port": 80, "protocol": "TCP"}]}));
+        world.slice("default", "web", 8080, &[("10.244.0.1", true, "n1")]);
+        let table = (Sort::Inet, "guard".into());
+        let chain = ForeignChain { entry: Some(entry), rules: vec![ForeignRule { handle: 7, steps }] };
+        let mut rules = Ruleset { tables: vec![table.clone()], ..Ruleset::default() };
+        rules.chains.insert((table, "forward".into()), chain);
+        world.here.firewall = Ok(rules);
+        world
+    }
+
+    fn dport(port: u16) -> Vec<Step> {
+        vec![
+            Step::Load(0, Header::Transport, 2, 2),
+            Step::Compare(0, Comparison::Equal, port.to_be_bytes().to_vec()),
+            Step::Go(Verdict::Drop),
+        ]
+    }
+
+    const FORWARD: Entry = Entry { hook: Hook::Forward, priority: 0, translates: false, drops: false };
+
+    #[test]
+    fn a_rule_that_drops_what_goes_to_the_endpoint_is_named_and_can_be_deleted() {
+        let (saw, fix) = disproved(world(FORWARD, dport(8080)).judge("default", "web", foreign));
+        assert!(saw.contains("`dport 8080 drop` (handle 7) of chain forward in table inet guard"), "{saw}");
+        assert_eq!(fix, "nft delete rule inet guard forward handle 7");
+        proved(world(FORWARD, dport(80)).judge("default", "web", foreign));
+    }
+
+    #[test]
+    fn what_is_accepted_from_others_is_not_accepted_from_the_pods_of_this_node() {
+        let mut world = world(FORWARD, dport(8080));
+        world.pod("default", "client", json!({}));
+        world.cluster.pods[0].put("status.podIPs", json!([{"ip": "10.244.0.9"}]));
+        let rules = world.here.firewall.as_mut().expect("rules");
+        let chain = rules.chains.values_mut().next().expect("a chain");
+        let from = |ip: [u8; 4]| {
+            let compare = Step::Compare(0, Comparison::Equal, ip.to_vec());
+            ForeignRule {
+                handle: 6,
+                steps: vec![Step::Load(0, Header::Network, 12, 4), compare, Step::Go(Verdict::Accept)],
+            }
+        };
+        chain.rules.insert(0, from([203, 0, 113, 1]));
+        disproved(world.judge("default", "web", foreign));
+        let rules = world.here.firewall.as_mut().expect("rules");
+        rules.chains.values_mut().next().expect("a chain").rules[0] = from([10, 244, 0, 9]);
+        proved(world.judge("default", "web", foreign));
+    }
+
+    #[test]
+    fn before_the_translation_the_service_is_seen() {
+        let early = Entry { hook: Hook::Prerouting, priority: -300, ..FORWARD };
+        disproved(world(early, dport(80)).judge("default", "web", foreign));
+        proved(world(early, dport(8080)).judge("default", "web", foreign));
+    }
+
+    #[test]
+    fn a_policy_that_drops_is_named_with_the_rule_that_opens_it() {
+        let shut = Entry { drops: true, ..FORWARD };
+        let (saw, fix) = disproved(world(shut, vec![]).judge("default", "web", foreign));
+        assert!(saw.contains("the policy drop of chain forward"), "{saw}");
+        assert_eq!(fix, "nft insert rule inet guard forward ip daddr 10.244.0.1 tcp dport 8080 accept");
+    }
+
+    #[test]
+    fn what_may_stop_it_is_named_and_not_called_the_cause() {
+        let unclear = vec![Step::Unclear("limit".to_owned()), Step::Go(Verdict::Drop)];
+        assert!(unknown(world(FORWARD, unclear).judge("default", "web", foreign)).contains("may stop"));
+        let mut old = world(FORWARD, dport(80));
+        old.here.legacy = true;
+        unknown(old.judge("default", "web", foreign));
+        let mut empty = world(FORWARD, dport(8080));
+        empty.cluster.slices.clear();
+        moot(empty.judge("default", "web", foreign));
+    }
+}

@@ -1,0 +1,143 @@
+//! Connections that the kernel remembers: those that lead where no new packet would be sent, and whether there is room for more.
+
+use std::net::SocketAddr;
+
+use kernel::conntrack::Flow;
+use plan::Protocol;
+
+use super::super::evidence::{Evidence, Rules};
+use super::super::near::{count, listed};
+use super::super::verdict::Judged;
+
+/// Whether remembered flows of the Service lead to endpoints that are there.
+pub(super) fn stale(evidence: &Evidence<'_>) -> Judged {
+    let flows = match &evidence.here.flows {
+        Ok(flows) => flows,
+        Err(unmeasured) => return unmeasured.clone().into(),
+    };
+    if let Ok(Rules { mode, .. }) = &evidence.here.rules
+        && !["nftables", "iptables"].contains(&&**mode)
+    {
+        return Judged::unknown(
+            format!("in the mode {mode} the kernel remembers another end than the endpoint"),
+            "conntrack -L",
+        );
+    }
+    let endpoints = evidence.endpoints();
+    if endpoints.is_empty() {
+        return Judged::moot("there is no endpoint");
+    }
+    let mut found: Vec<(Protocol, &Flow, SocketAddr)> = Vec::new();
+    let mut all = 0;
+    for port in evidence.ports() {
+        let serving: Vec<SocketAddr> = endpoints
+            .iter()
+            .filter(|one| one.serving && one.port == port.name && one.protocol == port.protocol)
+            .map(|one| one.address)
+            .collect();
+        let own = evidence.cluster_ips().into_iter().chain(evidence.balancer_ips());
+        let mut at: Vec<SocketAddr> = own.map(|ip| SocketAddr::new(ip, port.number)).collect();
+        at.extend(
+            port.node_port
+                .iter()
+                .flat_map(|number| evidence.node_ips().into_iter().map(|ip| SocketAddr::new(ip, *number))),
+        );
+        let ours = flows
+            .iter()
+            .filter(|flow| flow.protocol == port.protocol.number() && at.contains(&flow.original.destination));
+        for flow in ours {
+            all += 1;
+            // Without a translation this is the Service itself, which never answers.
+            let answering = flow.reply.source;
+            if !serving.contains(&answering) && serving.iter().any(|one| one.is_ipv4() == answering.is_ipv4()) {
+                found.push((port.protocol, flow, answering));
+            }
+        }
+    }
+    let (udp, tcp): (Vec<_>, Vec<_>) = found.into_iter().partition(|(protocol, ..)| *protocol == Protocol::Udp);
+    let Some((_, flow, gone)) = udp.first() else {
+        let ending = match tcp.len() {
+            0 => String::new(),
+            n => format!("; {} of TCP led to endpoints that are gone and end by themselves", count(n, "flow")),
+        };
+        return Judged::proved(format!("{} remembered, none leads astray{ending}", count(all, "flow")));
+    };
+    let said: Vec<String> = udp
+        .iter()
+        .map(|(_, flow, gone)| format!("{} → {} goes to {gone}", flow.original.source, flow.original.destination))
+        .collect();
+    let to = flow.original.destination;
+    Judged::disproved(
+        format!("{} of UDP to an endpoint that is gone: {}", count(udp.len(), "flow"), listed(&said)),
+        format!("conntrack -D -p udp --orig-dst {} --dport {} --reply-src {}", to.ip(), to.port(), gone.ip()),
+    )
+}
+
+/// Whether the kernel can remember more.
+pub(super) fn room(evidence: &Evidence<'_>) -> Judged {
+    match &evidence.here.room {
+        Ok((used, most)) if used >= most => Judged::disproved(
+            format!("{used} of {most}: it is full"),
+            format!("sysctl -w net.netfilter.nf_conntrack_max={}", most.saturating_mul(2)),
+        ),
+        Ok((used, most)) => Judged::proved(format!("{used} of {most}")),
+        Err(unmeasured) => unmeasured.clone().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kernel::Family;
+    use kernel::conntrack::Direction;
+    use serde_json::json;
+
+    use super::super::super::testing::{World, disproved, proved, unknown};
+    use super::*;
+
+    fn world(protocol: &str, answering: [u8; 4]) -> World {
+        let mut world = World::new();
+        world.service(
+            "default",
+            "dns",
+            json!({"clusterIP": "10.96.0.5", "ports": [{"port": 53, "protocol": protocol}]}),
+        );
+        world.slice("default", "dns", 5353, &[("10.244.0.1", true, "n1")]);
+        use api::value::ValueExt as _;
+        world.cluster.slices[0].items_mut("ports")[0].put("protocol", protocol);
+        let (client, vip) = ([10, 244, 0, 9].into(), [10, 96, 0, 5].into());
+        world.here.flows = Ok(vec![Flow {
+            family: Family::Ip,
+            protocol: Protocol::named(protocol).expect("a protocol").number(),
+            zone: 0,
+            original: Direction::new((client, 4000), (vip, 53)),
+            reply: Direction::new((answering.into(), 5353), (client, 4000)),
+            translated: true,
+        }]);
+        world
+    }
+
+    #[test]
+    fn a_udp_flow_to_an_endpoint_that_is_gone_is_told() {
+        proved(world("UDP", [10, 244, 0, 1]).judge("default", "dns", stale));
+        let (saw, fix) = disproved(world("UDP", [10, 244, 0, 77]).judge("default", "dns", stale));
+        assert!(saw.contains("10.244.0.77:5353"), "{saw}");
+        assert_eq!(fix, "conntrack -D -p udp --orig-dst 10.96.0.5 --dport 53 --reply-src 10.244.0.77");
+    }
+
+    #[test]
+    fn tcp_ends_by_itself_and_other_modes_are_not_judged() {
+        assert!(proved(world("TCP", [10, 244, 0, 77]).judge("default", "dns", stale)).contains("1 flow of TCP"));
+        let mut relayed = world("UDP", [10, 244, 0, 77]);
+        relayed.here.rules = Ok(Rules { mode: "userspace".to_owned(), ..Rules::default() });
+        unknown(relayed.judge("default", "dns", stale));
+    }
+
+    #[test]
+    fn a_full_table_is_told() {
+        let mut world = world("UDP", [10, 244, 0, 1]);
+        world.here.room = Ok((100, 100));
+        assert_eq!(disproved(world.judge("default", "dns", room)).1, "sysctl -w net.netfilter.nf_conntrack_max=200");
+        world.here.room = Ok((99, 100));
+        proved(world.judge("default", "dns", room));
+    }
+}

@@ -1,0 +1,161 @@
+//! Policies: traffic that must stay on its node, and sources that may use a load balancer.
+
+use std::net::IpAddr;
+
+use api::value::ValueExt as _;
+use ipnet::IpNet;
+use serde_json::json;
+
+use super::super::evidence::{Evidence, family};
+use super::super::near::listed;
+use super::super::verdict::Judged;
+
+/// Whether a policy Local finds endpoints on this node.
+pub(super) fn local(evidence: &Evidence<'_>) -> Judged {
+    let spec = evidence.spec();
+    let inside = spec.text("internalTrafficPolicy") == "Local";
+    let has_outside = ["NodePort", "LoadBalancer"].contains(&evidence.kind()) || !spec.items("externalIPs").is_empty();
+    let outside = has_outside && spec.text("externalTrafficPolicy") == "Local";
+    if !inside && !outside {
+        return Judged::proved("traffic may go to endpoints of any node");
+    }
+    let ready = evidence.ready();
+    if ready.is_empty() {
+        return Judged::moot("there is no ready endpoint on any node");
+    }
+    let node = match &evidence.here.node {
+        Ok(node) => node,
+        Err(unmeasured) => return unmeasured.clone().into(),
+    };
+    let here = ready.iter().filter(|endpoint| endpoint.node == **node).count();
+    if here > 0 {
+        return Judged::proved(format!("{here} ready on this node, {node}"));
+    }
+    let mut nodes: Vec<&str> = ready.iter().map(|endpoint| &*endpoint.node).filter(|node| !node.is_empty()).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let elsewhere = if nodes.is_empty() { "nowhere that is said".to_owned() } else { format!("on {}", listed(&nodes)) };
+    let (field, whose) = match inside {
+        true => ("internalTrafficPolicy", "inside"),
+        false => ("externalTrafficPolicy", "outside"),
+    };
+    // A balancer asks each node whether it has endpoints: what comes from outside is meant not to come here.
+    if !inside && evidence.kind() == "LoadBalancer" {
+        return Judged::proved(format!("none on this node, {node}; load balancers are told so and send elsewhere"));
+    }
+    Judged::disproved(
+        format!(
+            "{field} is Local, and this node, {node}, has no ready endpoint (they are {elsewhere}): traffic from {whose} is dropped here"
+        ),
+        evidence.patch(&json!({"spec": {field: "Cluster"}})),
+    )
+}
+
+/// Whether those who ask may use the load balancer.
+pub(super) fn sources(evidence: &Evidence<'_>) -> Judged {
+    let written = evidence.spec().texts("loadBalancerSourceRanges");
+    if evidence.kind() != "LoadBalancer" || written.is_empty() {
+        return Judged::proved("open to everybody");
+    }
+    let ranges: Vec<IpNet> = written.iter().filter_map(|text| text.trim().parse().ok()).collect();
+    let ips = evidence.balancer_ips();
+    if ips.is_empty() {
+        return Judged::moot("no load balancer has given it an address yet, so the ranges close nothing");
+    }
+    let add = |extra: String| {
+        let all: Vec<String> = written.iter().map(|text| (*text).to_owned()).chain([extra]).collect();
+        evidence.patch(&json!({"spec": {"loadBalancerSourceRanges": all}}))
+    };
+    let shut = ips.iter().find(|ip| !ranges.iter().any(|range| range.addr().is_ipv4() == ip.is_ipv4()));
+    if let Some(ip) = shut {
+        let everybody = if ip.is_ipv4() { "0.0.0.0/0" } else { "::/0" };
+        return Judged::disproved(
+            format!("{} names no range of {}: nobody can use {ip}", listed(&written), family(*ip)),
+            add(everybody.to_owned()),
+        );
+    }
+    let (who, asking): (String, Vec<IpAddr>) = match evidence.here.from {
+        Some(from) => (from.to_string(), vec![from]),
+        None => ("this node".to_owned(), evidence.node_ips()),
+    };
+    let out = asking.iter().find(|ip| {
+        ips.iter().any(|at| at.is_ipv4() == ip.is_ipv4()) && !ranges.iter().any(|range| range.contains(*ip))
+    });
+    match out {
+        Some(ip) => Judged::disproved(
+            format!(
+                "{ip} ({who}) is in none of {}: what it sends to {} is dropped (if only others are meant to use it, ask for one of \
+                 them with --from)",
+                listed(&written),
+                listed(&ips.iter().map(ToString::to_string).collect::<Vec<_>>())
+            ),
+            add(IpNet::from(*ip).to_string()),
+        ),
+        None if asking.is_empty() => Judged::unknown(
+            format!("open to {}; for whom is asked is not known", listed(&written)),
+            "run this on a node, or say --from ADDRESS",
+        ),
+        None => Judged::proved(format!("{who} is within {}", listed(&written))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::{World, disproved, moot, proved, unknown};
+    use super::*;
+
+    fn world(spec: serde_json::Value, node: &str) -> World {
+        let mut world = World::new();
+        world.service("default", "web", spec);
+        world.slice("default", "web", 8080, &[("10.244.0.1", true, node)]);
+        world
+    }
+
+    #[test]
+    fn a_local_policy_without_endpoints_here_drops() {
+        let inside = json!({"type": "ClusterIP", "internalTrafficPolicy": "Local", "ports": [{"port": 80}]});
+        let (saw, fix) = disproved(world(inside.clone(), "n2").judge("default", "web", local));
+        assert!(saw.contains("this node, n1, has no ready endpoint (they are on n2)"), "{saw}");
+        assert!(fix.ends_with(r#"--type=merge -p '{"spec":{"internalTrafficPolicy":"Cluster"}}'"#), "{fix}");
+        proved(world(inside.clone(), "n1").judge("default", "web", local));
+        let outside = json!({"type": "NodePort", "externalTrafficPolicy": "Local", "ports": [{"port": 80}]});
+        assert!(disproved(world(outside, "n2").judge("default", "web", local)).1.contains("externalTrafficPolicy"));
+        let balanced = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80}]});
+        proved(world(balanced, "n2").judge("default", "web", local));
+        let mut elsewhere = world(inside, "n2");
+        elsewhere.not_a_node();
+        unknown(elsewhere.judge("default", "web", local));
+    }
+
+    fn balanced(ranges: &serde_json::Value, ips: &[&str]) -> World {
+        let mut world =
+            world(json!({"type": "LoadBalancer", "loadBalancerSourceRanges": ranges, "ports": [{"port": 80}]}), "n1");
+        let ingress: Vec<_> = ips.iter().map(|ip| json!({"ip": ip})).collect();
+        world.cluster.services[0].put("status.loadBalancer.ingress", json!(ingress));
+        world
+    }
+
+    #[test]
+    fn ranges_that_shut_out_a_family_or_this_node_are_told() {
+        let (saw, fix) = disproved(
+            balanced(&json!(["192.0.2.0/24"]), &["198.51.100.1", "fd00::1"]).judge("default", "web", sources),
+        );
+        assert!(saw.contains("no range of IPv6: nobody can use fd00::1"), "{saw}");
+        assert!(fix.contains(r#"["192.0.2.0/24","::/0"]"#), "{fix}");
+        let (saw, fix) =
+            disproved(balanced(&json!(["203.0.113.0/24"]), &["198.51.100.1"]).judge("default", "web", sources));
+        assert!(saw.contains("192.0.2.11 (this node)"), "{saw}");
+        assert!(fix.contains(r#""192.0.2.11/32""#), "{fix}");
+        proved(balanced(&json!(["192.0.2.0/24"]), &["198.51.100.1"]).judge("default", "web", sources));
+        moot(balanced(&json!(["203.0.113.0/24"]), &[]).judge("default", "web", sources));
+    }
+
+    #[test]
+    fn for_somebody_else_the_ranges_are_asked_for_that_one() {
+        let mut world = balanced(&json!(["203.0.113.0/24"]), &["198.51.100.1"]);
+        world.here.from = Some([203, 0, 113, 5].into());
+        proved(world.judge("default", "web", sources));
+        world.here.from = Some([198, 18, 0, 1].into());
+        assert!(disproved(world.judge("default", "web", sources)).0.starts_with("198.18.0.1"));
+    }
+}

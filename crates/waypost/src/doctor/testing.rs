@@ -1,0 +1,151 @@
+//! A world for tests of checks: a cluster of two nodes, seen from the first, in which everything was measured.
+
+use std::collections::BTreeMap;
+
+use api::value::ValueExt as _;
+use kernel::nft::foreign::Ruleset;
+use serde_json::{Value, json};
+
+use super::evidence::{Cluster, Evidence, Here, Rules, Tried, Unmeasured};
+use super::verdict::Judged;
+
+/// See the module.
+pub(super) struct World {
+    pub(super) cluster: Cluster,
+    pub(super) here: Here,
+    pub(super) tried: Tried,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let node = |name: &str, ip: &str| json!({"metadata": {"name": name}, "status": {"addresses": [{"type": "InternalIP", "address": ip}]}});
+        let namespace = |name: &str| json!({"metadata": {"name": name}});
+        let cluster = Cluster {
+            namespaces: ["default", "shop", "prod"].map(namespace).to_vec(),
+            nodes: vec![node("n1", "192.0.2.11"), node("n2", "192.0.2.12")],
+            ranges: vec![json!({"spec": {"cidrs": ["10.96.0.0/16"]}})],
+            domain: "cluster.local".to_owned(),
+            ..Cluster::default()
+        };
+        let nothing = || Unmeasured { why: "the test measured nothing".to_owned(), how: "measure".to_owned() };
+        let here = Here {
+            node: Ok("n1".to_owned()),
+            proxy: Ok(true),
+            rules: Ok(Rules { mode: "nftables".to_owned(), ..Rules::default() }),
+            flows: Ok(Vec::new()),
+            room: Ok((1, 100)),
+            firewall: Ok(Ruleset::default()),
+            legacy: false,
+            settings: BTreeMap::new(),
+            from: None,
+        };
+        let tried = Tried {
+            backends: Ok(BTreeMap::new()),
+            left_out: 0,
+            no_route: BTreeMap::new(),
+            frontends: Ok(BTreeMap::new()),
+            name: Err(nothing()),
+        };
+        Self { cluster, here, tried }
+    }
+
+    /// Makes this machine one that is no node.
+    pub(super) fn not_a_node(&mut self) {
+        let why = || Unmeasured { why: "this machine is no node".to_owned(), how: "run it on one".to_owned() };
+        self.here.node = Err(why());
+        self.here.proxy = Err(why());
+        self.here.rules = Err(why());
+        self.here.flows = Err(why());
+        self.here.firewall = Err(why());
+        self.tried.backends = Err(why());
+        self.tried.frontends = Err(why());
+        self.tried.name = Err(why());
+    }
+
+    pub(super) fn service(&mut self, namespace: &str, name: &str, mut spec: Value) {
+        if !spec.has("type") {
+            spec.put("type", "ClusterIP");
+        }
+        self.cluster.services.push(json!({"metadata": {"name": name, "namespace": namespace}, "spec": spec}));
+    }
+
+    /// A Pod that runs and is ready; the n-th has the n-th address of 10.244.0.0/24.
+    pub(super) fn pod(&mut self, namespace: &str, name: &str, labels: Value) {
+        let ip = format!("10.244.0.{}", self.cluster.pods.len() + 1);
+        let mut pod = json!({
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"nodeName": "n1", "containers": [{"name": "main", "ports": [{"name": "http", "containerPort": 8080}]}]},
+            "status": {"phase": "Running", "podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        pod.put("metadata.labels", labels);
+        self.cluster.pods.push(pod);
+    }
+
+    pub(super) fn unready(&mut self, index: usize) {
+        self.cluster.pods[index].put("status.conditions", json!([{"type": "Ready", "status": "False"}]));
+    }
+
+    pub(super) fn workload(&mut self, namespace: &str, name: &str, replicas: u32, labels: &Value) {
+        let template = json!({
+            "metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "ports": [{"containerPort": 8080}]}]},
+        });
+        self.cluster.workloads.push(json!({
+            "kind": "Deployment", "metadata": {"name": name, "namespace": namespace},
+            "spec": {"replicas": replicas, "template": template},
+        }));
+    }
+
+    /// A slice of TCP with addresses, whether each is ready, and its node.
+    pub(super) fn slice(&mut self, namespace: &str, service: &str, port: u16, endpoints: &[(&str, bool, &str)]) {
+        let endpoints: Vec<Value> = endpoints
+            .iter()
+            .map(|(ip, ready, node)| json!({"addresses": [ip], "conditions": {"ready": ready}, "nodeName": node}))
+            .collect();
+        self.cluster.slices.push(json!({
+            "metadata": {"name": format!("{service}-1"), "namespace": namespace, "labels": {"kubernetes.io/service-name": service}},
+            "ports": [{"name": "", "port": port, "protocol": "TCP"}], "endpoints": endpoints,
+        }));
+    }
+
+    pub(super) fn judge(&self, namespace: &str, name: &str, check: fn(&Evidence<'_>) -> Judged) -> Judged {
+        check(&self.evidence(namespace, name))
+    }
+
+    pub(super) fn evidence<'a>(&'a self, namespace: &'a str, name: &'a str) -> Evidence<'a> {
+        Evidence { namespace, name, cluster: &self.cluster, here: &self.here, tried: &self.tried }
+    }
+}
+
+#[track_caller]
+pub(super) fn proved(judged: Judged) -> String {
+    match judged {
+        Judged::Proved(saw) => saw,
+        other => panic!("not proved: {other:?}"),
+    }
+}
+
+#[track_caller]
+pub(super) fn disproved(judged: Judged) -> (String, String) {
+    match judged {
+        Judged::Disproved { saw, fix } => (saw, fix),
+        other => panic!("not disproved: {other:?}"),
+    }
+}
+
+/// Not measured, although it could be.
+#[track_caller]
+pub(super) fn unknown(judged: Judged) -> String {
+    match judged {
+        Judged::NotMeasured(Unmeasured { why, how }) if !how.is_empty() => why,
+        other => panic!("measured: {other:?}"),
+    }
+}
+
+/// Not measured, because there is nothing to measure.
+#[track_caller]
+pub(super) fn moot(judged: Judged) {
+    match judged {
+        Judged::NotMeasured(Unmeasured { how, .. }) if how.is_empty() => {}
+        other => panic!("measured: {other:?}"),
+    }
+}

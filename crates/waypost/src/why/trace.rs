@@ -1,0 +1,178 @@
+//! `waypost trace SRC svc:port`: what happens to a packet on a node, step by step.
+//!
+//! In: who sends, and to where, as people say it; the objects, and the report of the node. Out: the steps and the verdict of
+//! [`plan::oracle`], and each endpoint that may get the packet.
+
+mod words;
+
+use std::net::{IpAddr, SocketAddr};
+
+use anyhow::{Context as _, bail};
+use api::ip::Family;
+use clap::Args;
+use plan::oracle::{Outcome, Packet};
+use plan::why::trace::{Trace, trace};
+use plan::{Planner, Protocol, why};
+use serde_json::{Value, json};
+
+use self::words::{Source, Target};
+use super::view::{self, View};
+use super::world::World;
+use super::{Output, pretty, report, wait};
+use crate::commands::reach::{self, Reach};
+
+/// Settings of the command.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Arguments {
+    /// Who sends: a Pod, an address, `node` or `outside`
+    #[arg(value_name = "SRC")]
+    source: String,
+    /// Where to: SERVICE[.NAMESPACE]:PORT, IP:PORT or a node port; an arrow may be between the two
+    #[arg(value_name = "svc:port", allow_hyphen_values = true)]
+    target: Option<String>,
+    /// Where to, after an arrow
+    #[arg(hide = true)]
+    after_arrow: Option<String>,
+    /// The namespace of the Pod, and of the Service unless it names its own
+    #[arg(short, long, default_value = "default", value_name = "NAMESPACE")]
+    namespace: String,
+    /// On this node [default: the Pod's own, this machine, or the first node there is]
+    #[arg(long, value_name = "NODE")]
+    node: Option<String>,
+    /// The protocol, where a number does not say it [default: that of the port, else TCP]
+    #[arg(long, value_name = "TCP|UDP|SCTP", value_parser = read_protocol)]
+    protocol: Option<Protocol>,
+    /// How to write the answer
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    output: Output,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// Everything that was found.
+struct Found {
+    packet: Packet,
+    trace: Trace,
+    view: View,
+    /// The endpoints that may get it, and the Pods that they are.
+    endpoints: Vec<(SocketAddr, Option<String>)>,
+}
+
+/// Runs the command.
+pub(crate) fn exec(arguments: &Arguments) -> anyhow::Result<()> {
+    let found = wait(find(arguments))?;
+    reach::print(&match arguments.output {
+        Output::Text => text(&found),
+        Output::Json => pretty(&document(&found)),
+    })
+}
+
+async fn find(arguments: &Arguments) -> anyhow::Result<Found> {
+    let words: Vec<&str> = [Some(&arguments.source), arguments.target.as_ref(), arguments.after_arrow.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(String::as_str)
+        .collect();
+    let (source, target) = words::split(&words)?;
+    let (source, target) = (Source::read(source)?, Target::read(target)?);
+    let mut api = arguments.reach.api()?;
+    let world = World::read(&mut api).await?;
+    let namespace = &*arguments.namespace;
+    let at_home = source.node(&world, namespace)?;
+    let node = view::choose(&world, arguments.node.as_deref().or(at_home.as_deref()))?;
+    let view = View::of(&mut api, &world, &node, report::NO_SERVICE).await;
+    let family = source.family(&world, namespace)?;
+    let (destination, port, protocol) = target.find(&world, &view.planner, namespace, family, arguments.protocol)?;
+    let packet = packet(&source, &world, &view.planner, namespace, (destination, port, protocol))?;
+    let trace = trace(view.planner.plan(), &packet);
+    let endpoints = match &trace.outcome {
+        Outcome::Forward(forward) => {
+            let named = |one: &plan::Backend| (SocketAddr::new(one.ip, one.port), world.pod_at(&one.ip.to_string()));
+            forward.backends.iter().map(named).collect()
+        }
+        _ => Vec::new(),
+    };
+    Ok(Found { packet, trace, view, endpoints })
+}
+
+/// The packet that the source would send.
+fn packet(
+    source: &Source,
+    world: &World,
+    planner: &Planner,
+    namespace: &str,
+    (destination, port, protocol): (IpAddr, u16, Protocol),
+) -> anyhow::Result<Packet> {
+    let plan = planner.plan();
+    let family = Family::of(destination);
+    let own = || {
+        let node = &plan.options.node_name;
+        let address = plan.node_ips.iter().find(|ip| Family::of(**ip) == family).copied();
+        address.with_context(|| format!("the Node {node} names no {} address of its own", family.as_str()))
+    };
+    let (address, inside) = match source {
+        Source::Node => (own()?, false),
+        Source::Outside => (why::stranger(plan, family).context("every address belongs to the cluster")?, false),
+        Source::Address(ip) => (*ip, world.pod_at(&ip.to_string()).is_some()),
+        Source::Pod(name) => {
+            let pod = words::pod(world, namespace, name)?;
+            (words::pod_address(pod, family)?, true)
+        }
+    };
+    if Family::of(address) != family {
+        bail!("{address} cannot send to {destination}: they are of different families");
+    }
+    let from_node = plan.node_ips.contains(&address);
+    let interface = match (from_node, inside) {
+        (true, _) => None,
+        (false, true) => Some(why::pod_interface(plan)),
+        (false, false) => Some(String::new()),
+    };
+    Ok(Packet { source: address, from_node, interface, destination, protocol, port })
+}
+
+fn read_protocol(text: &str) -> Result<Protocol, String> {
+    Protocol::named(&text.to_uppercase()).ok_or_else(|| format!("{text:?} is none of TCP, UDP and SCTP"))
+}
+
+fn text(found: &Found) -> String {
+    let Found { packet, trace, view, endpoints } = found;
+    let to = SocketAddr::new(packet.destination, packet.port);
+    let mut lines = vec![format!("{} -> {to}/{} on node {}", packet.source, packet.protocol, view.node)];
+    for (number, step) in (1..).zip(&trace.steps) {
+        lines.push(format!("{number:>2}  {:15} {}", step.at.as_str(), step.says));
+        if step.at == why::trace::At::Candidates {
+            lines.extend(endpoints.iter().map(|(at, pod)| {
+                let pod = pod.as_deref().map(|pod| format!("  {pod}")).unwrap_or_default();
+                format!("{:19} {at}{pod}", "")
+            }));
+        }
+    }
+    lines.extend(view.assumption().map(|assumption| format!("note: {assumption}")));
+    lines.join("\n") + "\n"
+}
+
+fn document(found: &Found) -> Value {
+    let Found { packet, trace, view, endpoints } = found;
+    let verdict = match &trace.outcome {
+        Outcome::Pass => "pass",
+        Outcome::Refuse(_) => "refuse",
+        Outcome::Drop(_) => "drop",
+        Outcome::Forward(_) => "forward",
+    };
+    let (service, masquerade) = match &trace.outcome {
+        Outcome::Forward(forward) => (Some(forward.port.to_string()), Some(forward.masquerade)),
+        _ => (None, None),
+    };
+    let steps: Vec<Value> = trace.steps.iter().map(|step| json!({"at": step.at.as_str(), "says": step.says})).collect();
+    let share = format!("1/{}", endpoints.len());
+    let endpoint =
+        |(at, pod): &(SocketAddr, Option<String>)| json!({"address": at.to_string(), "pod": pod, "share": share});
+    json!({
+        "source": packet.source.to_string(), "protocol": packet.protocol.as_str(), "node": view.node,
+        "destination": SocketAddr::new(packet.destination, packet.port).to_string(), "verdict": verdict,
+        "port": service, "masquerade": masquerade, "steps": steps,
+        "endpoints": endpoints.iter().map(endpoint).collect::<Vec<_>>(),
+        "measured": view.told.is_ok(), "notMeasured": view.told.as_ref().err(),
+    })
+}

@@ -1,0 +1,130 @@
+//! How a node sees Services: a planner that is told what the proxy of the node is told.
+//!
+//! In: the objects, the name of a node, and its report if there is one. Out: a planner. Without a report nobody knows how its proxy
+//! was started; what is then assumed is said.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use anyhow::{bail, ensure};
+use ipnet::IpNet;
+use plan::input::{Node, Service};
+use plan::{LocalDetector, NodePortAddresses, Options, Planner, Update};
+use serde_json::Value;
+
+use super::report::{self, Told};
+use super::world::World;
+use crate::commands::reach::Api;
+
+/// A node's view.
+pub(super) struct View {
+    pub(super) planner: Planner,
+    /// The name of the node.
+    pub(super) node: String,
+    /// What it reports.
+    pub(super) told: Told,
+}
+
+impl View {
+    /// The view of a node; `service` is what it is asked to report on.
+    pub(super) async fn of(api: &mut Api, world: &World, node: &str, service: &str) -> Self {
+        let told = report::ask(api, node, Some(service)).await;
+        Self { planner: planner(world, node, told.as_ref().ok()), node: node.to_owned(), told }
+    }
+
+    /// What is assumed, where the node does not say.
+    pub(super) fn assumption(&self) -> Option<String> {
+        let why = self.told.as_ref().err()?;
+        Some(format!(
+            "not measured on node {}: {why}; its proxy is assumed to have usual settings, and to be in step",
+            self.node
+        ))
+    }
+}
+
+/// Which node is meant: the one that was named, this machine, or the first there is.
+pub(super) fn choose(world: &World, named: Option<&str>) -> anyhow::Result<String> {
+    let names = || world.nodes.iter().map(|node| &*node.metadata.name);
+    if let Some(name) = named {
+        ensure!(
+            names().any(|one| one == name) || world.nodes.is_empty(),
+            "there is no Node {name}; there are: {}",
+            names().collect::<Vec<_>>().join(", ")
+        );
+        return Ok(name.to_owned());
+    }
+    let host = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
+    let chosen = names().find(|name| **name == *host).or_else(|| names().min());
+    Ok(chosen.map_or(host, str::to_owned))
+}
+
+/// A planner that knows everything that this node knows.
+pub(super) fn planner(world: &World, node: &str, report: Option<&Value>) -> Planner {
+    let (options, machine) = options(world, node, report);
+    let mut planner = Planner::new(options);
+    let own = world.nodes.iter().find(|one| &*one.metadata.name == node).cloned();
+    let services = world.services.iter().cloned().map(|one| Update::Service(Box::new(one)));
+    planner.update_all(
+        [Update::Node(own.map(Box::new)), Update::Machine(machine)]
+            .into_iter()
+            .chain(world.cidrs.iter().cloned().map(Update::Cidr))
+            .chain(services)
+            .chain(world.slices.iter().cloned().map(Update::Slice)),
+    );
+    planner
+}
+
+/// How the proxy of a node was started, and the addresses on which it serves node ports.
+fn options(world: &World, node: &str, report: Option<&Value>) -> (Options, BTreeSet<IpAddr>) {
+    let usual = Options {
+        node_name: node.to_owned(),
+        local: recognised(world.nodes.iter().flat_map(Node::pod_ranges).collect()),
+        rootless: world.cidrs.iter().any(|cidr| cidr.ranges().any(|range| range.addr().is_loopback())),
+        ..Options::default()
+    };
+    let Some(told) = report.map(|report| &report["options"]).filter(|told| told.is_object()) else {
+        return (usual, BTreeSet::new());
+    };
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let pods = &told["pods"];
+    let texts = pods["ranges"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let ranges: Vec<IpNet> = texts.iter().filter_map(|text| text.as_str()?.parse().ok()).collect();
+    let local = match (text(&pods["interface"]), text(&pods["interfacePrefix"])) {
+        (Some(name), _) => LocalDetector::Interface(name),
+        (None, Some(prefix)) => LocalDetector::InterfacePrefix(prefix),
+        (None, None) => recognised(ranges),
+    };
+    let machine = serde_json::from_value(told["nodePortIPs"].clone()).unwrap_or_default();
+    let options = Options {
+        masquerade_all: told["masqueradeAll"] == true,
+        rootless: told["rootless"] == true,
+        local,
+        // What it told is what is left of its own addresses: all of these.
+        node_port_addresses: NodePortAddresses::All,
+        ..usual
+    };
+    (options, machine)
+}
+
+fn recognised(ranges: Vec<IpNet>) -> LocalDetector {
+    if ranges.is_empty() { LocalDetector::None } else { LocalDetector::Ranges(ranges) }
+}
+
+/// `svc/NAME`, `service/NAME`, or the name alone.
+pub(super) fn service_name(text: &str) -> anyhow::Result<&str> {
+    match text.split_once('/') {
+        None => Ok(text),
+        Some(("svc" | "service" | "services", name)) => Ok(name),
+        Some((kind, name)) => bail!(
+            "`{kind}/{name}` is no Service: write `svc/{name}`; the fields of a kind are explained by `waypost explain KIND`"
+        ),
+    }
+}
+
+/// The type of a Service, as people write it.
+pub(super) fn kind(service: &Service) -> &str {
+    match &*service.spec.kind {
+        "" => "ClusterIP",
+        kind => kind,
+    }
+}
