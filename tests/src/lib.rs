@@ -5,8 +5,10 @@
 #![expect(clippy::disallowed_methods, reason = "a testbed runs the programs that users run")]
 
 pub mod agent;
+pub mod browser;
 pub mod net;
 pub mod session;
+pub mod snapshot;
 pub mod vm;
 pub mod wire;
 

@@ -1,20 +1,10 @@
 //! The first command a newcomer types, and the words of commands that cannot go on.
 
+mod story;
+
 use std::process::Command;
 
-use testbed::{binary, run};
-
-#[test]
-fn s01_the_demo_shows_services_with_addresses_and_leaves_nothing_behind() {
-    let home = tempfile::tempdir().expect("a temporary directory");
-    let out = run(Command::new(binary()).arg("demo").env("TMPDIR", home.path()), "").success();
-    for wanted in ["my-service", "both-families", "headless", "on-every-node", "elsewhere", "10.96.", "fd00:10:96::"] {
-        assert!(out.contains(wanted), "{wanted} is missing:\n{out}");
-    }
-    assert!(out.contains("provided IP is already allocated"), "{out}");
-    let left: Vec<_> = std::fs::read_dir(home.path()).expect("the directory").collect();
-    assert!(left.is_empty(), "left behind: {left:?}");
-}
+use testbed::binary;
 
 /// The exit code and the complaint of a command.
 fn complaint(arguments: &[&str]) -> (Option<i32>, String) {

@@ -161,7 +161,7 @@ fn service(name: &str, spec: &str) -> String {
 }
 
 /// The words of a line, as a shell with nothing but single quotes would find them.
-fn words(line: &str) -> Vec<String> {
+pub(crate) fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quoted = false;

@@ -1,11 +1,14 @@
 //! One binary for all black-box tests: one link, and one server where a test needs no fault of its own.
 #![expect(clippy::disallowed_methods, reason = "these tests run the programs that users run")]
 
+mod adopted;
 mod allocation;
+mod cli;
 mod crash;
 mod demo;
 mod discovery;
 mod disk;
+mod doctor;
 mod first_steps;
 mod golden;
 mod ipvs;
@@ -13,6 +16,7 @@ mod kube_client;
 mod kubectl;
 mod names;
 mod net;
+mod page;
 mod proxy;
 mod python_client;
 mod race;
@@ -20,5 +24,6 @@ mod remote_watch;
 mod repair;
 mod repository;
 mod store_tools;
+mod why;
 mod wire;
 mod workloads;

@@ -1,0 +1,7 @@
+//! `waypost doctor` from outside: a real `waypost up` on a machine of its own, Services that are broken in every way that people break
+//! them, and Services that are not.
+
+mod broken;
+mod clinic;
+mod healthy;
+mod machine;

@@ -1,0 +1,188 @@
+//! Links and cookies as bytes: whoever is not meant gets nothing, and whoever is meant gets no more than the page shows.
+
+use testbed::Server;
+use testbed::session::{SERVICES, text};
+use testbed::wire::{Reply, Wire};
+
+use super::{link, server, word};
+
+const JSON: (&str, &str) = ("Content-Type", "application/json");
+const SESSION: &str = "/page/session";
+
+/// Sends the word of a link.
+fn enter(server: &Server, word: &str, headers: &[(&str, &str)]) -> Reply {
+    let headers: Vec<_> = headers.iter().copied().chain([JSON]).collect();
+    Wire::anonymous(server).ask("POST", SESSION, &headers, format!("{{\"link\":\"{word}\"}}").as_bytes())
+}
+
+/// The cookie that a link became.
+fn cookie(server: &Server) -> String {
+    let reply = enter(server, word(&link(server)), &[]);
+    assert_eq!(reply.code, 200, "{}", reply.text());
+    let set = reply.header("set-cookie").expect("a cookie").to_owned();
+    for wanted in ["__Host-", "; Path=/", "; Secure", "; HttpOnly", "; SameSite=Strict"] {
+        assert!(set.contains(wanted), "{wanted} is missing in {set}");
+    }
+    set.split(';').next().expect("a pair").to_owned()
+}
+
+fn with(server: &Server, cookie: &str, method: &str, path: &str, more: &[(&str, &str)]) -> Reply {
+    let headers: Vec<_> = [("Cookie", cookie), JSON].into_iter().chain(more.iter().copied()).collect();
+    Wire::anonymous(server).ask(method, path, &headers, if method == "GET" { b"" } else { b"{}" })
+}
+
+#[test]
+fn a_link_opens_the_page_once_as_its_user() {
+    let server = server();
+    let link = link(&server);
+    let first = enter(&server, word(&link), &[]);
+    assert_eq!(text(&first.success(), "/user"), "waypost-admin");
+    let again = enter(&server, word(&link), &[]).refused(401);
+    assert!(again.contains("`waypost page`"), "{again}");
+    assert_eq!(enter(&server, word(&link), &[]).header("set-cookie"), None);
+}
+
+#[test]
+fn only_those_who_are_known_get_links() {
+    let server = server();
+    assert_eq!(Wire::anonymous(&server).ask("POST", "/page/links", &[JSON], b"{}").refused(401), "Unauthorized");
+    let visit = cookie(&server);
+    assert_eq!(with(&server, &visit, "POST", "/page/links", &[]).code, 401, "a visit begets no other");
+    assert_eq!(Wire::admin(&server).ask("GET", "/page/links", &[], b"").code, 405);
+}
+
+#[test]
+fn forged_words_and_cookies_are_nobody() {
+    let server = server();
+    let real = cookie(&server);
+    let (name, value) = real.split_once('=').expect("a pair");
+    let long = "A".repeat(6000);
+    for forged in ["", "x", &long, &value.to_lowercase(), &value[1..], &format!("{value}A")] {
+        let reply = with(&server, &format!("{name}={forged}"), "GET", SERVICES, &[]);
+        assert_eq!(reply.refused(401), "Unauthorized", "{forged}");
+        assert_eq!(enter(&server, forged, &[]).code, if forged.len() > 1000 { 413 } else { 401 }, "{forged}");
+    }
+    assert_eq!(with(&server, &format!("other={value}"), "GET", SERVICES, &[]).code, 401);
+    let many: String = (0..100).map(|at| format!("c{at}=x; ")).collect();
+    assert_eq!(with(&server, &format!("{many}{real}"), "GET", SERVICES, &[]).code, 200, "among others it is found");
+    for body in ["", "[]", "{\"link\":7}", "no json"] {
+        let reply = Wire::anonymous(&server).ask("POST", SESSION, &[JSON, ("X-Any", "1")], body.as_bytes());
+        assert!([400, 401].contains(&reply.code), "{body}: {}", reply.code);
+    }
+}
+
+#[test]
+fn a_cookie_reads_what_the_page_shows_and_nothing_else() {
+    let server = server();
+    let cookie = cookie(&server);
+    for path in [SERVICES, "/api/v1/pods", "/api/v1/nodes", "/apis/discovery.k8s.io/v1/endpointslices", SESSION] {
+        assert_eq!(with(&server, &cookie, "GET", path, &[]).code, 200, "{path}");
+    }
+    let one = format!("{SERVICES}/kubernetes");
+    for method in ["POST", "PUT", "PATCH", "DELETE"] {
+        for path in [SERVICES, one.as_str()] {
+            let message = with(&server, &cookie, method, path, &[]).refused(403);
+            assert!(message.contains("the page only reads"), "{method} {path}: {message}");
+        }
+    }
+    assert_eq!(server.session().get(&one).code, 200, "it is still there");
+    for path in [
+        "/api/v1/secrets",
+        "/api/v1/namespaces/kube-system/secrets/any",
+        "/api/v1/namespaces/default/configmaps",
+        "/api/v1/namespaces/default/pods/p/exec?command=id",
+        "/api/v1/namespaces/default/pods/p/attach",
+        "/api/v1/namespaces/default/pods/p/portforward",
+        "/api/v1/namespaces/default/pods/p/log",
+        "/api/v1/namespaces/default/pods/p/proxy/",
+        "/api/v1/namespaces/default/services/kubernetes/proxy/",
+        "/api/v1/nodes/n/proxy/pods",
+        "/api/v1/nodes/n/proxy/waypost%2Freport",
+        "/metrics",
+        "/apis",
+    ] {
+        assert_eq!(with(&server, &cookie, "GET", path, &[]).code, 403, "{path}");
+    }
+    let report = with(&server, &cookie, "GET", "/api/v1/nodes/n/proxy/waypost/report", &[]);
+    assert_eq!(report.code, 404, "a node that is not there, and not a refusal: {}", report.text());
+    let other = [("Impersonate-User", "somebody")];
+    assert_eq!(with(&server, &cookie, "GET", SERVICES, &other).code, 403);
+}
+
+#[test]
+fn other_sites_get_nothing_with_the_cookie() {
+    let server = server();
+    let cookie = cookie(&server);
+    for header in [
+        ("Sec-Fetch-Site", "cross-site"),
+        ("Sec-Fetch-Site", "same-site"),
+        ("Origin", "https://evil.example"),
+        ("Origin", "null"),
+    ] {
+        for path in [SERVICES, SESSION] {
+            assert_eq!(with(&server, &cookie, "GET", path, &[header]).code, 403, "{header:?} {path}");
+        }
+        assert_eq!(with(&server, &cookie, "DELETE", SESSION, &[header]).code, 403, "{header:?}");
+        let link = link(&server);
+        assert_eq!(enter(&server, word(&link), &[header]).code, 403, "{header:?}");
+        assert_eq!(enter(&server, word(&link), &[]).code, 200, "a refused stranger does not use up the link");
+    }
+    let reply = with(&server, &cookie, "GET", SERVICES, &[("Sec-Fetch-Site", "same-origin")]);
+    assert_eq!((reply.code, reply.header("access-control-allow-origin")), (200, None));
+}
+
+#[test]
+fn a_visit_sees_what_its_user_sees_and_ends_with_them() {
+    let server = server();
+    let mut admin = Wire::admin(&server);
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    assert_eq!(admin.ask("POST", accounts, &[JSON], br#"{"metadata":{"name":"robot"}}"#).code, 201);
+    let token = admin.ask("POST", &format!("{accounts}/robot/token"), &[JSON], b"{}").success();
+    let bearer = format!("Bearer {}", text(&token, "/status/token"));
+    let made =
+        Wire::anonymous(&server).ask("POST", "/page/links", &[JSON, ("Authorization", &bearer)], b"{}").success();
+    assert_eq!(text(&made, "/user"), "system:serviceaccount:default:robot");
+    let reply = enter(&server, word(text(&made, "/path")), &[]);
+    let cookie = reply.header("set-cookie").expect("a cookie").split(';').next().expect("a pair").to_owned();
+    assert_eq!(with(&server, &cookie, "GET", SERVICES, &[]).code, 200);
+    let report = with(&server, &cookie, "GET", "/api/v1/nodes/n/proxy/waypost/report", &[]).refused(403);
+    assert!(report.contains("cannot get resource \"nodes/proxy\""), "the user may not, so the visit may not: {report}");
+    assert_eq!(admin.ask("DELETE", &format!("{accounts}/robot"), &[], b"").code, 200);
+    assert_eq!(with(&server, &cookie, "GET", SERVICES, &[]).code, 401, "the account is gone");
+}
+
+#[test]
+fn who_leaves_is_out() {
+    let server = server();
+    let cookie = cookie(&server);
+    let left = with(&server, &cookie, "DELETE", SESSION, &[]);
+    assert!(left.code == 200 && left.header("set-cookie").is_some_and(|set| set.contains("Max-Age=0")));
+    assert_eq!(with(&server, &cookie, "GET", SERVICES, &[]).code, 401);
+}
+
+#[test]
+fn files_come_with_their_type_a_policy_and_a_tag() {
+    let server = server();
+    let mut wire = Wire::anonymous(&server);
+    let index = wire.ask("GET", "/page/", &[], b"");
+    assert_eq!((index.code, index.header("content-type")), (200, Some("text/html; charset=utf-8")));
+    let policy = index.header("content-security-policy").expect("a policy");
+    for wanted in ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'"] {
+        assert!(policy.contains(wanted), "{policy}");
+    }
+    assert!(!policy.contains("unsafe"), "{policy}");
+    let tag = index.header("etag").expect("a tag").to_owned();
+    assert_eq!(wire.ask("GET", "/page/", &[("If-None-Match", &tag)], b"").code, 304);
+    let html = index.text();
+    let script = html.split('"').find(|word| word.ends_with(".js")).expect("a script");
+    let script = wire.ask("GET", script, &[], b"");
+    assert_eq!(script.header("content-type"), Some("text/javascript; charset=utf-8"));
+    assert!(script.header("cache-control").is_some_and(|kept| kept.contains("immutable")), "{:?}", script.headers);
+    assert_eq!(script.header("x-content-type-options"), Some("nosniff"));
+    let bare = wire.ask("GET", "/page", &[], b"");
+    assert_eq!((bare.code, bare.header("location")), (308, Some("/page/")));
+    for path in ["/page/nothing", "/page/../pki/ca.key", "/page/%2e%2e/x"] {
+        assert_eq!(Wire::anonymous(&server).ask("GET", path, &[], b"").code, 404, "{path}");
+    }
+    assert_eq!(wire.ask("POST", "/page/", &[JSON], b"{}").code, 405);
+}

@@ -1,0 +1,62 @@
+//! The way in, with a browser: a link, a second try with it, nothing at all, and a server that was started anew.
+
+use testbed::browser::Browser;
+use testbed::{Home, Server};
+
+use super::{link, server, visitor};
+
+const LIVE: &str = "document.querySelector('#pulse')?.dataset.state === 'live'";
+const OUTSIDE: &str = "document.querySelector('main.login')?.innerText.includes('waypost page')";
+
+#[test]
+fn a_link_leads_in_once_and_leaves_no_trace_in_the_address() {
+    let server = server();
+    let stranger = Browser::start(900, 700);
+    stranger.open(&format!("https://{}/page/", server.address));
+    stranger.until(OUTSIDE);
+
+    let link = link(&server);
+    let browser = Browser::start(1280, 900);
+    browser.open(&link);
+    browser.until(LIVE);
+    assert_eq!(browser.eval("return location.hash"), "#/");
+    assert_eq!(browser.eval("return document.cookie"), "", "no script sees the cookie");
+    browser.reload();
+    browser.until(LIVE);
+    assert_eq!(browser.complaints(), [""; 0]);
+
+    stranger.open(&link);
+    stranger.until("document.querySelector('[role=alert]')?.innerText.includes('used already')");
+    stranger.until(OUTSIDE);
+}
+
+#[test]
+fn who_leaves_sees_the_way_in_again() {
+    let server = server();
+    let browser = visitor(&server);
+    browser.until("[...document.querySelectorAll('button')].find((one) => one.innerText === 'Leave')?.click() ?? true");
+    browser.until(OUTSIDE);
+    browser.reload();
+    browser.until(OUTSIDE);
+}
+
+#[test]
+fn the_page_says_that_the_connection_is_lost_and_finds_back_in() {
+    let home = tempfile::TempDir::new().expect("a temporary directory");
+    let mut first = Server::start_with(Home::Kept(home.path().to_owned()), &[]);
+    let address = first.address.clone();
+    let browser = visitor(&first);
+    first.kill();
+    browser.until("document.querySelector('#lost')?.innerText.includes('Connection lost')");
+    assert!(browser.text("#lost").contains("What you see is of that moment"));
+    assert!(browser.text("main").contains("kubernetes"), "what was known is still shown");
+    assert_eq!(browser.eval("return document.querySelector('main').dataset.stale"), "true");
+
+    // Visits are kept in memory alone: a new server asks who it is.
+    let second = Server::start_with(Home::Kept(home.path().to_owned()), &["--listen", &address]);
+    browser.until(OUTSIDE);
+    assert!(browser.text("[role=alert]").contains("started anew"), "{}", browser.text("body"));
+    browser.open(&link(&second));
+    browser.until(LIVE);
+    browser.until("document.querySelector('#lost') === null");
+}
