@@ -106,7 +106,9 @@ pub(crate) fn goes_through(modes: &[&str]) {
         let wanted = hammer.so_far().asked + 20;
         assert!(hammer.wait_until(super::PATIENCE, |tally| tally.asked >= wanted), "{who}");
         let tally = hammer.stop();
-        assert!(tally.failures.is_empty(), "{who}: {:?} of {}; {changes:?}", tally.failures, tally.asked);
+        // A datagram that IPVS has on its way when it is left has nobody else, and nobody sends it again.
+        let lost = if who.starts_with("UDP") && modes.contains(&"ipvs") { changes.len() } else { 0 };
+        assert!(tally.failures.len() <= lost, "{who}: {:?} of {}; {changes:?}", tally.failures, tally.asked);
         assert_eq!(tally.names(), ["web-far", "web-near"], "{who}");
     }
 }
