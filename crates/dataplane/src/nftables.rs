@@ -138,11 +138,9 @@ impl<N: Nft> Nftables<N> {
     }
 
     fn write(&mut self, changes: Changes) -> Result<Brought, NftError> {
-        let count = changes.now.changes.len() + changes.next.changes.len();
-        for batch in [&changes.now, &changes.next] {
-            if !batch.changes.is_empty() {
-                self.nft.apply(batch)?;
-            }
+        let count = changes.now.changes.len();
+        if count > 0 {
+            self.nft.apply(&changes.now)?;
         }
         self.untidy.changes.extend(changes.later.changes);
         Ok(Brought { changes: count, untidy: self.tidy() })

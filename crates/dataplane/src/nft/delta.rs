@@ -5,20 +5,13 @@ use std::collections::BTreeMap;
 use api::ip::Family;
 use kernel::nft::{Batch, Chain, Change, Key, Name, Set, SetValue, Value};
 
-use super::shapes::{ENDPOINTS, LOCAL_ENDPOINTS, NODE_PORT_ENDPOINTS, NODE_PORT_LOCAL_ENDPOINTS};
 use super::style::Style;
-
-/// The maps in which a packet looks for the endpoint whose number it has drawn.
-const DRAWN: [&str; 4] = [ENDPOINTS, LOCAL_ENDPOINTS, NODE_PORT_ENDPOINTS, NODE_PORT_LOCAL_ENDPOINTS];
 
 /// What to tell the kernel.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
     /// What must happen, all at once.
     pub(crate) now: Batch,
-    /// What must happen next. A transaction shows all of itself at one moment, but a packet may be halfway through our maps at that
-    /// moment: it has drawn one of three endpoints and finds a map of two. So the third stays until nobody draws it any more.
-    pub(crate) next: Batch,
     /// What may be tidied up after that: kernels before 6.2 notice only then that a chain is no longer used.
     pub(crate) later: Batch,
 }
@@ -27,7 +20,6 @@ impl Changes {
     /// Adds what is to happen in the other family.
     pub(crate) fn append(&mut self, mut other: Self) {
         self.now.changes.append(&mut other.now.changes);
-        self.next.changes.append(&mut other.next.changes);
         self.later.changes.append(&mut other.later.changes);
     }
 }
@@ -84,12 +76,10 @@ impl Delta {
 
 fn write_elements(elements: BTreeMap<(&'static str, Key), Pair<Value>>, writer: &mut Writer<'_>) {
     let mut gone: BTreeMap<&str, Vec<Key>> = BTreeMap::new();
-    let mut drawn: BTreeMap<&str, Vec<Key>> = BTreeMap::new();
     let mut new: BTreeMap<&str, Vec<(Key, Value)>> = BTreeMap::new();
     for ((set, key), (old, value)) in elements.into_iter().filter(|(_, (old, value))| old != value) {
         if old.is_some() {
-            let list = if value.is_none() && DRAWN.contains(&set) { &mut drawn } else { &mut gone };
-            list.entry(set).or_default().push(key.clone());
+            gone.entry(set).or_default().push(key.clone());
         }
         if let Some(value) = value {
             new.entry(set).or_default().push((key, value));
@@ -100,9 +90,6 @@ fn write_elements(elements: BTreeMap<(&'static str, Key), Pair<Value>>, writer: 
     }
     for (set, elements) in new {
         writer.add_elements(set, elements);
-    }
-    for (set, keys) in drawn {
-        writer.delete_drawn(set, keys);
     }
 }
 
@@ -158,12 +145,6 @@ impl<'a> Writer<'a> {
         if !keys.is_empty() {
             self.push(Change::DeleteElements(self.family, self.table.clone(), set.into(), keys));
         }
-    }
-
-    /// Deletes what packets on their way may have drawn.
-    fn delete_drawn(&mut self, set: &str, keys: Vec<Key>) {
-        let change = Change::DeleteElements(self.family, self.table.clone(), set.into(), keys);
-        self.changes.next.changes.push(change);
     }
 
     /// Deletes chains and sets that nothing uses any more, in an order in which nothing is deleted while it is used.
