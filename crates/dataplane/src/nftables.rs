@@ -138,9 +138,12 @@ impl<N: Nft> Nftables<N> {
     }
 
     fn write(&mut self, changes: Changes) -> Result<Brought, NftError> {
-        let count = changes.now.changes.len();
-        if count > 0 {
-            self.nft.apply(&changes.now)?;
+        let batches = [&changes.first, &changes.now, &changes.next];
+        let count = batches.iter().map(|batch| batch.changes.len()).sum();
+        for batch in batches {
+            if !batch.changes.is_empty() {
+                self.nft.apply(batch)?;
+            }
         }
         self.untidy.changes.extend(changes.later.changes);
         Ok(Brought { changes: count, untidy: self.tidy() })

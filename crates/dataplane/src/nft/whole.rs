@@ -126,6 +126,8 @@ impl Whole {
         delta.chains.extend(self.chains.into_iter().map(|(name, chain)| (name, (None, Some(chain)))));
         delta.sets.extend(self.sets.into_iter().map(|(name, set)| (name, (None, Some(set)))));
         delta.write(self.style, family, changes);
+        // In a table that is made in one piece nothing can be there before.
+        changes.now.changes.append(&mut changes.first.changes);
         let mut writer = Writer::new(self.style, family, changes);
         for (name, elements) in self.elements {
             writer.add_elements(name, elements);

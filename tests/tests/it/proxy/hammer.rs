@@ -1,8 +1,4 @@
-//! New connections all the while that everything changes: next to none fails.
-//!
-//! A transaction shows all of itself at one moment, but a packet may be halfway through our maps at that moment: it has drawn one of
-//! three endpoints and finds a map of two, and is refused. On a machine that stands still now and then this was seen once in some
-//! twenty thousand connections. The bound here is far above that, and far below what a gap in the rules would cost.
+//! New connections all the while that everything changes: none fails.
 //!
 //! The changes are random and the same every time. Endpoints that are taken away keep running, so whatever fails was the
 //! proxy's doing.
@@ -22,8 +18,6 @@ const CHANGES: usize = 1_000;
 const PACE: Duration = Duration::from_millis(1);
 /// Where the dice start.
 const SEED: u64 = 4;
-/// At most one connection in so many may fail.
-const RARE: usize = 1_000;
 /// The Services besides, which come and go.
 const OTHERS: u8 = 8;
 
@@ -79,7 +73,7 @@ fn change_another(stage: &Stage, dice: &mut Rng, pods: &[Pod]) {
 }
 
 #[test]
-fn s24_a_thousand_changes_cost_next_to_no_connection() {
+fn s24_no_connection_fails_during_a_thousand_changes() {
     let stage = Stage::new();
     let servers: Vec<Pod> =
         (0..6).map(|i| if i % 2 == 0 { &stage.near } else { &stage.far }.pod(&format!("web-{i}"))).collect();
@@ -121,8 +115,7 @@ fn s24_a_thousand_changes_cost_next_to_no_connection() {
     for (what, hammer) in hammers {
         let tally = hammer.stop();
         let wrong: Vec<String> = tally.failures.iter().take(5).map(ToString::to_string).collect();
-        let few = tally.failures.len() * RARE <= tally.asked;
-        assert!(few, "{what}: {} of {} failed: {wrong:#?}", tally.failures.len(), tally.asked);
+        assert!(wrong.is_empty(), "{what}: {} of {} failed: {wrong:#?}", tally.failures.len(), tally.asked);
         assert!(tally.asked > 100 && tally.names().len() > 1, "{what}: {tally:?}");
     }
 }
