@@ -3,17 +3,16 @@
 //! In: the number of an act. Out: [`Seen`], which the judge has found good, or which was the last when patience ended. Questions are asked from
 //! where people would ask them: from inside the Pod `visitor`, or from the network namespace outside.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent::home::Home;
-use agent::machine::Machine;
 use anyhow::{Context as _, bail, ensure};
 use api::value::ValueExt as _;
 use dns::wire::{rcode, rtype, to_text};
-use kernel::cgroups::Cgroups;
 use kernel::namespace;
 use kernel::process::{Identity, Signal};
 use serde_json::{Value, json};
@@ -211,7 +210,8 @@ impl Play {
         let clients = self.clients()?;
         while clients.iter().any(|client| !client.so_far().pods.contains_key(&pod)) && patience.is_left().await {}
         let killed_at = clients[0].elapsed();
-        kill_backend(victim.text("metadata.uid"), &self.program)?;
+        let home = Home::new(&stage::data_dir()).pod(victim.text("metadata.uid"));
+        kill_backend(&home.netns(), &self.program)?;
         let (restarts, ready) = loop {
             let now = self.cluster.get(&format!("{CORE}/pods/{pod}")).await?;
             let restarts = now.items("status.containerStatuses").first().map_or(0, |status| status.int("restartCount"));
@@ -318,18 +318,17 @@ fn state(pod: &Value) -> String {
 }
 
 /// Kills the backend of a Pod, as the kernel would that has no more memory. Its first process, which only looks after it, is left alone.
-fn kill_backend(uid: &str, program: &str) -> anyhow::Result<()> {
+/// It is known by its network: control groups are not everywhere.
+fn kill_backend(netns: &Path, program: &str) -> anyhow::Result<()> {
+    let network = std::fs::metadata(netns).with_context(|| format!("looking at {}", netns.display()))?;
     let is_backend = |pid: &i32| {
-        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        words.starts_with(program.as_bytes())
+        let at = |what: &str| format!("/proc/{pid}/{what}");
+        let is_inside = std::fs::metadata(at("ns/net")).is_ok_and(|found| found.ino() == network.ino());
+        is_inside && std::fs::read(at("cmdline")).unwrap_or_default().starts_with(program.as_bytes())
     };
-    let processes: BTreeMap<i32, Identity> = Cgroups::find()
-        .processes(&Machine::pod_group(uid))
-        .into_iter()
-        .filter(is_backend)
-        .filter_map(|pid| Some((pid, Identity::of(pid)?)))
-        .collect();
-    let who = processes.values().next().context("its process is not to be found")?;
+    let pids = std::fs::read_dir("/proc").context("looking for processes")?;
+    let pids: BTreeSet<i32> = pids.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let who = pids.into_iter().filter(is_backend).find_map(Identity::of).context("its process is not to be found")?;
     let handle = who.open()?.context("its process has ended by itself")?;
     ensure!(handle.signal(Signal::KILL) && handle.ends_within(Duration::from_secs(2)), "its process cannot be killed");
     Ok(())
