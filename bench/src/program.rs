@@ -3,14 +3,15 @@
 //! The report goes to standard output, how far the run is to standard error. Whoever ends the program ends the
 //! measurement, and with it the servers and their directories.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tempfile::TempDir;
+use testbed::net::Cluster;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::report::Report;
@@ -23,6 +24,34 @@ pub enum Who {
     Waypost,
     /// The peer.
     Kubernetes,
+}
+
+/// What every program may be told.
+#[derive(Args, Clone, Debug)]
+pub struct Common {
+    /// Write the figures to this file as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Give up after so many seconds, instead of far more than it takes
+    #[arg(long)]
+    limit: Option<u64>,
+}
+
+impl Common {
+    /// The seconds after which to give up, where it takes so many at most.
+    #[must_use]
+    pub fn limit(&self, usual: u64) -> u64 {
+        self.limit.unwrap_or(usual)
+    }
+}
+
+/// Runs a measurement on a machine of its own: one in a network namespace, by this name.
+pub fn exec_apart<F>(name: &str, limit: u64, run: impl FnOnce() -> F + Send) -> ExitCode
+where
+    F: Future<Output = anyhow::Result<()>>,
+{
+    let cluster = Cluster::new();
+    cluster.node("bench").in_namespace(|| exec(name, 2, limit, run()))
 }
 
 /// Runs a measurement with so many threads, for so many seconds at most.

@@ -1,6 +1,5 @@
 //! `api`: measures the API server, beside kube-apiserver and etcd when their programs are there. See `docs/bench.md`.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::ensure;
@@ -8,7 +7,7 @@ use bench::apiserver::measure::{self, Part, Plan};
 use bench::apiserver::rows;
 use bench::apiserver::watchers::Size;
 use bench::kubernetes::Kubernetes;
-use bench::program::{self, Who};
+use bench::program::{self, Common, Who};
 use bench::report::{Figures, Report};
 use bench::subject::Subject;
 use bench::waypost::Waypost;
@@ -41,17 +40,13 @@ struct Arguments {
     /// Threads of the load
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: u16,
-    /// Write the figures to this file as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Give up after so many seconds
-    #[arg(long, default_value_t = 3600)]
-    limit: u64,
+    #[command(flatten)]
+    common: Common,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    program::exec("api", arguments.threads, arguments.limit, run(&arguments))
+    program::exec("api", arguments.threads, arguments.common.limit(3600), run(&arguments))
 }
 
 async fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -71,7 +66,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (ours, peer) = (of("waypost"), of("kubernetes"));
     let rows = rows::rows(&plan.objects, plan.fan_out.watchers);
     let report = Report { about, rows, peer_name: "kube-apiserver + etcd", ours, peer };
-    program::publish(&report, arguments.json.as_deref())
+    program::publish(&report, arguments.common.json.as_deref())
 }
 
 fn plan(arguments: &Arguments) -> Plan {

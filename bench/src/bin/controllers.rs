@@ -1,7 +1,6 @@
 //! `controllers`: measures how soon endpoints are right, beside kube-controller-manager when the programs of the peer are
 //! there. See `docs/bench.md`.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::ensure;
@@ -10,7 +9,7 @@ use bench::controllers::measure::{self, Part, Plan};
 use bench::controllers::objects::Size;
 use bench::controllers::rows;
 use bench::kubernetes::{CONTROLLER_QPS, Kubernetes};
-use bench::program::{self, Who};
+use bench::program::{self, Common, Who};
 use bench::report::{Figures, Report};
 use bench::waypost::Waypost;
 use clap::{Parser, ValueEnum as _};
@@ -52,12 +51,8 @@ struct Arguments {
     /// Threads of the load
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: u16,
-    /// Write the figures to this file as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Give up after so many seconds
-    #[arg(long, default_value_t = 7200)]
-    limit: u64,
+    #[command(flatten)]
+    common: Common,
 }
 
 fn main() -> ExitCode {
@@ -65,7 +60,7 @@ fn main() -> ExitCode {
     if arguments.quick {
         arguments = Arguments { services: vec![50, 200], large: 500, flips: 20, ..arguments };
     }
-    program::exec("controllers", arguments.threads, arguments.limit, run(&arguments))
+    program::exec("controllers", arguments.threads, arguments.common.limit(7200), run(&arguments))
 }
 
 async fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -92,7 +87,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let peer_name = "kube-apiserver + etcd + kube-controller-manager";
     let report = Report { about, rows: rows::rows(&sizes), peer_name, ours, peer };
-    program::publish(&report, arguments.json.as_deref())
+    program::publish(&report, arguments.common.json.as_deref())
 }
 
 fn sizes(arguments: &Arguments) -> Vec<Size> {

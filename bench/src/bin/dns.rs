@@ -1,7 +1,6 @@
 //! `dns`: measures the DNS server beside CoreDNS, when its program is there, and beside an echo. See `docs/bench.md`.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
@@ -10,7 +9,7 @@ use bench::dns::measure::{Loaded, Plan, open_upstream};
 use bench::dns::objects::Size;
 use bench::dns::perf::Perf;
 use bench::dns::{echo, rows};
-use bench::program;
+use bench::program::{self, Common};
 use bench::report::{Figures, Report};
 use clap::{Parser, ValueEnum};
 use serde_json::{Map, Value};
@@ -44,12 +43,8 @@ struct Arguments {
     /// A small load, to see that everything works: 100 Services of 3 endpoints
     #[arg(long, conflicts_with_all = ["sizes", "seconds", "changes"])]
     quick: bool,
-    /// Write the figures to this file as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Give up after so many seconds
-    #[arg(long, default_value_t = 3600)]
-    limit: u64,
+    #[command(flatten)]
+    common: Common,
     /// Be the echo, at this address
     #[arg(long, hide = true, value_name = "ADDRESS")]
     echo: Option<SocketAddr>,
@@ -83,7 +78,7 @@ fn main() -> ExitCode {
     }
     let cluster = Cluster::new();
     let machine = cluster.outside("dns");
-    machine.in_namespace(|| program::exec("dns", 2, arguments.limit, run(&arguments)))
+    machine.in_namespace(|| program::exec("dns", 2, arguments.common.limit(3600), run(&arguments)))
 }
 
 async fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -103,7 +98,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
         loaded.end().await?;
     }
-    publish(&reports(&contenders, &figures, &about, &arguments.sizes), arguments.json.as_deref())
+    publish(&reports(&contenders, &figures, &about, &arguments.sizes), arguments.common.json.as_deref())
 }
 
 fn asked(arguments: &Arguments) -> String {

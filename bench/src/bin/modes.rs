@@ -1,7 +1,6 @@
 //! `modes`: measures the modes of the proxy beside each other, beside kube-proxy in iptables mode and beside HAProxy when they are
 //! there. See `docs/bench.md`.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,8 +8,8 @@ use anyhow::Context as _;
 use bench::modes::carry;
 use bench::modes::haproxy::{self, HaProxy};
 use bench::modes::{rows, stand};
-use bench::program;
-use bench::proxy::caller::{Outcome, Sentry};
+use bench::program::{self, Common};
+use bench::proxy::caller::{self, Outcome};
 use bench::proxy::contender::Contender;
 use bench::proxy::measure::{Loaded, Plan};
 use bench::proxy::objects::Size;
@@ -48,12 +47,8 @@ struct Arguments {
     /// A small load, to see that everything works
     #[arg(long, conflicts_with_all = ["sizes", "changes", "rounds"])]
     quick: bool,
-    /// Write the figures to this file as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Give up after so many seconds
-    #[arg(long, default_value_t = 7200)]
-    limit: u64,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// Modes that every machine can be measured in.
@@ -76,7 +71,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    stage.within(|| program::exec("modes", 2, arguments.limit, run(&arguments, &stage)))
+    stage.within(|| program::exec("modes", 2, arguments.common.limit(7200), run(&arguments, &stage)))
 }
 
 async fn run(arguments: &Arguments, stage: &Stage) -> anyhow::Result<()> {
@@ -89,7 +84,7 @@ async fn run(arguments: &Arguments, stage: &Stage) -> anyhow::Result<()> {
         eprintln!("{title}");
         program::publish(report, None)?;
     }
-    let Some(path) = &arguments.json else { return Ok(()) };
+    let Some(path) = &arguments.common.json else { return Ok(()) };
     let all: Map<String, Value> = reports.iter().map(|(title, report)| (title.clone(), report.json())).collect();
     std::fs::write(path, format!("{:#}\n", Value::Object(all))).with_context(|| format!("writing {}", path.display()))
 }
@@ -107,7 +102,7 @@ async fn carried(arguments: &Arguments, stage: &Stage) -> anyhow::Result<Vec<Tit
         let contender = Contender::waypost_in(mode)?;
         let seat = loaded.seat(stage, &contender).await?;
         let service = stand::by_service();
-        let sentry = Sentry::post(&seat.client, service.desk, Outcome::Accepted, Duration::from_millis(1)).await?;
+        let sentry = caller::post(&seat.client, service.desk, Outcome::Accepted, Duration::from_millis(1)).await?;
         let running = Running::start(&contender, &seat, loaded.home())?;
         running.until(sentry).await?;
         eprintln!("{}: streams, short connections, datagrams", contender.name());

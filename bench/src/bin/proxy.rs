@@ -1,10 +1,9 @@
 //! `proxy`: measures how soon Services work, beside kube-proxy when its program is there. See `docs/bench.md`.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
-use bench::program;
+use bench::program::{self, Common};
 use bench::proxy::contender::Contender;
 use bench::proxy::measure::{Loaded, Plan};
 use bench::proxy::objects::Size;
@@ -42,12 +41,8 @@ struct Arguments {
     /// Threads of this program
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: u16,
-    /// Write the figures to this file as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Give up after so many seconds
-    #[arg(long, default_value_t = 7200)]
-    limit: u64,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// Whom to measure.
@@ -74,7 +69,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    stage.within(|| program::exec("proxy", arguments.threads, arguments.limit, run(&arguments, &stage)))
+    stage.within(|| program::exec("proxy", arguments.threads, arguments.common.limit(7200), run(&arguments, &stage)))
 }
 
 async fn run(arguments: &Arguments, stage: &Stage) -> anyhow::Result<()> {
@@ -90,7 +85,7 @@ async fn run(arguments: &Arguments, stage: &Stage) -> anyhow::Result<()> {
         }
         loaded.end().await?;
     }
-    publish(&reports(&contenders, &figures, &about, &arguments.sizes), arguments.json.as_deref())
+    publish(&reports(&contenders, &figures, &about, &arguments.sizes), arguments.common.json.as_deref())
 }
 
 fn plan(arguments: &Arguments, contender: &Contender) -> Plan {

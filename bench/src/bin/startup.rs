@@ -1,14 +1,12 @@
 //! `startup`: measures the first moment of `waypost up`, and what it costs to have it there. See `docs/bench.md`.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bench::program;
+use bench::program::{self, Common};
 use bench::report::Report;
 use bench::startup;
 use clap::Parser;
-use testbed::net::Cluster;
 
 /// Measures the start of `waypost up`. Needs root: everything happens in a network namespace.
 #[derive(Parser)]
@@ -22,12 +20,8 @@ struct Arguments {
     /// A small load, to see that everything works: 2 starts, 4 seconds
     #[arg(long, conflicts_with_all = ["starts", "idle"])]
     quick: bool,
-    /// Write the figures to this file as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Give up after so many seconds
-    #[arg(long, default_value_t = 600)]
-    limit: u64,
+    #[command(flatten)]
+    common: Common,
 }
 
 fn main() -> ExitCode {
@@ -35,9 +29,7 @@ fn main() -> ExitCode {
     if arguments.quick {
         arguments = Arguments { starts: 2, idle: 4, ..arguments };
     }
-    let cluster = Cluster::new();
-    let node = cluster.node("bench");
-    node.in_namespace(|| program::exec("startup", 2, arguments.limit, run(&arguments)))
+    program::exec_apart("startup", arguments.common.limit(600), || run(&arguments))
 }
 
 async fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -46,5 +38,5 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     about.push(("starts".to_owned(), arguments.starts.to_string()));
     let figures = startup::measure(arguments.starts, Duration::from_secs(arguments.idle.into())).await?;
     let report = Report { about, rows: startup::rows(), peer_name: "nobody", ours: Some(figures), peer: None };
-    program::publish(&report, arguments.json.as_deref())
+    program::publish(&report, arguments.common.json.as_deref())
 }

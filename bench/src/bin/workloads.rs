@@ -1,14 +1,12 @@
 //! `workloads`: measures Pods on one machine, from their creation until they are reached through a Service. See `docs/bench.md`.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bench::program;
+use bench::program::{self, Common};
 use bench::report::Report;
 use bench::workloads::machine::Machine;
 use bench::workloads::{measure, rows};
 use clap::Parser;
-use testbed::net::Cluster;
 
 /// Measures Pods on one machine. Needs root: everything happens in network namespaces.
 #[derive(Parser)]
@@ -22,12 +20,8 @@ struct Arguments {
     /// A small load, to see that everything works: 1 and 5 Pods, 5 measured
     #[arg(long, conflicts_with_all = ["pods", "samples"])]
     quick: bool,
-    /// Write the figures to this file as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Give up after so many seconds
-    #[arg(long, default_value_t = 1800)]
-    limit: u64,
+    #[command(flatten)]
+    common: Common,
 }
 
 fn main() -> ExitCode {
@@ -35,9 +29,7 @@ fn main() -> ExitCode {
     if arguments.quick {
         arguments = Arguments { pods: vec![1, 5], samples: 5, ..arguments };
     }
-    let cluster = Cluster::new();
-    let node = cluster.node("bench");
-    node.in_namespace(|| program::exec("workloads", 2, arguments.limit, run(&arguments)))
+    program::exec_apart("workloads", arguments.common.limit(1800), || run(&arguments))
 }
 
 async fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -51,5 +43,5 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let machine = Machine::start().await?;
     let figures = measure::measure(&machine, &counts, arguments.samples.into()).await?;
     let report = Report { about, rows: rows::rows(&counts), peer_name: "kubelet", ours: Some(figures), peer: None };
-    program::publish(&report, arguments.json.as_deref())
+    program::publish(&report, arguments.common.json.as_deref())
 }

@@ -2,16 +2,13 @@
 //!
 //! In: a name, and what it should lead to. Out: the moment the server said so. The reader here knows as much of DNS as these
 //! questions need.
-#![expect(clippy::disallowed_methods, reason = "between two looks at the world there must be a pause")]
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use anyhow::Context as _;
+
+use crate::sentry::Sentry;
 
 /// How long one answer may take.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -32,15 +29,6 @@ pub struct Asker {
     socket: UdpSocket,
     id: u16,
 }
-
-/// Asks, from a thread of its own, until the answer is the wanted one.
-pub struct Sentry {
-    seen: JoinHandle<Option<Instant>>,
-    enough: Arc<AtomicBool>,
-    what: String,
-}
-
-// === impl Asker ===
 
 impl Asker {
     /// Asks this server.
@@ -70,76 +58,23 @@ impl Asker {
     }
 }
 
-// === impl Sentry ===
-
-impl Sentry {
-    /// Begins to ask, with so long a pause between two questions; returns after the first question. Without wanted addresses
-    /// any answer will do.
-    ///
-    /// # Errors
-    /// When it ends before.
-    pub async fn post(
-        to: SocketAddr,
-        name: &str,
-        wanted: Option<Vec<Ipv4Addr>>,
-        pause: Duration,
-    ) -> anyhow::Result<Self> {
-        let mut asker = Asker::new(to)?;
-        let what = format!("{name} leads to {wanted:?}");
-        let (enough, name) = (Arc::new(AtomicBool::new(false)), name.to_owned());
-        let (begun, has_begun) = oneshot::channel();
-        let seen = tokio::task::spawn_blocking({
-            let enough = Arc::clone(&enough);
-            move || watch(&mut asker, &name, wanted.as_deref(), pause, &enough, begun)
-        });
-        has_begun.await.context("nobody asks")?;
-        Ok(Self { seen, enough, what })
-    }
-
-    /// The moment of the first wanted answer.
-    ///
-    /// # Errors
-    /// When there is none in time.
-    pub async fn seen(mut self, patience: Duration) -> anyhow::Result<Instant> {
-        match tokio::time::timeout(patience, &mut self.seen).await {
-            Ok(seen) => seen.context("an asker")?.context("it was told to stop"),
-            Err(_) => bail!("after {patience:?} it was not yet so that {}", self.what),
-        }
-    }
-
-    /// Whether it has come.
-    #[must_use]
-    pub fn has_seen(&self) -> bool {
-        self.seen.is_finished()
-    }
-}
-
-impl Drop for Sentry {
-    fn drop(&mut self) {
-        self.enough.store(true, Ordering::Relaxed);
-    }
-}
-
-fn watch(
-    asker: &mut Asker,
+/// Begins to ask, from a thread of its own, until the answer is the wanted one; without wanted addresses any answer will do.
+///
+/// # Errors
+/// When it ends before its first question.
+pub async fn post(
+    to: SocketAddr,
     name: &str,
-    wanted: Option<&[Ipv4Addr]>,
+    wanted: Option<Vec<Ipv4Addr>>,
     pause: Duration,
-    enough: &AtomicBool,
-    begun: oneshot::Sender<()>,
-) -> Option<Instant> {
-    let mut begun = Some(begun);
-    while !enough.load(Ordering::Relaxed) {
-        let answer = asker.ask(name);
-        let at = Instant::now();
-        // Whoever waits for the first question may have gone.
-        let _ = begun.take().map(|begun| begun.send(()));
-        if answer.is_some_and(|answer| wanted.is_none_or(|wanted| answer.addresses == wanted)) {
-            return Some(at);
-        }
-        std::thread::sleep(pause);
-    }
-    None
+) -> anyhow::Result<Sentry> {
+    let (mut asker, name) = (Asker::new(to)?, name.to_owned());
+    let what = format!("{name} leads to {wanted:?}");
+    let is_so = move || {
+        let answer = asker.ask(&name);
+        answer.is_some_and(|answer| wanted.as_ref().is_none_or(|wanted| answer.addresses == *wanted))
+    };
+    Sentry::post(what, pause, move |watch| watch.until(is_so)).await
 }
 
 fn question(id: u16, name: &str) -> Vec<u8> {

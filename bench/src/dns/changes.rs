@@ -8,9 +8,10 @@ use anyhow::Context as _;
 use rest::client::{Client, Method};
 use tokio::time::sleep;
 
-use super::ask::Sentry;
+use super::ask;
 use super::{LISTEN, objects};
 use crate::load::Work;
+use crate::sentry::Sentry;
 
 /// How long a change may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -39,7 +40,7 @@ pub async fn moves(client: &mut Client, count: usize) -> anyhow::Result<Changes>
     let (mut changes, name) = (Changes::default(), objects::probe_name());
     for round in 0..count {
         let (work, to) = objects::move_probe(round);
-        let sentry = Sentry::post(LISTEN, &name, Some(vec![to]), BETWEEN).await?;
+        let sentry = ask::post(LISTEN, &name, Some(vec![to]), BETWEEN).await?;
         changes.one(client, &work, sentry).await?;
     }
     Ok(changes)
@@ -54,7 +55,7 @@ pub async fn services(client: &mut Client, count: usize) -> anyhow::Result<Chang
     let mut changes = Changes::default();
     for round in 0..count {
         let (name, at, create, delete) = objects::newcomer(round);
-        let sentry = Sentry::post(LISTEN, &name, Some(vec![at]), BETWEEN).await?;
+        let sentry = ask::post(LISTEN, &name, Some(vec![at]), BETWEEN).await?;
         changes.one(client, &create, sentry).await?;
         delete.send(client).await?;
     }

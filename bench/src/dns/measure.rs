@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
-use super::ask::{Asker, Sentry};
+use super::ask::{self, Asker};
 use super::changes::{self, Changes};
 use super::contender::{Contender, Kind};
 use super::objects::{self, Size};
@@ -136,7 +136,7 @@ impl One<'_> {
         self.tell("started");
         let last = self.size.services - 1;
         let wanted = (self.contender.kind != Kind::Echo).then(|| objects::addresses(self.size, last));
-        let sentry = Sentry::post(LISTEN, &objects::full_name(last), wanted.clone(), LOOK).await?;
+        let sentry = ask::post(LISTEN, &objects::full_name(last), wanted.clone(), LOOK).await?;
         ensure!(!sentry.has_seen(), "somebody answers at {LISTEN} already");
         let begun = Instant::now();
         let mut process = self.contender.start(self.home)?;

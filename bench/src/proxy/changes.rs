@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use rest::client::{Client, Method};
 use tokio::time::sleep;
 
-use super::caller::{Outcome, Sentry};
+use super::caller::{self, Outcome};
 use super::objects::{HERE, PROBES, Probe, THERE};
 use super::running::Running;
 use super::stage::Seat;
@@ -114,7 +114,7 @@ impl Hand<'_> {
         wanted: Outcome,
         changes: &mut Changes,
     ) -> anyhow::Result<()> {
-        let sentry = Sentry::post(&self.seat.client, probe.vip(), wanted, BETWEEN_CALLS).await?;
+        let sentry = caller::post(&self.seat.client, probe.vip(), wanted, BETWEEN_CALLS).await?;
         let sent = Instant::now();
         for work in writes {
             work.send(&mut self.client).await?;

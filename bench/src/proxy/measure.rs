@@ -8,7 +8,7 @@ use rest::client::Client;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-use super::caller::{Outcome, Sentry};
+use super::caller::{self, Outcome};
 use super::changes::{Changes, Hand};
 use super::contender::Contender;
 use super::objects::{HERE, MANY, PROBES, Probe, Size, THERE};
@@ -184,7 +184,7 @@ impl One<'_> {
     async fn start(&self, figures: &mut Figures) -> anyhow::Result<Running<'_>> {
         self.tell("started");
         let last = self.size.vip(self.size.services - 1);
-        let sentry = Sentry::post(&self.seat.client, last, Outcome::Accepted, BETWEEN_CALLS).await?;
+        let sentry = caller::post(&self.seat.client, last, Outcome::Accepted, BETWEEN_CALLS).await?;
         let running = Running::start(self.contender, &self.seat, self.home)?;
         let seen = running.until(sentry).await?;
         let late = tokio::task::block_in_place(|| running::sweep(&self.seat, self.size))?;
@@ -216,7 +216,7 @@ impl One<'_> {
         let probe = Probe::standing(0);
         probe.lead_to(&[THERE]).send(client).await?;
         let writes = self.contender.is_announced().then(|| Writes::count(&self.seat.node)).transpose()?;
-        let sentry = Sentry::post(&self.seat.client, probe.vip(), Outcome::Refused, BETWEEN_CALLS).await?;
+        let sentry = caller::post(&self.seat.client, probe.vip(), Outcome::Refused, BETWEEN_CALLS).await?;
         ensure!(!sentry.has_seen(), "the rules did not stay when the proxy ended");
         let running = Running::start(self.contender, &self.seat, self.home)?;
         let seen = running.until(sentry).await?;
@@ -227,7 +227,7 @@ impl One<'_> {
             #[expect(clippy::cast_precision_loss, reason = "fewer than 2^52")]
             self.set(figures, "restart_writes", writes.so_far() as f64);
         }
-        let sentry = Sentry::post(&self.seat.client, probe.vip(), Outcome::Accepted, BETWEEN_CALLS).await?;
+        let sentry = caller::post(&self.seat.client, probe.vip(), Outcome::Accepted, BETWEEN_CALLS).await?;
         let begun = Instant::now();
         probe.lead_to(&[HERE]).send(client).await?;
         let seen = running.until(sentry).await?;

@@ -7,11 +7,12 @@ use anyhow::{Context as _, bail, ensure};
 use testbed::net::Process;
 use tokio::time::sleep;
 
-use super::caller::{self, Outcome, Sentry};
+use super::caller::{self, Outcome};
 use super::contender::Contender;
 use super::objects::Size;
 use super::stage::{Seat, Stage};
 use super::usage::{self, Peak};
+use crate::sentry::Sentry;
 use crate::subject::Memory;
 
 /// How long it may take until everything works.

@@ -4,14 +4,14 @@ use serde_json::Value;
 
 use super::pod::template;
 use super::workload::{
-    SPEC, STATUS, container_cells, immutable, not_more_than_all, not_negative, one_replica, selector_cell,
+    SPEC, STATUS, immutable, not_more_than_all, not_negative, one_replica, replicas_row, replicas_table, selector_cell,
     validate_selector, validate_template, warn_of_name, warn_of_template,
 };
 use crate::field::Errors;
 use crate::kind::{Kind, Rules, Selectable, keep_status, scale, status_of};
 use crate::meta;
 use crate::names;
-use crate::table::{AGE, NAME, Table, age, integer_column, no_conditions, wide_column};
+use crate::table::Table;
 use crate::value::ValueExt as _;
 
 /// The kind.
@@ -31,32 +31,7 @@ pub static KIND: Kind = Kind {
     ..Kind::common(&ReplicaSetRules)
 };
 
-static TABLE: Table = Table {
-    columns: &[
-        NAME,
-        integer_column("Desired", "How many Pods there should be."),
-        integer_column("Current", "How many there are."),
-        integer_column("Ready", "How many of them are ready."),
-        AGE,
-        wide_column("Containers", "The names of the containers of each Pod."),
-        wide_column("Images", "Their images."),
-        wide_column("Selector", "The labels of its Pods."),
-    ],
-    row: |object, now| {
-        let [containers, images] = container_cells(object);
-        vec![
-            object.text("metadata.name").into(),
-            object.int("spec.replicas").into(),
-            object.int("status.replicas").into(),
-            object.int("status.readyReplicas").into(),
-            age(object, now).into(),
-            containers,
-            images,
-            selector_cell(object.at("spec.selector")),
-        ]
-    },
-    conditions: no_conditions,
-};
+static TABLE: Table = replicas_table(|set, now| replicas_row(set, now, selector_cell(set.at("spec.selector"))));
 
 struct ReplicaSetRules;
 

@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use super::pod::template;
 use super::replicaset::validate_counts;
-use super::workload::{SPEC, container_cells, not_negative, one_replica, warn_of_name, warn_of_template};
+use super::workload::{SPEC, not_negative, one_replica, replicas_row, replicas_table, warn_of_name, warn_of_template};
 use crate::field::Errors;
 use crate::kind::{Kind, Rules, Selectable, keep_status, scale, status_of};
 use crate::meta;
 use crate::names;
 use crate::selector;
-use crate::table::{AGE, NAME, Table, age, integer_column, no_conditions, or, wide_column};
+use crate::table::{Table, or};
 use crate::value::ValueExt as _;
 
 /// The kind.
@@ -29,35 +29,12 @@ pub static KIND: Kind = Kind {
     ..Kind::common(&ControllerRules)
 };
 
-static TABLE: Table = Table {
-    columns: &[
-        NAME,
-        integer_column("Desired", "How many Pods there should be."),
-        integer_column("Current", "How many there are."),
-        integer_column("Ready", "How many of them are ready."),
-        AGE,
-        wide_column("Containers", "The names of the containers of each Pod."),
-        wide_column("Images", "Their images."),
-        wide_column("Selector", "The labels of its Pods."),
-    ],
-    row: |object, now| {
-        let [containers, images] = container_cells(object);
-        let labels = object.map("spec.selector").into_iter().flatten();
-        let labels: Vec<String> =
-            labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
-        vec![
-            object.text("metadata.name").into(),
-            object.int("spec.replicas").into(),
-            object.int("status.replicas").into(),
-            object.int("status.readyReplicas").into(),
-            age(object, now).into(),
-            containers,
-            images,
-            or(&labels.join(","), "<none>").into(),
-        ]
-    },
-    conditions: no_conditions,
-};
+static TABLE: Table = replicas_table(|controller, now| {
+    let labels = controller.map("spec.selector").into_iter().flatten();
+    let labels: Vec<String> =
+        labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
+    replicas_row(controller, now, or(&labels.join(","), "<none>").into())
+});
 
 struct ControllerRules;
 
