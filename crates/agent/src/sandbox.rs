@@ -16,7 +16,7 @@ use std::time::Duration;
 use api::value::ValueExt as _;
 use kernel::cgroups::{Cgroups, Limits};
 use kernel::pod_network::{Bridge, PodNetworkError, Wire};
-use kernel::process::{Handle, Identity};
+use kernel::process::{Handle, Identity, Signal};
 use kernel::{mounts, namespace};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,7 +29,7 @@ use crate::home::PodHome;
 use crate::machine::{Door, Machine};
 use crate::names;
 use crate::pool::{self, PoolError};
-use crate::shim::{BEGUN, Begun, Claim};
+use crate::shim::{self, BEGUN, Begun, Claim};
 use crate::volumes::payload::Payload;
 use crate::volumes::{self, VolumeError};
 
@@ -197,18 +197,28 @@ pub fn remove(machine: &Machine, pod: &Value) -> Result<(), SandboxError> {
     Ok(machine.pool.lock().give_back(uid)?)
 }
 
+/// Kills every process of a Pod that runs now, without waiting for its end.
+pub fn kill_processes(groups: &Cgroups, home: &PodHome, group: &str) {
+    groups.kill(group);
+    // Where there are no control groups: with its first process all of a container goes.
+    for container in begun(home, Begun::process) {
+        shim::signal(container, Signal::KILL);
+    }
+}
+
 /// Kills every process of a Pod and removes its control group: containers, and supervisors, which end by themselves after them.
 ///
 /// # Errors
 /// When something is still there after a while.
 pub fn end_processes(groups: &Cgroups, home: &PodHome, group: &str) -> io::Result<()> {
     take_orders_back(home);
-    let supervisors = supervisors(home);
+    let mut known = begun(home, Begun::shim);
+    known.extend(begun(home, Begun::process));
     for _ in 0..ATTEMPTS {
-        groups.kill(group);
+        kill_processes(groups, home, group);
         let pids = groups.processes(group);
-        let others = pids.iter().filter_map(|pid| Identity::of(*pid)).chain(supervisors.iter().copied());
-        let mut handles: Vec<Handle> = others.filter_map(|who| who.open().ok().flatten()).collect();
+        let all = pids.iter().filter_map(|pid| Identity::of(*pid)).chain(known.iter().copied());
+        let mut handles: Vec<Handle> = all.filter_map(|who| who.open().ok().flatten()).collect();
         // Those that only wait for somebody to ask how they ended may wait for ever: not every machine has one who does.
         handles.retain(|handle| !handle.has_ended());
         if handles.is_empty() && groups.remove(group).is_ok() {
@@ -222,7 +232,14 @@ pub fn end_processes(groups: &Cgroups, home: &PodHome, group: &str) -> io::Resul
             let _ = rustix::event::poll(&mut [], Some(&PAUSE));
         }
     }
-    groups.remove(group).map(|_| ())
+    groups.remove(group)?;
+    let left = known.iter().filter_map(|who| who.open().ok().flatten().filter(|handle| !handle.has_ended())).count();
+    match left {
+        0 => Ok(()),
+        _ => {
+            Err(io::Error::new(io::ErrorKind::TimedOut, format!("{left} of its processes were killed and do not end")))
+        }
+    }
 }
 
 fn folders(path: &Path) -> impl Iterator<Item = std::path::PathBuf> + use<> {
@@ -239,11 +256,11 @@ fn take_orders_back(home: &PodHome) {
     }
 }
 
-/// The supervisors of a Pod's containers.
-fn supervisors(home: &PodHome) -> Vec<Identity> {
+/// Those of a Pod that have begun and are there: the supervisors of its containers, or the first processes of these.
+fn begun(home: &PodHome, which: impl Fn(&Begun) -> Identity) -> Vec<Identity> {
     let instances = folders(&home.path().join("containers")).flat_map(|container| folders(&container));
     let begun = instances.filter_map(|instance| files::get::<Begun>(&instance.join(BEGUN)));
-    begun.map(|begun| begun.shim()).filter(Identity::is_there).collect()
+    begun.map(|begun| which(&begun)).filter(Identity::is_there).collect()
 }
 
 /// Takes away what a Pod's folder holds in mounts.

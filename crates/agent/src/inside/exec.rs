@@ -1,4 +1,6 @@
 //! A command in a container, with its streams.
+//!
+//! One that has a terminal begins when the terminal has a size: many programs ask for it once, at their start.
 
 use std::fs::File;
 use std::io;
@@ -6,33 +8,55 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use kernel::process::Spawned;
 use rustix::termios::{Winsize, tcsetwinsize};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::unix::pipe;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 use crate::command;
 use crate::ready::watched;
 use crate::workloads::{Exec, Exit, Input, Output, Refusal, Running, Size};
 
-/// Begins it.
+/// How long a size is waited for. Clients that have one send it first of all; some have none.
+const FIRST_SIZE: Duration = Duration::from_millis(500);
+
+/// Begins it, or promises to as soon as its terminal has a size.
 pub(super) async fn begin(program: PathBuf, instance: PathBuf, how: Exec) -> Result<Running, Refusal> {
-    let failed = |error: &dyn std::fmt::Display| Refusal::Failed(error.to_string());
-    let (theirs, ours) = if how.tty { terminal() } else { pipes(&how) }.map_err(|error| failed(&error))?;
+    let failed = |error: io::Error| Refusal::Failed(error.to_string());
+    let (theirs, mut ours) = if how.tty { terminal() } else { pipes(&how) }.map_err(failed)?;
     let (words, tty) = (how.command, how.tty);
-    let begun = tokio::task::spawn_blocking(move || command::begin(&program, &instance, &words, tty, theirs));
-    let begun = begun.await.map_err(|error| failed(&error))?;
-    let mut spawned = begun.map_err(|error| failed(&error))?;
-    let exit = async move {
-        match command::end(&mut spawned).await {
-            Ok(code) => Exit::Code(code),
-            Err(error) => Exit::Failed(error.to_string()),
-        }
+    let begun = async move {
+        let begun = tokio::task::spawn_blocking(move || command::begin(&program, &instance, &words, tty, theirs));
+        begun.await.map_err(io::Error::other)?
     };
-    Ok(Running { exit: exit.boxed(), stdin: ours.stdin, stdout: ours.stdout, stderr: ours.stderr, resize: ours.resize })
+    let exit = match ours.sized.take() {
+        None => ended(Ok(begun.await.map_err(failed)?)).boxed(),
+        Some(sized) => async move {
+            // Whoever can send no size has let go of the channel by now, which is an answer as well.
+            let _ = timeout(FIRST_SIZE, sized).await;
+            ended(begun.await).await
+        }
+        .boxed(),
+    };
+    Ok(Running { exit, stdin: ours.stdin, stdout: ours.stdout, stderr: ours.stderr, resize: ours.resize })
+}
+
+/// How a process ends, if it began.
+async fn ended(begun: io::Result<Spawned>) -> Exit {
+    let ended = async {
+        let mut spawned = begun?;
+        command::end(&mut spawned).await
+    };
+    match ended.await {
+        Ok(code) => Exit::Code(code),
+        Err(error) => Exit::Failed(error.to_string()),
+    }
 }
 
 struct Ours {
@@ -40,6 +64,8 @@ struct Ours {
     stdout: Option<Output>,
     stderr: Option<Output>,
     resize: Option<mpsc::Sender<Size>>,
+    /// Heard when the terminal has its first size.
+    sized: Option<oneshot::Receiver<()>>,
 }
 
 fn nothing() -> io::Result<OwnedFd> {
@@ -47,7 +73,7 @@ fn nothing() -> io::Result<OwnedFd> {
 }
 
 fn pipes(how: &Exec) -> io::Result<([OwnedFd; 3], Ours)> {
-    let mut ours = Ours { stdin: None, stdout: None, stderr: None, resize: None };
+    let mut ours = Ours { stdin: None, stdout: None, stderr: None, resize: None, sized: None };
     let mut theirs = [nothing()?, nothing()?, nothing()?];
     if how.stdin {
         let (reader, writer) = io::pipe()?;
@@ -74,19 +100,28 @@ fn terminal() -> io::Result<([OwnedFd; 3], Ours)> {
     let theirs = ioctl_tiocgptpeer(&ours, flags)?;
     rustix::io::ioctl_fionbio(&ours, true)?;
     let (sender, mut sizes) = mpsc::channel::<Size>(4);
-    let sized = ours.try_clone()?;
+    let (told, sized) = oneshot::channel();
+    let other = ours.try_clone()?;
     tokio::spawn(async move {
+        let mut told = Some(told);
         while let Some(Size { width, height }) = sizes.recv().await {
             let size = Winsize { ws_row: height, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 };
-            let _ = tcsetwinsize(&sized, size);
+            let _ = tcsetwinsize(&other, size);
+            // Whoever waited may have begun without it.
+            let _ = told.take().map(|told| told.send(()));
         }
     });
     let both = Interest::READABLE | Interest::WRITABLE;
     let reader = Terminal(watched(ours.try_clone()?, both)?);
     let writer = Terminal(watched(ours, both)?);
     let streams = [theirs.try_clone()?, theirs.try_clone()?, theirs];
-    let ours =
-        Ours { stdin: Some(Box::new(writer)), stdout: Some(Box::new(reader)), stderr: None, resize: Some(sender) };
+    let ours = Ours {
+        stdin: Some(Box::new(writer)),
+        stdout: Some(Box::new(reader)),
+        stderr: None,
+        resize: Some(sender),
+        sized: Some(sized),
+    };
     Ok((streams, ours))
 }
 

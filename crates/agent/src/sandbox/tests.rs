@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::time::Instant;
 
-use kernel::process::Spawned;
+use kernel::process::{Signal, Spawned};
 
 use super::*;
 use crate::home::Home;
@@ -52,7 +52,7 @@ fn a_supervisor_for_whose_end_nobody_asks_holds_nobody_up() {
     let mut supervisor = stuck(&home.path().join("containers/one"));
     let identity = kernel::process::holder(&File::open(home.path().join("containers/one/claim")).expect("the claim"));
     let identity = identity.expect("it holds the claim");
-    assert!(supervisor.handle.signal(kernel::process::Signal::KILL) && supervisor.handle.ends_within(PATIENCE));
+    assert!(supervisor.handle.signal(Signal::KILL) && supervisor.handle.ends_within(PATIENCE));
     assert!(identity.is_there(), "nobody has waited for it yet");
     files::put(&instance.join(BEGUN), &Begun::new(identity, identity, jiff::Timestamp::UNIX_EPOCH)).expect("written");
     let begun = Instant::now();

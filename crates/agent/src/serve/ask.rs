@@ -21,8 +21,8 @@ pub(super) enum Ask {
     Exec { of: ContainerId, how: Exec },
     /// The streams of a container.
     Attach { of: ContainerId, how: Attach },
-    /// How the proxy of this node stands; for one Service, or all.
-    Report { service: Option<String> },
+    /// How the proxy of this node stands; for one Service, or all. One may be tried as well.
+    Report { service: Option<String>, is_tried: bool },
     /// The rules of a Service.
     Rules { service: String },
     /// Connections; over WebSocket of old to these ports.
@@ -58,7 +58,14 @@ pub(super) fn read(method: &Method, path: &str, query: &str, now: Timestamp) -> 
         ["portForward", namespace, pod] | ["portForward", namespace, pod, _] => {
             Ask::Forward { pod: pod_id(namespace, pod), ports: ports(&query) }
         }
-        ["waypost", "report"] => Ask::Report { service: all(&query, "service").next().map(str::to_owned) },
+        ["waypost", "report"] => {
+            let service = all(&query, "service").next().map(str::to_owned);
+            let is_tried = all(&query, "try").next() == Some("true");
+            if is_tried && service.is_none() {
+                return Err(bad("name the Service to try: report?service=NAMESPACE/NAME&try=true"));
+            }
+            Ask::Report { service, is_tried }
+        }
         ["waypost", "rules"] => match all(&query, "service").next() {
             Some(service) => Ask::Rules { service: service.to_owned() },
             None => return Err(bad("name the Service: rules?service=NAMESPACE/NAME")),
@@ -213,9 +220,11 @@ mod tests {
 
     #[test]
     fn reports_are_of_all_services_or_of_one() {
-        assert_eq!(ask("/waypost/report", ""), Ok(Ask::Report { service: None }));
-        let one = Some("default/web".to_owned());
-        assert_eq!(ask("/waypost/report", "service=default%2Fweb"), Ok(Ask::Report { service: one }));
+        assert_eq!(ask("/waypost/report", ""), Ok(Ask::Report { service: None, is_tried: false }));
+        let one = |is_tried| Ok(Ask::Report { service: Some("default/web".to_owned()), is_tried });
+        assert_eq!(ask("/waypost/report", "service=default%2Fweb"), one(false));
+        assert_eq!(ask("/waypost/report", "service=default%2Fweb&try=true"), one(true));
+        assert_eq!(ask("/waypost/report", "try=true").map_err(|(code, _)| code), Err(StatusCode::BAD_REQUEST));
         assert_eq!(ask("/waypost/rules", "service=default/web"), Ok(Ask::Rules { service: "default/web".to_owned() }));
         assert_eq!(ask("/waypost/rules", "").map_err(|(code, _)| code), Err(StatusCode::BAD_REQUEST));
         assert_eq!(ask("/waypost", "").map_err(|(code, _)| code), Err(StatusCode::NOT_FOUND));

@@ -49,8 +49,8 @@ async fn answer(
     match ask {
         Ask::Health => Ok(with(StatusCode::OK, TEXT, "ok".to_owned())),
         Ask::Pods => Ok(with(StatusCode::OK, "application/json", agent.workloads.pods().to_string())),
-        Ask::Report { service } => {
-            let report = agent.reports.report(service).await.map_err(silent)?;
+        Ask::Report { service, is_tried } => {
+            let report = agent.reports.report(service, is_tried).await.map_err(silent)?;
             Ok(with(StatusCode::OK, "application/json", report))
         }
         Ask::Rules { service } => Ok(with(StatusCode::OK, TEXT, agent.reports.rules(service).await.map_err(silent)?)),

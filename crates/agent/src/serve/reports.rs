@@ -11,8 +11,8 @@ pub struct NoReport(pub String);
 
 /// Somebody who knows how the proxy of this node stands.
 pub trait Reports: Send + Sync {
-    /// The report, as JSON: of all Services, or of one (`namespace/name`).
-    fn report(&self, service: Option<String>) -> BoxFuture<'_, Result<String, NoReport>>;
+    /// The report, as JSON: of all Services, or of one (`namespace/name`), which is tried as a client would if that is wished.
+    fn report(&self, service: Option<String>, is_tried: bool) -> BoxFuture<'_, Result<String, NoReport>>;
 
     /// The rules that concern a Service, as text.
     fn rules(&self, service: String) -> BoxFuture<'_, Result<String, NoReport>>;
@@ -22,7 +22,7 @@ pub trait Reports: Send + Sync {
 pub struct Silent;
 
 impl Reports for Silent {
-    fn report(&self, _service: Option<String>) -> BoxFuture<'_, Result<String, NoReport>> {
+    fn report(&self, _service: Option<String>, _is_tried: bool) -> BoxFuture<'_, Result<String, NoReport>> {
         Box::pin(async { Err(nobody()) })
     }
 

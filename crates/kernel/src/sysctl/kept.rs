@@ -41,16 +41,19 @@ impl Kept {
         Ok(Self { ledger, path })
     }
 
-    /// Writes it down; an empty one needs no file.
+    /// Writes it down; an empty one needs no file, and the folder goes with the last of them.
     ///
     /// # Errors
     /// When that is not possible.
     pub fn save(&self) -> io::Result<()> {
         if self.ledger.changed.is_empty() {
-            return match std::fs::remove_file(&self.path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => Ok(()),
-            };
+            let removed = std::fs::remove_file(&self.path);
+            if removed.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
+                return removed;
+            }
+            // Others of this machine may have theirs in there.
+            let _ = self.path.parent().map(std::fs::remove_dir);
+            return Ok(());
         }
         if let Some(folder) = self.path.parent() {
             std::fs::create_dir_all(folder)?;
@@ -81,7 +84,6 @@ mod tests {
         assert!(last.ledger.restore(&mut machine).is_empty());
         last.save().expect("removed");
         assert_eq!(["a", "b"].map(|name| machine.read(name).expect("read")), ["0", "1 2"]);
-        assert!(std::fs::read_dir(&folder).expect("the folder").next().is_none());
-        std::fs::remove_dir(&folder).expect("removed");
+        assert!(!folder.exists(), "nothing else was in it");
     }
 }

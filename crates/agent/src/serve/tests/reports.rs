@@ -13,8 +13,8 @@ use crate::workloads::fake::Fake;
 struct Parrot;
 
 impl Reports for Parrot {
-    fn report(&self, service: Option<String>) -> BoxFuture<'_, Result<String, NoReport>> {
-        Box::pin(async move { Ok(format!("{{\"service\":{service:?}}}")) })
+    fn report(&self, service: Option<String>, is_tried: bool) -> BoxFuture<'_, Result<String, NoReport>> {
+        Box::pin(async move { Ok(format!("{{\"service\":{service:?},\"tried\":{is_tried}}}")) })
     }
 
     fn rules(&self, service: String) -> BoxFuture<'_, Result<String, NoReport>> {
@@ -32,8 +32,10 @@ async fn ask(agent: &Arc<Agent>, path: &str) -> (u16, String, String) {
 async fn reports_and_refusals_are_passed_on() {
     let agent = Arc::new(Agent::new(Arc::new(Fake::default())).telling(Arc::new(Parrot)));
     let (code, head, body) = ask(&agent, "/waypost/report?service=default%2Fweb").await;
-    assert_eq!((code, body.as_str()), (200, "{\"service\":Some(\"default/web\")}"));
+    assert_eq!((code, body.as_str()), (200, "{\"service\":Some(\"default/web\"),\"tried\":false}"));
     assert!(head.contains("content-type: application/json"), "{head}");
+    let (_, _, body) = ask(&agent, "/waypost/report?service=default%2Fweb&try=true").await;
+    assert!(body.ends_with("\"tried\":true}"), "{body}");
     let (code, head, body) = ask(&agent, "/waypost/rules?service=default/web").await;
     assert_eq!((code, body.as_str()), (503, "no rules for default/web\n"));
     assert!(head.contains("content-type: text/plain"), "{head}");

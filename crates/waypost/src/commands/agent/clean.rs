@@ -42,8 +42,13 @@ pub(in crate::commands) fn clean(data_dir: &Path, bridge: &str) -> anyhow::Resul
 /// How many Pods are ended at once.
 const AT_ONCE: usize = 16;
 
-/// Ends what runs for these Pods, several at once: most of the time is waiting for processes to go.
+/// Ends what runs for these Pods, several at once: most of the time is waiting for processes to go, so all are killed before any is
+/// waited for.
 fn end_all(home: &Home, uids: &[String]) -> anyhow::Result<()> {
+    let groups = Cgroups::find();
+    for uid in uids {
+        sandbox::kill_processes(&groups, &home.pod(uid), &Machine::pod_group(uid));
+    }
     let share = uids.len().div_ceil(AT_ONCE).max(1);
     let end_some = |some: &[String]| -> anyhow::Result<()> {
         some.iter().try_for_each(|uid| end(home, uid).with_context(|| format!("removing the Pod {uid}")))
