@@ -1,20 +1,20 @@
 //! Reaching an API to ask it something once, for commands that answer and end.
 //!
-//! In: where the kubeconfig is. Out: objects, or an error that names the object and what to do next; and the way to
+//! In: the [`Kubeconfig`] that flags lead to. Out: objects, or an error that names the object and what to do next; and the way to
 //! standard output.
 
-use std::ffi::OsString;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use api::value::ValueExt as _;
 use clap::Args;
 use rest::client::{Client, Method};
+use rest::kubeconfig::Access;
 use serde_json::Value;
 
-use crate::config::Place;
+use crate::kubeconfig::Kubeconfig;
 
 /// How long one answer of the API may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -22,11 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How to reach the API.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Reach {
-    /// How to reach the API: a kubeconfig file [default: `kubeconfig` in the data directory]
-    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
-    kubeconfig: Option<OsString>,
     #[command(flatten)]
-    place: Place,
+    kubeconfig: Kubeconfig,
 }
 
 /// An API that can be asked.
@@ -35,18 +32,14 @@ pub(crate) struct Api {
 }
 
 impl Reach {
-    /// The file; a variable that is empty counts as not set, as in `kubectl`.
-    pub(super) fn kubeconfig(&self) -> PathBuf {
-        let given = self.kubeconfig.as_ref().filter(|path| !path.is_empty());
-        given.map_or_else(|| self.place.data_dir.join("kubeconfig"), PathBuf::from)
+    /// The way to the server.
+    pub(super) fn access(&self) -> anyhow::Result<Arc<Access>> {
+        Ok(Arc::new(self.kubeconfig.find()?.access()?))
     }
 
-    /// Reads the file. Nothing is asked yet.
+    /// Reads the kubeconfig. Nothing is asked yet.
     pub(crate) fn api(&self) -> anyhow::Result<Api> {
-        let client = Client::from_kubeconfig(&self.kubeconfig()).context(
-            "there is no way to the API; name a kubeconfig that you may read with --kubeconfig or $KUBECONFIG, or start `waypost up`",
-        )?;
-        Ok(Api { client })
+        Ok(Api { client: Client::new(self.access()?) })
     }
 }
 
@@ -144,7 +137,7 @@ impl Api {
 }
 
 /// Refuses what would lead to another path.
-fn is_name(what: &str, name: &str) -> anyhow::Result<()> {
+pub(super) fn is_name(what: &str, name: &str) -> anyhow::Result<()> {
     let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
     let is_good = name.bytes().all(good) && name.starts_with(|first: char| first.is_ascii_alphanumeric());
     ensure!(is_good, "{name:?} cannot be the name of a {what}; names are small letters, digits, dashes and dots");

@@ -130,3 +130,27 @@ fn s18_a_command_runs_as_a_pod_and_is_looked_into_without_kubectl() {
     assert!(machine.run("exec -i web -- sh -c 'read word; exit $word'", "9\n").code == Some(9));
     assert_eq!(machine.ok("delete pod web talker --grace-period=1"), "pod \"web\" deleted\npod \"talker\" deleted\n");
 }
+
+#[test]
+fn s18_a_terminal_has_its_size_before_the_program_begins() {
+    let machine = Machine::start();
+    machine.ok("run web -- sleep 3600");
+    machine.ok("wait pod/web --for=condition=Ready --timeout=60s");
+    let typed = |words: &str| {
+        let config = machine.home.path().join("kubeconfig");
+        let line = format!("stty cols 132 rows 50; {} exec -it web -- {words}", testbed::binary().display());
+        let mut script = Command::new("script");
+        script.args(["-qfec", &line, "/dev/null"]).env("KUBECONFIG", config);
+        machine.node.run(script)
+    };
+    for _ in 0..5 {
+        let run = typed("stty size");
+        assert!(run.out.trim_end().ends_with("50 132"), "{run:?}");
+    }
+    // A command that cannot begin says so all the same, and an exit code is passed on.
+    let run = typed("no-such-program");
+    assert!(!run.ok && run.out.contains("no-such-program"), "{run:?}");
+    assert_eq!(typed("sh -c 'exit 5'").code, Some(5));
+    // Nobody types: there is no terminal and no size, and nothing waits for one.
+    assert_eq!(machine.ok("exec web -- echo plain"), "plain\n");
+}

@@ -63,6 +63,36 @@ fn the_kubeconfig_is_looked_for_in_the_usual_places() {
 }
 
 #[test]
+fn commands_that_are_not_kubectls_find_the_same_server() {
+    let desk = Desk::start();
+    let home = TempDir::new().expect("a folder");
+    let ask = |setup: &dyn Fn(&mut Command)| {
+        let mut command = Command::new(binary());
+        command.args(["who", "10.96.0.1"]).env_remove("KUBECONFIG").env_remove("WAYPOST_DATA_DIR");
+        command.env("HOME", home.path());
+        setup(&mut command);
+        run(&mut command, "")
+    };
+    let named = ask(&|command| {
+        command.arg("--data-dir").arg(desk.server.home());
+    });
+    assert!(named.success().contains("default/kubernetes"));
+    fs::create_dir(home.path().join(".kube")).expect("made");
+    fs::copy(desk.server.kubeconfig(), home.path().join(".kube/config")).expect("copied");
+    assert!(ask(&|_| {}).success().contains("default/kubernetes"));
+    let other = ask(&|command| {
+        command.args(["--context", "nope"]);
+    });
+    assert!(other.failure().contains("it has: waypost"));
+    // A data directory that is named is meant, whatever the home has.
+    fs::write(home.path().join(".kube/config"), "current-context: elsewhere\n").expect("written");
+    let named = ask(&|command| {
+        command.arg("--data-dir").arg(desk.server.home());
+    });
+    assert!(named.success().contains("default/kubernetes"));
+}
+
+#[test]
 fn somebody_else_can_be_asked_as() {
     let desk = Desk::start();
     let said = desk.fails("get secrets --as nobody");

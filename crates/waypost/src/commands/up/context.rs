@@ -21,8 +21,9 @@ pub(in crate::commands) fn add(data_dir: &Path, ours: &Path, name: &str) -> anyh
     let theirs = own_kubeconfig(|name| std::env::var_os(name).map(PathBuf::from), ours)?;
     let put = || -> anyhow::Result<()> {
         let config = contexts::with_context(read(&theirs)?, &read(ours)?, name).map_err(|why| anyhow!(why))?;
+        let made = theirs.parent().is_some_and(|folder| !folder.exists()) || read(&data_dir.join(NOTE))?.flag("made");
         // Noted first: a context that is not there can be taken out, one that nobody knows of cannot.
-        let note = json!({"file": std::path::absolute(&theirs)?, "name": name});
+        let note = json!({"file": std::path::absolute(&theirs)?, "name": name, "made": made});
         std::fs::write(data_dir.join(NOTE), note.to_string()).context("noting it for `waypost down`")?;
         if let Some(folder) = theirs.parent() {
             std::fs::create_dir_all(folder)?;
@@ -51,6 +52,10 @@ pub(in crate::commands) fn take_out(data_dir: &Path) -> anyhow::Result<Option<St
             true => std::fs::remove_file(&file)?,
             false => kubeconfig::write(&file, &left)?,
         }
+    }
+    if let Some(folder) = file.parent().filter(|_| note.flag("made")) {
+        // Unless others have put something into it meanwhile.
+        let _ = std::fs::remove_dir(folder);
     }
     std::fs::remove_file(path)?;
     Ok(Some(name))
