@@ -17,7 +17,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use api::ip::Family;
-use kernel::iptables::{Iptables as Port, IptablesError, Rule, Script, Step, Table};
+use kernel::iptables::{Iptables as Port, IptablesError, Saved, Script, Step, Table};
 use plan::{Plan, ServicePort};
 
 use self::correction::{Edit, used_by_others, ways_in};
@@ -136,6 +136,16 @@ const fn ours(family: kernel::Family) -> Family {
     }
 }
 
+/// Whether what was saved has our canary: somebody else may use chains of the same names.
+#[must_use]
+pub fn is_written(saved: &Saved) -> bool {
+    Table::ALL.into_iter().any(|table| sings(saved, table))
+}
+
+fn sings(saved: &Saved, table: Table) -> bool {
+    saved.rules(table, CANARY).any(|rule| rule.is_some_and(|rule| rule == frame::canary()))
+}
+
 /// Removes what we ever wrote by way of a port; answers whether there was something. Chains of the same names that another
 /// program wrote are left alone: ours have our canary.
 ///
@@ -147,8 +157,7 @@ pub fn cleanup(port: &mut dyn Port) -> Result<bool, IptablesError> {
         let saved = port.save(family)?;
         let mut script = Script::default();
         for table in [Table::Filter, Table::Nat, Table::Mangle] {
-            let sings = |rule: Option<Rule>| rule.is_some_and(|rule| rule == frame::canary());
-            if !saved.rules(table, CANARY).any(sings) {
+            if !sings(&saved, table) {
                 continue;
             }
             let mut edit = Edit::default();

@@ -10,11 +10,13 @@
 mod checks;
 mod evidence;
 mod near;
+mod rungs;
 mod show;
 mod verdict;
 
 pub(crate) use checks::SETTINGS;
 pub(crate) use evidence::{Cluster, Dial, Endpoint, Evidence, Here, Measured, NameAnswer, Rules, Tried, Unmeasured};
+pub(crate) use rungs::rungs;
 pub(crate) use show::{json, text};
 pub(crate) use verdict::{Verdict, examine};
 

@@ -13,8 +13,8 @@ pub struct Saved {
     text: String,
     /// Where the rules of each chain are in the text.
     chains: BTreeMap<Table, BTreeMap<Name, Vec<Range<usize>>>>,
-    /// Tables in which a chain of the kernel does not let packets pass by itself.
-    strict: BTreeSet<Table>,
+    /// Chains of the kernel that do not let packets pass by themselves.
+    strict: BTreeSet<(Table, Name)>,
 }
 
 impl Saved {
@@ -37,7 +37,7 @@ impl Saved {
                 let mut words = rest.split_whitespace();
                 let (name, policy) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
                 if !["-", "ACCEPT"].contains(&policy) {
-                    strict.insert(table);
+                    strict.insert((table, name.into()));
                 }
                 chains.entry(table).or_default().entry(name.into()).or_default();
             } else if let Some((chain, _)) = line.strip_prefix("-A ").map(chain_and_rule) {
@@ -67,7 +67,14 @@ impl Saved {
     #[must_use]
     pub fn is_bare(&self, table: Table) -> bool {
         let bare = |(name, rules): (&Name, &Vec<_>)| table.built_in().contains(&&**name) && rules.is_empty();
-        !self.strict.contains(&table) && self.chains.get(&table).is_some_and(|chains| chains.iter().all(bare))
+        let lets_pass = !self.strict.iter().any(|(strict, _)| *strict == table);
+        lets_pass && self.chains.get(&table).is_some_and(|chains| chains.iter().all(bare))
+    }
+
+    /// Whether a chain of the kernel drops what no rule of it decides.
+    #[must_use]
+    pub fn drops(&self, table: Table, chain: &str) -> bool {
+        self.strict.iter().any(|(strict, name)| *strict == table && **name == *chain)
     }
 
     /// The rules of a chain as text, without the chain.
@@ -120,6 +127,8 @@ mod tests {
         assert!(!saved.is_bare(Table::Nat) && !saved.is_bare(Table::Filter));
         let empty = |policy| Saved::parse(format!("*filter\n:INPUT {policy} [0:0]\nCOMMIT\n")).is_bare(Table::Filter);
         assert!(empty("ACCEPT") && !empty("DROP"));
+        let closed = Saved::parse("*filter\n:INPUT DROP [0:0]\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n".to_owned());
+        assert!(closed.drops(Table::Filter, "INPUT") && !closed.drops(Table::Filter, "OUTPUT"));
         assert_eq!(Saved::leads_to("-m comment --comment \"-j A\" -g B").as_deref(), Some("B"));
     }
 }

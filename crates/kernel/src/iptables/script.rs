@@ -35,6 +35,11 @@ impl Script {
         }
     }
 
+    /// Every change, and the table that it is made in.
+    pub fn steps(&self) -> impl Iterator<Item = (Table, &Step)> {
+        self.sections.iter().flat_map(|(table, steps)| steps.iter().map(|step| (*table, step)))
+    }
+
     /// Whether it changes nothing.
     #[must_use]
     pub const fn is_empty(&self) -> bool {

@@ -1,11 +1,13 @@
 //! Everybody's rules, as far as they decide whether the first packet of a connection passes.
 //!
-//! In: chains, rules and sets of all tables, as [`super::linux::Linux::ruleset`] reads them. Out: [`judge`] names the rule, or the
+//! In: chains, rules and sets of all tables, as [`super::linux::Linux::ruleset`] reads them; and, beside them, those of the old iptables
+//! ([`Ruleset::add_legacy`]). Out: [`judge`] names the rule, or the
 //! policy, that stops a packet. Other people's rules may look at what is not known here (interfaces, marks, limits): then the
 //! answer is that it may stop it, never a guess.
 
 mod bits;
 mod judge;
+mod legacy;
 mod words;
 
 use std::collections::BTreeMap;
@@ -15,6 +17,7 @@ use super::model::{Hook, Name, Verdict};
 use crate::Family;
 
 pub use judge::{Packet, Stop, judge};
+pub use legacy::is_legacy;
 pub use words::words;
 
 /// The families that tables are of, as far as IP packets meet them.

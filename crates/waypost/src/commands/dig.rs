@@ -98,7 +98,7 @@ async fn find(arguments: &Arguments) -> anyhow::Result<Found> {
     let domain = arguments.cluster_domain.trim_matches('.');
     let search = Search::of(&arguments.namespace, pod.as_ref(), domain);
     let (names, types) = question(arguments, &search);
-    let remote = Remote::new(&arguments.reach.kubeconfig())?;
+    let remote = Remote::of(arguments.reach.access()?);
     let book = fill(&remote, domain).await?;
     let mut server = arguments.server;
     let mut steps = Vec::new();

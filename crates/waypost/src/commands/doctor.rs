@@ -10,9 +10,10 @@
 //! ```
 
 mod here;
-mod objects;
+pub(super) mod objects;
 mod rules;
-mod tries;
+mod tables;
+pub(super) mod tries;
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::{StreamExt as _, stream};
 
-use self::tries::Tries;
+use self::tries::{Bounds, Tries};
 use super::reach::{self, Reach};
 use super::server;
 use crate::doctor::{Cluster, Evidence, Verdict, examine, json, text};
@@ -107,7 +108,7 @@ async fn look_once(arguments: &Arguments) -> anyhow::Result<Vec<Verdict>> {
     let domain = arguments.cluster_domain.trim_matches('.');
     let cluster = objects::read(&mut api, &arguments.namespace, domain).await?;
     let here = here::look(&cluster, arguments.node_name.as_deref(), arguments.from);
-    let tries = Tries::new(&cluster, &here).await;
+    let tries = Tries::new(&cluster, &here, Bounds::THOROUGH).await;
     let (cluster, here, tries) = (&cluster, &here, &tries);
     let verdicts = stream::iter(wanted(arguments, cluster)).map(|(namespace, name)| async move {
         let tried = tries.of(&namespace, &name).await;

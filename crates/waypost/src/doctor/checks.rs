@@ -1,6 +1,7 @@
 //! The checks, in the order of cause and effect. A new check is a function and a line here.
 
 mod answers;
+mod balancer;
 mod firewall;
 mod flows;
 mod machine;
@@ -13,7 +14,9 @@ mod selector;
 mod slices;
 mod target;
 
+pub(super) use answers::{backends, frontends};
 pub(crate) use machine::SETTINGS;
+pub(super) use name::resolves;
 
 use super::evidence::Evidence;
 use super::verdict::Judged;
@@ -34,7 +37,7 @@ pub(crate) struct Check {
 }
 
 /// All of them.
-pub(crate) static CHECKS: [Check; 21] = [
+pub(crate) static CHECKS: [Check; 22] = [
     Check {
         name: "object",
         looks_at: "the Service of this name in this namespace",
@@ -106,6 +109,13 @@ pub(crate) static CHECKS: [Check; 21] = [
         judge: policy::local,
     },
     Check {
+        name: "balancer",
+        looks_at: "the address of its load balancer, and what is said of it",
+        matters: "without an address nobody outside can use a load balancer",
+        fleeting: true,
+        judge: balancer::assigned,
+    },
+    Check {
         name: "sources",
         looks_at: "its loadBalancerSourceRanges",
         matters: "who is not in the ranges is dropped without an answer",
@@ -152,7 +162,7 @@ pub(crate) static CHECKS: [Check; 21] = [
         looks_at: "real TCP connections from this node to each ready endpoint",
         matters: "a Pod can be ready and still have nobody at the port that the Service leads to",
         fleeting: true,
-        judge: answers::backends,
+        judge: backends,
     },
     Check {
         name: "flows",
@@ -173,13 +183,13 @@ pub(crate) static CHECKS: [Check; 21] = [
         looks_at: "a real question to the cluster's DNS",
         matters: "programs know Services by name",
         fleeting: true,
-        judge: name::resolves,
+        judge: resolves,
     },
     Check {
         name: "reachable",
         looks_at: "real TCP connections from this node to its cluster IPs",
         matters: "this is what clients do",
         fleeting: true,
-        judge: answers::frontends,
+        judge: frontends,
     },
 ];

@@ -67,12 +67,30 @@ pub(crate) struct Here {
     pub(crate) room: Measured<(u64, u64)>,
     /// Everybody's rules.
     pub(crate) firewall: Measured<Ruleset>,
-    /// Whether there are rules of the old iptables besides, which cannot be read.
-    pub(crate) legacy: bool,
+    /// Why rules of the old iptables, which are there besides, are not among them in full.
+    pub(crate) legacy: Option<String>,
     /// Settings by name, as far as they can be read.
     pub(crate) settings: BTreeMap<&'static str, String>,
     /// On whose behalf is asked.
     pub(crate) from: Option<IpAddr>,
+}
+
+impl Here {
+    /// A node of which nothing but its name is looked at.
+    pub(crate) fn named(node: &str) -> Self {
+        let unseen = || Unmeasured { why: "only its name was looked at".to_owned(), how: "waypost doctor".to_owned() };
+        Self {
+            node: Ok(node.to_owned()),
+            proxy: Err(unseen()),
+            rules: Err(unseen()),
+            flows: Err(unseen()),
+            room: Err(unseen()),
+            firewall: Err(unseen()),
+            legacy: None,
+            settings: BTreeMap::new(),
+            from: None,
+        }
+    }
 }
 
 /// How a connection went.

@@ -35,7 +35,7 @@ impl World {
             flows: Ok(Vec::new()),
             room: Ok((1, 100)),
             firewall: Ok(Ruleset::default()),
-            legacy: false,
+            legacy: None,
             settings: BTreeMap::new(),
             from: None,
         };

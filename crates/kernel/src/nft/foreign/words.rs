@@ -8,16 +8,21 @@ use crate::nft::Verdict;
 #[must_use]
 pub fn words(rule: &ForeignRule, sort: Sort) -> String {
     let mut said: Vec<String> = Vec::new();
-    let mut what = String::new();
+    let (mut what, mut range) = (String::new(), String::new());
     for step in &rule.steps {
         match step {
-            Step::Load(_, header, offset, length) => what = field(*header, *offset, *length, sort),
+            Step::Load(_, header, offset, length) => {
+                what = field(*header, *offset, *length, sort);
+                range.clear();
+            }
             Step::Meta(_, key) => what = meta(*key),
             Step::Connection(_, 0) => "ct state".clone_into(&mut what),
             Step::Connection(..) => "ct".clone_into(&mut what),
             Step::Compare(_, comparison, bytes) if what != "meta nfproto" => {
-                said.push(format!("{what}{} {}", sign(*comparison), value(&what, bytes)));
+                let range = std::mem::take(&mut range);
+                said.push(format!("{what}{} {}{range}", sign(*comparison), value(&what, bytes)));
             }
+            Step::Mask(_, _, mask, _) if what.ends_with("addr") => range = prefix(mask),
             Step::Between(_, negate, low, high) => {
                 let not = if *negate { " !=" } else { "" };
                 said.push(format!("{what}{not} {}-{}", value(&what, low), value(&what, high)));
@@ -35,6 +40,12 @@ pub fn words(rule: &ForeignRule, sort: Sort) -> String {
         }
     }
     said.join(" ")
+}
+
+/// How much of an address is asked for, as far as that is less than all of it.
+fn prefix(mask: &[u8]) -> String {
+    let ones: u32 = mask.iter().map(|byte| byte.count_ones()).sum();
+    if mask.iter().all(|byte| *byte == u8::MAX) { String::new() } else { format!("/{ones}") }
 }
 
 fn field(header: Header, offset: usize, length: usize, sort: Sort) -> String {

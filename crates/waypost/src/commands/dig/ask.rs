@@ -26,13 +26,23 @@ pub(in crate::commands) struct Reply {
 
 /// Asks a server.
 pub(in crate::commands) async fn ask(server: SocketAddr, name: &str, qtype: u16) -> anyhow::Result<Reply> {
+    ask_within(server, name, qtype, PATIENCE).await
+}
+
+/// Asks a server, and waits so long for each reply.
+pub(in crate::commands) async fn ask_within(
+    server: SocketAddr,
+    name: &str,
+    qtype: u16,
+    patience: Duration,
+) -> anyhow::Result<Reply> {
     let question = question(fastrand::u16(..), name, qtype)?;
-    let reply = by_datagram(server, &question).await?;
+    let reply = by_datagram(server, &question, patience).await?;
     let (is_cut, reply) = read(&question, &reply)?;
     if !is_cut {
         return Ok(reply);
     }
-    let reply = timeout(PATIENCE, by_connection(server, &question)).await;
+    let reply = timeout(patience, by_connection(server, &question)).await;
     let reply = reply.context("its reply is cut, and by TCP it says nothing")?.context("its reply is cut")?;
     Ok(read(&question, &reply)?.1)
 }
@@ -54,14 +64,14 @@ fn question(id: u16, name: &str, qtype: u16) -> anyhow::Result<Vec<u8>> {
     Ok(out)
 }
 
-async fn by_datagram(server: SocketAddr, question: &[u8]) -> anyhow::Result<Vec<u8>> {
+async fn by_datagram(server: SocketAddr, question: &[u8], patience: Duration) -> anyhow::Result<Vec<u8>> {
     let local = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind(SocketAddr::new(local, 0)).await.context("opening a socket")?;
     socket.connect(server).await?;
     let mut buffer = vec![0; LONGEST];
     for _ in 0..TRIES {
         socket.send(question).await?;
-        if let Ok(reply) = timeout(PATIENCE, matching(&socket, question, &mut buffer)).await {
+        if let Ok(reply) = timeout(patience, matching(&socket, question, &mut buffer)).await {
             let length = reply?;
             buffer.truncate(length);
             return Ok(buffer);

@@ -10,6 +10,8 @@ use std::net::IpAddr;
 use api::value::ValueExt as _;
 use kernel::addresses::Addresses as _;
 use kernel::conntrack::Flow;
+use kernel::iptables::linux::{Linux as Tables, Variant};
+use kernel::iptables::{Iptables as _, Table};
 use kernel::lock::Lock;
 use kernel::nft::Nft as _;
 use kernel::nft::foreign::{Ruleset, TableName};
@@ -17,9 +19,12 @@ use kernel::nft::linux::Linux as Nft;
 use kernel::sysctl::{self, Sysctl as _};
 use plan::Protocol;
 
-use super::rules;
+use super::{rules, tables};
 use crate::commands::proxy::LOCK;
 use crate::doctor::{Cluster, Here, Measured, Rules, SETTINGS, Unmeasured};
+
+/// The chain of iptables that every proxy has.
+const SERVICES: &str = "KUBE-SERVICES";
 
 /// Looks at this machine.
 pub(super) fn look(cluster: &Cluster, name: Option<&str>, from: Option<IpAddr>) -> Here {
@@ -28,8 +33,12 @@ pub(super) fn look(cluster: &Cluster, name: Option<&str>, from: Option<IpAddr>) 
     let served = matches!(held, Ok(true));
     let node = node(cluster, &machine, name, served);
     let rootless = cluster.services.iter().any(on_loopback);
-    let firewall = on_node(&node, || read_rules().map_err(|error| needs_root("reading rules", &error)));
+    let mut firewall = on_node(&node, || read_rules().map_err(|error| needs_root("reading rules", &error)));
     let whose = firewall.as_ref().map_or(Serving::Nobody, |rules| serving(rules, served));
+    let legacy = match &mut firewall {
+        Ok(rules) if has_legacy() => read_legacy(rules),
+        _ => None,
+    };
     let proxy = on_node(&node, || match (&held, whose) {
         (Ok(true), _) => Ok(true),
         (_, _) if rootless => {
@@ -48,7 +57,7 @@ pub(super) fn look(cluster: &Cluster, name: Option<&str>, from: Option<IpAddr>) 
         rules,
         flows: on_node(&node, || flows().map_err(|error| needs_root("listing connections", &error))),
         room: on_node(&node, room),
-        legacy: has_legacy(),
+        legacy,
         settings: settings(),
         from,
         firewall,
@@ -114,7 +123,7 @@ enum Serving {
 
 fn serving(rules: &Ruleset, served: bool) -> Serving {
     let table = |name: &str| rules.tables.iter().any(|(_, table)| &**table == name);
-    let chains = rules.chains.keys().any(|(_, chain)| &**chain == "KUBE-SERVICES");
+    let chains = rules.chains.keys().any(|(_, chain)| &**chain == SERVICES);
     let tables = [
         (dataplane::nft::TABLE, Serving::Nftables),
         (dataplane::nft::TABLE_BESIDE_IPVS, Serving::Ipvs),
@@ -122,11 +131,42 @@ fn serving(rules: &Ruleset, served: bool) -> Serving {
         ("kube-proxy", Serving::Kube),
     ];
     let by_table = tables.into_iter().find_map(|(name, whose)| table(name).then_some(whose));
-    by_table.unwrap_or(match (chains, served) {
+    by_table.unwrap_or_else(|| match (chains, served) {
         (true, true) => Serving::Iptables,
-        (true, false) => Serving::Kube,
-        (false, _) => Serving::Nobody,
+        (false, _) if !has_legacy() => Serving::Nobody,
+        (chains, _) => in_iptables(chains),
     })
+}
+
+/// Whose the rules of iptables are: others use chains of the same names.
+fn in_iptables(mut chains: bool) -> Serving {
+    for mut tables in Tables::all() {
+        for saved in tables.families().into_iter().filter_map(|family| tables.save(family).ok()) {
+            if dataplane::iptables::is_written(&saved) {
+                return Serving::Iptables;
+            }
+            chains |= saved.has_chain(Table::Nat, SERVICES);
+        }
+    }
+    if chains { Serving::Kube } else { Serving::Nobody }
+}
+
+/// Adds the rules of the old iptables to those of everybody; why not, if they cannot be read.
+fn read_legacy(rules: &mut Ruleset) -> Option<String> {
+    let mut tables = match Tables::of(Variant::Legacy) {
+        Ok(tables) => tables,
+        Err(error) => return Some(error.to_string()),
+    };
+    for family in tables.families() {
+        match tables.save(family) {
+            Ok(saved) => rules.add_legacy(family, &saved),
+            Err(error) => return Some(error.to_string()),
+        }
+    }
+    let unknown = |name: &&str| Table::named(name).is_none();
+    let names = legacy_names();
+    let unread: Vec<&str> = names.lines().map(str::trim).filter(|name| !name.is_empty()).filter(unknown).collect();
+    (!unread.is_empty()).then(|| format!("its tables {} are not looked at", unread.join(", ")))
 }
 
 fn is_ours(table: &TableName) -> bool {
@@ -148,7 +188,7 @@ fn compare(
     rootless: bool,
 ) -> Measured<Rules> {
     let mode = |name: &str| {
-        let how = "the connections below show what its rules do; `waypost node --proxy-mode nftables` can be compared";
+        let how = "the connections below show what its rules do; those of nftables and iptables can be compared";
         Err(unmeasured(format!("rules of the mode {name} are not compared"), how))
     };
     match whose {
@@ -156,12 +196,14 @@ fn compare(
             let mut nft = Nft::open().map_err(|error| needs_root("reading rules", &error))?;
             rules::compare(&mut nft, cluster, node, machine)
         }
-        Serving::Iptables => mode("iptables"),
+        Serving::Iptables => {
+            let mut host = Tables::open().map_err(|error| needs_root("reading the tables of iptables", &error))?;
+            tables::compare(&mut host, cluster, node, machine)
+        }
         Serving::Ipvs => mode("ipvs"),
         Serving::Userspace => mode("userspace"),
         Serving::Kube => Err(unmeasured("another proxy serves this node", "use the means of that proxy")),
         Serving::Nobody if rootless => mode("userspace without rules"),
-        Serving::Nobody if has_legacy() => mode("iptables of the old kind"),
         Serving::Nobody => Ok(Rules { missing: true, ..Rules::default() }),
     }
 }
@@ -185,8 +227,13 @@ fn room() -> Measured<(u64, u64)> {
 }
 
 fn has_legacy() -> bool {
-    let names = ["/proc/net/ip_tables_names", "/proc/net/ip6_tables_names"];
-    names.iter().any(|path| std::fs::read_to_string(path).is_ok_and(|names| !names.trim().is_empty()))
+    !legacy_names().trim().is_empty()
+}
+
+/// The names of the tables of the old iptables.
+fn legacy_names() -> String {
+    let paths = ["/proc/net/ip_tables_names", "/proc/net/ip6_tables_names"];
+    paths.iter().filter_map(|path| std::fs::read_to_string(path).ok()).collect()
 }
 
 fn settings() -> BTreeMap<&'static str, String> {

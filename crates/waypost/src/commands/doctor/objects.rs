@@ -3,10 +3,14 @@
 //! In: an API. Out: a [`Cluster`]. Services, slices and Pods must be readable, at least those of the namespace; without the rest
 //! less is known, and that is all.
 
+use plan::input::SERVICE_NAME;
 use serde_json::{Value, json};
 
-use crate::commands::reach::Api;
+use crate::commands::reach::{self, Api};
 use crate::doctor::Cluster;
+
+/// The Service of the cluster's DNS.
+pub(super) const DNS: (&str, &str) = ("kube-system", "kube-dns");
 
 /// Reads everything.
 pub(super) async fn read(api: &mut Api, namespace: &str, domain: &str) -> anyhow::Result<Cluster> {
@@ -25,6 +29,31 @@ pub(super) async fn read(api: &mut Api, namespace: &str, domain: &str) -> anyhow
             cluster.workloads.push(one);
         }
     }
+    Ok(cluster)
+}
+
+/// Reads what concerns one Service, as far as its node may: the Service and its slices, where names are answered, and the Pods of
+/// its namespace that run on the node.
+pub(in crate::commands) async fn of_one(
+    api: &mut Api,
+    (namespace, name): (&str, &str),
+    node: &str,
+    domain: &str,
+) -> anyhow::Result<Cluster> {
+    let mut cluster = Cluster { domain: domain.to_owned(), ..Cluster::default() };
+    for (namespace, name) in [(namespace, name), DNS] {
+        reach::is_name("namespace", namespace)?;
+        reach::is_name("Service", name)?;
+        let path = format!("/api/v1/namespaces/{namespace}/services/{name}");
+        cluster.services.extend(api.get(&path).await?);
+    }
+    let slices = format!(
+        "/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices?labelSelector={}%3D{name}",
+        SERVICE_NAME.replace('/', "%2F")
+    );
+    cluster.slices = items(api.get(&slices).await?);
+    let pods = format!("/api/v1/namespaces/{namespace}/pods?fieldSelector=spec.nodeName%3D{node}");
+    cluster.pods = optional(api, &pods).await;
     Ok(cluster)
 }
 

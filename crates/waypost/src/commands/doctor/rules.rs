@@ -81,7 +81,8 @@ pub(super) fn plan(cluster: &Cluster, options: Options, machine: BTreeSet<IpAddr
         service.text("spec.clusterIP") != "None" && service.at("metadata.labels").get(FOREIGN_PROXY).is_none()
     };
     // What cannot be read, the proxy leaves out, too.
-    let services = cluster.services.iter().filter(ours).filter_map(|one| from_value(one.clone()).ok());
+    let services = cluster.services.iter().filter(ours).flat_map(as_the_proxy_hears_it);
+    let services = services.filter_map(|one| from_value(one).ok());
     let services = services.map(|one| Update::Service(Box::new(one)));
     let slices = cluster.slices.iter().filter_map(|one| from_value(one.clone()).ok()).map(Update::Slice);
     let nodes = cluster.nodes.iter().filter(|one| one.text("metadata.name") == node);
@@ -89,6 +90,12 @@ pub(super) fn plan(cluster: &Cluster, options: Options, machine: BTreeSet<IpAddr
     let ranges = cluster.ranges.iter().filter_map(|one| from_value(one.clone()).ok()).map(Update::Cidr);
     planner.update_all(services.chain(slices).chain(nodes).chain(ranges).chain([Update::Machine(machine)]));
     planner
+}
+
+/// A Service that the gateway serves is two. Where the gateway listens is not known here: that concerns the second of them alone, which
+/// nobody asks about.
+fn as_the_proxy_hears_it(service: &Value) -> Vec<Value> {
+    gateway::split::split(service).map_or_else(|| vec![service.clone()], |(first, second)| vec![first, second])
 }
 
 /// What the backend would write.
@@ -222,13 +229,14 @@ impl Places {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use kernel::nft::fake::Fake;
     use serde_json::json;
 
     use super::*;
 
-    fn cluster() -> Cluster {
+    /// Two Services with an endpoint each.
+    pub(in super::super) fn cluster() -> Cluster {
         let service = |name: &str, ip: &str| {
             json!({"metadata": {"name": name, "namespace": "default"},
                    "spec": {"type": "ClusterIP", "clusterIP": ip, "clusterIPs": [ip], "ports": [{"port": 80, "protocol": "TCP"}]}})
@@ -277,6 +285,27 @@ mod tests {
         let rules = compared(&mut kernel, &cluster);
         assert_eq!(rules.of.keys().collect::<Vec<_>>(), ["default/web"], "{rules:?}");
         assert!(rules.of["default/web"].iter().any(|said| said.contains("endpoints")), "{rules:?}");
+        assert!(rules.whole.is_empty(), "{rules:?}");
+    }
+
+    #[test]
+    fn a_service_of_the_gateway_is_as_it_should_be_wherever_the_gateway_listens() {
+        use api::value::ValueExt as _;
+        let mut cluster = cluster();
+        let annotations = json!({"service.beta.kubernetes.io/aws-load-balancer-backend-protocol": "http"});
+        let web = &mut cluster.services[0];
+        web.put("metadata.annotations", annotations);
+        web.put("spec.type", "LoadBalancer");
+        web.put("status", json!({"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}}));
+        let mut heard =
+            Cluster { services: cluster.services.clone(), slices: cluster.slices.clone(), ..Cluster::default() };
+        let listener = json!({"metadata": {"name": "x", "namespace": "default",
+                                           "labels": {"kubernetes.io/service-name": "web.gateway"}},
+                              "addressType": "IPv4", "ports": [{"name": "", "port": 41_000, "protocol": "TCP"}],
+                              "endpoints": [{"addresses": ["192.0.2.11"], "nodeName": "n1"}]});
+        heard.slices.push(listener);
+        let rules = compared(&mut written(&heard, false), &cluster);
+        assert_eq!(rules.of.keys().collect::<Vec<_>>(), ["default/web.gateway"], "{rules:?}");
         assert!(rules.whole.is_empty(), "{rules:?}");
     }
 

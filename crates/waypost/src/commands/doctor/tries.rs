@@ -1,6 +1,7 @@
 //! What is tried for a Service: connections to its endpoints and to itself, routes, and its name.
 //!
-//! In: its objects, and what this machine is. Out: [`Tried`]. Everything is bounded in time and in number.
+//! In: its objects, and what this machine is. Out: [`Tried`]. Everything is bounded in time and in number. The doctor tries all that
+//! there is; a node that reports on a Service while somebody looks tries less, and gives up sooner.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -14,23 +15,39 @@ use plan::Protocol;
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 
-use crate::commands::dig::ask::ask;
+use crate::commands::dig::ask::{Reply, ask_within};
 use crate::commands::dig::search::Search;
+use crate::commands::doctor::objects::DNS;
 use crate::doctor::{Cluster, Dial, Endpoint, Evidence, Here, Measured, NameAnswer, Tried, Unmeasured};
 
 /// How long a connection may take to begin.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How many connections begin at once.
-const ABREAST: usize = 64;
-/// How many endpoints of a Service are asked.
-const ENDPOINTS: usize = 64;
 /// Any port: nothing is sent there.
 const ROUTED: u16 = 9;
 
+/// How much is tried.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::commands) struct Bounds {
+    /// How many connections begin at once.
+    abreast: usize,
+    /// How many endpoints of a Service are asked.
+    endpoints: usize,
+    /// How long a reply of the DNS may take.
+    reply: Duration,
+}
+
+impl Bounds {
+    /// For somebody who waits for the answer.
+    pub(in crate::commands) const THOROUGH: Self = Self { abreast: 64, endpoints: 64, reply: Duration::from_secs(2) };
+    /// For those who look again and again.
+    pub(in crate::commands) const BRIEF: Self = Self { abreast: 8, endpoints: 8, reply: Duration::from_millis(500) };
+}
+
 /// Who tries.
-pub(super) struct Tries<'a> {
+pub(in crate::commands) struct Tries<'a> {
     cluster: &'a Cluster,
     here: &'a Here,
+    bounds: Bounds,
     /// Where the cluster's DNS answers, or why it does not.
     dns: Measured<Result<SocketAddr, String>>,
     turns: Semaphore,
@@ -39,20 +56,20 @@ pub(super) struct Tries<'a> {
 impl<'a> Tries<'a> {
     /// Finds out where to ask for names, and whether somebody answers there: a server that is silent would be waited for again
     /// and again.
-    pub(super) async fn new(cluster: &'a Cluster, here: &'a Here) -> Self {
+    pub(in crate::commands) async fn new(cluster: &'a Cluster, here: &'a Here, bounds: Bounds) -> Self {
         let dns = match here.node.clone().and_then(|_| find_dns(cluster)) {
             Err(why) => Err(why),
             Ok(server) => {
                 let name = format!("kubernetes.default.svc.{}.", cluster.domain);
-                let answer = ask(server, &name, rtype::A).await;
+                let answer = ask_within(server, &name, rtype::A, bounds.reply).await;
                 Ok(answer.map(|_| server).map_err(|error| format!("{server}: {error:#}")))
             }
         };
-        Self { cluster, here, dns, turns: Semaphore::new(ABREAST) }
+        Self { cluster, here, bounds, dns, turns: Semaphore::new(bounds.abreast) }
     }
 
     /// Tries a Service.
-    pub(super) async fn of(&self, namespace: &str, name: &str) -> Tried {
+    pub(in crate::commands) async fn of(&self, namespace: &str, name: &str) -> Tried {
         let nothing = Tried {
             backends: Ok(BTreeMap::new()),
             left_out: 0,
@@ -63,8 +80,8 @@ impl<'a> Tries<'a> {
         let evidence = Evidence { namespace, name, cluster: self.cluster, here: self.here, tried: &nothing };
         let ready = evidence.ready();
         let mut backends: Vec<&Endpoint> = ready.iter().filter(|one| one.protocol == Protocol::Tcp).collect();
-        let left_out = backends.len().saturating_sub(ENDPOINTS);
-        backends.truncate(ENDPOINTS);
+        let left_out = backends.len().saturating_sub(self.bounds.endpoints);
+        backends.truncate(self.bounds.endpoints);
         let tcp = evidence.ports().into_iter().filter(|port| port.protocol == Protocol::Tcp);
         let ips = evidence.cluster_ips();
         let frontends: Vec<SocketAddr> =
@@ -107,7 +124,11 @@ impl<'a> Tries<'a> {
             let _turn = self.turns.acquire().await;
             (to, dial(to).await)
         });
-        Ok(dials.buffer_unordered(ABREAST).collect().await)
+        Ok(dials.buffer_unordered(self.bounds.abreast).collect().await)
+    }
+
+    async fn ask(&self, server: SocketAddr, name: &str, qtype: u16) -> anyhow::Result<Reply> {
+        ask_within(server, name, qtype, self.bounds.reply).await
     }
 
     /// Asks for the name of a Service as its clients do.
@@ -132,7 +153,7 @@ impl<'a> Tries<'a> {
         }
         let mut records = Ok(Vec::new());
         for qtype in types {
-            match (ask(server, &full, qtype).await, &mut records) {
+            match (self.ask(server, &full, qtype).await, &mut records) {
                 (Ok(reply), Ok(records)) => {
                     let known = [rcode::NOERROR, rcode::NXDOMAIN].contains(&reply.rcode);
                     records.extend(reply.answer.iter().map(|record| record.data_text().to_lowercase()));
@@ -172,7 +193,7 @@ async fn routes(ready: &[Endpoint], own: &[IpAddr]) -> BTreeMap<IpAddr, String> 
 
 /// Where the cluster's DNS answers.
 fn find_dns(cluster: &Cluster) -> Measured<SocketAddr> {
-    let service = cluster.service("kube-system", "kube-dns");
+    let service = cluster.service(DNS.0, DNS.1);
     let ip = service.and_then(|service| service.text("spec.clusterIP").parse().ok());
     ip.map(|ip| SocketAddr::new(ip, 53)).ok_or_else(|| Unmeasured {
         why: "there is no Service kube-system/kube-dns to ask".to_owned(),

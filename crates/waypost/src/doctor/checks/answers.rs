@@ -11,7 +11,7 @@ use super::super::verdict::Judged;
 use super::target::{self, Declared};
 
 /// Whether somebody listens behind every ready endpoint.
-pub(super) fn backends(evidence: &Evidence<'_>) -> Judged {
+pub(in crate::doctor) fn backends(evidence: &Evidence<'_>) -> Judged {
     let ready = evidence.ready();
     if ready.is_empty() {
         return Judged::moot("there is no ready endpoint");
@@ -45,7 +45,8 @@ pub(super) fn backends(evidence: &Evidence<'_>) -> Judged {
         0 => String::new(),
         n => format!("; {n} more were not asked"),
     };
-    Judged::proved(format!("{} connect{more}", count(asked, "endpoint")))
+    let connect = if asked == 1 { "connects" } else { "connect" };
+    Judged::proved(format!("{} {connect}{more}", count(asked, "endpoint")))
 }
 
 fn whose(endpoint: &Endpoint) -> String {
@@ -77,13 +78,14 @@ fn instead(evidence: &Evidence<'_>, endpoint: &Endpoint, dial: Option<&Dial>) ->
             let hint = format!("; its containers declare {}, and there somebody answers", one.words());
             (hint, evidence.retarget(&port, &target))
         }
+        _ if pods.is_empty() => (String::new(), look),
         _ if words.is_empty() => ("; its containers declare no port".to_owned(), look),
         _ => (format!("; its containers declare {}", listed(&words)), look),
     }
 }
 
 /// Whether the Service answers at its own addresses.
-pub(super) fn frontends(evidence: &Evidence<'_>) -> Judged {
+pub(in crate::doctor) fn frontends(evidence: &Evidence<'_>) -> Judged {
     if evidence.cluster_ips().is_empty() {
         return Judged::moot("it has no address of its own");
     }

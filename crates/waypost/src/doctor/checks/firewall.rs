@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use api::value::ValueExt as _;
 use kernel::nft::Hook;
-use kernel::nft::foreign::{Packet, Ruleset, Stop, TableName, judge, words};
+use kernel::nft::foreign::{Packet, Ruleset, Stop, TableName, is_legacy, judge, words};
 use plan::Protocol;
 
 use super::super::evidence::{Endpoint, Evidence, is_over};
@@ -70,9 +70,9 @@ pub(super) fn foreign(evidence: &Evidence<'_>) -> Judged {
             "connect from the client itself; `nft monitor trace` shows the way of its packets",
         );
     }
-    if evidence.here.legacy {
+    if let Some(why) = &evidence.here.legacy {
         return Judged::unknown(
-            "nothing in nftables stops it, but there are tables of the old iptables, which are read by its own tool alone",
+            format!("nothing in nftables stops it, but there are tables of the old iptables besides: {why}"),
             "iptables-legacy-save",
         );
     }
@@ -130,15 +130,26 @@ fn said(rules: &Ruleset, stop: &Stop) -> String {
     let (sort, table) = &stop.table;
     let chain = &stop.chain;
     let Some(handle) = stop.rule else { return format!("the policy drop of chain {chain} in table {sort} {table}") };
+    let number = if is_legacy(&stop.table).is_some() { "number" } else { "handle" };
     let found = rules.chains.get(&(stop.table.clone(), chain.clone()));
     let rule = found.and_then(|chain| chain.rules.iter().find(|rule| rule.handle == handle));
     let text = rule.map(|rule| words(rule, *sort)).unwrap_or_default();
-    format!("rule `{text}` (handle {handle}) of chain {chain} in table {sort} {table}")
+    format!("rule `{text}` ({number} {handle}) of chain {chain} in table {sort} {table}")
 }
 
 fn fix(stop: &Stop, to: SocketAddr, protocol: Protocol) -> String {
     let (sort, table) = &stop.table;
     let chain = &stop.chain;
+    if let Some(table) = is_legacy(&stop.table) {
+        let program = if to.is_ipv4() { "iptables-legacy" } else { "ip6tables-legacy" };
+        let protocol = protocol.as_str().to_lowercase();
+        return match stop.rule {
+            Some(number) => format!("{program} -t {table} -D {chain} {number}"),
+            None => {
+                format!("{program} -t {table} -I {chain} -d {} -p {protocol} --dport {} -j ACCEPT", to.ip(), to.port())
+            }
+        };
+    }
     match stop.rule {
         Some(handle) => format!("nft delete rule {sort} {table} {chain} handle {handle}"),
         None => {
@@ -229,11 +240,24 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_of_the_old_iptables_is_deleted_by_its_own_tool() {
+        let mut world = world(FORWARD, dport(80));
+        let text =
+            "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -p udp -j DROP\n-A FORWARD -d 10.244.0.0/16 -j DROP\nCOMMIT\n";
+        let saved = kernel::iptables::Saved::parse(text.to_owned());
+        world.here.firewall.as_mut().expect("rules").add_legacy(kernel::Family::Ip, &saved);
+        let (saw, fix) = disproved(world.judge("default", "web", foreign));
+        let rule = "`ip daddr 10.244.0.0/16 drop` (number 2) of chain FORWARD in table ip filter of iptables-legacy";
+        assert!(saw.contains(rule), "{saw}");
+        assert_eq!(fix, "iptables-legacy -t filter -D FORWARD 2");
+    }
+
+    #[test]
     fn what_may_stop_it_is_named_and_not_called_the_cause() {
         let unclear = vec![Step::Unclear("limit".to_owned()), Step::Go(Verdict::Drop)];
         assert!(unknown(world(FORWARD, unclear).judge("default", "web", foreign)).contains("may stop"));
         let mut old = world(FORWARD, dport(80));
-        old.here.legacy = true;
+        old.here.legacy = Some("it cannot be read".to_owned());
         unknown(old.judge("default", "web", foreign));
         let mut empty = world(FORWARD, dport(8080));
         empty.cluster.slices.clear();

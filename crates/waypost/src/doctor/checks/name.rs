@@ -7,7 +7,7 @@ use super::super::near::listed;
 use super::super::verdict::Judged;
 
 /// Whether the name leads to the Service.
-pub(super) fn resolves(evidence: &Evidence<'_>) -> Judged {
+pub(in crate::doctor) fn resolves(evidence: &Evidence<'_>) -> Judged {
     if evidence.service().is_none() {
         return Judged::moot("there is no Service");
     }

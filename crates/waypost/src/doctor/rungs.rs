@@ -1,0 +1,157 @@
+//! The last rungs of a Service's ladder, as one node sees them: whether its name leads to it, and whether it answers.
+//!
+//! In: what was tried. Out: a verdict for each in the words of the checks, for the report of the node. A node that is not meant to
+//! lead anybody anywhere is no node on which the Service fails.
+
+use api::value::ValueExt as _;
+use plan::Protocol;
+use serde_json::{Value, json};
+
+use super::checks::{backends, frontends, resolves};
+use super::evidence::{Evidence, Unmeasured};
+use super::near::listed;
+use super::verdict::Judged;
+
+/// Both rungs, and whether one of them failed.
+pub(crate) fn rungs(evidence: &Evidence<'_>) -> (Value, bool) {
+    let (name, reachable) = (resolves(evidence), reachable(evidence));
+    let failed = [&name, &reachable].iter().any(|rung| matches!(rung, Judged::Disproved { .. }));
+    (json!({"name": shown(name), "reachable": shown(reachable)}), failed)
+}
+
+/// Endpoints come first: a Service of two Pods, one of which does not answer, connects every other time.
+fn reachable(evidence: &Evidence<'_>) -> Judged {
+    if evidence.is_external_name() {
+        return Judged::moot("an alias leads to a name, and who answers there is not its business");
+    }
+    let node = evidence.here.node.as_deref().unwrap_or_default();
+    let ready = evidence.ready();
+    let is_local = evidence.spec().text("internalTrafficPolicy") == "Local" && !evidence.is_headless();
+    if is_local && !ready.is_empty() && !ready.iter().any(|endpoint| endpoint.node == node) {
+        return Judged::moot(
+            "internalTrafficPolicy is Local, and this node has no ready endpoint: it leads nobody there",
+        );
+    }
+    let behind = backends(evidence);
+    if evidence.is_headless() {
+        return behind;
+    }
+    match (behind, frontends(evidence)) {
+        (bad @ Judged::Disproved { .. }, _) | (_, bad @ Judged::Disproved { .. }) => bad,
+        (Judged::Proved(behind), Judged::Proved(own)) => {
+            Judged::proved(format!("{own}; {behind}{}", untried(evidence)))
+        }
+        (_, own) => own,
+    }
+}
+
+/// What connections say nothing about.
+fn untried(evidence: &Evidence<'_>) -> String {
+    let others: Vec<String> = evidence
+        .ports()
+        .iter()
+        .filter(|port| port.protocol != Protocol::Tcp)
+        .map(|port| format!("{}/{}", port.number, port.protocol.as_str()))
+        .collect();
+    match others.is_empty() {
+        true => String::new(),
+        false => format!("; {} was not tried: only TCP can be, without words of its own", listed(&others)),
+    }
+}
+
+fn shown(judged: Judged) -> Value {
+    let (verdict, text, next) = match judged {
+        Judged::Proved(saw) => ("proved", saw, String::new()),
+        Judged::Disproved { saw, fix } => ("failed", saw, fix),
+        Judged::NotMeasured(Unmeasured { why, how }) if how.is_empty() => ("unneeded", why, how),
+        Judged::NotMeasured(Unmeasured { why, how }) => ("unmeasured", why, how),
+    };
+    json!({"verdict": verdict, "text": text, "next": next})
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::super::evidence::{Dial, NameAnswer};
+    use super::super::testing::World;
+    use super::*;
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().expect("an address")
+    }
+
+    fn world(spec: Value, own: Dial, behind: Dial) -> World {
+        let mut world = World::new();
+        world.service("default", "web", spec);
+        world.slice("default", "web", 9999, &[("10.244.0.1", true, "n1")]);
+        world.tried.frontends = Ok([(at("10.96.0.5:80"), own)].into());
+        world.tried.backends = Ok([(at("10.244.0.1:9999"), behind)].into());
+        world.tried.name = Ok(NameAnswer {
+            name: "web.default.svc.cluster.local.".to_owned(),
+            records: Ok(vec!["10.96.0.5".to_owned()]),
+            by_search: Some("a Pod of namespace default".to_owned()),
+            notes: Vec::new(),
+        });
+        world
+    }
+
+    fn spec() -> Value {
+        json!({"clusterIP": "10.96.0.5", "ports": [{"port": 80}]})
+    }
+
+    fn verdicts(world: &World) -> (Value, bool) {
+        let (found, failed) = rungs(&world.evidence("default", "web"));
+        (json!([found["name"]["verdict"], found["reachable"]["verdict"]]), failed)
+    }
+
+    #[test]
+    fn a_service_that_answers_is_proved_and_what_was_not_tried_is_said() {
+        let mut world = world(spec(), Dial::Connected, Dial::Connected);
+        assert_eq!(verdicts(&world), (json!(["proved", "proved"]), false));
+        world.cluster.services[0].put("spec.ports", json!([{"port": 80}, {"port": 53, "protocol": "UDP"}]));
+        let (found, _) = rungs(&world.evidence("default", "web"));
+        let said = found["reachable"]["text"].as_str().expect("words").to_owned();
+        assert!(said.starts_with("10.96.0.5:80 connects; 1 endpoint connects"), "{said}");
+        assert!(said.contains("53/UDP was not tried"), "{said}");
+    }
+
+    #[test]
+    fn an_endpoint_that_refuses_fails_with_its_address_even_where_another_answers() {
+        let world = world(spec(), Dial::Connected, Dial::Refused);
+        let (found, failed) = rungs(&world.evidence("default", "web"));
+        assert!(failed);
+        assert_eq!(found["reachable"]["text"], "nobody answers at 10.244.0.1:9999: refused");
+        let silent = self::world(spec(), Dial::Silent, Dial::Connected);
+        let (found, _) = rungs(&silent.evidence("default", "web"));
+        assert_eq!(found["reachable"]["text"], "10.96.0.5:80: no answer");
+    }
+
+    #[test]
+    fn a_node_that_leads_nobody_there_does_not_fail() {
+        let mut local = world(spec(), Dial::Silent, Dial::Connected);
+        local.cluster.services[0].put("spec.internalTrafficPolicy", "Local");
+        assert_eq!(verdicts(&local), (json!(["proved", "failed"]), true), "it has an endpoint");
+        local.cluster.slices[0].items_mut("endpoints")[0].put("nodeName", "n2");
+        assert_eq!(verdicts(&local).0[1], "unneeded");
+        local.cluster.slices.clear();
+        assert_eq!(verdicts(&local).0[1], "unneeded", "nobody is ready");
+        let headless = world(json!({"clusterIP": "None", "ports": [{"port": 80}]}), Dial::Silent, Dial::Connected);
+        assert_eq!(verdicts(&headless).0[1], "proved", "its endpoints connect");
+        let alias = world(json!({"type": "ExternalName", "externalName": "a.example"}), Dial::Silent, Dial::Silent);
+        assert_eq!(verdicts(&alias).0[1], "unneeded");
+    }
+
+    #[test]
+    fn datagrams_are_not_measured_and_the_way_is_named() {
+        let mut world = world(
+            json!({"clusterIP": "10.96.0.5", "ports": [{"port": 53, "protocol": "UDP"}]}),
+            Dial::Silent,
+            Dial::Silent,
+        );
+        world.cluster.slices[0].items_mut("ports")[0].put("protocol", "UDP");
+        let (found, _) = rungs(&world.evidence("default", "web"));
+        assert_eq!(found["reachable"]["verdict"], "unmeasured");
+        assert!(found["reachable"]["next"].as_str().expect("words").contains("waypost dig"));
+    }
+}
