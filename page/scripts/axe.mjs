@@ -3,7 +3,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join, resolve } from "node:path";
-import { Browser, Server } from "./stage.mjs";
+import { ANSWER_FOR_NODES, Browser, Server } from "./stage.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const shots = resolve(import.meta.dirname, "../shots");
@@ -11,7 +11,8 @@ const SIZES = [{ width: 360, height: 760 }, { width: 1280, height: 860 }];
 const LIVE = "document.querySelector('#pulse')?.dataset.state === 'live'";
 const VIEWS = [
   ["overview", "#/", "document.querySelectorAll('.row').length > 5"],
-  ["service-well", "#/service/default/web", "document.querySelector('[data-rung=endpoints][data-verdict=proved]')"],
+  ["service-well", "#/service/default/web", "document.querySelector('[data-rung=reachable][data-verdict=proved]')"],
+  ["service-refused", "#/service/default/web-outside", "document.querySelector('[data-rung=reachable][data-verdict=failed]')"],
   ["service-sick", "#/service/default/checkout", "document.querySelector('#verdict')"],
   ["maps", "#/maps", "document.querySelectorAll('.square').length > 500"],
   ["events", "#/events", "document.querySelectorAll('.events-table .virtual [role=row]').length > 1"],
@@ -54,6 +55,7 @@ try {
   await check("login");
   await browser.open(await server.link());
   await browser.until(LIVE);
+  await browser.eval(ANSWER_FOR_NODES);
   for (const [name, hash, ready] of VIEWS) {
     await browser.open(`https://${server.address}/page/${hash}`);
     await browser.until(`${LIVE} && ${ready}`);

@@ -66,7 +66,7 @@ export class Server {
   async furnish(services = 0) {
     const ns = "/api/v1/namespaces/default";
     for (const [at, name] of ["n1", "n2"].entries()) {
-      await this.ask("POST", "/api/v1/nodes", { metadata: { name }, spec: { podCIDR: `10.244.${at}.0/24`, podCIDRs: [`10.244.${at}.0/24`] }, status: { conditions: [{ type: "Ready", status: "True", reason: "KubeletReady" }] } });
+      await this.ask("POST", "/api/v1/nodes", { metadata: { name }, spec: { podCIDR: `10.244.${at}.0/24`, podCIDRs: [`10.244.${at}.0/24`] }, status: { addresses: [{ type: "InternalIP", address: `192.0.2.1${at}` }], conditions: [{ type: "Ready", status: "True", reason: "KubeletReady" }] } });
     }
     let host = 10;
     const pod = async (name, app, ready) => {
@@ -92,6 +92,27 @@ export class Server {
     await event("checkout.2", "Normal", "Created", "the Service was created", 1);
   }
 }
+
+/** Answers, in the page, for nodes on which nobody runs, as the contract of reports has it. `web-outside` does not answer on one of them. */
+export const ANSWER_FOR_NODES = `
+  const real = window.fetch;
+  const fine = (text) => ({ verdict: "proved", text, next: "" });
+  const refused = { verdict: "failed", text: "nobody answers at 10.244.0.14:8080 (Pod web-7c9f-4): refused; its containers declare http (8081/TCP), and there somebody answers", next: "kubectl patch service web-outside -n default --type=json -p '[{\\"op\\":\\"replace\\",\\"path\\":\\"/spec/ports/0/targetPort\\",\\"value\\":\\"http\\"}]'" };
+  window.fetch = (path, options) => {
+    const found = /nodes\\/(n\\d)\\/proxy\\/waypost\\/(report|rules)\\?service=([^&]*)/.exec(path);
+    if (!found) return real(path, options);
+    const [node, what, service] = [found[1], found[2], decodeURIComponent(found[3])];
+    if (what === "rules") return Promise.resolve(new Response("# " + service + " on " + node + "\\nelement ip waypost frontends { 10.96.0.9 . tcp . 80 : goto service-random }\\n"));
+    const backends = [11, 12, 13].map((at) => ({ address: "10.244.0." + at + ":8080", local: node === "n1", planned: true, connections: 7 * at, bytes: 9000 * at }));
+    const port = { name: "", protocol: "TCP", port: 80, frontends: ["10.96.0.9:80"], backends };
+    const name = service.split("/")[1] + ".default.svc.cluster.local.";
+    const answers = service === "default/web-outside" && node === "n2" ? refused : fine("10.96.0.9:80 connects; 8 endpoints connect; 4 more were not asked");
+    return Promise.resolve(Response.json({
+      node, mode: "nftables", synced: true, syncedAt: null, services: { [service]: { programmed: true, why: "", ports: [port] } },
+      tried: { name: fine(name + " is 10.96.0.9; a Pod of namespace default may say " + service.split("/")[1]), reachable: answers },
+    }));
+  };
+`;
 
 export class Browser {
   async start() {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { type Facts, type Rung, broken, ladder } from "../src/model/ladder";
-import { type Report, flows, read, report, rules } from "../src/net/reports";
+import { type Report, type Try, flows, read, report, rules } from "../src/net/reports";
 import type { Node } from "../src/net/types";
 import { endpoint, pod, service, slice } from "./objects";
 
@@ -10,7 +10,13 @@ const good = (name: string): Report => read(name, "default/web", {
   services: { "default/web": { programmed: true, why: "", ports: [
     { name: "http", protocol: "TCP", port: 80, frontends: ["10.96.0.5:80"], backends: [{ address: "10.244.0.2:8080", local: true, connections: 3, bytes: null }] },
   ] } },
+  tried: { name: { verdict: "proved", text: "web.default.svc.cluster.local. is 10.96.0.5" }, reachable: { verdict: "proved", text: "10.96.0.5:80 connects; 1 endpoint connects" } },
 });
+/** The same, but for what was tried. */
+const trying = (name: string, what: "name" | "reachable", one: Partial<Try>): Report => {
+  const fine = good(name) as Extract<Report, { mode: string }>;
+  return { ...fine, tried: { ...fine.tried!, [what]: { verdict: "unmeasured", text: "", next: "", ...one } } };
+};
 
 const healthy: Facts = {
   service: service("web"),
@@ -23,8 +29,35 @@ const rung = (facts: Partial<Facts>, id: Rung["id"]): Rung => ladder({ ...health
 
 describe("the ladder", () => {
   it("proves what was seen and nothing else", () => {
-    expect(ladder(healthy).map((one) => one.verdict)).toEqual(["proved", "proved", "proved", "proved", "unmeasured", "unmeasured"]);
+    expect(ladder(healthy).map((one) => one.verdict)).toEqual(["proved", "proved", "proved", "proved", "proved", "proved"]);
     expect(broken(ladder(healthy))).toBeUndefined();
+    expect(rung({}, "reachable").text).toBe("From node n1: 10.96.0.5:80 connects; 1 endpoint connects.");
+  });
+
+  it("fails where one node fails, in its words and with its command", () => {
+    const bad = trying("n2", "reachable", { verdict: "failed", text: "nobody answers at 10.244.0.2:9999: refused", next: "kubectl patch service web" });
+    const found = rung({ nodes: [node("n1"), node("n2")], reports: [good("n1"), bad] }, "reachable");
+    expect(found).toEqual({ id: "reachable", title: "Reachable", verdict: "failed", text: "From node n2: nobody answers at 10.244.0.2:9999: refused.", commands: ["kubectl patch service web"] });
+    expect(rung({ reports: [trying("n1", "name", { verdict: "failed", text: "no" })] }, "name").commands).toEqual(["waypost dig web.default"]);
+  });
+
+  it("calls nothing good that a node did not try", () => {
+    const two = [node("n1"), node("n2")];
+    expect(rung({ reports: [{ ...good("n1"), tried: null } as Report] }, "reachable")).toMatchObject({ verdict: "unmeasured", text: "Node n1: it does not try Services." });
+    expect(rung({ nodes: two, reports: [good("n1"), { node: "n2", silent: "it does not answer" }] }, "name")).toMatchObject({ verdict: "unmeasured", text: "Proved from 1 of 2 nodes. Node n2: it does not answer." });
+    const how = rung({ reports: [trying("n1", "reachable", { text: "its ports are not TCP", next: "ask with a client" })] }, "reachable");
+    expect(how).toMatchObject({ verdict: "unmeasured", text: "From node n1: its ports are not TCP. To measure it: ask with a client." });
+    expect(rung({ reports: [trying("n1", "reachable", { verdict: "splendid" as Try["verdict"] })] }, "reachable").verdict).not.toBe("proved");
+    const odd = read("n1", "default/web", { mode: "nftables", services: {}, tried: { name: { verdict: "splendid" as Try["verdict"] }, reachable: {} } });
+    expect(rung({ reports: [odd] }, "name").verdict).toBe("unmeasured");
+  });
+
+  it("leaves out nodes that lead nobody there", () => {
+    const two = [node("n1"), node("n2")];
+    const spared = trying("n2", "reachable", { verdict: "unneeded", text: "the policy is Local" });
+    expect(rung({ nodes: two, reports: [good("n1"), spared] }, "reachable").verdict).toBe("proved");
+    expect(rung({ nodes: two, reports: [good("n1"), good("n2")] }, "reachable").text).toBe("From 2 of 2 nodes. Node n1: 10.96.0.5:80 connects; 1 endpoint connects.");
+    expect(rung({ reports: [trying("n1", "reachable", { verdict: "unneeded", text: "there is no ready endpoint" })] }, "reachable")).toMatchObject({ verdict: "unmeasured", text: "From node n1: there is no ready endpoint." });
   });
 
   it("explains a selector that matches nothing, and names the near miss and its command", () => {
@@ -74,7 +107,7 @@ describe("the ladder", () => {
 
   it("asks an alias and a headless Service for less", () => {
     const alias = service("web", { type: "ExternalName", externalName: "example.com", clusterIPs: [] });
-    expect(ladder({ ...healthy, service: alias, slices: [] }).map((one) => one.verdict).slice(0, 4)).toEqual(["proved", "unneeded", "unneeded", "unneeded"]);
+    expect(ladder({ ...healthy, service: alias, slices: [] }).map((one) => one.verdict)).toEqual(["proved", "unneeded", "unneeded", "unneeded", "proved", "unneeded"]);
     expect(rung({ service: service("web", { type: "ExternalName", externalName: "192.0.2.1" }) }, "address").verdict).toBe("failed");
     expect(rung({ service: service("web", { clusterIP: "None", clusterIPs: ["None"] }) }, "programmed").verdict).toBe("unneeded");
   });
@@ -101,6 +134,6 @@ describe("what nodes report", () => {
   it("asks where the contract says", async () => {
     const asked: string[] = [];
     await report("n/1", "default/web", (path) => (asked.push(path), Promise.resolve(new Response("", { status: 404 }))));
-    expect(asked).toEqual(["/api/v1/nodes/n%2F1/proxy/waypost/report?service=default%2Fweb"]);
+    expect(asked).toEqual(["/api/v1/nodes/n%2F1/proxy/waypost/report?service=default%2Fweb&try=true"]);
   });
 });

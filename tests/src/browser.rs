@@ -32,6 +32,9 @@ pub mod keys {
     pub const DOWN: &str = "\u{e015}";
 }
 
+/// How often chromedriver is begun until it has a port.
+const STARTS: usize = 5;
+
 /// A browser with one window.
 pub struct Browser {
     driver: Child,
@@ -193,8 +196,13 @@ impl Drop for Browser {
     }
 }
 
-/// Starts chromedriver at a port that it chooses.
+/// Starts chromedriver at a port that it chooses. It takes one that is free in one family and wants it in the other, too, where somebody
+/// may have it: then it ends, and the next one chooses again.
 fn driver() -> (Child, u16) {
+    (0..STARTS).find_map(|_| begin_driver()).expect("chromedriver says its port")
+}
+
+fn begin_driver() -> Option<(Child, u16)> {
     let mut child = Command::new("chromedriver")
         .arg("--port=0")
         .stdin(Stdio::null())
@@ -207,9 +215,14 @@ fn driver() -> (Child, u16) {
         let (_, port) = line.split_once("started successfully on port ")?;
         port.trim_end_matches('.').parse().ok()
     });
+    let Some(port) = port else {
+        // Its output has ended, so it has, or is about to.
+        let _ = child.wait();
+        return None;
+    };
     // It goes on to write; nobody reads it, and the pipe must stay open.
     std::thread::spawn(move || lines.for_each(drop));
-    (child, port.expect("chromedriver says its port"))
+    Some((child, port))
 }
 
 /// One request, one answer, one connection.

@@ -3,7 +3,7 @@
 // In: the Service, its slices, the Pods of its namespace, the Nodes, what nodes report. Out: six rungs in the order in which a packet needs
 // them, each with its evidence; where one failed, why, and what to type. Nothing is called proved that was not seen.
 import type { Node, Pod, Service, Slice } from "../net/types";
-import { type Report, isSilent } from "../net/reports";
+import { type Report, type Tried, type Try, isSilent } from "../net/reports";
 import { isAlias, isHeadless, isReady, isWaiting, unservedPorts } from "./judge";
 import { isPodReady, matches, nearMiss, selectorText, whyNotReady } from "./match";
 
@@ -174,17 +174,51 @@ function programmed(facts: Facts): Finding {
 
 const doctor = ({ service }: Facts): string => `waypost doctor ${service.metadata.name} -n ${service.metadata.namespace}`;
 
-function name({ service }: Facts): Finding {
-  const full = `${service.metadata.name}.${service.metadata.namespace}`;
-  return unmeasured("A page cannot ask for names. This command does, as a Pod would:", `waypost dig ${full}`);
+function name(facts: Facts): Finding {
+  const { service } = facts;
+  const dig = `waypost dig ${service.metadata.name}.${service.metadata.namespace}`;
+  return tried(facts, "name", dig);
 }
 
 function reachable(facts: Facts): Finding {
-  const { service } = facts;
-  const port = (service.spec.ports ?? []).find((one) => (one.protocol ?? "TCP") === "TCP");
-  const ip = (service.spec.clusterIPs ?? []).find((one) => one !== "None");
-  const words = "Nobody has tried from here. On a machine of the cluster:";
-  if (!ip || !port) return unmeasured(words, doctor(facts));
-  const host = ip.includes(":") ? `[${ip}]` : ip;
-  return unmeasured(words, `curl --max-time 3 http://${host}:${port.port}/`, doctor(facts));
+  if (isAlias(facts.service)) return unneeded("An alias leads to a name; who answers there is not its business.");
+  return tried(facts, "reachable", doctor(facts));
 }
+
+/** What the nodes found when they tried; `otherwise` is how to find out by hand. */
+function tried(facts: Facts, what: keyof Tried, otherwise: string): Finding {
+  const { nodes, reports } = facts;
+  if (nodes.length === 0) return unmeasured("There is no Node that could try.", otherwise);
+  if (!reports) return unmeasured("The nodes are trying.");
+  const found: { node: string; one: Try }[] = [];
+  const quiet: { node: string; why: string }[] = [];
+  for (const report of reports) {
+    if (isSilent(report)) quiet.push({ node: report.node, why: report.silent });
+    else if (!report.tried) quiet.push({ node: report.node, why: "it does not try Services" });
+    else found.push({ node: report.node, one: report.tried[what] });
+  }
+  const those = (verdict: Try["verdict"]): typeof found => found.filter(({ one }) => one.verdict === verdict);
+  const from = ({ node, one }: (typeof found)[number]): string => `From node ${node}: ${sentence(one.text)}`;
+  const [bad] = those("failed");
+  if (bad) return failed(from(bad), bad.one.next || otherwise);
+  const good = those("proved");
+  const [first] = good;
+  const [unsure] = those("unmeasured");
+  const [spared] = those("unneeded");
+  const asked = nodes.length - those("unneeded").length;
+  if (first && good.length >= asked) {
+    return proved(asked === 1 ? from(first) : `From ${asked} of ${count(asked, "node")}. Node ${first.node}: ${sentence(first.one.text)}`);
+  }
+  const seen = first ? `Proved from ${good.length} of ${count(asked, "node")}. ` : "";
+  if (unsure) {
+    // The way to measure it is words, or words around a command.
+    const how = unsure.one.next ? ` To measure it: ${unsure.one.next}.` : "";
+    return unmeasured(`${seen}${from(unsure)}${how}`, otherwise);
+  }
+  const mute = quiet[0];
+  if (mute) return unmeasured(`${seen}Node ${mute.node}: ${mute.why}.`, otherwise);
+  return unmeasured(spared ? `${seen}${from(spared)}` : "No node has tried.", otherwise);
+}
+
+/** Words of a node as a sentence. */
+const sentence = (text: string): string => (text.endsWith(".") ? text : `${text}.`);

@@ -23,9 +23,22 @@ export interface ReportedService {
   ports: ReportedPort[];
 }
 
+/** What a node found when it tried something as a client would. */
+export interface Try {
+  verdict: "proved" | "failed" | "unmeasured" | "unneeded";
+  text: string;
+  /** Where it failed, what to type; where it was not measured, how it can be. */
+  next: string;
+}
+
+export interface Tried {
+  name: Try;
+  reachable: Try;
+}
+
 /** The answer of a node about one Service, or why there is none. */
 export type Report =
-  | { node: string; mode: string; synced: boolean; syncedAt: string; service: ReportedService | null }
+  | { node: string; mode: string; synced: boolean; syncedAt: string; service: ReportedService | null; tried: Tried | null }
   | { node: string; silent: string };
 
 export const isSilent = (report: Report): report is { node: string; silent: string } => "silent" in report;
@@ -35,10 +48,12 @@ interface Wire {
   synced?: boolean;
   syncedAt?: string;
   services?: Record<string, Partial<ReportedService>>;
+  tried?: { name?: Partial<Try>; reachable?: Partial<Try> };
 }
 
 type Fetch = (path: string) => Promise<Response>;
-const patient: Fetch = (path) => fetch(path, { cache: "no-store", signal: AbortSignal.timeout(4000) });
+// A node takes up to five seconds to try a Service that does not answer.
+const patient: Fetch = (path) => fetch(path, { cache: "no-store", signal: AbortSignal.timeout(8000) });
 
 const place = (node: string, what: string, service: string): string =>
   `/api/v1/nodes/${encodeURIComponent(node)}/proxy/waypost/${what}?service=${encodeURIComponent(service)}`;
@@ -48,10 +63,10 @@ function silence(code: number): string {
   return "it does not report";
 }
 
-/** Asks a node about a Service. */
+/** Asks a node about a Service, and to try it. */
 export async function report(node: string, service: string, ask: Fetch = patient): Promise<Report> {
   try {
-    const response = await ask(place(node, "report", service));
+    const response = await ask(`${place(node, "report", service)}&try=true`);
     if (!response.ok) return { node, silent: silence(response.status) };
     return read(node, service, (await response.json()) as Wire);
   } catch {
@@ -68,7 +83,15 @@ export function read(node: string, key: string, wire: Wire): Report {
   const service = found
     ? { programmed: found.programmed === true, why: found.why ?? "", ports: found.ports ?? [] }
     : null;
-  return { node, mode: wire.mode, synced: wire.synced === true, syncedAt: wire.syncedAt ?? "", service };
+  const { name, reachable } = wire.tried ?? {};
+  const tried = name && reachable ? { name: attempt(name), reachable: attempt(reachable) } : null;
+  return { node, mode: wire.mode, synced: wire.synced === true, syncedAt: wire.syncedAt ?? "", service, tried };
+}
+
+/** A verdict that is not one of ours proves nothing. */
+function attempt({ verdict, text, next }: Partial<Try>): Try {
+  const known = verdict === "proved" || verdict === "failed" || verdict === "unneeded";
+  return { verdict: known ? verdict : "unmeasured", text: text ?? "", next: next ?? "" };
 }
 
 /** The rules of a Service on a node, or why there are none to show. */

@@ -1,12 +1,13 @@
 //! The page: the real server, the real program that gives links, a real browser.
 //!
-//! Nothing runs Pods here: the tests write what an agent would write, and the controllers make slices of it.
+//! Nothing runs Pods here, but in `measured`: the tests write what an agent would write, and the controllers make slices of it.
 
 mod access;
 mod keyboard;
 mod live;
 mod login;
 mod many;
+mod measured;
 
 use std::process::Command;
 

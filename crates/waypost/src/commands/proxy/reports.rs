@@ -1,4 +1,5 @@
-//! How the proxy of this machine stands, for whoever asks the agent: the loop says what it serves, the kernel who talks to whom.
+//! How the proxy of this machine stands, for whoever asks the agent: the loop says what it serves, the kernel who talks to whom, and
+//! what is tried whether it works.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -14,7 +15,10 @@ use kernel::Family;
 use kernel::conntrack::Conntrack as _;
 use kernel::conntrack::linux::Linux;
 use kernel::sysctl::Sysctl as _;
+use serde_json::Value;
 use tokio::sync::oneshot;
+
+use super::tried::Trier;
 
 /// How long the loop may take to answer: it may be busy writing the rules of a large cluster.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -27,11 +31,12 @@ const CARRIED: &str = "userspace";
 pub(super) struct ProxyReports {
     out: Sender<Message>,
     health: Arc<Health>,
+    trier: Trier,
 }
 
 impl ProxyReports {
-    pub(super) const fn new(out: Sender<Message>, health: Arc<Health>) -> Self {
-        Self { out, health }
+    pub(super) const fn new(out: Sender<Message>, health: Arc<Health>, trier: Trier) -> Self {
+        Self { out, health, trier }
     }
 
     async fn ask(&self, service: Option<String>, rules: bool) -> Result<Snapshot, NoReport> {
@@ -47,14 +52,25 @@ impl ProxyReports {
 }
 
 impl Reports for ProxyReports {
-    fn report(&self, service: Option<String>) -> BoxFuture<'_, Result<String, NoReport>> {
+    fn report(&self, service: Option<String>, is_tried: bool) -> BoxFuture<'_, Result<String, NoReport>> {
         async move {
-            let snapshot = self.ask(service, false).await?;
+            let trying = async {
+                match service.as_deref().filter(|_| is_tried) {
+                    Some(service) => self.trier.of(service).await,
+                    None => Value::Null,
+                }
+            };
+            let (snapshot, tried) = tokio::join!(self.ask(service.clone(), false), trying);
+            let snapshot = snapshot?;
             let traffic = match snapshot.mode {
                 CARRIED => Traffic::default(),
                 _ => tokio::task::spawn_blocking(traffic).await.unwrap_or_default(),
             };
-            Ok(report::report(&snapshot, &self.health.written(), &traffic).to_string())
+            let mut told = report::report(&snapshot, &self.health.written(), &traffic);
+            if !tried.is_null() {
+                told["tried"] = tried;
+            }
+            Ok(told.to_string())
         }
         .boxed()
     }
