@@ -2,6 +2,7 @@
 //!
 //! Sorted as discovery lists them: by group (core first), then by plural.
 
+pub mod bgppeer;
 pub mod binding;
 pub mod certificatesigningrequest;
 mod common;
@@ -15,6 +16,7 @@ pub mod events_event;
 pub mod ingress;
 pub mod ingressclass;
 pub mod ipaddress;
+pub mod ippool;
 pub mod lease;
 pub mod namespace;
 pub mod node;
@@ -65,6 +67,8 @@ pub static KINDS: &[&Kind] = &[
     &ingress::KIND,
     &ipaddress::KIND,
     &servicecidr::KIND,
+    &bgppeer::KIND,
+    &ippool::KIND,
 ];
 
 /// The kind behind a URL.

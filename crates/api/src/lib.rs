@@ -22,6 +22,7 @@ pub mod names;
 pub mod object;
 pub mod options;
 pub mod patch;
+pub mod pool;
 pub mod portion;
 pub mod proto;
 pub mod quantity;

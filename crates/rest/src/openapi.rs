@@ -26,6 +26,7 @@ mod definitions;
 mod exchange;
 mod gnostic;
 mod operations;
+mod own;
 mod parameters;
 mod render;
 mod text;

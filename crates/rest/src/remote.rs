@@ -76,7 +76,8 @@ impl Default for Timing {
 
 /// Where the server is, as far as is known.
 struct Server {
-    kubeconfig: PathBuf,
+    /// Where this is written, when it may change.
+    kubeconfig: Option<PathBuf>,
     access: Mutex<Arc<Access>>,
 }
 
@@ -86,9 +87,18 @@ impl Remote {
     /// # Errors
     /// When the file cannot be used.
     pub fn new(kubeconfig: &Path) -> Result<Self, ClientError> {
-        let access = Mutex::new(Arc::new(Access::read(kubeconfig)?));
-        let server = Server { kubeconfig: kubeconfig.to_owned(), access };
-        Ok(Self { server: Arc::new(server), timing: Timing::default() })
+        Ok(Self::at(Some(kubeconfig.to_owned()), Arc::new(Access::read(kubeconfig)?)))
+    }
+
+    /// A server that is reached in this way, now and later.
+    #[must_use]
+    pub fn of(access: Arc<Access>) -> Self {
+        Self::at(None, access)
+    }
+
+    fn at(kubeconfig: Option<PathBuf>, access: Arc<Access>) -> Self {
+        let server = Server { kubeconfig, access: Mutex::new(access) };
+        Self { server: Arc::new(server), timing: Timing::default() }
     }
 
     /// The same with other patience.
@@ -129,7 +139,8 @@ impl Server {
 
     /// Reads the kubeconfig again. One that cannot be used is being written, perhaps: what is known stays.
     fn reread(&self) {
-        match Access::read(&self.kubeconfig) {
+        let Some(kubeconfig) = &self.kubeconfig else { return };
+        match Access::read(kubeconfig) {
             Ok(access) => *self.access.lock() = Arc::new(access),
             Err(error) => tracing::debug!(%error, "the kubeconfig is not read anew"),
         }

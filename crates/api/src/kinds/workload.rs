@@ -2,6 +2,7 @@
 //!
 //! In: objects of ReplicaSet, Deployment, StatefulSet and ReplicationController. Out: field errors in Kubernetes' words.
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::common::{IMMUTABLE, same};
@@ -9,7 +10,7 @@ use super::pod::template;
 use crate::field::{Errors, Path};
 use crate::names;
 use crate::selector::{self, Selector};
-use crate::table::or;
+use crate::table::{AGE, Column, NAME, Table, age, integer_column, no_conditions, or, wide_column};
 use crate::value::ValueExt as _;
 
 /// The place of a spec.
@@ -55,16 +56,21 @@ pub(super) fn validate_selector(spec: &Value, owner: &str, errors: &mut Errors) 
         errors.required(&path, "");
         return Some(Selector::default());
     }
-    crate::meta::validate_labels(&path.child("matchLabels"), object.at("matchLabels"), errors);
-    let list = path.child("matchExpressions");
-    for (index, one) in object.items("matchExpressions").iter().enumerate() {
-        validate_requirement(&list.index(index), one, errors);
-    }
+    validate_labels_selector(&path, object, errors);
     let selector = selector::from_object(object);
     if selector.as_ref().is_some_and(Selector::is_everything) {
         errors.invalid(&path, object, &format!("empty selector is invalid for {owner}"));
     }
     selector
+}
+
+/// Checks a LabelSelector, which may be empty.
+pub(super) fn validate_labels_selector(path: &Path<'_>, object: &Value, errors: &mut Errors) {
+    crate::meta::validate_labels(&path.child("matchLabels"), object.at("matchLabels"), errors);
+    let list = path.child("matchExpressions");
+    for (index, one) in object.items("matchExpressions").iter().enumerate() {
+        validate_requirement(&list.index(index), one, errors);
+    }
 }
 
 fn validate_requirement(path: &Path<'_>, one: &Value, errors: &mut Errors) {
@@ -150,4 +156,36 @@ pub(super) fn container_cells(object: &Value) -> [Value; 2] {
 pub(super) fn selector_cell(selector: &Value) -> Value {
     let text = selector::text(selector);
     or(&text, "<none>").into()
+}
+
+/// The columns of ReplicaSets and ReplicationControllers.
+const REPLICAS: &[Column] = &[
+    NAME,
+    integer_column("Desired", "How many Pods there should be."),
+    integer_column("Current", "How many there are."),
+    integer_column("Ready", "How many of them are ready."),
+    AGE,
+    wide_column("Containers", "The names of the containers of each Pod."),
+    wide_column("Images", "Their images."),
+    wide_column("Selector", "The labels of its Pods."),
+];
+
+/// The table of ReplicaSets and ReplicationControllers, which differ in their selectors alone.
+pub(super) const fn replicas_table(row: fn(&Value, Timestamp) -> Vec<Value>) -> Table {
+    Table { columns: REPLICAS, row, conditions: no_conditions }
+}
+
+/// A row of it.
+pub(super) fn replicas_row(object: &Value, now: Timestamp, selector: Value) -> Vec<Value> {
+    let [containers, images] = container_cells(object);
+    vec![
+        object.text("metadata.name").into(),
+        object.int("spec.replicas").into(),
+        object.int("status.replicas").into(),
+        object.int("status.readyReplicas").into(),
+        age(object, now).into(),
+        containers,
+        images,
+        selector,
+    ]
 }

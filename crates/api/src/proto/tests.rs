@@ -186,6 +186,8 @@ const KINDS: &[&str] = &[
     "discovery.EndpointSlice",
     "networking.Ingress",
     "networking.ServiceCIDR",
+    "waypost.BGPPeer",
+    "waypost.IPPool",
     "coordination.Lease",
     "certificates.CertificateSigningRequest",
     "events.Event",

@@ -11,6 +11,13 @@ use store::{Entry, Key, Store, Table};
 use super::node::{Relations, Used};
 
 const PODS: &str = "pods";
+const BGP_PEERS: &str = "bgppeers";
+const SERVICES: &str = "services";
+const SECRETS: &str = "secrets";
+/// The annotation by which a Service names the certificate of its load balancer.
+const CERTIFICATE: &str = "service.beta.kubernetes.io/aws-load-balancer-ssl-cert";
+/// The annotation by which a Secret allows Services of other namespaces to use it.
+const ALLOWED: &str = "waypost.dev/allowed-namespaces";
 
 /// The objects of a store.
 pub struct Stored<'a>(pub &'a dyn Store);
@@ -22,6 +29,11 @@ impl Relations for Stored<'_> {
     }
 
     fn uses(&self, node: &str, namespace: &str, what: Used, name: &str) -> bool {
+        if what == Used::Secret
+            && (self.is_password_of_a_peer(namespace, name) || self.is_certificate_of_a_balancer(namespace, name))
+        {
+            return true;
+        }
         let Ok(found) = self.0.range(Table::named(PODS), &format!("{namespace}/"), None) else { return false };
         found.entries.iter().filter(|entry| may_say(entry, node) && may_use(entry, what, name)).any(|entry| {
             let pod = object::decode_light(&entry.value);
@@ -30,6 +42,40 @@ impl Relations for Stored<'_> {
             is_run && names(&pod, what).contains(&name)
         })
     }
+}
+
+impl Stored<'_> {
+    /// Every node speaks to routers, so every node may read the passwords that BGPPeers name.
+    fn is_password_of_a_peer(&self, namespace: &str, name: &str) -> bool {
+        let Ok(found) = self.0.range(Table::named(BGP_PEERS), "", None) else { return false };
+        found.entries.iter().filter(|entry| may_say(entry, name)).any(|entry| {
+            let peer = object::decode_light(&entry.value);
+            let secret = peer.at("spec.password.secretRef");
+            secret.text("namespace") == namespace && secret.text("name") == name
+        })
+    }
+
+    /// Every node may get the packets of a load balancer, so every node may read the certificate that its Service names.
+    fn is_certificate_of_a_balancer(&self, namespace: &str, name: &str) -> bool {
+        let secret = self.0.get(&Key::new(Table::named(SECRETS), format!("{namespace}/{name}")));
+        let (Some(secret), Ok(found)) = (secret, self.0.range(Table::named(SERVICES), "", None)) else { return false };
+        let (secret, whole) = (object::decode_light(&secret.value), format!("secret://{namespace}/{name}"));
+        let mut naming = found.entries.iter().filter(|entry| may_say(entry, &whole));
+        naming.any(|entry| may_serve_with(&object::decode_light(&entry.value), &whole, &secret))
+    }
+}
+
+/// Whether a Service has a load balancer that asks for this certificate, and the Secret lets it.
+fn may_serve_with(service: &Value, whole: &str, secret: &Value) -> bool {
+    let said = |object: &Value, key: &str| {
+        object.at("metadata.annotations").get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let (from, at) = (service.text("metadata.namespace"), secret.text("metadata.namespace"));
+    let is_allowed = |list: &str| list.split(',').map(str::trim).any(|word| word == "*" || word == from);
+    secret.text("type") == "kubernetes.io/tls"
+        && service.text("spec.type") == "LoadBalancer"
+        && said(service, CERTIFICATE).trim() == whole
+        && (from == at || is_allowed(&said(secret, ALLOWED)))
 }
 
 /// Whether a text could stand in an object, as a whole string.
@@ -87,6 +133,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_node_may_read_the_certificate_of_a_load_balancer_and_of_nothing_else() {
+        let service = |namespace: &str, kind: &str, certificate: &str| json!({"metadata": {"namespace": namespace, "annotations": {CERTIFICATE: certificate}}, "spec": {"type": kind}});
+        let secret = |kind: &str, allowed: &str| json!({"metadata": {"namespace": "shop", "annotations": {ALLOWED: allowed}}, "type": kind});
+        let (whole, tls) = ("secret://shop/web", "kubernetes.io/tls");
+        let balancer = service("shop", "LoadBalancer", whole);
+        assert!(may_serve_with(&balancer, whole, &secret(tls, "")));
+        assert!(!may_serve_with(&balancer, whole, &secret("Opaque", "")), "no other Secret");
+        assert!(!may_serve_with(&service("shop", "ClusterIP", whole), whole, &secret(tls, "")), "no other Service");
+        assert!(!may_serve_with(&service("shop", "LoadBalancer", "arn:x"), whole, &secret(tls, "")));
+        let foreign = service("blog", "LoadBalancer", whole);
+        assert!(!may_serve_with(&foreign, whole, &secret(tls, "news")), "the Secret does not let it");
+        assert!(may_serve_with(&foreign, whole, &secret(tls, "news, blog")));
+        assert!(may_serve_with(&foreign, whole, &secret(tls, "*")));
+    }
 
     #[test]
     fn what_a_pod_uses_is_found() {

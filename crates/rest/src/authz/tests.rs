@@ -122,6 +122,25 @@ fn nodes_read_what_proxies_and_their_pods_need() {
 }
 
 #[test]
+fn nodes_agree_on_who_announces_what_and_touch_no_other_lease() {
+    let node = user("system:node:n1", &["system:nodes", "system:authenticated"]);
+    let may = |verb: &str, namespace: &str, name: &str| {
+        let base = Attributes::path(&node, verb, "");
+        let asked =
+            Attributes { group: "coordination.k8s.io", resource: "leases", namespace, name, path: None, ..base };
+        authorize(&asked, &World).allowed
+    };
+    for verb in ["get", "update", "delete"] {
+        assert!(
+            may(verb, "kube-system", "waypost-address-192.0.2.7") && may(verb, "kube-system", "waypost-announcer-n2")
+        );
+    }
+    assert!(may("create", "kube-system", "") && may("list", "kube-system", "") && may("watch", "kube-system", ""));
+    assert!(!may("update", "kube-system", "waypost-controllers") && !may("list", "ns", "") && !may("list", "", ""));
+    assert!(!may("update", "ns", "waypost-address-192.0.2.7") && !may("create", "ns", ""));
+}
+
+#[test]
 fn nodes_select_their_own_pods() {
     let node = user("system:node:n1", &["system:nodes", "system:authenticated"]);
     let ask = |fields: &[(String, bool, String)], resource: &str| {

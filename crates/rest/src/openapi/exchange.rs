@@ -7,6 +7,8 @@ use api::kind::Kind;
 use api::schema::{self, Shape, TypeId};
 use serde_json::{Value, json};
 
+use super::own;
+
 /// Where the types of all groups live.
 pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
@@ -77,6 +79,7 @@ impl Gvk {
 pub(super) fn definition_name(schema: &str) -> String {
     match schema.split_once('.') {
         Some(("meta", name)) => format!("{META}.{name}"),
+        Some((own::TABLE, name)) => format!("{}.{name}", own::PACKAGE),
         Some((table, name)) => format!("io.k8s.api.{table}.v1.{name}"),
         None => schema.to_owned(),
     }

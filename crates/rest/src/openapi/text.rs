@@ -1,7 +1,7 @@
 //! Descriptions: the schemas of the `k8s-openapi` crate in, the text of a type or a field out.
 //!
 //! Our own tables give types their structure but carry no prose. The crate has the prose of the release we serve, so it
-//! is asked once per build of a document and dropped afterwards.
+//! is asked once per build of a document and dropped afterwards. The prose of our own kinds is in [`own`].
 
 use k8s_openapi::api::{
     apps, authentication, authorization, autoscaling, certificates, coordination, core, discovery, events, networking,
@@ -10,6 +10,8 @@ use k8s_openapi::api::{
 use k8s_openapi::apimachinery::pkg::apis::meta;
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value};
+
+use super::own;
 
 /// The descriptions of all types that can be reached from the kinds.
 pub(super) struct Texts(Map<String, Value>);
@@ -66,11 +68,17 @@ impl Texts {
 
     /// What a type is for, by the name of its definition.
     pub(super) fn of_type(&self, definition: &str) -> Option<&str> {
+        if let Some(text) = own::of_type(definition) {
+            return Some(text);
+        }
         self.0.get(definition)?.get("description")?.as_str()
     }
 
     /// What a field is for.
     pub(super) fn of_field(&self, definition: &str, field: &str) -> Option<&str> {
+        if let Some(text) = own::of_field(definition, field) {
+            return Some(text);
+        }
         self.0.get(definition)?.get("properties")?.get(field)?.get("description")?.as_str()
     }
 }

@@ -53,7 +53,10 @@ pub(super) fn on_create(call: &Call<'_>, name: &str, object: &mut Value) -> Resu
                 refuse(&format!("node {own:?} is not allowed to set the following labels: {}", labels.join(", ")))
             }
         },
-        "leases" if name != own => refuse("can only access node lease with the same name as the requesting node"),
+        "leases" if node::is_of_announcers(call.namespace, name) => Ok(()),
+        "leases" if name != own || call.namespace == "kube-system" => {
+            refuse("can only access node lease with the same name as the requesting node")
+        }
         "pods" if call.is_main() => adoption(own, object).or_else(|why| refuse(&why)),
         _ => Ok(()),
     }
@@ -199,6 +202,12 @@ mod tests {
         );
         let lease = on_create(&call(&n1, "leases", ""), "n2", &mut json!({})).unwrap_err();
         assert_eq!(lease.code, 403);
+        let of_addresses = Call { namespace: "kube-system", ..call(&n1, "leases", "") };
+        assert_eq!(on_create(&of_addresses, "waypost-address-192.0.2.7", &mut json!({})), Ok(()));
+        assert!(
+            on_create(&of_addresses, "n1", &mut json!({})).is_err()
+                && on_create(&of_addresses, "x", &mut json!({})).is_err()
+        );
         let admin = User { name: "admin".into(), ..User::default() };
         assert_eq!(on_create(&call(&admin, "nodes", ""), "n2", &mut object), Ok(()), "this is about nodes alone");
     }
