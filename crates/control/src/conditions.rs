@@ -10,7 +10,7 @@
 
 mod address;
 mod coverage;
-mod list;
+pub(crate) mod list;
 mod near_miss;
 mod pod_state;
 mod selected;
@@ -18,7 +18,7 @@ mod similar;
 mod stored;
 mod unselected;
 mod withdraw;
-mod words;
+pub(crate) mod words;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -14,6 +14,7 @@ pub mod controller;
 pub mod endpoints;
 pub mod endpointslice;
 pub mod garbage;
+pub mod load_balancer;
 pub mod mirroring;
 pub mod namespaces;
 pub mod node_cidrs;
@@ -43,7 +44,7 @@ pub use controller::{Controller, Verdict, View, Wakes};
 pub use election::Election;
 pub use metrics::Metrics;
 pub use report::Reference;
-pub use settings::Settings;
+pub use settings::{Balancing, Settings, Taken};
 pub use world::World;
 pub use write::Write;
 
@@ -72,4 +73,6 @@ pub static CONTROLLERS: &[Controller] = &[
     bootstrap_tokens::CLEANER,
     bootstrap_tokens::SIGNER,
     conditions::CONTROLLER,
+    load_balancer::CONTROLLER,
+    load_balancer::COMMAND_LINE,
 ];

@@ -244,6 +244,8 @@ impl Round {
                     break;
                 }
             }
+            // Of what was not done nothing is said; whoever looks again will say it.
+            let events = if matches!(outcome, Err(Failure::Conflict)) { Vec::new() } else { events };
             // Each stands alone: one of this name may be there already, or there is no place for it, and nobody is held up
             // by that. Handed over together, they are written to disk together.
             let events = events.into_iter().map(|event| {

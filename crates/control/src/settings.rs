@@ -1,7 +1,10 @@
 //! What the command line says to controllers.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use api::pool::Range;
 use ipnet::IpNet;
 use store::allocation::Ranges;
 
@@ -28,7 +31,58 @@ pub struct Settings {
     pub signer: Option<Signer>,
     /// How long such certificates are good, unless a shorter time is asked for.
     pub certificate_lifetime: Duration,
+    /// Load balancers.
+    pub load_balancer: Balancing,
 }
+
+/// What is said of load balancers.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Balancing {
+    /// Whether Services of type LoadBalancer get addresses from us.
+    pub on: bool,
+    /// Addresses besides those of IPPools: the pool `flag`.
+    pub ranges: Vec<Range>,
+    /// Which ports of this machine programs have.
+    pub taken: Taken,
+}
+
+/// Whether a program has a port: protocol and number.
+type AskPort = dyn Fn(&str, u16) -> bool + Send + Sync;
+
+/// Asks whether a program of this machine has a port.
+#[derive(Clone, Default)]
+pub struct Taken(pub Option<Arc<AskPort>>);
+
+impl Taken {
+    /// Asks so.
+    #[must_use]
+    pub fn by(asks: impl Fn(&str, u16) -> bool + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(asks)))
+    }
+
+    /// Whether a program of this machine has a port, as far as is known.
+    #[must_use]
+    pub fn has(&self, protocol: &str, port: u16) -> bool {
+        self.0.as_ref().is_some_and(|asks| asks(protocol, port))
+    }
+}
+
+impl fmt::Debug for Taken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Taken(known)" } else { "Taken(unknown)" })
+    }
+}
+
+impl PartialEq for Taken {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(one), Some(two)) => Arc::ptr_eq(one, two),
+            (one, two) => one.is_none() && two.is_none(),
+        }
+    }
+}
+
+impl Eq for Taken {}
 
 impl Settings {
     /// What a bare server does: no more than Kubernetes would.
@@ -44,6 +98,7 @@ impl Settings {
             cluster_info: None,
             signer: None,
             certificate_lifetime: Duration::from_secs(365 * 86_400),
+            load_balancer: Balancing { on: false, ranges: Vec::new(), taken: Taken(None) },
         }
     }
 }

@@ -116,6 +116,16 @@ impl Cluster {
         });
     }
 
+    /// Stores bytes that are no object.
+    pub(crate) fn put_raw(&mut self, key: Key, value: bytes::Bytes) {
+        self.apply(Op::Put { key, value, facts: Arc::default(), ttl: None });
+    }
+
+    /// Whether the store takes a transaction that a controller wants.
+    pub(crate) fn carry_out(&mut self, writes: &[Write]) -> bool {
+        self.commit(writes).is_ok()
+    }
+
     /// Removes an object at once.
     pub(crate) fn remove(&mut self, table: &'static str, key: &str) {
         self.apply(Op::Delete { key: Key { table: Table::named(table), name: key.into() } });

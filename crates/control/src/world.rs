@@ -5,6 +5,7 @@
 //! Only the runner changes a world; controllers read it.
 
 mod labels;
+mod load_balancers;
 mod nodes;
 mod owners;
 mod pods;
@@ -19,6 +20,7 @@ use std::time::Instant;
 
 use store::{Entry, Table};
 
+pub use load_balancers::LoadBalancers;
 pub use nodes::Nodes;
 pub use owners::{Dependent, Owners};
 pub use pods::{Load, Pods};
@@ -28,13 +30,14 @@ pub(crate) use slices::service_of;
 pub use unmatched::Unmatched;
 pub use workloads::Workloads;
 
+use crate::load_balancer;
 use crate::objects::metadata::Metadata;
 use crate::objects::node::Node;
 use crate::objects::pod::Pod;
 use crate::objects::service::Service;
 
 /// The tables that a world is made of besides those of kinds.
-pub(crate) const RAW_TABLES: [&str; 2] = ["nodeports", "ranges"];
+pub(crate) const RAW_TABLES: [&str; 3] = ["nodeports", "ranges", load_balancer::CLAIMS];
 
 /// The cluster.
 #[derive(Debug, Default)]
@@ -51,6 +54,8 @@ pub struct World {
     pub unmatched: Unmatched,
     /// What keeps Pods or ReplicaSets.
     pub workloads: Workloads,
+    /// Services that want load balancers, and the addresses of these.
+    pub load_balancers: LoadBalancers,
     /// Who owns what.
     pub owners: Owners,
     /// Namespaces that are being deleted.
@@ -125,7 +130,12 @@ impl World {
         };
         match table.as_str() {
             "endpointslices" => self.slices.apply(entry, previous, deleted),
-            "services/specs" => self.unmatched.apply(entry, deleted),
+            "services/specs" => {
+                self.unmatched.apply(entry, deleted);
+                self.load_balancers.apply_service(entry, deleted);
+            }
+            "ippools" => self.load_balancers.apply_pool(entry, deleted),
+            load_balancer::CLAIMS => self.load_balancers.apply_claim(entry, deleted),
             "leases" => self.nodes.heard(&entry.key.name, at),
             _ if workloads::holds(table) => self.workloads.apply(entry, deleted),
             _ => {}

@@ -2,9 +2,13 @@
 //!
 //! In: the Service alone. Out: a finding whose message names the address.
 
+use api::value::ValueExt as _;
+use serde_json::Value;
+
 use super::list::Finding;
 use super::stored::{Ingress, Spec, Stored};
 use super::words::list;
+use crate::load_balancer::CONDITION;
 use crate::objects::service::Service;
 
 /// How many addresses or ports are named.
@@ -27,7 +31,8 @@ pub(super) fn find(service: &Service, stored: &Stored) -> Finding {
     match spec.kind.as_str() {
         "LoadBalancer" if status.load_balancer.ingress.is_empty() => {
             let works = if service.cluster_ips.len() == 1 { "works" } else { "work" };
-            Finding::bad("Pending", format!("no load balancer has answered yet; {inside} {works} meanwhile"))
+            let why = why_pending(&status.conditions).unwrap_or("no load balancer has answered yet");
+            Finding::bad("Pending", format!("{why}; {inside} {works} meanwhile"))
         }
         "LoadBalancer" => {
             let outside: Vec<&str> = status.load_balancer.ingress.iter().map(place).collect();
@@ -36,6 +41,12 @@ pub(super) fn find(service: &Service, stored: &Stored) -> Finding {
         "NodePort" => Finding::good("NodePort", format!("{inside}{}", node_ports(spec))),
         _ => Finding::good("ClusterIP", inside),
     }
+}
+
+/// What our own load balancers say.
+fn why_pending(conditions: &[Value]) -> Option<&str> {
+    let said = conditions.iter().find(|one| one.text("type") == CONDITION && one.text("status") == "False")?;
+    Some(said.text("message"))
 }
 
 fn place(ingress: &Ingress) -> &str {

@@ -11,29 +11,29 @@ use super::words::{LONGEST, shorten};
 
 /// One thing that was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Finding {
+pub(crate) struct Finding {
     /// Whether it is as it should be.
-    pub(super) holds: bool,
+    pub(crate) holds: bool,
     /// Why, in one word.
-    pub(super) reason: &'static str,
+    pub(crate) reason: &'static str,
     /// Why, in a sentence.
-    pub(super) message: String,
+    pub(crate) message: String,
 }
 
 impl Finding {
     /// All is well.
-    pub(super) fn good(reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn good(reason: &'static str, message: impl Into<String>) -> Self {
         Self { holds: true, reason, message: message.into() }
     }
 
     /// Something is missing.
-    pub(super) fn bad(reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn bad(reason: &'static str, message: impl Into<String>) -> Self {
         Self { holds: false, reason, message: message.into() }
     }
 }
 
 /// Works findings, each under its type, into a list. Those whose finding is `None` stay as they are.
-pub(super) fn merge(stored: &[Value], found: Vec<(&str, Option<Finding>)>, now: &str) -> Option<Vec<Value>> {
+pub(crate) fn merge(stored: &[Value], found: Vec<(&str, Option<Finding>)>, now: &str) -> Option<Vec<Value>> {
     let mut list = stored.to_vec();
     for (kind, finding) in found {
         let Some(Finding { holds, reason, message }) = finding else { continue };

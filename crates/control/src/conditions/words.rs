@@ -4,12 +4,12 @@
 pub(super) const LONGEST: usize = 1024;
 
 /// `1 pod`, `3 pods`.
-pub(super) fn count(number: usize, noun: &str) -> String {
+pub(crate) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// `a`, `a and b`, `a, b and c`, `a, b, c and 4 more`: at most `most` of them.
-pub(super) fn list<T: AsRef<str>>(items: &[T], most: usize) -> String {
+pub(crate) fn list<T: AsRef<str>>(items: &[T], most: usize) -> String {
     let shown: Vec<&str> = items.iter().take(most).map(AsRef::as_ref).collect();
     let more = items.len() - shown.len();
     match (&shown[..], more) {

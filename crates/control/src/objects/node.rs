@@ -1,5 +1,6 @@
 //! A Node: its zone, whether it is ready, what hints are weighed by, and what it has room for.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -31,6 +32,19 @@ pub struct Node {
     pub unschedulable: bool,
     /// What keeps Pods away that do not put up with it.
     pub taints: Box<[Taint]>,
+    /// Its own addresses, with what each is (`InternalIP`).
+    pub addresses: Box<[Address]>,
+}
+
+/// An address of a Node.
+#[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[serde(default)]
+pub struct Address {
+    /// `InternalIP`, `ExternalIP`, `Hostname`.
+    #[serde(rename = "type")]
+    pub kind: Box<str>,
+    /// The address.
+    pub address: Box<str>,
 }
 
 /// Something about a Node that Pods must put up with to be there.
@@ -63,7 +77,14 @@ impl Node {
             pod_cidrs: spec.pod_cidrs,
             unschedulable: spec.unschedulable,
             taints: spec.taints,
+            addresses: status.addresses,
         }
+    }
+
+    /// Its own addresses of a kind.
+    pub fn ips<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = IpAddr> + 'a {
+        let of_kind = self.addresses.iter().filter(move |address| &*address.kind == kind);
+        of_kind.filter_map(|address| address.address.parse().ok())
     }
 
     /// Its name.
@@ -127,6 +148,8 @@ struct Status {
     conditions: Vec<Condition>,
     #[serde(deserialize_with = "or_default")]
     allocatable: Allocatable,
+    #[serde(deserialize_with = "or_default")]
+    addresses: Box<[Address]>,
 }
 
 #[derive(Deserialize, Default)]

@@ -29,7 +29,7 @@ pub(crate) struct NodeArguments {
         value_name = "CIDR,CIDR"
     )]
     pub(crate) cluster_cidr: Vec<IpNet>,
-    /// What this machine does: serve Services (proxy), answer names (dns), run Pods (agent) [default: proxy; with --join proxy,agent]
+    /// What this machine does: serve Services (proxy), answer names (dns), run Pods (agent), announce addresses of load balancers (announce) [default: proxy; with --join proxy,agent,announce]
     #[arg(long, env = "WAYPOST_ROLES", value_delimiter = ',', value_name = "ROLES")]
     roles: Vec<Role>,
     /// The domain of the cluster
@@ -48,7 +48,7 @@ impl NodeArguments {
     pub(crate) fn does(&self, role: Role) -> bool {
         match (&self.roles[..], &self.join.join) {
             ([], None) => role == Role::Proxy,
-            ([], Some(_)) => [Role::Proxy, Role::Agent].contains(&role),
+            ([], Some(_)) => [Role::Proxy, Role::Agent, Role::Announce].contains(&role),
             (roles, _) => roles.contains(&role),
         }
     }
@@ -63,4 +63,6 @@ pub(crate) enum Role {
     Dns,
     /// Runs Pods.
     Agent,
+    /// Announces addresses of load balancers.
+    Announce,
 }

@@ -2,14 +2,14 @@
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use ipnet::IpNet;
 
-use super::ReachedArguments;
 use super::values::{lifetime, port_range, seconds};
+use super::{LoadBalancerArguments, ReachedArguments};
 
 /// What to do with a store.
 #[derive(Subcommand, Debug)]
@@ -35,12 +35,22 @@ pub(crate) enum StoreSubject {
     },
 }
 
+/// Where data lives unless it is said.
+const DATA_DIR: &str = "/var/lib/waypost";
+
 /// Where data lives.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Place {
     /// Where data, certificates and the admin kubeconfig live
-    #[arg(long, env = "WAYPOST_DATA_DIR", default_value = "/var/lib/waypost", value_name = "DIR")]
+    #[arg(long, env = "WAYPOST_DATA_DIR", default_value = DATA_DIR, value_name = "DIR")]
     pub(crate) data_dir: PathBuf,
+}
+
+impl Place {
+    /// Whether nobody said where.
+    pub(crate) fn is_usual(&self) -> bool {
+        self.data_dir == Path::new(DATA_DIR)
+    }
 }
 
 /// Settings of a server.
@@ -149,6 +159,8 @@ pub(crate) struct ServerArguments {
     /// How long a request may take, in seconds; watches have limits of their own
     #[arg(long, env = "WAYPOST_REQUEST_TIMEOUT", default_value = "60", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) request_timeout: Duration,
+    #[command(flatten)]
+    pub(crate) balancing: LoadBalancerArguments,
 }
 
 impl ServerArguments {
@@ -156,6 +168,7 @@ impl ServerArguments {
     pub(crate) fn for_one_machine(mut self) -> Self {
         self.service_conditions.get_or_insert(true);
         self.allocate_node_cidrs.get_or_insert(true);
+        self.balancing.for_one_machine();
         self
     }
 }

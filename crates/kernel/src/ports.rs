@@ -1,0 +1,82 @@
+//! Which ports of this machine programs have.
+//!
+//! In: the kernel's tables of sockets in `/proc/net`. Out: whether somebody listens on a port at an address that others reach. Programs on
+//! loopback alone are in nobody's way, and neither are sockets that only talk to one peer.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The state of a TCP socket that listens, and of a UDP socket without a peer.
+const LISTENS: &str = "0A";
+const UNCONNECTED: &str = "07";
+
+/// Whether a program has this port of `TCP` or `UDP`. What cannot be read counts as free.
+#[must_use]
+pub fn is_taken(protocol: &str, port: u16) -> bool {
+    let (files, state) = match protocol {
+        "TCP" => (["/proc/net/tcp", "/proc/net/tcp6"], LISTENS),
+        "UDP" => (["/proc/net/udp", "/proc/net/udp6"], UNCONNECTED),
+        _ => return false,
+    };
+    files.iter().any(|file| std::fs::read_to_string(file).is_ok_and(|table| has(&table, state, port)))
+}
+
+/// Whether a table shows a socket in this state at this port, where others reach it.
+fn has(table: &str, state: &str, port: u16) -> bool {
+    table.lines().skip(1).any(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (Some(local), Some(seen)) = (words.next(), words.nth(1)) else { return false };
+        seen == state
+            && local_end(local).is_some_and(|(address, number)| number == port && !address.to_canonical().is_loopback())
+    })
+}
+
+/// `0100007F:1F90`: words of an address as they are in memory, and a port.
+fn local_end(text: &str) -> Option<(IpAddr, u16)> {
+    let (address, port) = text.split_once(':')?;
+    let word = |at: usize| Some(u32::from_str_radix(address.get(at * 8..at * 8 + 8)?, 16).ok()?.to_ne_bytes());
+    let address = match address.len() {
+        8 => Ipv4Addr::from(word(0)?).into(),
+        32 => {
+            let mut all = [0; 16];
+            for at in 0..4 {
+                all[at * 4..at * 4 + 4].copy_from_slice(&word(at)?);
+            }
+            Ipv6Addr::from(all).into()
+        }
+        _ => return None,
+    };
+    Some((address, u16::from_str_radix(port, 16).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, UdpSocket};
+
+    use super::*;
+
+    #[test]
+    fn programs_that_others_reach_are_found() {
+        let tcp = TcpListener::bind("0.0.0.0:0").expect("a port");
+        let port = tcp.local_addr().expect("an address").port();
+        assert!(is_taken("TCP", port) && !is_taken("SCTP", port));
+        drop(tcp);
+        assert!(!is_taken("TCP", port));
+        let udp = UdpSocket::bind("[::]:0").expect("a port");
+        let port = udp.local_addr().expect("an address").port();
+        assert!(is_taken("UDP", port));
+        let near = TcpListener::bind("127.0.0.1:0").expect("a port");
+        assert!(!is_taken("TCP", near.local_addr().expect("an address").port()), "on loopback it is in nobody's way");
+    }
+
+    #[test]
+    fn ends_are_read_as_the_kernel_writes_them() {
+        let memory = |address: Ipv4Addr| format!("{:08X}", u32::from_ne_bytes(address.octets()));
+        let text = format!("{}:0050", memory(Ipv4Addr::new(192, 0, 2, 7)));
+        assert_eq!(local_end(&text), Some(("192.0.2.7".parse().expect("an address"), 80)));
+        let any = format!("{}:1F90", "0".repeat(32));
+        assert_eq!(local_end(&any), Some((IpAddr::V6(Ipv6Addr::UNSPECIFIED), 8080)));
+        for wrong in ["", ":", "00:1", "0000000G:0050", "00000000:50000", "é000000:0050"] {
+            assert_eq!(local_end(wrong), None, "{wrong}");
+        }
+    }
+}

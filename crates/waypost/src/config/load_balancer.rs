@@ -1,0 +1,103 @@
+//! Settings of load balancers: whether Services of type LoadBalancer get addresses from us, and which.
+
+use api::pool::Range;
+use clap::Args;
+use control::{Balancing, Taken};
+
+/// Settings of load balancers.
+#[derive(Args, Debug, Clone, Default)]
+pub(crate) struct LoadBalancerArguments {
+    /// Give addresses to Services of type LoadBalancer; on in `up`, off in `server` unless it has a --load-balancer-pool
+    #[arg(long, env = "WAYPOST_LOAD_BALANCER", value_name = "on|off")]
+    pub(crate) load_balancer: Option<Switch>,
+    /// Addresses for them besides those of IPPools: prefixes or FIRST-LAST; may be repeated
+    #[arg(
+        long,
+        env = "WAYPOST_LOAD_BALANCER_POOL",
+        value_delimiter = ',',
+        value_parser = pool_range,
+        value_name = "CIDR|FIRST-LAST"
+    )]
+    pub(crate) load_balancer_pool: Vec<Range>,
+    /// Whether the nodes are this machine, so that ports of its programs matter.
+    #[arg(skip)]
+    pub(crate) on_this_machine: bool,
+}
+
+/// On or off.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Switch {
+    /// It is done.
+    On,
+    /// It is not.
+    Off,
+}
+
+impl LoadBalancerArguments {
+    /// What `up` turns on unless it was turned off.
+    pub(crate) fn for_one_machine(&mut self) {
+        self.load_balancer.get_or_insert(Switch::On);
+        self.on_this_machine = true;
+    }
+
+    /// Whether Services of type LoadBalancer get addresses from us. Whoever gives addresses wants them given out.
+    pub(crate) fn is_on(&self) -> bool {
+        self.load_balancer.map_or(!self.load_balancer_pool.is_empty(), |switch| switch == Switch::On)
+    }
+
+    /// What the controllers are told.
+    pub(crate) fn settings(&self) -> Balancing {
+        let taken = if self.on_this_machine { Taken::by(kernel::ports::is_taken) } else { Taken::default() };
+        Balancing { on: self.is_on(), ranges: self.load_balancer_pool.clone(), taken }
+    }
+}
+
+fn pool_range(text: &str) -> Result<Range, String> {
+    let range = Range::parse(text.trim())?;
+    range.special().map_or(Ok(range), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Whole {
+        #[command(flatten)]
+        arguments: LoadBalancerArguments,
+    }
+
+    fn parse(words: &[&str]) -> Result<LoadBalancerArguments, String> {
+        let all = ["x"].iter().chain(words);
+        Whole::try_parse_from(all).map(|whole| whole.arguments).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_server_gives_addresses_only_when_it_is_told_to() {
+        let on = |words: &[&str]| parse(words).expect("good arguments").is_on();
+        assert!(!on(&[]) && on(&["--load-balancer", "on"]) && on(&["--load-balancer-pool", "192.0.2.0/28"]));
+        assert!(!on(&["--load-balancer", "off", "--load-balancer-pool", "192.0.2.0/28"]));
+        let mut up = parse(&[]).expect("good arguments");
+        up.for_one_machine();
+        assert!(up.is_on() && up.settings().taken != Taken(None));
+        let mut off = parse(&["--load-balancer=off"]).expect("good arguments");
+        off.for_one_machine();
+        assert!(!off.is_on());
+    }
+
+    #[test]
+    fn pools_are_read_and_checked() {
+        let words =
+            ["--load-balancer-pool", "192.0.2.0/30,192.0.2.9-192.0.2.10", "--load-balancer-pool=2001:db8::/127"];
+        let shown: Vec<String> =
+            parse(&words).expect("good arguments").load_balancer_pool.iter().map(Range::to_string).collect();
+        assert_eq!(shown, ["192.0.2.0-192.0.2.3", "192.0.2.9-192.0.2.10", "2001:db8::-2001:db8::1"]);
+        let error = parse(&["--load-balancer-pool", "127.0.0.0/24"]).expect_err("loopback");
+        assert!(error.contains("which is loopback"), "{error}");
+        assert!(
+            parse(&["--load-balancer-pool", "192.0.2.1/24"]).is_err_and(|error| error.contains("write 192.0.2.0/24"))
+        );
+    }
+}
