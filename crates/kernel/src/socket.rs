@@ -1,5 +1,5 @@
-//! What sockets can do that the standard library does not offer: datagrams with the address that they were sent to, marks, and
-//! listening for one family alone.
+//! What sockets can do that the standard library does not offer: datagrams with the address that they were sent to, marks, signed
+//! segments, and listening for one family alone.
 //!
 //! A socket for all addresses of a machine is not told at which of them a datagram came in. But an answer must come from the
 //! address that was asked, or nobody takes it for one: not the client, and not the kernel, when it translated the question. In:
@@ -7,7 +7,10 @@
 //!
 //! The system calls for that are made here by hand; what the kernel writes is read as bytes, with every length checked.
 
-#![allow(unsafe_code, reason = "no safe call carries the address a datagram was sent to, or marks a socket")]
+#![allow(
+    unsafe_code,
+    reason = "no safe call carries the address a datagram was sent to, marks a socket or has it sign"
+)]
 
 use std::io;
 use std::mem::size_of;
@@ -84,12 +87,50 @@ pub fn mark(socket: impl AsFd, bits: u32) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_MARK, bits)
 }
 
+/// Has everything that a socket sends make at most so many hops.
+///
+/// # Errors
+/// When the kernel refuses: it is not a socket of this family.
+pub fn limit_hops(socket: impl AsFd, is_ipv4: bool, hops: u8) -> io::Result<()> {
+    match is_ipv4 {
+        true => sockopt::set_ip_ttl(socket, hops.into())?,
+        false => sockopt::set_ipv6_unicast_hops(socket, Some(hops))?,
+    }
+    Ok(())
+}
+
+/// Signs every segment that a TCP socket exchanges with an address, by a password that both know (RFC 2385); segments with another
+/// signature, or none, are not heard. Before it is connected, or while it listens.
+///
+/// # Errors
+/// When the kernel cannot sign, or the password is longer than 80 bytes.
+pub fn sign(socket: impl AsFd, with: IpAddr, password: &[u8]) -> io::Result<()> {
+    // An address in the room of the largest one, flags, a prefix, the length, an interface, the password.
+    let mut order = [0; SIGNING];
+    let mut name = [0; NAME];
+    let named = write_name(&mut name, SocketAddr::new(with, 0));
+    order[..named].copy_from_slice(&name[..named]);
+    let length = u16::try_from(password.len()).unwrap_or(u16::MAX);
+    order[KEY_LENGTH..KEY_LENGTH + 2].copy_from_slice(&length.to_ne_bytes());
+    let room = order.get_mut(KEY..KEY + password.len());
+    room.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?.copy_from_slice(password);
+    set_bytes(socket, libc::IPPROTO_TCP, libc::TCP_MD5SIG, &order)
+}
+
+/// Where things are in the order to sign, which is `struct tcp_md5sig`.
+const KEY_LENGTH: usize = size_of::<libc::sockaddr_storage>() + 2;
+const KEY: usize = KEY_LENGTH + 2 + 4;
+const SIGNING: usize = KEY + libc::TCP_MD5SIG_MAXKEYLEN;
+
 fn set(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: u32) -> io::Result<()> {
-    let length = socklen(size_of::<u32>());
+    set_bytes(socket, level, option, &value.to_ne_bytes())
+}
+
+fn set_bytes(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: &[u8]) -> io::Result<()> {
+    let length = socklen(value.len());
     // SAFETY: the descriptor is open while it is borrowed, and the pointer and length are those of `value`, which outlives the
-    // call.
-    let done =
-        unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, option, (&raw const value).cast(), length) };
+    // call; the kernel copies it, however it is aligned.
+    let done = unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, option, value.as_ptr().cast(), length) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -220,9 +261,39 @@ fn write_source(control: &mut [u8; 64], from: Here) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::net::UdpSocket;
+    use std::net::{TcpStream, UdpSocket};
+    use std::time::Duration;
+
+    use rustix::io::Errno;
 
     use super::*;
+
+    /// Opens a connection whose segments are signed; says whether somebody answered within a while.
+    fn signed(to: SocketAddr, password: &[u8]) -> bool {
+        let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let socket = rustix::net::socket(family, SocketType::STREAM, None).expect("a socket");
+        sign(&socket, to.ip(), password).expect("the kernel can sign");
+        limit_hops(&socket, to.is_ipv4(), 1).expect("limited");
+        let patience = Some(Duration::from_millis(300));
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, patience).expect("a limit");
+        match rustix::net::connect(&socket, &to) {
+            Ok(()) => TcpStream::from(socket).peer_addr().is_ok(),
+            Err(Errno::INPROGRESS) => false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn only_who_signs_with_the_same_password_is_heard() {
+        for here in ["127.0.0.1:0", "[::1]:0"] {
+            let server = listen(here.parse().expect("an address")).expect("a server");
+            let at = server.local_addr().expect("bound");
+            sign(&server, at.ip(), b"open sesame").expect("the kernel can sign");
+            assert!(signed(at, b"open sesame"), "{here}");
+            assert!(!signed(at, b"open barley"), "{here}");
+            assert!(sign(&server, at.ip(), &[b'x'; 81]).is_err(), "the kernel has no room for more than 80");
+        }
+    }
 
     #[test]
     fn answers_come_from_the_address_that_was_asked() {

@@ -1,0 +1,59 @@
+//! What the speaker counts.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::session::{Session, State};
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct Peer {
+    peer: String,
+}
+
+/// The figures of a speaker. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    up: Family<Peer, Gauge>,
+    announced: Family<Peer, Gauge>,
+    received: Family<Peer, Gauge>,
+    messages: Family<Peer, Counter>,
+    ends: Family<Peer, Counter>,
+}
+
+impl Metrics {
+    /// Shows them.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register("waypost_bgp_session_up", "Whether the session with a peer stands", self.up.clone());
+        registry.register("waypost_bgp_routes_announced", "Routes that a peer has from us", self.announced.clone());
+        registry.register("waypost_bgp_prefixes_received", "Networks that a peer told us of", self.received.clone());
+        registry.register("waypost_bgp_messages_sent", "Messages sent to a peer", self.messages.clone());
+        registry.register("waypost_bgp_session_ends", "Times that a session stood and ended", self.ends.clone());
+    }
+
+    /// How a session stands.
+    pub(super) fn see(&self, peer: &str, session: &Session) {
+        let peer = Peer { peer: peer.to_owned() };
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let is_up = session.state() == State::Established;
+        if self.up.get_or_create(&peer).set(i64::from(is_up)) == 1 && !is_up {
+            self.ends.get_or_create(&peer).inc();
+        }
+        self.announced.get_or_create(&peer).set(number(session.announced()));
+        self.received.get_or_create(&peer).set(number(session.received()));
+    }
+
+    pub(super) fn sent(&self, peer: &str) {
+        self.messages.get_or_create(&Peer { peer: peer.to_owned() }).inc();
+    }
+
+    /// Nobody speaks to this peer any more.
+    pub(super) fn forget(&self, peer: &str) {
+        let peer = Peer { peer: peer.to_owned() };
+        self.up.remove(&peer);
+        self.announced.remove(&peer);
+        self.received.remove(&peer);
+    }
+}

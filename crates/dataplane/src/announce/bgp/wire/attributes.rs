@@ -1,0 +1,353 @@
+//! The attributes of routes: where they come from, whose they are, where packets go.
+//!
+//! In: the attributes of a message, or values. Out: values and what was wrong with them, or bytes. What is wrong with a received
+//! attribute is weighed as RFC 7606 says: most faults cost the routes of that message and not the session. Attributes of others that
+//! mean nothing to us are checked where a fault would matter, and let go.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+
+use super::open::AS_TRANS;
+use super::taken::{Fault, Weight};
+use super::{Family, Notification, Rest, Terms, prefix};
+
+const ORIGIN: u8 = 1;
+const AS_PATH: u8 = 2;
+const NEXT_HOP: u8 = 3;
+const METRIC: u8 = 4;
+const LOCAL_PREF: u8 = 5;
+const ATOMIC_AGGREGATE: u8 = 6;
+const AGGREGATOR: u8 = 7;
+const COMMUNITIES: u8 = 8;
+const ORIGINATOR: u8 = 9;
+const CLUSTERS: u8 = 10;
+const MP_REACH: u8 = 14;
+const MP_UNREACH: u8 = 15;
+const EXTENDED_COMMUNITIES: u8 = 16;
+const AS4_PATH: u8 = 17;
+const AS4_AGGREGATOR: u8 = 18;
+const LARGE_COMMUNITIES: u8 = 32;
+
+const OPTIONAL: u8 = 0x80;
+const TRANSITIVE: u8 = 0x40;
+/// The length has two octets.
+const LONG: u8 = 0x10;
+
+/// A community of three numbers (RFC 8092).
+pub type Large = [u32; 3];
+
+/// The attributes of the routes of a message, as far as we know them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Attributes {
+    /// Who made the route: 0 a protocol inside of the autonomous system, 1 EGP, 2 something else.
+    pub origin: Option<u8>,
+    /// The autonomous systems on the way.
+    pub path: Option<Vec<Segment>>,
+    /// Where packets for networks of IPv4 go.
+    pub next_hop: Option<Ipv4Addr>,
+    /// How much a route is preferred inside of an autonomous system.
+    pub local_pref: Option<u32>,
+    /// Communities (RFC 1997).
+    pub communities: Vec<u32>,
+    /// Large communities.
+    pub large: Vec<Large>,
+    /// Routes of any family that come (RFC 4760).
+    pub reach: Option<Reach>,
+    /// Routes of any family that go.
+    pub unreach: Option<Unreach>,
+}
+
+/// A part of a path.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// Whether it says in which order, the last first.
+    pub ordered: bool,
+    /// The autonomous systems.
+    pub systems: Vec<u32>,
+}
+
+/// Routes that come.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reach {
+    /// Their family.
+    pub family: Family,
+    /// Where packets go.
+    pub next_hop: IpAddr,
+    /// To where.
+    pub routes: Vec<IpNet>,
+}
+
+/// Routes that go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unreach {
+    /// Their family.
+    pub family: Family,
+    /// To where.
+    pub routes: Vec<IpNet>,
+}
+
+/// What reading gives.
+pub(super) struct Found {
+    pub(super) attributes: Attributes,
+    /// The gravest fault.
+    pub(super) fault: Option<Fault>,
+    /// Whether the list of attributes broke off: what came after is not known.
+    pub(super) broken: bool,
+}
+
+/// The value of an attribute of no family of ours is none of our business.
+type Value<T> = Result<Option<T>, Notification>;
+
+impl Attributes {
+    /// Reads a list of attributes.
+    pub(super) fn read(bytes: &[u8], terms: Terms) -> Result<Found, Notification> {
+        let mut found = Found { attributes: Self::default(), fault: None, broken: false };
+        let (mut rest, mut seen) = (Rest(bytes), [false; 256]);
+        while !rest.is_empty() {
+            let Some((flags, kind, value)) = next(&mut rest) else {
+                found.broken = true;
+                found.fault(Weight::Withdraw, "attributes break off");
+                break;
+            };
+            if std::mem::replace(&mut seen[usize::from(kind)], true) {
+                if matches!(kind, MP_REACH | MP_UNREACH) {
+                    return Err(Notification::BAD_ATTRIBUTES);
+                }
+                found.fault(Weight::Discard, "an attribute comes twice");
+                continue;
+            }
+            found.take(flags, kind, value, terms)?;
+        }
+        Ok(found)
+    }
+
+    /// Writes the list. What may carry routes comes first, so that it is found whatever comes after it.
+    pub(super) fn write(&self, terms: Terms, out: &mut Vec<u8>) {
+        if let Some(unreach) = &self.unreach {
+            let mut value = [&unreach.family.afi.to_be_bytes()[..], &[unreach.family.safi]].concat();
+            prefix::write(&unreach.routes, &mut value);
+            put(out, OPTIONAL, MP_UNREACH, &value);
+        }
+        if let Some(reach) = &self.reach {
+            let mut value = [&reach.family.afi.to_be_bytes()[..], &[reach.family.safi]].concat();
+            match reach.next_hop {
+                IpAddr::V4(hop) => value.extend([&[4], &hop.octets()[..]].concat()),
+                IpAddr::V6(hop) => value.extend([&[16], &hop.octets()[..]].concat()),
+            }
+            value.push(0);
+            prefix::write(&reach.routes, &mut value);
+            put(out, OPTIONAL, MP_REACH, &value);
+        }
+        if let Some(origin) = self.origin {
+            put(out, TRANSITIVE, ORIGIN, &[origin]);
+        }
+        if let Some(path) = &self.path {
+            put(out, TRANSITIVE, AS_PATH, &write_path(path, terms.wide));
+            if !terms.wide && path.iter().flat_map(|segment| &segment.systems).any(|asn| u16::try_from(*asn).is_err()) {
+                put(out, OPTIONAL | TRANSITIVE, AS4_PATH, &write_path(path, true));
+            }
+        }
+        if let Some(hop) = self.next_hop {
+            put(out, TRANSITIVE, NEXT_HOP, &hop.octets());
+        }
+        if let Some(preference) = self.local_pref {
+            put(out, TRANSITIVE, LOCAL_PREF, &preference.to_be_bytes());
+        }
+        if !self.communities.is_empty() {
+            let value: Vec<u8> = self.communities.iter().flat_map(|community| community.to_be_bytes()).collect();
+            put(out, OPTIONAL | TRANSITIVE, COMMUNITIES, &value);
+        }
+        if !self.large.is_empty() {
+            let value: Vec<u8> = self.large.iter().flatten().flat_map(|number| number.to_be_bytes()).collect();
+            put(out, OPTIONAL | TRANSITIVE, LARGE_COMMUNITIES, &value);
+        }
+    }
+}
+
+impl Found {
+    /// Keeps the gravest fault, of equals the first.
+    pub(super) fn fault(&mut self, weight: Weight, what: &'static str) {
+        if self.fault.as_ref().is_none_or(|known| known.weight < weight) {
+            self.fault = Some(Fault { weight, what });
+        }
+    }
+
+    /// Takes an attribute in.
+    fn take(&mut self, flags: u8, kind: u8, value: &[u8], terms: Terms) -> Result<(), Notification> {
+        let Some(expected) = flags_of(kind) else {
+            // Only what is optional may be unknown.
+            let data = [&[flags, kind], value].concat();
+            let unknown = Notification { data, ..Notification::new(3, 2) };
+            return if flags & OPTIONAL == 0 { Err(unknown) } else { Ok(()) };
+        };
+        if matches!(kind, MP_REACH | MP_UNREACH) {
+            // Without these nobody knows which routes a fault concerns.
+            match kind {
+                MP_REACH => self.attributes.reach = reach(value)?,
+                _ => self.attributes.unreach = unreach(value)?,
+            }
+        }
+        if flags & (OPTIONAL | TRANSITIVE) != expected {
+            self.fault(Weight::Withdraw, "an attribute with wrong flags");
+            return Ok(());
+        }
+        if !terms.internal && matches!(kind, LOCAL_PREF | ORIGINATOR | CLUSTERS) {
+            // Inside of an autonomous system alone; from elsewhere it says nothing.
+            return Ok(());
+        }
+        self.value(kind, value, terms);
+        Ok(())
+    }
+
+    /// Takes the value of an attribute in that no routes depend on.
+    fn value(&mut self, kind: u8, value: &[u8], terms: Terms) {
+        let attributes = &mut self.attributes;
+        let fault = match kind {
+            ORIGIN => {
+                attributes.origin = value.first().copied().filter(|origin| value.len() == 1 && *origin <= 2);
+                attributes.origin.is_none().then_some("ORIGIN is none")
+            }
+            AS_PATH => {
+                attributes.path = read_path(value, terms.wide);
+                attributes.path.is_none().then_some("AS_PATH cannot be read")
+            }
+            NEXT_HOP => {
+                attributes.next_hop = <[u8; 4]>::try_from(value).ok().map(Ipv4Addr::from);
+                attributes.next_hop.is_none().then_some("NEXT_HOP is no address")
+            }
+            METRIC => (value.len() != 4).then_some("MULTI_EXIT_DISC has a wrong length"),
+            LOCAL_PREF => {
+                attributes.local_pref = value.try_into().ok().map(u32::from_be_bytes);
+                attributes.local_pref.is_none().then_some("LOCAL_PREF has a wrong length")
+            }
+            ORIGINATOR => (value.len() != 4).then_some("ORIGINATOR_ID has a wrong length"),
+            CLUSTERS => wrong_multiple(value, 4).then_some("CLUSTER_LIST has a wrong length"),
+            COMMUNITIES => {
+                attributes.communities = numbers(value).collect();
+                wrong_multiple(value, 4).then_some("COMMUNITIES have a wrong length")
+            }
+            EXTENDED_COMMUNITIES => wrong_multiple(value, 8).then_some("EXTENDED COMMUNITIES have a wrong length"),
+            LARGE_COMMUNITIES => {
+                let all: Vec<u32> = numbers(value).collect();
+                attributes.large = all.chunks_exact(3).map(|three| [three[0], three[1], three[2]]).collect();
+                wrong_multiple(value, 12).then_some("LARGE_COMMUNITY has a wrong length")
+            }
+            ATOMIC_AGGREGATE if !value.is_empty() => {
+                return self.fault(Weight::Discard, "ATOMIC_AGGREGATE has a value");
+            }
+            AGGREGATOR if value.len() != if terms.wide { 8 } else { 6 } => {
+                return self.fault(Weight::Discard, "AGGREGATOR has a wrong length");
+            }
+            // What stands for wide numbers among narrow ones: paths mean nothing to us.
+            _ => None,
+        };
+        if let Some(what) = fault {
+            self.fault(Weight::Withdraw, what);
+        }
+    }
+}
+
+/// Whether a list of things is empty or does not end with one of them.
+const fn wrong_multiple(value: &[u8], each: usize) -> bool {
+    value.is_empty() || !value.len().is_multiple_of(each)
+}
+
+fn numbers(value: &[u8]) -> impl Iterator<Item = u32> {
+    value.as_chunks().0.iter().map(|octets| u32::from_be_bytes(*octets))
+}
+
+/// The next attribute: its flags, its kind, its value.
+fn next<'a>(rest: &mut Rest<'a>) -> Option<(u8, u8, &'a [u8])> {
+    let (flags, kind) = (rest.byte()?, rest.byte()?);
+    let length = if flags & LONG == 0 { rest.byte()?.into() } else { rest.short()? };
+    Some((flags, kind, rest.take(length.into())?))
+}
+
+/// Whether an attribute is optional and transitive; nothing for those that we do not know.
+const fn flags_of(kind: u8) -> Option<u8> {
+    Some(match kind {
+        ORIGIN | AS_PATH | NEXT_HOP | LOCAL_PREF | ATOMIC_AGGREGATE => TRANSITIVE,
+        METRIC | ORIGINATOR | CLUSTERS | MP_REACH | MP_UNREACH => OPTIONAL,
+        AGGREGATOR | COMMUNITIES | EXTENDED_COMMUNITIES | AS4_PATH | AS4_AGGREGATOR | LARGE_COMMUNITIES => {
+            OPTIONAL | TRANSITIVE
+        }
+        _ => return None,
+    })
+}
+
+fn put(out: &mut Vec<u8>, flags: u8, kind: u8, value: &[u8]) {
+    match u8::try_from(value.len()) {
+        Ok(length) => out.extend([flags, kind, length]),
+        Err(_) => {
+            out.extend([flags | LONG, kind]);
+            out.extend(u16::try_from(value.len()).unwrap_or(u16::MAX).to_be_bytes());
+        }
+    }
+    out.extend(value);
+}
+
+fn read_path(value: &[u8], wide: bool) -> Option<Vec<Segment>> {
+    let mut rest = Rest(value);
+    let mut path = Vec::new();
+    while !rest.is_empty() {
+        let ordered = match rest.byte()? {
+            1 => false,
+            2 => true,
+            _ => return None,
+        };
+        let count = rest.byte().filter(|count| *count > 0)?;
+        let number = |_| if wide { rest.long() } else { rest.short().map(u32::from) };
+        path.push(Segment { ordered, systems: (0..count).map(number).collect::<Option<_>>()? });
+    }
+    Some(path)
+}
+
+fn write_path(path: &[Segment], wide: bool) -> Vec<u8> {
+    let mut out = Vec::new();
+    for segment in path {
+        let kind = if segment.ordered { 2 } else { 1 };
+        out.extend([kind, u8::try_from(segment.systems.len()).unwrap_or(u8::MAX)]);
+        for asn in segment.systems.iter().take(u8::MAX.into()) {
+            match wide {
+                true => out.extend(asn.to_be_bytes()),
+                false => out.extend(u16::try_from(*asn).unwrap_or(AS_TRANS).to_be_bytes()),
+            }
+        }
+    }
+    out
+}
+
+fn family(rest: &mut Rest<'_>) -> Result<Family, Notification> {
+    let read = |rest: &mut Rest<'_>| Some(Family { afi: rest.short()?, safi: rest.byte()? });
+    read(rest).ok_or(Notification::BAD_OPTIONAL)
+}
+
+fn reach(value: &[u8]) -> Value<Reach> {
+    let mut rest = Rest(value);
+    let family = family(&mut rest)?;
+    let hop = rest.byte().and_then(|length| rest.take(length.into())).ok_or(Notification::BAD_OPTIONAL)?;
+    rest.byte().ok_or(Notification::BAD_OPTIONAL)?;
+    if !Family::OURS.contains(&family) {
+        return Ok(None);
+    }
+    let next_hop = match hop.len() {
+        4 => hop.first_chunk::<4>().map(|octets| IpAddr::from(*octets)),
+        // The second is of the link, and for those who are on it.
+        16 | 32 => hop.first_chunk::<16>().map(|octets| IpAddr::from(Ipv6Addr::from(*octets))),
+        _ => None,
+    };
+    let next_hop = next_hop.ok_or(Notification::BAD_OPTIONAL)?;
+    let routes = prefix::read(rest.0, family).ok_or(Notification::BAD_OPTIONAL)?;
+    Ok(Some(Reach { family, next_hop, routes }))
+}
+
+fn unreach(value: &[u8]) -> Value<Unreach> {
+    let mut rest = Rest(value);
+    let family = family(&mut rest)?;
+    if !Family::OURS.contains(&family) {
+        return Ok(None);
+    }
+    let routes = prefix::read(rest.0, family).ok_or(Notification::BAD_OPTIONAL)?;
+    Ok(Some(Unreach { family, routes }))
+}
