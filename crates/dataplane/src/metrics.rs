@@ -49,6 +49,8 @@ pub struct Metrics {
     flows_deleted: Counter,
     healthz: Family<Code, Counter>,
     livez: Family<Code, Counter>,
+    /// What the announcer of this node counts.
+    pub announcing: crate::announce::metrics::Figures,
 }
 
 impl Metrics {
@@ -78,6 +80,7 @@ impl Metrics {
             flows_deleted: Counter::default(),
             healthz: Family::default(),
             livez: Family::default(),
+            announcing: crate::announce::metrics::Figures::default(),
             registry: Registry::default(),
         };
         let sync = "Time to write the rules";
@@ -120,6 +123,7 @@ impl Metrics {
         registry.register("proxy_livez", "Answers of /livez", metrics.livez.clone());
         registry.register("waypost_healed", "Times somebody else changed our rules", metrics.healed.clone());
         registry.register("waypost_changes", "Changes written to the kernel", metrics.changes.clone());
+        metrics.announcing.register(&mut registry);
         Arc::new(Self { registry, ..metrics })
     }
 

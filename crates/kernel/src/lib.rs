@@ -5,8 +5,8 @@
 //! that everything above can be computed, compared and tested without a machine to change.
 //!
 //! No other crate opens a netlink socket or runs a program of the host; here only [`iptables`], [`host_names`] and [`process`] do. The system
-//! calls are those that `rustix` makes safe; the few that nobody does are in [`socket`], [`datagrams`], [`memory`] and
-//! [`process::launch`].
+//! calls are those that `rustix` makes safe; the few that nobody does are in [`socket`], [`datagrams`], [`memory`],
+//! [`process::launch`] and `packets::raw`.
 
 pub mod addresses;
 pub mod cgroups;
@@ -22,7 +22,9 @@ pub mod mounts;
 pub mod namespace;
 mod netlink;
 pub mod nft;
+pub mod packets;
 pub mod pod_network;
+pub mod ports;
 pub mod process;
 pub mod socket;
 pub mod sysctl;
@@ -100,6 +102,7 @@ pub mod fuzz {
         crate::ipvs::linux::read_anything(bytes);
         crate::links::linux::read_anything(bytes);
         crate::pod_network::linux::read_anything(bytes);
+        crate::packets::linux::read_anything(bytes);
     }
 }
 

@@ -7,4 +7,5 @@ mod iptables;
 mod monitor;
 mod namespace;
 mod nft;
+mod packets;
 mod sample;

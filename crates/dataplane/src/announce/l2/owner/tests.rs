@@ -1,0 +1,192 @@
+//! Never two, and never nobody for long.
+
+use proptest::prelude::*;
+
+use super::simulation::{Fate, World};
+use super::*;
+
+/// Lets time pass and looks at every moment that nobody answers beside another.
+fn pass(world: &mut World, milliseconds: u64) {
+    for _ in 0..milliseconds {
+        world.step();
+        for ip in world.addresses() {
+            let answering = world.answering(*ip);
+            assert!(answering.len() <= 1, "{answering:?} answer for {ip} at {} ms", world.now);
+        }
+    }
+}
+
+/// Lets time pass until every address is answered for; how long that took.
+fn until_answered(world: &mut World, at_most: u64) -> u64 {
+    let begun = world.now;
+    while world.addresses().iter().any(|ip| world.answering(*ip).is_empty()) {
+        assert!(world.now - begun < at_most, "nobody answers after {at_most} ms");
+        pass(world, 1);
+    }
+    world.now - begun
+}
+
+/// Who answers for each address.
+fn owners(world: &World) -> Vec<String> {
+    world.addresses().iter().map(|ip| world.answering(*ip).join(",")).collect()
+}
+
+#[test]
+fn everything_is_answered_for_at_once_and_by_the_preferred() {
+    let mut world = World::new(1, 3, 8);
+    let took = until_answered(&mut world, 1000);
+    assert!(took < 700, "{took} ms");
+    pass(&mut world, 12_000);
+    for (ip, owner) in world.addresses().iter().zip(owners(&world)) {
+        let preferred = (0..3).map(|n| format!("n{n}")).max_by_key(|node| weight(node, *ip)).expect("three");
+        assert_eq!(owner, preferred, "{ip}");
+    }
+    let spread: BTreeSet<String> = owners(&world).into_iter().collect();
+    assert_eq!(spread.len(), 3, "addresses spread over nodes");
+}
+
+#[test]
+fn a_dead_node_is_replaced_within_two_seconds_and_nothing_else_moves() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, 3, 4);
+        pass(&mut world, 12_000 + seed * 37);
+        let before = owners(&world);
+        let dead = before[0].clone();
+        let number = world.machines.iter().position(|machine| machine.name == dead).expect("one of them");
+        world.fate(number, Fate::Die);
+        let took = until_answered(&mut world, 2000);
+        assert!((500..1600).contains(&took), "{took} ms: not before the other has fallen silent");
+        pass(&mut world, 10_000);
+        for (was, is) in before.iter().zip(owners(&world)) {
+            assert!(*was == dead || *was == is, "{was} became {is}");
+        }
+    }
+}
+
+#[test]
+fn a_node_that_leaves_is_replaced_in_milliseconds() {
+    let mut world = World::new(5, 2, 2);
+    pass(&mut world, 12_000);
+    let first = owners(&world)[0].clone();
+    let number = world.machines.iter().position(|machine| machine.name == first).expect("one of them");
+    world.fate(number, Fate::Leave);
+    pass(&mut world, 60);
+    let took = until_answered(&mut world, 500);
+    assert!(took < 250, "{took} ms");
+    assert_ne!(owners(&world)[0], first);
+    pass(&mut world, 15_000);
+    assert_eq!(owners(&world)[0], first, "it is back, and preferred");
+}
+
+#[test]
+fn who_is_no_candidate_any_more_gives_back_at_once() {
+    let mut world = World::new(6, 2, 1);
+    pass(&mut world, 12_000);
+    let first = owners(&world)[0].clone();
+    let number = world.machines.iter().position(|machine| machine.name == first).expect("one of them");
+    world.fate(number, Fate::Candidate(false));
+    pass(&mut world, 5);
+    assert_ne!(owners(&world)[0], first, "it falls silent before anything else");
+    assert!(until_answered(&mut world, 500) < 250);
+}
+
+#[test]
+fn who_is_cut_off_falls_silent_before_another_answers() {
+    for seed in 0..20 {
+        let mut world = World::new(100 + seed, 2, 1);
+        pass(&mut world, 12_000 + seed * 31);
+        let first = owners(&world)[0].clone();
+        let number = world.machines.iter().position(|machine| machine.name == first).expect("one of them");
+        world.fate(number, Fate::Part(5000));
+        pass(&mut world, 990);
+        assert_ne!(owners(&world)[0], first, "it is silent by now");
+        until_answered(&mut world, 1000);
+        pass(&mut world, 20_000);
+        assert_eq!(owners(&world)[0], first, "back in the network, it is preferred again");
+    }
+}
+
+#[test]
+fn nobody_asks_anything_where_nothing_is_wanted() {
+    let mut owner = Owner::new("n1", "p1");
+    let turn = owner.turn(Duration::from_secs(1));
+    assert!(turn.asks.is_empty() && turn.wake.is_none());
+    owner.want(BTreeMap::from([(IpAddr::from([192, 0, 2, 1]), BTreeSet::from(["n2".into()]))]));
+    let turn = owner.turn(Duration::from_secs(2));
+    assert!(turn.asks.is_empty() && turn.wake.is_none(), "it is for another node");
+}
+
+#[test]
+fn a_second_process_of_a_node_waits_until_the_first_is_silent() {
+    let mut owner = Owner::new("n1", "p2");
+    let ip = IpAddr::from([192, 0, 2, 1]);
+    owner.want(BTreeMap::from([(ip, BTreeSet::from(["n1".into()]))]));
+    let other = Versioned { lease: Lease { holder: "n1".into(), life: "p1-1".into(), beat: 7 }, version: "9".into() };
+    let mut now = Duration::from_secs(5);
+    let began = now;
+    loop {
+        let turn = owner.turn(now);
+        let mut started = false;
+        for (id, _, ask) in turn.asks {
+            assert_eq!(ask, Ask::Get);
+            let asks = owner.answer(id, Ok(Some(other.clone())), now);
+            started |= asks.iter().any(|(_, _, ask)| matches!(ask, Ask::Replace(_, version) if **version == *"9"));
+        }
+        if started {
+            break;
+        }
+        now += Duration::from_millis(10);
+        assert!(now < began + SILENCE * 2);
+    }
+    assert!(now >= began + SILENCE, "{:?}", now - began);
+}
+
+/// What may happen, to which machine, and after how many milliseconds the next.
+fn fates() -> impl Strategy<Value = Vec<(usize, Fate, u64)>> {
+    let fate = prop_oneof![
+        (1u64..3000).prop_map(Fate::Pause),
+        Just(Fate::Restart),
+        Just(Fate::Leave),
+        (1u64..4000).prop_map(Fate::Part),
+        (1u64..6000).prop_map(Fate::Blind),
+        any::<bool>().prop_map(Fate::Candidate),
+    ];
+    prop::collection::vec((0usize..4, fate, 0u64..1500), 1..25)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    #[test]
+    fn never_two_answer_whatever_happens(seed in any::<u64>(), delay in 0u64..120, fates in fates()) {
+        let mut world = World::new(seed, 4, 2);
+        world.delay = delay;
+        world.loss = Some(12);
+        pass(&mut world, 1500);
+        for (number, fate, after) in fates {
+            world.fate(number, fate);
+            pass(&mut world, after);
+        }
+        pass(&mut world, 3000);
+    }
+
+    #[test]
+    fn once_the_network_is_whole_somebody_answers(seed in any::<u64>(), fates in fates()) {
+        let mut world = World::new(seed, 4, 2);
+        world.loss = Some(12);
+        for (number, fate, after) in fates {
+            world.fate(number, fate);
+            pass(&mut world, after);
+        }
+        world.loss = None;
+        for number in 0..4 {
+            world.fate(number, Fate::Candidate(true));
+            world.fate(number, Fate::Pause(0));
+            world.fate(number, Fate::Part(0));
+            world.fate(number, Fate::Blind(0));
+        }
+        // What was held up before is still to come.
+        pass(&mut world, 6200);
+        until_answered(&mut world, 2000);
+    }
+}

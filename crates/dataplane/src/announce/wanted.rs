@@ -1,0 +1,112 @@
+//! Which address is to be announced, how, and by which nodes.
+//!
+//! In: [`Objects`], as they are now. Out: a [`Wanted`] for each address. Pure: every node comes to the same answer from the same
+//! objects, so nothing needs to be agreed on but who of the candidates answers.
+//!
+//! - Addresses are those that the status of a Service of type LoadBalancer shows, where packets arrive with them (`ipMode` VIP).
+//! - Class `waypost.dev/l2` is announced by layer 2, `waypost.dev/bgp` by BGP, `waypost.dev/proxy` and classes of others by nobody;
+//!   no class: as the pool of the address says. An address of no pool is not ours: it may be a cloud's, and must not be answered for.
+//! - An address that a Node has as its own is never announced.
+//! - Candidates are Nodes that are ready and not excluded; with `externalTrafficPolicy: Local` those with a ready endpoint. A Service
+//!   without any endpoint is announced all the same when its policy is Cluster: a refusal is clearer than silence.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use super::objects::{Node, Objects, Service, Slice};
+
+/// Classes of ours.
+pub const CLASS_L2: &str = "waypost.dev/l2";
+/// See [`CLASS_L2`].
+pub const CLASS_BGP: &str = "waypost.dev/bgp";
+
+/// An address that is to be announced.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// The address.
+    pub address: IpAddr,
+    /// By answering neighbours.
+    pub l2: bool,
+    /// By telling routers.
+    pub bgp: bool,
+    /// Who may announce it.
+    pub nodes: BTreeSet<Box<str>>,
+    /// Whose address it is: `namespace/name`, sorted.
+    pub services: Vec<Box<str>>,
+}
+
+/// What is to be announced. `own` is the name of this node, which counts as one where the cluster has no Nodes at all: a single
+/// machine that runs no Pods.
+#[must_use]
+pub fn wanted(objects: &Objects, own: &str) -> BTreeMap<IpAddr, Wanted> {
+    let eligible = eligible(&objects.nodes, own);
+    let taken: BTreeSet<IpAddr> = objects.nodes.values().flat_map(|node| node.addresses.iter().copied()).collect();
+    let mut all: BTreeMap<IpAddr, Wanted> = BTreeMap::new();
+    for (key, service) in &objects.services {
+        if service.deleting {
+            continue;
+        }
+        for address in service.addresses.iter().filter(|address| !taken.contains(address)) {
+            let (l2, bgp) = ways(objects, service, *address);
+            if !l2 && !bgp {
+                continue;
+            }
+            let entry = all.entry(*address).or_insert_with(|| Wanted {
+                address: *address,
+                l2: false,
+                bgp: false,
+                nodes: BTreeSet::new(),
+                services: Vec::new(),
+            });
+            entry.l2 |= l2;
+            entry.bgp |= bgp;
+            entry.services.push(key.clone());
+            entry.nodes.extend(candidates(objects, key, service, *address, &eligible));
+        }
+    }
+    all
+}
+
+/// How an address of a Service is announced: by layer 2, by BGP.
+fn ways(objects: &Objects, service: &Service, address: IpAddr) -> (bool, bool) {
+    match service.class.as_deref() {
+        Some(CLASS_L2) => (true, false),
+        Some(CLASS_BGP) => (false, true),
+        Some(_) => (false, false),
+        None => {
+            let pool = objects.pools.values().find(|pool| pool.ranges.iter().any(|range| range.contains(&address)));
+            pool.map_or((false, false), |pool| (pool.l2, pool.bgp))
+        }
+    }
+}
+
+/// The nodes that may announce anything.
+fn eligible(nodes: &BTreeMap<Box<str>, Node>, own: &str) -> BTreeSet<Box<str>> {
+    if nodes.is_empty() {
+        return BTreeSet::from([own.into()]);
+    }
+    nodes.iter().filter(|(_, node)| node.ready && !node.excluded).map(|(name, _)| name.clone()).collect()
+}
+
+/// The nodes that may announce an address of a Service.
+fn candidates(
+    objects: &Objects,
+    key: &str,
+    service: &Service,
+    address: IpAddr,
+    eligible: &BTreeSet<Box<str>>,
+) -> BTreeSet<Box<str>> {
+    if !service.local {
+        return eligible.clone();
+    }
+    let slices = || objects.slices.get(key).into_iter().flat_map(BTreeMap::values);
+    let fits = |slice: &&Slice| slice.is_ipv6 == address.is_ipv6();
+    let ready: BTreeSet<Box<str>> = slices().filter(fits).flat_map(|slice| slice.ready.iter().cloned()).collect();
+    // Where nobody is ready, those that are about to go still serve.
+    let serving = || slices().filter(fits).flat_map(|slice| slice.leaving.iter().cloned()).collect();
+    let have = if ready.is_empty() { serving() } else { ready };
+    have.intersection(eligible).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Sockets for whole frames, by hand: nobody offers safe calls for addresses of this kind.
+//!
+//! In: a kind of frames. Out: a socket that hears it on every wire of the network namespace, frames with the number of their wire, and
+//! frames sent. What the kernel writes is read as numbers of fixed places; no length is trusted.
+
+#![allow(
+    unsafe_code,
+    reason = "no safe call carries the wire of a frame, or sets a filter, or reads the clock of sleepers"
+)]
+
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+/// Frames that we send ourselves are not told to us.
+const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
+/// The kind of a frame that this machine sent, where the kernel does not know the above.
+const OUTGOING: u8 = 4;
+
+/// A step of a filter: code, where to go if so, where if not, a number.
+pub(super) type Step = (u16, u8, u8, u32);
+
+/// Opens a socket for frames of a kind (an EtherType) that also pass a filter; an empty one lets all pass.
+pub(super) fn open(kind: u16, filter: &[Step]) -> Result<OwnedFd, Errno> {
+    let flags = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no pointers are passed.
+    let raw = unsafe { libc::socket(libc::AF_PACKET, flags, i32::from(kind.to_be())) };
+    if raw < 0 {
+        return Err(last());
+    }
+    // SAFETY: the kernel has just given us this descriptor, and nobody else knows it.
+    let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+    let steps: Vec<libc::sock_filter> =
+        filter.iter().map(|&(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k }).collect();
+    if !steps.is_empty() {
+        let program = libc::sock_fprog {
+            len: u16::try_from(steps.len()).map_err(|_| Errno::TOOBIG)?,
+            filter: steps.as_ptr().cast_mut(),
+        };
+        set(&fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
+    }
+    // Older kernels do not know it: such frames are passed over when they come.
+    let _ = set(&fd, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1i32);
+    Ok(fd)
+}
+
+fn set<T>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> Result<(), Errno> {
+    let length = libc::socklen_t::try_from(size_of::<T>()).map_err(|_| Errno::INVAL)?;
+    // SAFETY: the descriptor is open; pointer and length are those of `value`, which outlives the call, as does the filter that one of
+    // the values points to: the kernel copies it.
+    let done = unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), length) };
+    if done == 0 { Ok(()) } else { Err(last()) }
+}
+
+/// Takes a frame: how long it is, and the number of its wire. Nothing when there is none.
+pub(super) fn receive(fd: impl AsFd, buffer: &mut [u8]) -> Result<Option<(usize, u32)>, Errno> {
+    loop {
+        // SAFETY: all its members are numbers, for which zero is a value.
+        let mut from: libc::sockaddr_ll = unsafe { zeroed() };
+        let mut length = libc::socklen_t::try_from(size_of::<libc::sockaddr_ll>()).map_err(|_| Errno::INVAL)?;
+        // SAFETY: the descriptor is open while it is borrowed; both pointers lead to memory that is ours alone and as long as the length
+        // beside it says.
+        let taken = unsafe {
+            libc::recvfrom(
+                fd.as_fd().as_raw_fd(),
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                libc::MSG_DONTWAIT,
+                (&raw mut from).cast(),
+                &raw mut length,
+            )
+        };
+        match usize::try_from(taken) {
+            Ok(_) if from.sll_pkttype == OUTGOING => {}
+            Ok(taken) => return Ok(Some((taken, u32::try_from(from.sll_ifindex).unwrap_or(0)))),
+            Err(_) => match last() {
+                Errno::AGAIN => return Ok(None),
+                // A wire went down: said once, and of no other.
+                Errno::INTR | Errno::NETDOWN => {}
+                errno => return Err(errno),
+            },
+        }
+    }
+}
+
+/// Sends a frame on a wire.
+pub(super) fn send(fd: impl AsFd, interface: u32, frame: &[u8]) -> Result<(), Errno> {
+    // SAFETY: all its members are numbers, for which zero is a value.
+    let mut to: libc::sockaddr_ll = unsafe { zeroed() };
+    to.sll_family = u16::try_from(libc::AF_PACKET).map_err(|_| Errno::INVAL)?;
+    to.sll_ifindex = i32::try_from(interface).map_err(|_| Errno::NODEV)?;
+    to.sll_halen = 6;
+    let (Some(mac), Some(kind)) = (frame.first_chunk::<6>(), frame.get(12..14)) else { return Err(Errno::INVAL) };
+    to.sll_addr[..6].copy_from_slice(mac);
+    to.sll_protocol = kind.first_chunk().map_or(0, |bytes| u16::from_ne_bytes(*bytes));
+    let length = libc::socklen_t::try_from(size_of::<libc::sockaddr_ll>()).map_err(|_| Errno::INVAL)?;
+    // SAFETY: the descriptor is open while it is borrowed; both pointers lead to memory that outlives the call and is as long as the
+    // length beside it says.
+    let sent = unsafe {
+        libc::sendto(
+            fd.as_fd().as_raw_fd(),
+            frame.as_ptr().cast(),
+            frame.len(),
+            libc::MSG_DONTWAIT,
+            (&raw const to).cast(),
+            length,
+        )
+    };
+    if sent < 0 { Err(last()) } else { Ok(()) }
+}
+
+/// The time since this machine started, with the time that it slept.
+pub(super) fn since_start() -> Duration {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer leads to `now`, which outlives the call. It cannot fail: every kernel of the last fifteen years has this clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+fn last() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
