@@ -137,6 +137,9 @@ pub struct Port {
     /// Its number on nodes.
     #[serde(deserialize_with = "number")]
     pub node_port: u16,
+    /// Whether its load balancer is somebody else's business on this node. No server says so; whoever stands between it and us does.
+    #[serde(rename = "waypost.dev/gateway")]
+    pub at_gateway: bool,
 }
 
 /// What a Service got.

@@ -102,7 +102,7 @@ impl Common<'_> {
             port: port.port,
             node_port: Some(port.node_port).filter(|number| has_node_ports(self.service) && *number > 0),
             external_ips: of_family(&self.external_ips),
-            lb_ips: of_family(&self.lb_ips),
+            lb_ips: if port.at_gateway { Vec::new() } else { of_family(&self.lb_ips) },
             source_ranges: None,
             own_vips_allowed: false,
             affinity: timeout.filter(|_| &*spec.session_affinity == "ClientIP"),

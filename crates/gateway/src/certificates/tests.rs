@@ -1,0 +1,92 @@
+//! Which Secret it is, who may use it, and what is said of those that are none.
+
+use rcgen::{CertificateParams, KeyPair};
+use serde_json::{Value, json};
+
+use super::*;
+
+const ARN: &str = "arn:aws:acm:us-east-1:123456789012:certificate/12345678-1234-1234-1234-123456789012";
+
+/// A certificate and its key, as PEM.
+fn pair() -> (String, String) {
+    let key = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(vec!["web.example".to_owned()]).expect("parameters");
+    (params.self_signed(&key).expect("a certificate").pem(), key.serialize_pem())
+}
+
+fn secret(name: &str, meta: &Value, certificate: &str, key: &str) -> Secret {
+    let mut metadata = json!({"namespace": "shop", "name": name});
+    for (member, value) in meta.as_object().into_iter().flatten() {
+        metadata[member] = value.clone();
+    }
+    let data = json!({"tls.crt": STANDARD.encode(certificate), "tls.key": STANDARD.encode(key)});
+    serde_json::from_value(json!({"metadata": metadata, "type": TYPE, "data": data})).expect("a Secret")
+}
+
+fn bare(name: &str, meta: &Value) -> Secret {
+    secret(name, meta, "", "")
+}
+
+#[test]
+fn names_say_where_to_look() {
+    let named = |namespace: &str, name: &str| Ok(Place::Named { namespace: namespace.into(), name: name.into() });
+    assert_eq!(Place::read("secret://certs/web", "shop"), named("certs", "web"));
+    assert_eq!(Place::read("secret://web", "shop"), named("shop", "web"));
+    assert_eq!(Place::read(ARN, "shop"), Ok(Place::Claimed { namespace: "shop".into(), arn: ARN.into() }));
+    for bad in ["secret://", "secret:///web", "secret://a/", "secret://a/b/c"] {
+        assert!(Place::read(bad, "shop").is_err_and(|why| why.contains("secret://NAMESPACE/NAME")), "{bad}");
+    }
+}
+
+#[test]
+fn s48_a_secret_claims_an_arn() {
+    let place = Place::read(ARN, "shop").expect("a place");
+    let claim = json!({"annotations": {CLAIM: ARN}});
+    let all = [bare("b", &claim), bare("a", &claim), bare("other", &json!({"annotations": {CLAIM: "arn:other"}}))];
+    assert_eq!(&*place.choose(all.iter(), "shop").expect("a Secret").metadata.name, "a");
+    let why = place.choose(all[2..].iter(), "shop").expect_err("none");
+    assert!(why.contains(&format!("kubectl -n shop annotate secret NAME {CLAIM}={ARN}")), "{why}");
+    let short = Place::read("web-cert", "shop").expect("a place");
+    assert!(short.choose([bare("x", &json!({"labels": {CLAIM: "web-cert"}}))].iter(), "shop").is_ok());
+}
+
+#[test]
+fn a_secret_of_another_namespace_must_allow_its_use() {
+    let place = Place::read("secret://shop/web", "blog").expect("a place");
+    let chosen = |meta: Value| place.choose([bare("web", &meta)].iter(), "blog").map(|_| ());
+    let why = chosen(json!({})).expect_err("not allowed");
+    assert!(why.contains(&format!("kubectl -n shop annotate secret web {ALLOWED}=blog")), "{why}");
+    assert!(chosen(json!({"annotations": {ALLOWED: "news"}})).is_err());
+    assert_eq!(chosen(json!({"annotations": {ALLOWED: "news, blog"}})), Ok(()));
+    assert_eq!(chosen(json!({"annotations": {ALLOWED: "*"}})), Ok(()));
+    assert!(place.choose([bare("web", &json!({}))].iter(), "shop").is_ok(), "its own namespace may");
+}
+
+#[test]
+fn what_is_no_certificate_is_said_in_words() {
+    let (certificate, key) = pair();
+    let now = Timestamp::now();
+    let good = load(&secret("web", &json!({}), &certificate, &key), now).expect("a certificate");
+    assert_eq!((good.key.cert.len(), good.warning), (1, None));
+    let why = |certificate: &str, key: &str| {
+        load(&secret("web", &json!({}), certificate, key), now).expect_err("no certificate")
+    };
+    assert!(why("", &key).contains("tls.crt of the Secret shop/web"));
+    assert!(why("nonsense", &key).contains("tls.crt"));
+    assert!(why(&certificate, "nonsense").contains("tls.key"));
+    assert!(why(&certificate, &pair().1).contains("not the key of"));
+    let mut opaque = secret("web", &json!({}), &certificate, &key);
+    opaque.kind = "Opaque".into();
+    assert!(load(&opaque, now).expect_err("no certificate").contains("Opaque"));
+    opaque.kind = TYPE.into();
+    opaque.data.remove("tls.key");
+    assert!(load(&opaque, now).expect_err("no certificate").contains("has no tls.key"));
+}
+
+#[test]
+fn a_certificate_that_has_ended_is_served_and_said() {
+    let (certificate, key) = pair();
+    let late = Timestamp::from_second(9_000_000_000 * 10).expect("a time");
+    let loaded = load(&secret("web", &json!({}), &certificate, &key), late).expect("a certificate");
+    assert!(loaded.warning.is_some_and(|why| why.contains("invalid since")));
+}

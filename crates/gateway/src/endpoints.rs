@@ -1,0 +1,125 @@
+//! Which pods a port's connections may go to. Pure.
+//!
+//! In: the slices of a Service, a port's name, whether traffic stays on this node. Out: addresses. Those that are ready; where there are
+//! none, those that still answer while they go, as the proxy does.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use api::ip::{Family, parse_lenient};
+
+use crate::objects::{Slice, SliceEndpoint};
+
+/// What there is behind a port.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Found {
+    /// Where connections may go.
+    pub usable: BTreeSet<SocketAddr>,
+    /// How many could be used if traffic need not stay on this node.
+    pub elsewhere: usize,
+}
+
+/// Looks through slices. A pod may have an address of each family: the first family that has any is used, for all connections.
+#[must_use]
+pub fn find<'a>(
+    slices: &(impl Iterator<Item = &'a Slice> + Clone),
+    port: &str,
+    families: &[Box<str>],
+    only_node: Option<&str>,
+) -> Found {
+    let first = families.first().and_then(|name| Family::named(name)).unwrap_or(Family::V4);
+    let mut elsewhere = 0;
+    for family in [first, first.other()] {
+        let of_family = slices.clone().filter(|slice| &*slice.address_type == family.as_str());
+        let all: Vec<(&SliceEndpoint, SocketAddr)> = of_family.flat_map(|slice| addresses(slice, port)).collect();
+        let here: Vec<_> = all.iter().copied().filter(|(endpoint, _)| is_at(endpoint, only_node)).collect();
+        let usable = choose(&here);
+        let others = choose(&all).len().saturating_sub(usable.len());
+        if !usable.is_empty() {
+            return Found { usable, elsewhere: others };
+        }
+        elsewhere = elsewhere.max(others);
+    }
+    Found { usable: BTreeSet::new(), elsewhere }
+}
+
+fn is_at(endpoint: &SliceEndpoint, node: Option<&str>) -> bool {
+    node.is_none_or(|node| endpoint.node_name.as_deref() == Some(node))
+}
+
+/// The endpoints of a slice for a port of this name.
+fn addresses<'a>(slice: &'a Slice, port: &str) -> impl Iterator<Item = (&'a SliceEndpoint, SocketAddr)> {
+    let number = slice.ports.iter().find(|known| {
+        *known.name == *port && known.port > 0 && known.protocol.as_deref().is_none_or(|protocol| protocol == "TCP")
+    });
+    let number = number.map(|port| port.port);
+    slice.endpoints.iter().filter_map(move |endpoint| {
+        let ip = parse_lenient(endpoint.addresses.first()?)?;
+        Some((endpoint, SocketAddr::new(ip, number?)))
+    })
+}
+
+fn choose(all: &[(&SliceEndpoint, SocketAddr)]) -> BTreeSet<SocketAddr> {
+    let of = |fits: fn(&SliceEndpoint) -> bool| -> BTreeSet<SocketAddr> {
+        all.iter().filter(|(endpoint, _)| fits(endpoint)).map(|(_, address)| *address).collect()
+    };
+    let ready = of(|endpoint| endpoint.conditions.ready.unwrap_or(true));
+    if !ready.is_empty() {
+        return ready;
+    }
+    of(|endpoint| endpoint.conditions.serving.unwrap_or(false) && endpoint.conditions.terminating.unwrap_or(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn slice(kind: &str, endpoints: &serde_json::Value) -> Slice {
+        let ports = json!([{"name": "https", "port": 8443}, {"name": "http", "port": 8080, "protocol": "TCP"}]);
+        serde_json::from_value(json!({"addressType": kind, "endpoints": endpoints, "ports": ports})).expect("a slice")
+    }
+
+    fn found(slices: &[Slice], port: &str, families: &[&str], node: Option<&str>) -> (Vec<String>, usize) {
+        let families: Vec<Box<str>> = families.iter().map(|family| (*family).into()).collect();
+        let found = find(&slices.iter(), port, &families, node);
+        (found.usable.iter().map(ToString::to_string).collect(), found.elsewhere)
+    }
+
+    #[test]
+    fn ready_pods_of_the_port_are_used_and_the_first_family_decides() {
+        let four = slice(
+            "IPv4",
+            &json!([{"addresses": ["10.0.0.2"]}, {"addresses": ["10.0.0.1"], "conditions": {"ready": true}},
+                    {"addresses": ["10.0.0.3"], "conditions": {"ready": false}}, {"addresses": ["x"]}]),
+        );
+        let six = slice("IPv6", &json!([{"addresses": ["fd00::1"]}]));
+        let both = [four, six];
+        assert_eq!(found(&both, "http", &[], None).0, ["10.0.0.1:8080", "10.0.0.2:8080"]);
+        assert_eq!(found(&both, "https", &["IPv6", "IPv4"], None).0, ["[fd00::1]:8443"]);
+        assert_eq!(found(&both[1..], "http", &["IPv4"], None).0, ["[fd00::1]:8080"], "better than nobody");
+        assert_eq!(found(&both, "other", &[], None), (vec![], 0));
+    }
+
+    #[test]
+    fn those_that_go_are_used_when_nobody_else_is_there() {
+        let leaving = json!({"ready": false, "serving": true, "terminating": true});
+        let gone = json!({"ready": false, "serving": false, "terminating": true});
+        let slices = [slice(
+            "IPv4",
+            &json!([{"addresses": ["10.0.0.1"], "conditions": leaving}, {"addresses": ["10.0.0.2"], "conditions": gone}]),
+        )];
+        assert_eq!(found(&slices, "http", &[], None).0, ["10.0.0.1:8080"]);
+    }
+
+    #[test]
+    fn traffic_that_stays_here_goes_to_pods_of_this_node() {
+        let slices = [slice(
+            "IPv4",
+            &json!([{"addresses": ["10.0.0.1"], "nodeName": "n1"}, {"addresses": ["10.0.0.2"], "nodeName": "n2"}]),
+        )];
+        assert_eq!(found(&slices, "http", &[], Some("n2")), (vec!["10.0.0.2:8080".to_owned()], 1));
+        assert_eq!(found(&slices, "http", &[], Some("n3")), (vec![], 2));
+    }
+}

@@ -1,0 +1,145 @@
+//! What pods see of a request, what they never see, and what is refused.
+
+use http::Request;
+use proptest::prelude::*;
+
+use super::*;
+
+fn client() -> Client {
+    let value = HeaderValue::from_static;
+    Client { ip: value("192.0.2.7"), port: value("443"), proto: value("https") }
+}
+
+const H1: Speech = Speech { h2: false, tls: false };
+const H2: Speech = Speech { h2: true, tls: false };
+
+fn request(uri: &str, version: Version, headers: &[(&str, &str)]) -> Parts {
+    let start = Request::builder().uri(uri).version(version);
+    let built = headers.iter().fold(start, |builder, (name, value)| builder.header(*name, *value));
+    built.body(()).expect("a request").into_parts().0
+}
+
+fn shown(parts: &Parts) -> Vec<(String, String)> {
+    let text = |value: &HeaderValue| value.to_str().expect("text").to_owned();
+    let mut all: Vec<_> = parts.headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
+    all.sort();
+    all
+}
+
+fn prepared(mut parts: Parts, speech: Speech) -> Parts {
+    let wanted = upgrade(&parts);
+    prepare(&mut parts, &client(), speech, wanted, "10.0.0.1:80").expect("a request that can be said");
+    parts
+}
+
+fn header(parts: &Parts, name: &str) -> Option<String> {
+    parts.headers.get(name).map(|value| value.to_str().expect("text").to_owned())
+}
+
+#[test]
+fn s48_the_client_is_added_behind_whoever_was_named_before() {
+    let bare = prepared(request("/", Version::HTTP_11, &[("host", "a")]), H1);
+    assert_eq!(header(&bare, "x-forwarded-for").as_deref(), Some("192.0.2.7"));
+    let said = [("host", "a"), ("x-forwarded-for", "1.1.1.1"), ("x-forwarded-for", "2.2.2.2, 3.3.3.3")];
+    let said = prepared(request("/", Version::HTTP_11, &said), H1);
+    assert_eq!(header(&said, "x-forwarded-for").as_deref(), Some("1.1.1.1, 2.2.2.2, 3.3.3.3, 192.0.2.7"));
+    assert_eq!(said.headers.get_all("x-forwarded-for").iter().count(), 1);
+    let lies = [("host", "a"), ("x-forwarded-port", "1"), ("x-forwarded-proto", "gopher")];
+    let lies = prepared(request("/", Version::HTTP_11, &lies), H1);
+    assert_eq!(header(&lies, "x-forwarded-port").as_deref(), Some("443"));
+    assert_eq!(header(&lies, "x-forwarded-proto").as_deref(), Some("https"));
+}
+
+#[test]
+fn what_was_said_to_this_hop_alone_goes_no_further() {
+    let said = [
+        ("host", "a"),
+        ("connection", "close, X-Secret, Host"),
+        ("x-secret", "1"),
+        ("keep-alive", "timeout=5"),
+        ("proxy-connection", "keep-alive"),
+        ("te", "gzip"),
+        ("expect", "100-continue"),
+        ("accept", "*/*"),
+    ];
+    let parts = prepared(request("/", Version::HTTP_11, &said), H1);
+    let names: Vec<String> = shown(&parts).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["accept", "host", "x-forwarded-for", "x-forwarded-port", "x-forwarded-proto"]);
+}
+
+#[test]
+fn a_client_cannot_have_us_forget_who_it_is() {
+    let said = [("host", "a"), ("connection", "x-forwarded-for"), ("x-forwarded-for", "1.1.1.1")];
+    let parts = prepared(request("/", Version::HTTP_11, &said), H1);
+    assert_eq!(header(&parts, "x-forwarded-for").as_deref(), Some("192.0.2.7"));
+}
+
+#[test]
+fn websockets_pass_and_changes_to_http_2_do_not() {
+    let asking = |protocol: &str, connection: &str| {
+        let said = [("host", "a"), ("connection", connection), ("upgrade", protocol), ("http2-settings", "AAMAAABk")];
+        prepared(request("/", Version::HTTP_11, &said), H1)
+    };
+    let socket = asking("websocket", "keep-alive, Upgrade");
+    assert_eq!(header(&socket, "upgrade").as_deref(), Some("websocket"));
+    assert_eq!(header(&socket, "connection").as_deref(), Some("upgrade"));
+    for (protocol, connection) in
+        [("h2c", "Upgrade, HTTP2-Settings"), ("websocket, H2C", "upgrade"), ("websocket", "close")]
+    {
+        let plain = asking(protocol, connection);
+        assert_eq!((header(&plain, "upgrade"), header(&plain, "http2-settings")), (None, None), "{protocol}");
+    }
+}
+
+#[test]
+fn requests_of_http_2_are_told_to_pods_of_http_1_and_the_other_way() {
+    let said = [("cookie", "a=1"), ("cookie", "b=2"), ("host", "lie")];
+    let parts = prepared(request("https://web.example/x?y=1", Version::HTTP_2, &said), H1);
+    assert_eq!((parts.uri.to_string().as_str(), parts.version), ("/x?y=1", Version::HTTP_11));
+    assert_eq!(header(&parts, "host").as_deref(), Some("web.example"));
+    assert_eq!(header(&parts, "cookie").as_deref(), Some("a=1; b=2"));
+    let parts = prepared(request("/x", Version::HTTP_11, &[("host", "web.example"), ("te", "trailers")]), H2);
+    assert_eq!((parts.uri.to_string().as_str(), parts.version), ("http://web.example/x", Version::HTTP_2));
+    assert_eq!((header(&parts, "host"), header(&parts, "te").as_deref()), (None, Some("trailers")));
+    assert_eq!(header(&parts, "connection"), None);
+    let old = prepared(request("/x", Version::HTTP_10, &[]), H1);
+    assert_eq!(header(&old, "host").as_deref(), Some("10.0.0.1:80"));
+}
+
+#[test]
+fn what_means_two_things_is_refused() {
+    let status = |method: Method, version: Version, said: &[(&str, &str)]| {
+        let mut parts = request("/", version, said);
+        parts.method = method;
+        check(&parts).map_err(|refusal| refusal.status.as_u16())
+    };
+    let get = |said: &[(&str, &str)]| status(Method::GET, Version::HTTP_11, said);
+    assert_eq!(get(&[("host", "a")]), Ok(()));
+    assert_eq!(get(&[]), Err(400));
+    assert_eq!(status(Method::GET, Version::HTTP_10, &[]), Ok(()));
+    assert_eq!(get(&[("host", "a"), ("host", "b")]), Err(400));
+    assert_eq!(get(&[("host", "a"), ("transfer-encoding", "Chunked")]), Ok(()));
+    assert_eq!(get(&[("host", "a"), ("transfer-encoding", "gzip, chunked")]), Err(400));
+    assert_eq!(get(&[("host", "a"), ("transfer-encoding", "chunked"), ("transfer-encoding", "chunked")]), Err(400));
+    assert_eq!(status(Method::CONNECT, Version::HTTP_2, &[]), Err(405));
+}
+
+proptest! {
+    #[test]
+    fn pods_get_one_host_and_the_client_last_whatever_was_sent(
+        said in proptest::collection::vec(("(x-a|connection|te|upgrade|x-forwarded-for|keep-alive|cookie)", "[a-z0-9, .=-]{0,20}"), 0..8),
+        h2 in any::<bool>(), to_h2 in any::<bool>(),
+    ) {
+        let version = if h2 { Version::HTTP_2 } else { Version::HTTP_11 };
+        let uri = if h2 { "https://web.example/" } else { "/" };
+        let mut headers: Vec<(&str, &str)> = said.iter().map(|(name, value)| (name.as_str(), value.trim())).collect();
+        if !h2 { headers.push(("host", "web.example")); }
+        let parts = prepared(request(uri, version, &headers), Speech { h2: to_h2, tls: false });
+        let chain = header(&parts, "x-forwarded-for").expect("a chain");
+        prop_assert!(chain == "192.0.2.7" || chain.ends_with(", 192.0.2.7"));
+        let host = header(&parts, "host").or(parts.uri.host().map(str::to_owned));
+        prop_assert_eq!(host.as_deref(), Some("web.example"));
+        prop_assert!(!parts.headers.contains_key("keep-alive"));
+        prop_assert!(!to_h2 || !parts.headers.contains_key("connection") || parts.headers.contains_key("upgrade"));
+    }
+}

@@ -1,0 +1,43 @@
+//! Layer 7 and TLS for Services of `type: LoadBalancer`, asked for by annotation: what a cloud's load balancer does in front of the
+//! nodes, done on the node where the packet arrives.
+//!
+//! In: Services with the annotations that [`wanted`] reads, their slices, Secrets with certificates. Out: a listener for each of
+//! their ports, and [`split::Split`], a source in which the proxy finds those listeners as endpoints.
+//!
+//! ```text
+//! Services ──▶ office ──▶ site (a task for each Service): slices, Secrets ──▶ lanes (one for each port)
+//!                            └──▶ split ──▶ proxy                               ▲ what a connection needs, read without locks
+//! client ─▶ lbVIP:port ─▶ proxy rule ─▶ door (accepts) ─▶ worker ─▶ serve ─▶ web: requests ─▶ upstream ─▶ pod
+//!                                                                        └─▶ wire: bytes ──────────────▶ pod
+//! ```
+//! What decides is pure and apart: [`wanted`], [`sources`], [`endpoints`], [`headers`], [`certificates`], and the core of [`split`].
+//! Nothing here parses HTTP: hyper does, and refuses what is ambiguous.
+
+mod balance;
+mod body;
+pub mod certificates;
+mod door;
+pub mod endpoints;
+mod guard;
+pub mod headers;
+mod lane;
+pub mod limits;
+pub mod objects;
+mod office;
+mod pages;
+mod serve;
+mod site;
+pub mod sources;
+pub mod split;
+mod tls;
+mod upstream;
+pub mod wanted;
+mod web;
+mod wire;
+mod workers;
+
+#[cfg(test)]
+mod tests;
+
+pub use limits::Limits;
+pub use office::{Gateway, Notice, Settings, Tell};

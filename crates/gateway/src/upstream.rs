@@ -1,0 +1,195 @@
+//! Connections to pods: opened, spoken on, kept for the next request.
+//!
+//! In: an endpoint and what it speaks. Out: somebody to hand a request to. Every worker keeps connections of its own, so that none waits
+//! for another's lock; one for all requests of HTTP/2, one for each request of HTTP/1.1.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::balance::{Busy, Endpoint};
+use crate::body::Upload;
+use crate::lane::Lane;
+use crate::tls::is_h2;
+use crate::wanted::Back;
+
+/// How long a connection may take to be ready for the next request after it has answered one.
+const SETTLING: Duration = Duration::from_secs(1);
+/// How often a pod that speaks HTTP/2 is asked for a sign of life.
+const PING: Duration = Duration::from_secs(30);
+/// How much of a body may be on its way in HTTP/2.
+const WINDOW: u32 = 1024 * 1024;
+
+/// Connections of a worker to an endpoint that wait for requests.
+#[derive(Default)]
+pub(crate) struct Spare {
+    h1: Vec<(http1::SendRequest<Upload>, Instant)>,
+    h2: Option<http2::SendRequest<Upload>>,
+}
+
+impl Spare {
+    /// Lets go of those that have waited since before this, or that have ended.
+    pub(crate) fn sweep(&mut self, before: Instant) {
+        self.h1.retain(|(sender, since)| *since >= before && !sender.is_closed());
+        self.h2.take_if(|sender| sender.is_closed());
+    }
+}
+
+/// Somebody to hand a request to.
+pub(crate) enum Line {
+    H1(http1::SendRequest<Upload>),
+    H2(http2::SendRequest<Upload>),
+}
+
+/// Why a pod cannot be spoken to.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It does not take connections.
+    Refused(io::Error),
+    /// It does not answer.
+    Slow,
+    /// It takes connections but does not speak what it should.
+    Speech(String),
+}
+
+/// A request under way: the endpoint is busy, and its connection may be used again afterwards.
+pub(crate) struct Lease {
+    sender: Option<http1::SendRequest<Upload>>,
+    busy: Busy,
+    worker: usize,
+    spare: usize,
+}
+
+impl Line {
+    /// A connection that waits, if there is one; the youngest, so that the others can grow old.
+    pub(crate) fn kept(endpoint: &Endpoint, worker: usize, h2: bool) -> Option<Self> {
+        let mut spare = endpoint.spare[worker].lock();
+        if h2 {
+            let sender = spare.h2.as_ref().filter(|sender| !sender.is_closed())?;
+            return Some(Self::H2(sender.clone()));
+        }
+        while let Some((sender, _)) = spare.h1.pop() {
+            if sender.is_ready() {
+                return Some(Self::H1(sender));
+            }
+        }
+        None
+    }
+
+    /// A new connection.
+    pub(crate) async fn open(lane: &Lane, endpoint: &Endpoint, worker: usize, h2: bool) -> Result<Self, Failure> {
+        let stream = connect(lane, endpoint).await?;
+        let line = match lane.port.back {
+            Back::Plain => speak(stream, h2).await?,
+            Back::Tls => {
+                let config = if h2 { &lane.back.h2 } else { &lane.back.h1 };
+                let stream = handshake(lane, endpoint, stream, config).await?;
+                if h2 && !is_h2(stream.get_ref().1.alpn_protocol()) {
+                    return Err(Failure::Speech("it does not offer HTTP/2 (ALPN)".to_owned()));
+                }
+                speak(stream, h2).await?
+            }
+        };
+        if let Self::H2(sender) = &line {
+            endpoint.spare[worker].lock().h2 = Some(sender.clone());
+        }
+        Ok(line)
+    }
+
+    pub(crate) async fn send(
+        &mut self,
+        request: Request<Upload>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<Upload>>> {
+        match self {
+            Self::H1(sender) => sender.try_send_request(request).await,
+            Self::H2(sender) => sender.try_send_request(request).await,
+        }
+    }
+
+    /// What is left to do when the answer has begun.
+    pub(crate) fn lease(self, busy: Busy, worker: usize, spare: usize) -> Lease {
+        let sender = match self {
+            Self::H1(sender) => Some(sender),
+            Self::H2(_) => None,
+        };
+        Lease { sender, busy, worker, spare }
+    }
+}
+
+impl Lease {
+    /// The answer is whole.
+    pub(crate) fn give_back(self) {
+        let Self { sender: Some(mut sender), busy, worker, spare } = self else { return };
+        if sender.is_ready() {
+            keep(&busy, worker, spare, sender);
+        } else if let (false, Ok(here)) = (sender.is_closed(), Handle::try_current()) {
+            here.spawn(async move {
+                if matches!(timeout(SETTLING, sender.ready()).await, Ok(Ok(()))) {
+                    keep(&busy, worker, spare, sender);
+                }
+            });
+        }
+    }
+}
+
+fn keep(endpoint: &Endpoint, worker: usize, most: usize, sender: http1::SendRequest<Upload>) {
+    let mut spare = endpoint.spare[worker].lock();
+    if spare.h1.len() < most {
+        spare.h1.push((sender, Instant::now()));
+    }
+}
+
+/// A connection to an endpoint.
+pub(crate) async fn connect(lane: &Lane, endpoint: &Endpoint) -> Result<TcpStream, Failure> {
+    let stream = timeout(lane.limits.connect, TcpStream::connect(endpoint.address)).await;
+    let stream = stream.map_err(|_| Failure::Slow)?.map_err(Failure::Refused)?;
+    stream.set_nodelay(true).map_err(Failure::Refused)?;
+    Ok(stream)
+}
+
+/// TLS with an endpoint.
+pub(crate) async fn handshake(
+    lane: &Lane,
+    endpoint: &Endpoint,
+    stream: TcpStream,
+    config: &Arc<ClientConfig>,
+) -> Result<TlsStream<TcpStream>, Failure> {
+    let name = ServerName::IpAddress(endpoint.address.ip().into());
+    let connecting = TlsConnector::from(Arc::clone(config)).connect(name, stream);
+    let stream = timeout(lane.limits.handshake, connecting).await.map_err(|_| Failure::Slow)?;
+    stream.map_err(|error| Failure::Speech(format!("it does not speak TLS: {error}")))
+}
+
+/// Begins to speak HTTP.
+async fn speak<I>(io: I, h2: bool) -> Result<Line, Failure>
+where
+    I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let failed = |error: hyper::Error| Failure::Speech(error.to_string());
+    let io = TokioIo::new(io);
+    if h2 {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.timer(TokioTimer::new()).keep_alive_interval(PING);
+        builder.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW);
+        let (sender, connection) = builder.handshake(io).await.map_err(failed)?;
+        tokio::spawn(connection);
+        return Ok(Line::H2(sender));
+    }
+    let (sender, connection) = http1::Builder::new().handshake(io).await.map_err(failed)?;
+    // How it ends, the request that is under way hears.
+    tokio::spawn(connection.with_upgrades());
+    Ok(Line::H1(sender))
+}

@@ -1,0 +1,290 @@
+//! A connection whose requests are understood: each is carried to a pod of its own.
+//!
+//! In: a stream of a client, and what it speaks. Out: answers. A request is sent again, to another pod, only if no connection could be
+//! made; or if a kept connection ended before anything was answered and the request was not sent or may be sent twice.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use http::header::{CONNECTION, UPGRADE};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::body::{Answer, Download, Upload};
+use crate::guard::Guarded;
+use crate::headers::{self, Client, Speech};
+use crate::lane::{Lane, until_closing};
+use crate::upstream::{Failure, Lease, Line};
+use crate::wanted::Back;
+use crate::{pages, wire};
+
+/// How many pods are tried for a request, and how many connections.
+const TRIES: usize = 3;
+/// How much of a body may be on its way in HTTP/2.
+const WINDOW: u32 = 1024 * 1024;
+/// How much of answers may wait for a client of HTTP/2.
+const SEND_BUFFER: usize = 256 * 1024;
+
+/// A client and its connection.
+pub(crate) struct Visitor {
+    lane: Arc<Lane>,
+    worker: usize,
+    client: Client,
+    requests: AtomicU64,
+}
+
+impl Visitor {
+    pub(crate) fn new(lane: Arc<Lane>, worker: usize, peer: SocketAddr) -> Self {
+        let ip = HeaderValue::from_str(&peer.ip().to_canonical().to_string());
+        let (port, proto) = lane.forwarded.clone();
+        // An address in words is always fit.
+        let client = Client { ip: ip.unwrap_or_else(|_| HeaderValue::from_static("unknown")), port, proto };
+        Self { lane, worker, client, requests: AtomicU64::new(0) }
+    }
+}
+
+/// Serves a connection until it ends, or until its lane closes and the last request is answered.
+pub(crate) async fn serve<I>(io: I, is_h2: bool, visitor: Visitor)
+where
+    I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let visitor = Arc::new(visitor);
+    let lane = Arc::clone(&visitor.lane);
+    let io = TokioIo::new(Guarded::new(io, lane.idle()));
+    let service = service_fn({
+        let visitor = Arc::clone(&visitor);
+        move |request| {
+            let visitor = Arc::clone(&visitor);
+            async move { Ok::<_, Infallible>(answer(&visitor, request).await) }
+        }
+    });
+    let (mut closing, drain) = (lane.closing(), lane.limits.drain);
+    if is_h2 {
+        let connection = h2(&lane).serve_connection(io, service);
+        let mut connection = pin!(connection);
+        let mut seen = 0;
+        let mut look = Instant::now() + lane.idle();
+        loop {
+            tokio::select! {
+                biased;
+                _ = connection.as_mut() => return,
+                () = until_closing(&mut closing) => break,
+                () = sleep_until(look) => {
+                    // Requests that are under way may end.
+                    let now = visitor.requests.load(Relaxed);
+                    if now == seen {
+                        break;
+                    }
+                    (seen, look) = (now, Instant::now() + lane.idle());
+                }
+            }
+        }
+        connection.as_mut().graceful_shutdown();
+        tokio::select! {
+            _ = connection.as_mut() => {}
+            () = sleep(drain.max(lane.idle())) => {}
+        }
+        return;
+    }
+    let connection = h1(&lane).serve_connection(io, service).with_upgrades();
+    let mut connection = pin!(connection);
+    tokio::select! {
+        biased;
+        _ = connection.as_mut() => return,
+        () = until_closing(&mut closing) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        () = sleep(drain) => {}
+    }
+}
+
+fn h1(lane: &Lane) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    // The pause between two requests counts, too.
+    builder.timer(TokioTimer::new()).header_read_timeout(lane.idle());
+    builder.max_header_size(lane.limits.head).pipeline_flush(true);
+    builder
+}
+
+fn h2(lane: &Lane) -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder.timer(TokioTimer::new()).keep_alive_interval(lane.idle()).keep_alive_timeout(lane.limits.handshake);
+    builder.max_concurrent_streams(lane.limits.streams);
+    builder.max_header_list_size(u32::try_from(lane.limits.head).unwrap_or(u32::MAX));
+    builder.max_pending_accept_reset_streams(lane.limits.resets).max_local_error_reset_streams(lane.limits.resets);
+    builder.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW).max_send_buf_size(SEND_BUFFER);
+    builder
+}
+
+/// Answers a request: by a pod, or by a page of ours.
+async fn answer(visitor: &Visitor, request: Request<Incoming>) -> Response<Answer> {
+    visitor.requests.fetch_add(1, Relaxed);
+    let lane = &visitor.lane;
+    let (mut parts, body) = request.into_parts();
+    let upgrade = headers::upgrade(&parts);
+    let waiting = parts.extensions.remove::<OnUpgrade>().filter(|_| upgrade.is_some());
+    parts.extensions.clear();
+    if let Err(refusal) = headers::check(&parts) {
+        return pages::refused(refusal);
+    }
+    let is_h2 = waiting.is_none() && (lane.port.h2 || (parts.version == Version::HTTP_2 && headers::is_grpc(&parts)));
+    let speech = Speech { h2: is_h2, tls: lane.port.back == Back::Tls };
+    let upgrade = upgrade.filter(|_| waiting.is_some());
+    if let Err(refusal) = headers::prepare(&mut parts, &visitor.client, speech, upgrade, &lane.service_name) {
+        return pages::refused(refusal);
+    }
+    carry(visitor, Request::from_parts(parts, Upload::new(body, lane.idle())), is_h2, waiting).await
+}
+
+/// Carries a request to a pod, to another if need be.
+async fn carry(
+    visitor: &Visitor,
+    mut request: Request<Upload>,
+    is_h2: bool,
+    waiting: Option<OnUpgrade>,
+) -> Response<Answer> {
+    let (lane, worker) = (&visitor.lane, visitor.worker);
+    let (mut tried, mut failure, mut is_fresh) = (Vec::new(), None::<Failure>, waiting.is_some());
+    for _ in 0..2 * TRIES {
+        let (chosen, elsewhere) = {
+            let backends = lane.backends.load();
+            (backends.choose(&tried).filter(|_| tried.len() < TRIES), backends.elsewhere)
+        };
+        let Some(chosen) = chosen else {
+            return failure.map_or_else(|| pages::nobody(lane, elsewhere), |why| pages::failed(lane, &why));
+        };
+        let kept = if is_fresh { None } else { Line::kept(&chosen, worker, is_h2) };
+        let is_kept = kept.is_some();
+        let opened = match kept {
+            Some(line) => Ok(line),
+            None => Line::open(lane, &chosen, worker, is_h2).await,
+        };
+        let mut line = match opened {
+            Ok(line) => line,
+            Err(why) => {
+                tried.push(chosen.address);
+                failure = Some(why);
+                continue;
+            }
+        };
+        let copy = (is_kept && may_be_sent_twice(&request)).then(|| Copy::of(&request));
+        let mut error = match send(lane, &mut line, request).await {
+            Ok(Some(response)) => {
+                let lease = line.lease(chosen, worker, lane.limits.spare);
+                return finish(lane, response, lease, waiting);
+            }
+            Ok(None) => return pages::slow(lane),
+            Err(error) => error,
+        };
+        // A pod may end a connection that it kept for us just when we use it: the next one is new.
+        is_fresh = true;
+        request = match (error.take_message(), copy) {
+            (Some(unsent), _) => unsent,
+            (None, Some(copy)) => copy.request(),
+            (None, None) if error.error().is_user() => return pages::late(),
+            (None, None) => return pages::broken(lane, &error.into_error().to_string()),
+        };
+    }
+    pages::broken(lane, "connections to it end as soon as they are used")
+}
+
+/// Sends a request and waits for the beginning of its answer; nothing when that does not come in time. As long as the request itself is
+/// coming the pod has all the time there is.
+async fn send(
+    lane: &Lane,
+    line: &mut Line,
+    request: Request<Upload>,
+) -> Result<Option<Response<Incoming>>, TrySendError<Request<Upload>>> {
+    let moves = request.body().moves();
+    let mut sending = pin!(line.send(request));
+    let mut seen = 0;
+    loop {
+        if let Ok(sent) = timeout(lane.idle(), sending.as_mut()).await {
+            return sent.map(Some);
+        }
+        match moves.as_ref().map(|moves| moves.load(Relaxed)) {
+            Some(now) if now != seen => seen = now,
+            _ => return Ok(None),
+        }
+    }
+}
+
+/// Makes the pod's answer ours.
+fn finish(
+    lane: &Arc<Lane>,
+    response: Response<Incoming>,
+    lease: Lease,
+    waiting: Option<OnUpgrade>,
+) -> Response<Answer> {
+    let (mut parts, body) = response.into_parts();
+    let theirs = parts.extensions.remove::<OnUpgrade>();
+    parts.extensions.clear();
+    parts.version = Version::HTTP_11;
+    if parts.status != StatusCode::SWITCHING_PROTOCOLS {
+        headers::strip(&mut parts.headers);
+        return Response::from_parts(parts, Answer::Pod(Download::new(body, lane.idle(), lease)));
+    }
+    let (Some(ours), Some(theirs)) = (waiting, theirs) else {
+        return pages::broken(lane, "it changed to another protocol unasked");
+    };
+    let protocol = parts.headers.get(UPGRADE).cloned();
+    headers::strip(&mut parts.headers);
+    if let Some(protocol) = protocol {
+        parts.headers.insert(UPGRADE, protocol);
+        parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    }
+    let lane = Arc::clone(lane);
+    tokio::spawn(async move {
+        if let (Ok(client), Ok(pod)) = tokio::join!(ours, theirs) {
+            wire::join(TokioIo::new(client), TokioIo::new(pod), &lane).await;
+        }
+        // The pod was busy all the time.
+        drop(lease);
+    });
+    Response::from_parts(parts, Answer::Page(None))
+}
+
+/// Whether a second arrival of a request does no more than the first.
+fn may_be_sent_twice(request: &Request<Upload>) -> bool {
+    request.body().is_empty() && request.method().is_idempotent()
+}
+
+/// A request without a body, for a second time.
+struct Copy {
+    method: Method,
+    uri: Uri,
+    version: Version,
+    headers: HeaderMap,
+}
+
+impl Copy {
+    fn of(request: &Request<Upload>) -> Self {
+        Self {
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            version: request.version(),
+            headers: request.headers().clone(),
+        }
+    }
+
+    fn request(self) -> Request<Upload> {
+        let mut request = Request::new(Upload::empty());
+        *request.method_mut() = self.method;
+        *request.uri_mut() = self.uri;
+        *request.version_mut() = self.version;
+        *request.headers_mut() = self.headers;
+        request
+    }
+}

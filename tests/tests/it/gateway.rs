@@ -1,0 +1,10 @@
+//! Load balancers that understand TLS and HTTP, asked for by annotation: real clients outside, real packets, real certificates.
+//!
+//! Clients are curl and sockets on a machine outside of the cluster, pods are servers in namespaces of their own. What a pod hears is told
+//! by the pod.
+
+mod annotations;
+mod certificates;
+mod clients;
+mod pods;
+mod stage;
