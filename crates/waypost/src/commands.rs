@@ -1,6 +1,7 @@
 //! One subcommand, one file.
 
 mod agent;
+mod announce;
 mod cleanup;
 pub(crate) mod demo;
 pub(crate) mod dig;
@@ -8,6 +9,7 @@ mod dns;
 pub(crate) mod doctor;
 mod down;
 pub(crate) mod env;
+mod gateway;
 mod image;
 mod join;
 mod node;

@@ -5,6 +5,7 @@ mod commands;
 mod config;
 mod doctor;
 mod figures;
+mod kubeconfig;
 mod log;
 mod notify;
 mod why;

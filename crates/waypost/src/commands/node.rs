@@ -7,7 +7,9 @@ use anyhow::Context as _;
 use rest::remote::Remote;
 
 use super::agent;
+use super::announce::{self, Announcing};
 use super::dns::{self, Dns};
+use super::gateway::Gateway;
 use super::join;
 use super::proxy::{Proxy, Surroundings};
 use super::server;
@@ -23,15 +25,21 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
         let remote =
             Remote::new(&kubeconfig).with_context(|| format!("reading the kubeconfig {}", kubeconfig.display()))?;
         credentials.keep(&remote);
+        let balances = arguments.does(Role::Announce) && arguments.does(Role::Proxy);
+        let gateway = Gateway::start(Arc::new(remote.clone()), &kubeconfig, &arguments.proxy, balances)?;
         let around = Surroundings {
-            source: &remote,
+            source: &gateway.seen(&remote),
             kubeconfig: &kubeconfig,
             pods: &arguments.cluster_cidr,
             on_loopback: false,
             node_ports: "primary",
         };
         let proxy = match arguments.does(Role::Proxy) {
-            true => Proxy::start(&around, &arguments.proxy)?,
+            true => {
+                let mut proxying = arguments.proxy.clone();
+                announce::leave_answers_to_us(&mut proxying, arguments.does(Role::Announce));
+                Proxy::start(&around, &proxying)?
+            }
             false => None,
         };
         let dns = match arguments.does(Role::Dns) {
@@ -54,10 +62,21 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
                 true => credentials.serving(&remote)?,
                 false => None,
             },
-            reports: proxy.as_ref().map(Proxy::reports),
+            reports: proxy.as_ref().map(|proxy| proxy.reports(&arguments.cluster_domain)),
         };
         let pods = match runs_pods {
             true => Some(agent::start(&places, &arguments.agent).await?),
+            false => None,
+        };
+        let announcing = match arguments.does(Role::Announce) {
+            true => Some(Announcing::start(announce::Place {
+                source: &remote,
+                kubeconfig: &kubeconfig,
+                node: agent::node_name(arguments.proxy.node_name.as_deref()),
+                pod_bridge: &arguments.agent.pod_bridge,
+                figures: proxy.as_ref().map(Proxy::announcing).unwrap_or_default(),
+                proxy: proxy.as_ref().map(Proxy::health),
+            })?),
             false => None,
         };
         let ready = async {
@@ -79,11 +98,15 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
             () = ready => {}
             () = server::stop_signal() => {}
         }
+        if let Some(announcing) = announcing {
+            announcing.leave().await;
+        }
         if let Some(dns) = &dns {
             dns.leave().await;
         }
         manager.stopping();
         tracing::info!("stopping; rules stay until `waypost cleanup`");
+        gateway.stop().await;
         Ok(())
     })
 }

@@ -5,6 +5,7 @@
 pub(super) mod modes;
 mod reports;
 mod switch;
+mod tried;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -32,6 +33,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use self::switch::Switch;
+use self::tried::Trier;
 use crate::config::ProxyArguments;
 
 /// The lock of whoever serves Services on a machine.
@@ -59,7 +61,11 @@ pub(super) struct Surroundings<'a> {
 pub(super) struct Proxy {
     /// The mode at the start, and why it is that one.
     pub(super) way: (&'static str, String),
+    /// The name of its Node, and the way to the API.
+    node: String,
+    remote: Remote,
     health: Arc<Health>,
+    metrics: Arc<Metrics>,
     stop: Sender<Message>,
     thread: Option<JoinHandle<()>>,
     _inputs: Inputs,
@@ -89,7 +95,8 @@ impl Proxy {
         let (sender, receiver) = channel();
         tell_addresses(&sender).context("reading the addresses of this machine")?;
         watch_addresses(sender.clone())?;
-        let teller = Teller::start(&Remote::new(around.kubeconfig)?, COMPONENT, &node);
+        let remote = Remote::new(around.kubeconfig)?;
+        let teller = Teller::start(&remote, COMPONENT, &node);
         let tools = Tools {
             serving: switch.serving(way),
             health: health.clone(),
@@ -104,19 +111,31 @@ impl Proxy {
             proxy.run(&receiver);
             drop(lock);
         })?;
-        let mut tasks = pages(arguments, switch.mode.clone(), &health, metrics, teller);
+        let mut tasks = pages(arguments, switch.mode.clone(), &health, metrics.clone(), teller);
         if !rootless {
             tasks.spawn(switch.follow(arguments.clone(), sender.clone()));
         }
         let inputs = Inputs::start(around.source, &node, &sender);
         let inputs = inputs.map_err(|status| anyhow::anyhow!("{}", status.message))?;
         let thread = Some(thread);
-        Ok(Some(Self { way: chosen, health, stop: sender, thread, _inputs: inputs, _tasks: tasks }))
+        let (stop, _inputs, _tasks) = (sender, inputs, tasks);
+        Ok(Some(Self { way: chosen, node, remote, health, metrics, stop, thread, _inputs, _tasks }))
     }
 
-    /// Somebody who can tell how this proxy stands.
-    pub(super) fn reports(&self) -> Arc<dyn agent::serve::reports::Reports> {
-        Arc::new(reports::ProxyReports::new(self.stop.clone(), self.health.clone()))
+    /// Somebody who can tell how this proxy stands, and can try Services of the domain.
+    pub(super) fn reports(&self, domain: &str) -> Arc<dyn agent::serve::reports::Reports> {
+        let trier = Trier::new(self.remote.clone(), &self.node, domain);
+        Arc::new(reports::ProxyReports::new(self.stop.clone(), self.health.clone(), trier))
+    }
+
+    /// What the announcer of this machine counts, to be shown with the rest.
+    pub(super) fn announcing(&self) -> dataplane::announce::metrics::Figures {
+        self.metrics.announcing.clone()
+    }
+
+    /// How it stands.
+    pub(super) fn health(&self) -> Arc<Health> {
+        self.health.clone()
     }
 
     /// Waits until Services are served for the first time.

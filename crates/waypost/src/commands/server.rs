@@ -235,6 +235,7 @@ fn settings(arguments: &ServerArguments, ranges: &Ranges, pki: &Pki) -> Settings
             signing.sign(order.request, order.usages, order.lifetime, order.now).map_err(|error| error.to_string())
         })),
         certificate_lifetime: arguments.cluster_signing_duration,
+        load_balancer: arguments.balancing.settings(),
         ..Settings::plain(ranges.clone())
     }
 }

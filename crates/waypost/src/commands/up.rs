@@ -11,8 +11,10 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 
 use self::lines::Lines;
+use super::announce::{self, Announcing};
 use super::dns::{self, Dns};
 use super::down::{self, Running};
+use super::gateway::Gateway;
 use super::proxy::{Proxy, Surroundings};
 use super::{agent, reach, server};
 use crate::config::{DnsArguments, ServerArguments, UpArguments};
@@ -33,8 +35,10 @@ pub(crate) fn exec(mut arguments: UpArguments) -> anyhow::Result<()> {
 }
 
 fn run(arguments: UpArguments) -> anyhow::Result<()> {
-    let UpArguments { server: settings, proxy: proxying, dns, agent, add_context, dev, .. } = arguments;
+    let UpArguments { server: settings, proxy: mut proxying, dns, agent, add_context, dev, rootless, .. } = arguments;
     let (settings, manager) = (settings.for_one_machine(), Manager::find());
+    let announces = settings.balancing.is_on() && !rootless && announce::may_announce();
+    announce::leave_answers_to_us(&mut proxying, announces);
     server::runtime()?.block_on(async {
         // Pods do not reach the loopback of this machine.
         let beside = match settings.listen.ip().is_loopback() && agent::is_wanted(&agent) {
@@ -42,11 +46,15 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
             false => Vec::new(),
         };
         let running = server::start(&settings, &beside).await?;
+        let on_loopback = settings.service_cluster_ip_range.iter().any(|range| range.addr().is_loopback());
+        let local = running.source();
+        let balances = announces && settings.balancing.is_on();
+        let gateway = Gateway::start(Arc::new(local.clone()), &running.kubeconfig, &proxying, balances)?;
         let around = Surroundings {
-            source: &running.source(),
+            source: &gateway.seen(&local),
             kubeconfig: &running.kubeconfig,
             pods: &settings.cluster_cidr,
-            on_loopback: settings.service_cluster_ip_range.iter().any(|range| range.addr().is_loopback()),
+            on_loopback,
             // There may be no Node object that names its addresses.
             node_ports: "all",
         };
@@ -60,9 +68,20 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
             domain: &settings.cluster_domain,
             node: proxying.node_name.as_deref(),
             tls: Some(running.pki.agent_server_config(&agent::serving_names(), Timestamp::now())?),
-            reports: proxy.as_ref().map(Proxy::reports),
+            reports: proxy.as_ref().map(|proxy| proxy.reports(&settings.cluster_domain)),
         };
         let pods = agent::for_one_machine(&places, &agent).await?;
+        let announcing = match announces {
+            true => Some(Announcing::start(announce::Place {
+                source: &running.source(),
+                kubeconfig: &running.kubeconfig,
+                node: agent::node_name(proxying.node_name.as_deref()),
+                pod_bridge: &agent.pod_bridge,
+                figures: proxy.as_ref().map(Proxy::announcing).unwrap_or_default(),
+                proxy: proxy.as_ref().map(Proxy::health),
+            })?),
+            false => None,
+        };
         let ready = async {
             if let Some(pods) = &pods {
                 pods.ready().await;
@@ -100,6 +119,9 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
             () = server::stop_signal() => Ok(()),
         };
         manager.stopping();
+        if let Some(announcing) = announcing {
+            announcing.leave().await;
+        }
         if let Some((names, _)) = &names {
             names.leave().await;
         }
@@ -107,6 +129,7 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
             true => tracing::info!("stopping; everything that was made is removed"),
             false => tracing::info!("stopping; rules and Pods stay until `waypost down`"),
         }
+        gateway.stop().await;
         drop(pods);
         drop(proxy);
         running.stop().await;
