@@ -26,9 +26,11 @@ pub fn binary() -> PathBuf {
         return PathBuf::from(path);
     }
     let own = std::env::current_exe().expect("the path of this test");
-    let beside = own.ancestors().nth(2).expect("a target directory").join("waypost");
-    assert!(beside.exists(), "{} is missing: run `cargo build -p waypost` first, or ./scripts/test", beside.display());
-    beside
+    // Tests are one folder further down than measurements.
+    let mut beside = own.ancestors().skip(1).take(2).map(|folder| folder.join("waypost"));
+    beside.find(|path| path.exists()).unwrap_or_else(|| {
+        panic!("there is no waypost beside {}: run `cargo build --workspace` first, or ./scripts/test", own.display())
+    })
 }
 
 /// The server that Pods of tests run, built beside the tests.

@@ -2,6 +2,6 @@
 //! them, and Services that are not.
 
 mod broken;
-mod clinic;
+pub(crate) mod clinic;
 mod healthy;
 mod machine;

@@ -6,7 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use testbed::net::{Cluster, Node, Process};
+use testbed::net::{Cluster, Node, Process, eventually};
+use testbed::snapshot::Sealed;
 
 /// How long something may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -100,6 +101,48 @@ fn s01_up_says_in_five_lines_where_things_are_and_down_leaves_nothing() {
     assert!(!machine.home.path().join(".kube/config").exists(), "nobody else had a context there");
     let again = machine.say(&format!("down --data-dir {data}"));
     assert!(again.contains("nothing was up"), "{again}");
+}
+
+#[test]
+fn s01_down_leaves_a_machine_as_it_was_before_up() {
+    let machine = Sealed::new();
+    let _ = machine.shell("mkdir -p /var/lib/home").success();
+    let before = machine.snapshot();
+    let program = testbed::binary().display().to_string();
+    let say = |words: &str| machine.shell(&format!("export HOME=/var/lib/home; {program} {words}")).success();
+    let _ = say("up --add-context > /tmp/up 2>&1 < /dev/null &");
+    eventually("it is up", || machine.shell("grep -q ' ready ' /tmp/up").ok);
+    let _ = say("run web --port 8080 --expose -- sleep 3600");
+    // One that does not end when it is asked to.
+    let _ = say("run stubborn -- sh -c 'trap : TERM; while :; do sleep 1; done'");
+    let _ = say("wait pod/web pod/stubborn --for=condition=Ready --timeout=60s");
+    let during = machine.snapshot();
+    for section in ["links", "nftables", "control groups", "mounts", "files", "processes", "namespaces"] {
+        assert_ne!(during.section(section), before.section(section), "something was made: {section}");
+    }
+    let down = say("down");
+    assert!(down.contains("waypost has stopped; nothing of it is left"), "{down}");
+    let _ = machine.shell("rm /tmp/up").success();
+    before.assert_same(&machine.snapshot());
+}
+
+#[test]
+fn s01_down_ends_pods_also_where_there_are_no_control_groups() {
+    let machine = Sealed::new();
+    let _ = machine.shell("umount -R /sys/fs/cgroup; mkdir -p /var/lib/home").success();
+    let before = machine.snapshot();
+    let program = testbed::binary().display().to_string();
+    let say = |words: &str| machine.shell(&format!("export HOME=/var/lib/home; {program} {words}")).success();
+    let _ = say("up > /tmp/up 2>&1 < /dev/null &");
+    eventually("it is up", || machine.shell("grep -q ' ready ' /tmp/up").ok);
+    let _ = say("run quiet -- sleep 3600");
+    let _ = say("run stubborn -- sh -c 'trap : TERM; while :; do sleep 1; done'");
+    let _ = say("wait pod/quiet pod/stubborn --for=condition=Ready --timeout=60s");
+    assert_ne!(machine.snapshot().section("processes"), before.section("processes"), "Pods run");
+    let down = say("down");
+    assert!(down.contains("nothing of it is left"), "{down}");
+    let _ = machine.shell("rm /tmp/up").success();
+    before.assert_same(&machine.snapshot());
 }
 
 #[test]

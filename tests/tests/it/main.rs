@@ -3,6 +3,8 @@
 
 mod adopted;
 mod allocation;
+mod announce;
+mod bgp;
 mod cli;
 mod crash;
 mod demo;
@@ -10,10 +12,12 @@ mod discovery;
 mod disk;
 mod doctor;
 mod first_steps;
+mod gateway;
 mod golden;
 mod ipvs;
 mod kube_client;
 mod kubectl;
+mod load_balancer;
 mod names;
 mod net;
 mod page;

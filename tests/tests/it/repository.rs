@@ -17,9 +17,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("control", &["api", "store"]),
     ("dataplane", &["api", "plan", "kernel", "store"]),
     ("dns", &["api", "store", "kernel"]),
+    ("gateway", &["api", "store"]),
     ("rest", &["api", "store"]),
     ("agent", &["api", "store", "kernel"]),
-    ("waypost", &["agent", "api", "kernel", "store", "plan", "control", "dataplane", "dns", "rest"]),
+    ("waypost", &["agent", "api", "kernel", "store", "plan", "control", "dataplane", "dns", "gateway", "rest"]),
 ];
 
 /// The longest file that is not a test.

@@ -143,7 +143,11 @@ fn a_local_policy_without_local_pods_and_ranges_that_shut_out_are_named_and_mend
     clinic.mend(&said);
     clinic.doctor("local").is_healthy();
     let ranges = json!(["203.0.113.0/24"]);
-    let spec = json!({"type": "LoadBalancer", "loadBalancerSourceRanges": ranges, "ports": [{"port": 80, "targetPort": 8080}]});
+    // Of a class of its own: nobody else gives it addresses.
+    let spec = json!({
+        "type": "LoadBalancer", "loadBalancerClass": "example.com/tests", "loadBalancerSourceRanges": ranges,
+        "ports": [{"port": 80, "targetPort": 8080}],
+    });
     clinic.service("default", "ranges", spec);
     clinic.slice("default", "ranges", &here, 8080);
     clinic.balance("default", "ranges", &["198.51.100.1"]);

@@ -14,31 +14,31 @@ use testbed::session::{Session, text};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// See the module.
-pub(super) struct Clinic {
+pub(crate) struct Clinic {
     session: Session,
     process: Process,
     home: TempDir,
-    pub(super) node: Node,
+    pub(crate) node: Node,
     _cluster: Cluster,
 }
 
 /// What the doctor said of one Service, and the code of its exit.
 #[derive(Debug)]
-pub(super) struct Said {
-    pub(super) code: Option<i32>,
-    pub(super) whole: Value,
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) whole: Value,
 }
 
 impl Said {
     /// Runs the doctor on a machine.
     #[track_caller]
-    pub(super) fn by(node: &testbed::net::Host, kubeconfig: &Path, arguments: &str) -> Self {
+    pub(crate) fn by(node: &testbed::net::Host, kubeconfig: &Path, arguments: &str) -> Self {
         Self::with(node, Command::new(testbed::binary()), kubeconfig, arguments)
     }
 
     /// The same by a command to which the arguments are added.
     #[track_caller]
-    pub(super) fn with(node: &testbed::net::Host, mut command: Command, kubeconfig: &Path, arguments: &str) -> Self {
+    pub(crate) fn with(node: &testbed::net::Host, mut command: Command, kubeconfig: &Path, arguments: &str) -> Self {
         command.env("KUBECONFIG", kubeconfig).env_remove("WAYPOST_NODE_NAME");
         command.args(["doctor", "-o", "json"]).args(arguments.split_whitespace());
         let run = node.run(command);
@@ -51,21 +51,21 @@ impl Said {
     }
 
     /// The check that is the verdict; empty when all is well.
-    pub(super) fn check(&self) -> &str {
+    pub(crate) fn check(&self) -> &str {
         text(self.verdict(), "/check")
     }
 
-    pub(super) fn saw(&self) -> &str {
+    pub(crate) fn saw(&self) -> &str {
         text(self.verdict(), "/saw")
     }
 
-    pub(super) fn fix(&self) -> &str {
+    pub(crate) fn fix(&self) -> &str {
         text(self.verdict(), "/fix")
     }
 
     /// What a check of the first Service found: `proved`, `disproved` or `not measured`.
     #[track_caller]
-    pub(super) fn outcome(&self, check: &str) -> &str {
+    pub(crate) fn outcome(&self, check: &str) -> &str {
         let findings = self.whole["services"][0]["findings"].as_array().expect("findings");
         let found = findings.iter().find(|finding| finding["check"] == check);
         text(found.unwrap_or_else(|| panic!("no check {check}")), "/outcome")
@@ -73,7 +73,7 @@ impl Said {
 
     /// This check is the verdict, it says all of this, and it mends by a command that begins so.
     #[track_caller]
-    pub(super) fn names(&self, check: &str, saw: &[&str], fix: &str) -> &Self {
+    pub(crate) fn names(&self, check: &str, saw: &[&str], fix: &str) -> &Self {
         assert_eq!((self.code, self.check()), (Some(1), check), "{:#}", self.whole);
         for part in saw {
             assert!(self.saw().contains(part), "{part:?} is not in {:?}", self.saw());
@@ -83,7 +83,7 @@ impl Said {
     }
 
     #[track_caller]
-    pub(super) fn is_healthy(&self) {
+    pub(crate) fn is_healthy(&self) {
         let sick: Vec<String> = self.whole["services"]
             .as_array()
             .expect("Services")
@@ -96,12 +96,13 @@ impl Said {
 }
 
 impl Clinic {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let cluster = Cluster::new();
         let node = cluster.node("n1");
         let home = TempDir::new().expect("a temporary directory");
         let mut command = Command::new(testbed::binary());
-        command.args(["up", "--node-name", "n1", "--data-dir"]).arg(home.path());
+        // Tests here write the addresses of load balancers themselves.
+        command.args(["up", "--load-balancer=off", "--node-name", "n1", "--data-dir"]).arg(home.path());
         let process = node.spawn(command);
         process.wait_for_line(" ready ", PATIENCE);
         let kubeconfig = home.path().join("kubeconfig");
@@ -109,25 +110,25 @@ impl Clinic {
         Self { session, process, home, node, _cluster: cluster }
     }
 
-    pub(super) fn api<T: Send>(&mut self, work: impl FnOnce(&mut Session) -> T + Send) -> T {
+    pub(crate) fn api<T: Send>(&mut self, work: impl FnOnce(&mut Session) -> T + Send) -> T {
         let (node, session) = (&self.node, &mut self.session);
         node.in_namespace(|| work(session))
     }
 
-    pub(super) fn namespace(&mut self, name: &str) {
+    pub(crate) fn namespace(&mut self, name: &str) {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         let _ = self.api(|session| session.post("/api/v1/namespaces", &namespace)).success();
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "a spec is written where it is used")]
-    pub(super) fn service(&mut self, namespace: &str, name: &str, spec: Value) -> Value {
+    pub(crate) fn service(&mut self, namespace: &str, name: &str, spec: Value) -> Value {
         let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec});
         let path = format!("/api/v1/namespaces/{namespace}/services");
         self.api(|session| session.post(&path, &service)).success()
     }
 
     /// Gives a Service addresses of a load balancer.
-    pub(super) fn balance(&mut self, namespace: &str, name: &str, ips: &[&str]) {
+    pub(crate) fn balance(&mut self, namespace: &str, name: &str, ips: &[&str]) {
         let ingress: Vec<Value> = ips.iter().map(|ip| json!({"ip": ip})).collect();
         let path = format!("/api/v1/namespaces/{namespace}/services/{name}/status");
         let status = json!({"status": {"loadBalancer": {"ingress": ingress}}});
@@ -135,7 +136,7 @@ impl Clinic {
     }
 
     /// A slice by hand.
-    pub(super) fn slice(&mut self, namespace: &str, service: &str, ip: &str, port: u16) {
+    pub(crate) fn slice(&mut self, namespace: &str, service: &str, ip: &str, port: u16) {
         let slice = json!({
             "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
             "metadata": {"name": format!("{service}-hand"), "labels": {"kubernetes.io/service-name": service}},
@@ -146,7 +147,7 @@ impl Clinic {
     }
 
     /// A Pod that serves on port 8080, which it calls `http`.
-    pub(super) fn pod(&mut self, namespace: &str, name: &str, app: &str) {
+    pub(crate) fn pod(&mut self, namespace: &str, name: &str, app: &str) {
         self.pod_of(namespace, name, app, backend(8080));
         self.until(namespace, name, "ready", |pod| {
             let conditions = pod["status"]["conditions"].as_array();
@@ -155,7 +156,7 @@ impl Clinic {
     }
 
     /// A Pod of any kind.
-    pub(super) fn pod_of(&mut self, namespace: &str, name: &str, app: &str, mut spec: Value) {
+    pub(crate) fn pod_of(&mut self, namespace: &str, name: &str, app: &str, mut spec: Value) {
         spec["nodeName"] = json!("n1");
         let metadata = json!({"name": name, "labels": {"app": app}});
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
@@ -164,7 +165,7 @@ impl Clinic {
 
     /// Waits until a Pod is as it should be, and answers it.
     #[track_caller]
-    pub(super) fn until(
+    pub(crate) fn until(
         &mut self,
         namespace: &str,
         name: &str,
@@ -186,18 +187,18 @@ impl Clinic {
         })
     }
 
-    pub(super) fn kubeconfig(&self) -> PathBuf {
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.home.path().join("kubeconfig")
     }
 
     #[track_caller]
-    pub(super) fn doctor(&self, arguments: &str) -> Said {
+    pub(crate) fn doctor(&self, arguments: &str) -> Said {
         Said::by(&self.node, &self.kubeconfig(), arguments)
     }
 
     /// The doctor in circumstances that the words before it make.
     #[track_caller]
-    pub(super) fn doctor_after(&self, before: &[&str], arguments: &str) -> Said {
+    pub(crate) fn doctor_after(&self, before: &[&str], arguments: &str) -> Said {
         let mut command = Command::new(before[0]);
         command.args(&before[1..]).arg(testbed::binary());
         Said::with(&self.node, command, &self.kubeconfig(), arguments)
@@ -205,7 +206,7 @@ impl Clinic {
 
     /// Does what the doctor said, as a person would: in a shell.
     #[track_caller]
-    pub(super) fn mend(&self, said: &Said) {
+    pub(crate) fn mend(&self, said: &Said) {
         let mut command = Command::new("sh");
         command.env("KUBECONFIG", self.kubeconfig()).env("HOME", self.home.path());
         command.args(["-ec", said.fix()]);

@@ -2,7 +2,7 @@
 //! said where the kernel cannot be asked.
 
 use serde_json::json;
-use testbed::net::{Family, Protocol, Served, objects};
+use testbed::net::{Family, Mode, Protocol, Served, objects};
 
 use super::clinic::{Clinic, Said};
 
@@ -39,12 +39,16 @@ fn rules_of_iptables_and_policies_that_drop_are_rules_of_somebody_else_too() {
         json!({"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "http"}]}),
     );
     for line in
-        ["-A OUTPUT -p tcp --dport 8080 -m comment --comment closed -j REJECT", "-A OUTPUT -p tcp --dport 9 -j DROP"]
+        ["-A FORWARD -p tcp --dport 8080 -m comment --comment closed -j REJECT", "-A FORWARD -p tcp --dport 9 -j DROP"]
     {
         assert!(clinic.node.run(&*format!("iptables-nft {line}")).ok);
     }
     let said = clinic.doctor("web");
-    said.names("firewall", &["table ip filter", "chain OUTPUT", "reject"], "nft delete rule ip filter OUTPUT handle ");
+    said.names(
+        "firewall",
+        &["table ip filter", "chain FORWARD", "reject"],
+        "nft delete rule ip filter FORWARD handle ",
+    );
     clinic.mend(&said);
     clinic.doctor("web").is_healthy();
     for line in ["-P FORWARD DROP", "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"] {
@@ -89,9 +93,38 @@ fn a_node_that_forwards_nothing_is_named_and_mended() {
     clinic.doctor("web").is_healthy();
 }
 
+#[test]
+fn rules_of_the_old_iptables_are_read_and_deleted_by_its_own_tool() {
+    let mut clinic = Clinic::new();
+    clinic.pod("default", "web-1", "web");
+    clinic.service(
+        "default",
+        "web",
+        json!({"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "http"}]}),
+    );
+    // What the agent sends must pass: a Pod that its probe does not reach is not ready.
+    for line in ["-A FORWARD -p udp -j DROP", "-A FORWARD -d 10.244.0.0/16 -p tcp --dport 8080 -j DROP"] {
+        assert!(clinic.node.run(&*format!("iptables-legacy {line}")).ok);
+    }
+    let said = clinic.doctor("web");
+    said.names(
+        "firewall",
+        &["(number 2) of chain FORWARD in table ip filter of iptables-legacy", ":8080"],
+        "iptables-legacy -t filter -D FORWARD 2",
+    );
+    clinic.mend(&said);
+    let said = clinic.doctor("web");
+    said.is_healthy();
+    assert_eq!(said.outcome("firewall"), "proved", "what is left was read as well");
+}
+
 /// A cluster with a node, a proxy, a Service and its endpoint.
 fn served() -> (Served, testbed::net::Node) {
-    let served = Served::with_server(*testbed::net::MODES.first().expect("a mode"), &[]);
+    served_by(*testbed::net::MODES.first().expect("a mode"))
+}
+
+fn served_by(mode: Mode) -> (Served, testbed::net::Node) {
+    let served = Served::with_server(mode, &[]);
     let node = served.node("n1");
     served.serve(&node, &[]);
     let web = node.pod("web");
@@ -163,4 +196,27 @@ fn who_cannot_be_asked_is_said_with_a_code_of_its_own() {
     let run = testbed::run(&mut command, "");
     assert_eq!(run.code, Some(2), "{run:?}");
     assert!(run.err.contains("--kubeconfig"), "{}", run.err);
+}
+
+#[test]
+fn rules_of_the_mode_iptables_are_compared_with_the_plan() {
+    let mode = testbed::net::MODES.iter().find(|mode| mode.name == "iptables").expect("the mode");
+    let (served, node) = served_by(*mode);
+    let doctor = || Said::by(&node, &served.kubeconfig(), "web");
+    let said = doctor();
+    said.is_healthy();
+    assert_eq!(said.outcome("rules"), "proved", "{:#}", said.whole);
+    served.kill_proxy(&node);
+    assert_eq!(doctor().outcome("rules"), "proved", "rules stay when the program goes, and are known as ours");
+    // One chain of the Service, whichever iptables the proxy chose.
+    let flush = "for tool in iptables-nft iptables-legacy; do $tool-save -t nat | sed -n 's/^:\\(KUBE-SVC-[A-Z0-9]*\\) .*/\\1/p' | \
+                 while read chain; do $tool -t nat -F $chain; done; done";
+    let mut shell = std::process::Command::new("bash");
+    shell.args(["-ec", flush]);
+    let run = node.run(shell);
+    assert!(run.ok, "{run:?}");
+    let said = doctor();
+    said.names("rules", &["KUBE-SVC-", "has other rules", "no proxy runs here"], "systemctl restart waypost");
+    served.serve(&node, &[]);
+    doctor().is_healthy();
 }

@@ -58,7 +58,8 @@ fn s30_a_headless_service_is_not_served() {
     stage.served.settle();
     let after = super::nftables::rules(&stage.near);
     assert!(!after.iter().any(|word| word.contains(&lone.v4().to_string())), "its endpoints are in no rule");
-    assert_eq!(after.len(), rules.len(), "nothing came with it");
+    // Chains that were unused before may have been tidied up meanwhile.
+    assert!(after.len() <= rules.len(), "nothing came with it: {} words became {}", rules.len(), after.len());
     // And one that becomes headless is served no more.
     stage.served.remove(&stage.published("web", 1).json());
     stage.served.put(&service("web").headless().port(PORT).named("tcp").target(TARGET).json());
