@@ -40,7 +40,7 @@ pub struct Settings {
 pub struct Balancing {
     /// Whether Services of type LoadBalancer get addresses from us.
     pub on: bool,
-    /// Addresses besides those of IPPools: the pool `flag`.
+    /// Addresses of the command line: what the IPPool `command-line` says.
     pub ranges: Vec<Range>,
     /// Which ports of this machine programs have.
     pub taken: Taken,
