@@ -113,14 +113,16 @@ pub fn prepare(
     upgrade: Option<HeaderValue>,
     nameless: &str,
 ) -> Result<(), Refusal> {
-    let wants_trailers = parts.headers.get(TE).is_some_and(|te| te.as_bytes().eq_ignore_ascii_case(b"trailers"));
-    strip(&mut parts.headers);
-    parts.headers.remove(TE);
-    parts.headers.remove(EXPECT);
-    if wants_trailers {
-        parts.headers.insert(TE, TRAILERS);
-        if !speech.h2 {
-            parts.headers.insert(CONNECTION, HeaderValue::from_static("te"));
+    if parts.headers.keys().any(|name| is_for_this_hop(name) || *name == TE || *name == EXPECT) {
+        let wants_trailers = parts.headers.get(TE).is_some_and(|te| te.as_bytes().eq_ignore_ascii_case(b"trailers"));
+        strip(&mut parts.headers);
+        parts.headers.remove(TE);
+        parts.headers.remove(EXPECT);
+        if wants_trailers {
+            parts.headers.insert(TE, TRAILERS);
+            if !speech.h2 {
+                parts.headers.insert(CONNECTION, HeaderValue::from_static("te"));
+            }
         }
     }
     if let Some(protocol) = upgrade {
@@ -131,8 +133,17 @@ pub fn prepare(
     if speech.h2 { for_h2(parts, speech.tls, nameless) } else { for_h1(parts, nameless) }
 }
 
+/// Whether a header is for whoever reads it first, and not for those behind.
+fn is_for_this_hop(name: &HeaderName) -> bool {
+    [&CONNECTION, &TRANSFER_ENCODING, &UPGRADE, &KEEP_ALIVE, &PROXY_CONNECTION, &HTTP2_SETTINGS].contains(&name)
+}
+
 /// Takes out what was said to this hop alone: in an answer, everything that this does not leave.
 pub fn strip(headers: &mut HeaderMap) {
+    // Most heads have nothing of the kind: one look through them costs a third of looking each name up.
+    if !headers.keys().any(is_for_this_hop) {
+        return;
+    }
     if headers.contains_key(CONNECTION) {
         let named: Vec<HeaderName> = headers
             .get_all(CONNECTION)

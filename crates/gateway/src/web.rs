@@ -169,7 +169,8 @@ async fn carry(
         let is_kept = kept.is_some();
         let opened = match kept {
             Some(line) => Ok(line),
-            None => Line::open(lane, &chosen, worker, is_h2).await,
+            // Seldom and large: in a box, it is not carried along with every request.
+            None => Box::pin(Line::open(lane, &chosen, worker, is_h2)).await,
         };
         let mut line = match opened {
             Ok(line) => line,
