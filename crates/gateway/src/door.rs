@@ -1,7 +1,8 @@
 //! A listener: lets in whom the Service lets in, as many as there is room for, and hands them to the workers.
 //!
 //! In: an address, of which the kernel chooses the port. Out: arrivals. Whoever is not let in is hung up on: the port can be reached past
-//! the proxy's rules, so they are not the only guard.
+//! the proxy's rules, so they are not the only guard. The machine itself is let in: its proxy may carry connections, and has looked at
+//! who asks; and its own programs can reach pods without us.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -33,7 +34,7 @@ impl Door {
         socket.bind(SocketAddr::new(ip, 0))?;
         let listener = socket.listen(WAITING)?;
         let address = listener.local_addr()?;
-        let accepting = accept(listener, Arc::clone(lane), Arc::clone(workers));
+        let accepting = accept(listener, ip, Arc::clone(lane), Arc::clone(workers));
         Ok(Self { address, task: tokio::spawn(accepting).abort_handle() })
     }
 }
@@ -44,11 +45,12 @@ impl Drop for Door {
     }
 }
 
-async fn accept(listener: TcpListener, lane: Arc<Lane>, workers: Arc<Workers>) {
+async fn accept(listener: TcpListener, own: IpAddr, lane: Arc<Lane>, workers: Arc<Workers>) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                if !lane.sources.load().admit(peer.ip().to_canonical()) {
+                // Nobody else can have our own address: the kernel takes no such packets from outside.
+                if peer.ip() != own && !lane.sources.load().admit(peer.ip().to_canonical()) {
                     continue;
                 }
                 // It is served on another runtime than the one that heard of it.

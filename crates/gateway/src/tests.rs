@@ -79,6 +79,20 @@ impl Bed {
         stream
     }
 
+    /// A connection of somebody who has this address.
+    fn connect_from(&self, ip: Ipv4Addr) -> TcpStream {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let stream = runtime.block_on(async {
+            let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+            socket.bind(SocketAddr::new(ip.into(), 0)).expect("an address of loopback");
+            socket.connect(self.address).await.expect("a connection").into_std()
+        });
+        let stream = stream.expect("a plain one");
+        stream.set_nonblocking(false).expect("one that waits");
+        stream.set_read_timeout(Some(PATIENCE)).expect("patience");
+        stream
+    }
+
     /// Sends this as it is, and answers all that comes back until the other side hangs up.
     fn say(&self, text: &str) -> String {
         let mut stream = self.connect();

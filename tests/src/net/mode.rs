@@ -25,14 +25,15 @@ pub struct Mode {
     pub forgets_soon: bool,
     /// Whether all endpoints are as likely for every connection.
     pub is_random: bool,
-    /// Whether changes that are written together come into force at one moment.
+    /// Whether changes that are written together come into force at one moment. With iptables each table does by itself: what
+    /// refuses goes after what leads to endpoints has come.
     pub writes_at_once: bool,
 }
 
 /// Every mode.
 pub const MODES: &[Mode] = &[
     NFTABLES,
-    Mode { name: "iptables", ..NFTABLES },
+    Mode { name: "iptables", writes_at_once: false, ..NFTABLES },
     Mode { name: "ipvs", is_random: false, forgets_soon: false, writes_at_once: false, ..NFTABLES },
     Mode {
         name: "userspace",

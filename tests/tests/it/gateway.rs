@@ -6,5 +6,7 @@
 mod annotations;
 mod certificates;
 mod clients;
+mod floods;
 mod pods;
+mod proxy_protocol;
 mod stage;

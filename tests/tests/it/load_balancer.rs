@@ -11,3 +11,4 @@ mod pools;
 mod race;
 mod rows;
 mod stage;
+mod told;

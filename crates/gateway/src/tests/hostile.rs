@@ -123,12 +123,16 @@ fn whoever_is_not_in_the_ranges_is_hung_up_on() {
     let pod = Pod::new(Manner::Good);
     let bed = Bed::new(port(Mode::Http), &[pod.address]);
     let get = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let ask_from = |ip: [u8; 4]| {
+        let mut stream = bed.connect_from(ip.into());
+        let _ = stream.write_all(get.as_bytes());
+        rest_of(stream)
+    };
     bed.lane.sources.store(Arc::new(Sources::of(&["192.0.2.0/24".into()])));
-    let mut stream = bed.connect();
-    let _ = stream.write_all(get.as_bytes());
-    assert_eq!(rest_of(stream), "");
+    assert_eq!(ask_from([127, 0, 0, 2]), "");
+    assert!(ask_from([127, 0, 0, 1]).starts_with("HTTP/1.1 200"), "the machine itself, by the address of the listener");
     bed.lane.sources.store(Arc::new(Sources::of(&["127.0.0.0/8".into()])));
-    assert!(bed.say(get).starts_with("HTTP/1.1 200"));
+    assert!(ask_from([127, 0, 0, 2]).starts_with("HTTP/1.1 200"));
 }
 
 #[test]

@@ -126,15 +126,14 @@ fn what_a_killed_demo_leaves_is_taken_away_by_cleanup_and_by_the_next_demo() {
     let before = machine.snapshot().without(&["files"]);
     for sweeper in ["cleanup", "demo --patience 0 --quiet"] {
         let (mut child, _told) = begin_until(&machine, TITLES[1]);
+        let seen = || before.differences(&machine.snapshot().without(&["files"]));
+        let is_group = |line: &String| line.starts_with("control groups: +") && line.contains("waypost-demo-");
+        assert!(seen().iter().any(is_group), "a demo has a control group while it runs, or there is nothing to leave");
         let _ = machine.shell("kill -KILL $(cat /tmp/demo)").success();
         let _ = child.wait();
-        let seen = || before.differences(&machine.snapshot().without(&["files"]));
-        // Its processes go by themselves, and with them all but a control group.
-        eventually("only control groups are left", || {
-            let left = seen();
-            !left.is_empty()
-                && left.iter().all(|line| line.starts_with("control groups: +") && line.contains("waypost-demo-"))
-        });
+        // Its processes go by themselves, and with them all but control groups.
+        eventually("only control groups are left", || seen().iter().all(is_group));
+        assert_ne!(seen(), Vec::<String>::new(), "nobody but the sweeper takes the control group away");
         let _ = machine.run(&format!("{} {sweeper}", binary().display()));
         assert_eq!(seen(), Vec::<String>::new(), "after `waypost {sweeper}`");
     }

@@ -20,7 +20,7 @@ fn s48_with_http_pods_are_told_who_asks_and_with_tcp_they_are_not() {
     stage.publish(&[("ssl-cert", ARN), ("backend-protocol", "http")], &[&pod]);
     for family in Family::BOTH {
         let page = stage.page(family, &["--header", "X-Forwarded-For: 198.51.100.9", URL]);
-        let client = stage.outside.address(family);
+        let client = stage.client(family);
         assert!(page.starts_with("http/2 200"), "both speak HTTP/2: {page}");
         assert!(page.contains(&format!("x-forwarded-for: 198.51.100.9, {client}\r\n")), "{page}");
         assert!(page.contains("x-forwarded-port: 443") && page.contains("x-forwarded-proto: https"), "{page}");
@@ -59,7 +59,7 @@ fn s48_https_and_ssl_pods_are_spoken_to_by_tls() {
     claimed(&stage);
     stage.publish(&[("ssl-cert", ARN), ("backend-protocol", "https")], &[&pod]);
     let page = stage.page(Family::V4, &[URL]);
-    assert!(page.contains(&format!("x-forwarded-for: {}\r\n", stage.outside.v4())), "{page}");
+    assert!(page.contains(&format!("x-forwarded-for: {}\r\n", stage.client(Family::V4))), "{page}");
     stage.publish(&[("ssl-cert", ARN), ("backend-protocol", "ssl")], &[&pod]);
     eventually("it is bytes now", || !stage.page(Family::V6, &[URL]).contains("x-forwarded-for"));
     assert!(heard.lock().len() >= 2);
@@ -91,7 +91,7 @@ fn s48_without_a_certificate_http_is_understood_and_nothing_else_changes() {
     stage.publish(&[("backend-protocol", "http")], &[&near, &far]);
     let url = "http://web.example/";
     let page = stage.page(Family::V4, &[url]);
-    assert!(page.contains(&format!("x-forwarded-for: {}\r\n", stage.outside.v4())), "{page}");
+    assert!(page.contains(&format!("x-forwarded-for: {}\r\n", stage.client(Family::V4))), "{page}");
     let before = (one.lock().len(), two.lock().len());
     let _ = stage.curl("web", Family::V4, &[url, url, url, url]).success();
     assert_eq!(

@@ -12,7 +12,7 @@ use super::stage::{Stage, TARGET, vip};
 /// Far more than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn connect(stage: &Stage) -> TcpStream {
+pub(super) fn connect(stage: &Stage) -> TcpStream {
     let at = SocketAddr::new(vip(Family::V4), 80);
     let stream = stage.outside.in_namespace(|| TcpStream::connect(at)).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("patience");
@@ -30,7 +30,7 @@ fn say(stage: &Stage, text: &str) -> String {
 }
 
 /// A stage whose Service speaks HTTP without a certificate, and its pod has answered once.
-fn stage(annotations: &[(&str, &str)]) -> (Stage, testbed::net::Pod, pods::Heard) {
+pub(super) fn stage(annotations: &[(&str, &str)]) -> (Stage, testbed::net::Pod, pods::Heard) {
     let stage = Stage::new();
     let pod = stage.node.pod("web");
     let heard = pods::serve(&pod, TARGET, None);
@@ -58,7 +58,7 @@ fn s48_websockets_pass() {
         assert_eq!(back, frame);
     }
     let heard = heard.lock().clone();
-    assert!(heard[0].contains(&format!("x-forwarded-for: {}", stage.outside.v4())), "{heard:?}");
+    assert!(heard[0].contains(&format!("x-forwarded-for: {}", stage.client(Family::V4))), "{heard:?}");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn source_ranges_hold_for_the_listener_too() {
         stranger.caller().timeout(Duration::from_millis(250)).ask(Protocol::Tcp, vip(Family::V4), 80).is_err()
     });
     let page = stage.page(Family::V4, &["http://web.example/"]);
-    assert!(page.contains(&format!("x-forwarded-for: {}\r\n", stage.outside.v4())), "{page}");
+    assert!(page.contains(&format!("x-forwarded-for: {}\r\n", stage.client(Family::V4))), "{page}");
     // The listener itself, past all rules: its port is what connections of the node come to.
     let listening = stage.node.run("ss --no-header --listening --tcp --numeric").success();
     let own = stage.node.v4().to_string();

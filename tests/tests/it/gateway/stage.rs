@@ -118,6 +118,11 @@ impl Stage {
         page.to_lowercase()
     }
 
+    /// Whom pods are told of when the client outside asks: the client, unless the proxy itself carries connections to the gateway.
+    pub(super) fn client(&self, family: Family) -> IpAddr {
+        if self.served.mode().keeps_source { self.outside.address(family) } else { self.node.address(family) }
+    }
+
     /// The messages of Events of the Service with this reason.
     pub(super) fn events(&self, reason: &str) -> Vec<String> {
         let items = self.served.session(|session| session.items("/api/v1/namespaces/default/events"));
