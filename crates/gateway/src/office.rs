@@ -236,5 +236,10 @@ fn leave(key: &str, sites: &mut HashMap<Box<str>, At>, leaving: &mut HashMap<Box
 /// A Service that asks for the gateway.
 fn asking(object: &Object) -> Option<Service> {
     object.value.windows(HINT.len()).any(|part| part == HINT).then_some(())?;
-    read::<Service>(object).filter(|service| !wanted(service).ports.is_empty())
+    let needs_word = |service: &Service| {
+        let wanted = wanted(service);
+        // Whoever asked in vain is told, too.
+        !wanted.ports.is_empty() || !wanted.warnings.is_empty()
+    };
+    read::<Service>(object).filter(needs_word)
 }
