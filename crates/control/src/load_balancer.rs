@@ -1,8 +1,8 @@
 //! Load balancers without a cloud (S43 to S47): Services of type LoadBalancer get addresses, and lose them when they no longer want them.
 //!
 //! In: Services, IPPools, Nodes, and the entries that say who has which address ([`claim`]). Out: `status.loadBalancer`, the condition
-//! `LoadBalancerReady`, the finalizer, Events. An address, the entry that it is taken and the finalizer are written in one transaction, and
-//! so is their end: there is no moment at which one is there without the others.
+//! `LoadBalancerReady`, the finalizer, Events. The finalizer and the condition come together, whether there is an address or not yet; an
+//! address and the entry that it is taken come with them or after them, in one transaction; and all of it ends in one.
 //!
 //! Ours are Services without a class and those of [`CLASSES`]; of other classes nothing is touched. Switched off it does what Kubernetes
 //! without a cloud does, nothing, but still cleans up what it gave when it was on.
@@ -126,10 +126,10 @@ fn reconcile(view: &View<'_>, key: &str) -> Verdict {
     }
     let request = view.world.load_balancers.request(key).map(|request| &**request);
     let Some(request) = request else { return settle::release_lost(view, key) };
-    if request.deleting || !request.is_balancer {
+    if request.deleting || !request.is_balancer || !request.is_of_our_class() {
         return settle::release(view, request);
     }
-    if !view.settings.load_balancer.on || !request.is_of_our_class() {
+    if !view.settings.load_balancer.on {
         return Verdict::settled();
     }
     let flag = flag::pool(view);

@@ -53,6 +53,8 @@ pub struct Request {
     pub is_shown: bool,
     /// The message of our condition, if it is false: what it was told already.
     pub told: Option<Box<str>>,
+    /// Whether it has our condition at all: so its finalizer is ours.
+    pub is_told: bool,
 }
 
 impl Request {
@@ -93,6 +95,7 @@ impl Request {
             policy: text("spec.ipFamilyPolicy"),
             shown: ingress.iter().filter_map(|one| parse_lenient(one.text("ip"))).collect(),
             is_shown: !ingress.is_empty(),
+            is_told: condition.is_some(),
             told: condition.filter(|one| one.text("status") == "False").map(|one| one.text("message").into()),
         })
     }

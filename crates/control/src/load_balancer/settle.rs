@@ -37,7 +37,8 @@ pub(super) fn settle(view: &View<'_>, request: &Request, choice: Choice) -> Verd
     let events = events(view, request, given.as_ref(), &finding);
     let mut object = object::decode_bare(&request.entry.value);
     let mut changed = put_ingress(&mut object, addresses);
-    changed |= put_finalizer(&mut object, given.is_some());
+    // Also while it waits: whoever asks for a load balancer has it cleaned up, whenever it was made.
+    changed |= put_finalizer(&mut object, true);
     if let Some(conditions) =
         merge(object.items("status.conditions"), vec![(CONDITION, Some(finding))], &view.now_text())
     {
@@ -63,19 +64,22 @@ fn told(given: &Given) -> String {
     out
 }
 
-/// Gives back what a Service has that is going, or is no load balancer any more.
+/// Gives back what a Service has that is going, or is no load balancer of ours any more.
 pub(super) fn release(view: &View<'_>, request: &Request) -> Verdict {
-    let held = view.world.load_balancers.claims_of(request.key()).next().is_some();
+    let held: Vec<IpAddr> = view.world.load_balancers.claims_of(request.key()).map(|claim| claim.address).collect();
     let ours = view.settings.load_balancer.on && request.is_balancer && request.is_of_our_class();
-    // Without a claim the finalizer may be that of another controller, which uses the same word.
-    let may_be_kept = ours && request.has_finalizer;
-    if !held && !may_be_kept {
+    // Other controllers use the same word. What we set comes with a claim, or with our condition, which is written with it.
+    let may_be_kept = request.has_finalizer && (ours || request.is_told);
+    if held.is_empty() && !may_be_kept {
         return Verdict::settled();
     }
     let mut writes = claims(view, request.key(), &[], None);
     let mut object = object::decode_bare(&request.entry.value);
     let mut changed = put_finalizer(&mut object, false);
-    changed |= put_ingress(&mut object, &[]);
+    // Where the class is another's by now, so may be the addresses.
+    if request.is_of_our_class() || request.shown.iter().all(|address| held.contains(address)) {
+        changed |= put_ingress(&mut object, &[]);
+    }
     let kept = without_condition(object.items("status.conditions"));
     if kept.len() != object.items("status.conditions").len() {
         changed = true;

@@ -43,12 +43,14 @@ fn verify(session: &mut Session) -> usize {
     let mut owners: BTreeMap<String, String> = BTreeMap::new();
     for service in session.items(SERVICES) {
         let (shown, name) = (addresses(&service), text(&service, "/metadata/name").to_owned());
+        let finalizers = service["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
+        let told = service["status"]["conditions"].as_array().map_or(0, Vec::len);
+        assert_eq!(finalizers, told, "what we say and what keeps it come and go together: {service}");
         if shown.is_empty() {
             continue;
         }
         let other = owners.insert(shown.clone(), name.clone());
         assert_eq!(other, None, "{shown} has another owner than {name}");
-        let finalizers = service["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
         assert_eq!(finalizers, 1, "an address and what keeps it come together: {service}");
     }
     owners.len()

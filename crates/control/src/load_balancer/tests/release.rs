@@ -64,6 +64,64 @@ fn a_claim_that_lost_its_service_is_given_back_at_the_start() {
     assert_agreed(&cluster);
 }
 
+/// A Service that waits: no pool has room for it.
+fn with_one_that_waits() -> Cluster {
+    let mut cluster = cluster();
+    cluster.put(POOLS, pool("tiny", &["192.0.2.1"], &json!({})));
+    cluster.put(SERVICES, balancer("first", &[]));
+    cluster.settle();
+    cluster.put(SERVICES, balancer("waits", &[]));
+    cluster.settle();
+    let waits = cluster.get(SERVICES, "default/waits").expect("the Service");
+    assert_eq!((shown(&cluster, "waits").as_str(), waits.texts("metadata.finalizers")), ("", vec![FINALIZER]));
+    assert_eq!(claimed(&cluster).len(), 1);
+    cluster
+}
+
+#[test]
+fn s43_one_that_waits_is_kept_until_it_is_cleaned_up_also_when_switched_off_meanwhile() {
+    for on in [true, false] {
+        let mut cluster = with_one_that_waits();
+        cluster.settings.load_balancer.on = on;
+        cluster.restart();
+        let mut going = cluster.get(SERVICES, "default/waits").expect("the Service");
+        going.put("metadata.deletionTimestamp", "2026-01-01T00:00:00Z");
+        cluster.put(SERVICES, going);
+        cluster.settle();
+        assert!(cluster.get(SERVICES, "default/waits").is_none(), "nothing holds it");
+        assert!(has_event(&cluster, "DeletedLoadBalancer", ""));
+    }
+}
+
+#[test]
+fn s39_one_that_waits_and_becomes_another_type_loses_the_finalizer_once() {
+    let mut cluster = with_one_that_waits();
+    let mut changed = cluster.get(SERVICES, "default/waits").expect("the Service");
+    changed.put("spec.type", "ClusterIP");
+    cluster.put(SERVICES, changed);
+    cluster.settle();
+    let mut service = cluster.get(SERVICES, "default/waits").expect("the Service");
+    assert!(!service.has("metadata.finalizers") && !service.has("status.conditions"), "{service}");
+    // Whoever sets it now is another controller.
+    service.put("metadata.finalizers", json!([FINALIZER]));
+    cluster.put(SERVICES, service);
+    cluster.settle();
+    let service = cluster.get(SERVICES, "default/waits").expect("the Service");
+    assert_eq!(service.texts("metadata.finalizers"), [FINALIZER]);
+}
+
+#[test]
+fn s46_who_went_to_a_class_of_others_while_nobody_looked_gives_the_address_back() {
+    let mut cluster = with_two();
+    let mut theirs = cluster.get(SERVICES, "default/one").expect("the Service");
+    theirs.put("spec.loadBalancerClass", "example.com/lb");
+    theirs.put("status.loadBalancer", json!({"ingress": [{"ip": "198.51.100.1"}]}));
+    cluster.put(SERVICES, theirs);
+    cluster.settle();
+    assert_eq!(claimed(&cluster), BTreeMap::from([("192.0.2.1".to_owned(), vec!["two".to_owned()])]));
+    assert_eq!(shown(&cluster, "one"), "198.51.100.1", "what the other gave stays");
+}
+
 #[test]
 fn the_finalizer_of_another_controller_is_not_ours_to_take() {
     let mut cluster = cluster();
