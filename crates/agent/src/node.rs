@@ -126,12 +126,13 @@ pub async fn keep_alive(machine: Arc<Machine>) {
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;
-        if let Err(error) = beat(&machine).await {
+        let node = find(&*machine.api, &path(&machine)).await;
+        let uid = node.as_ref().ok().and_then(Option::as_ref).map(|node| node.text("metadata.uid"));
+        if let Err(error) = beat(&machine, uid).await {
             tracing::warn!(%error, "the Lease of the Node could not be renewed");
             continue;
         }
         beats += 1;
-        let node = find(&*machine.api, &path(&machine)).await;
         let ready = |node: &Value| {
             let mut all = node.items("status.conditions").iter();
             all.any(|condition| condition.text("type") == "Ready" && condition.text("status") == "True")
@@ -148,18 +149,26 @@ pub async fn keep_alive(machine: Arc<Machine>) {
     }
 }
 
-async fn beat(machine: &Machine) -> Result<(), ApiError> {
+/// Renews the Lease of the Node. It belongs to the Node of this uid, and goes with it.
+async fn beat(machine: &Machine, uid: Option<&str>) -> Result<(), ApiError> {
     let name = &machine.settings.node;
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
-    let change = json!({"spec": {"renewTime": now}});
+    let owner = |uid: &str| json!([{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}]);
+    let mut change = json!({"spec": {"renewTime": now}});
+    if let Some(uid) = uid {
+        change.put("metadata.ownerReferences", owner(uid));
+    }
     match machine.api.ask(Verb::Patch, &format!("{leases}/{name}"), Some(&change)).await {
         Err(error) if error.is_not_found() => {
-            let lease = json!({
+            let mut lease = json!({
                 "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
                 "metadata": {"name": name, "namespace": "kube-node-lease"},
                 "spec": {"holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now},
             });
+            if let Some(uid) = uid {
+                lease.put("metadata.ownerReferences", owner(uid));
+            }
             machine.api.ask(Verb::Create, leases, Some(&lease)).await.map(|_| ())
         }
         done => done.map(|_| ()),

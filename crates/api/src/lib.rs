@@ -4,6 +4,7 @@
 //! the rules can be read, tested and fuzzed without a server.
 
 pub mod adopted;
+pub mod announcer;
 pub mod apply;
 pub mod bootstrap_token;
 pub mod claims;

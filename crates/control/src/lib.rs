@@ -6,6 +6,7 @@
 //! nothing they looked at has changed. [`bootstrap`] makes the objects without which a cluster is not one.
 
 pub mod allocation;
+pub mod announcers;
 pub mod bootstrap;
 pub mod bootstrap_tokens;
 pub mod certificates;
@@ -75,4 +76,5 @@ pub static CONTROLLERS: &[Controller] = &[
     conditions::CONTROLLER,
     load_balancer::CONTROLLER,
     load_balancer::COMMAND_LINE,
+    announcers::CONTROLLER,
 ];

@@ -67,6 +67,10 @@ pub(super) struct World {
     addresses: Vec<IpAddr>,
     /// When the watch of a machine was last told of something: it hears things in their order.
     told: BTreeMap<usize, u64>,
+    /// After how many milliseconds without a change Leases of nodes are removed, if they are.
+    pub(super) sweep: Option<u64>,
+    /// When each Lease was last written.
+    written: BTreeMap<Key, u64>,
 }
 
 impl World {
@@ -84,6 +88,8 @@ impl World {
             candidates: (0..machines).collect(),
             addresses: (0..addresses).map(|n| IpAddr::from([192, 0, 2, u8::try_from(n).expect("few")])).collect(),
             told: BTreeMap::new(),
+            sweep: None,
+            written: BTreeMap::new(),
             random: random.fork(),
         };
         for number in 0..machines {
@@ -180,6 +186,7 @@ impl World {
                 self.arrive(message);
             }
         }
+        self.clean_up();
         for number in 0..self.machines.len() {
             let machine = &mut self.machines[number];
             let clock = machine.clock(self.now);
@@ -194,6 +201,21 @@ impl World {
                 self.restart(number);
             }
             self.send(number, turn.asks);
+        }
+    }
+
+    /// A controller removes Leases that nobody has renewed for long: of nodes, and of addresses whose nodes have none.
+    fn clean_up(&mut self) {
+        let Some(long) = self.sweep else { return };
+        let is_old = |key: &Key| self.written.get(key).is_some_and(|at| at + long <= self.now);
+        let is_left = |(key, (lease, _)): &(&Key, &(Lease, u64))| match key {
+            Key::Node(_) => true,
+            Key::Address(_) => !self.leases.contains_key(&Key::Node(lease.holder.clone())),
+        };
+        let old = self.leases.iter().filter(|(key, _)| is_old(key)).filter(is_left);
+        let old: Vec<(Key, u64)> = old.map(|(key, (_, version))| (key.clone(), *version)).collect();
+        for (key, version) in old {
+            let _ = self.serve(&key, Ask::Delete(version.to_string().into()));
         }
     }
 
@@ -275,6 +297,7 @@ impl World {
         };
         self.versions += 1;
         let version = self.versions;
+        self.written.insert(key.clone(), self.now);
         match &lease {
             Some(lease) => self.leases.insert(key.clone(), (lease.clone(), version)),
             None => self.leases.remove(key),

@@ -158,8 +158,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     #[test]
-    fn never_two_answer_whatever_happens(seed in any::<u64>(), delay in 0u64..120, fates in fates()) {
+    fn never_two_answer_whatever_happens(
+        seed in any::<u64>(), delay in 0u64..120, sweep in prop::option::of(1200u64..4000), fates in fates(),
+    ) {
         let mut world = World::new(seed, 4, 2);
+        world.sweep = sweep;
         world.delay = delay;
         world.loss = Some(12);
         pass(&mut world, 1500);
@@ -174,6 +177,7 @@ proptest! {
     fn once_the_network_is_whole_somebody_answers(seed in any::<u64>(), fates in fates()) {
         let mut world = World::new(seed, 4, 2);
         world.loss = Some(12);
+        world.sweep = Some(3000);
         for (number, fate, after) in fates {
             world.fate(number, fate);
             pass(&mut world, after);

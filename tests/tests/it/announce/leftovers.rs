@@ -1,0 +1,33 @@
+//! What announcers that died have left behind goes, and meanwhile nobody answers beside another.
+
+use testbed::net::{Family, eventually};
+
+use super::stage::{Stage, vip};
+use super::wire::Wire;
+
+#[test]
+fn leases_of_nodes_and_addresses_that_are_gone_go_too() {
+    let stage = Stage::new(&["n1", "n2"]);
+    stage.web(22);
+    let ip = vip(22, Family::V4);
+    stage.reached(ip);
+    let owner = stage.owner(ip).name().to_owned();
+    let dead = stage.nodes.iter().find(|node| *node.name() == *owner).expect("one of them");
+    stage.served.kill_proxy(dead);
+    let _ = stage.served.session(|session| session.delete(&format!("/api/v1/nodes/{owner}"))).success();
+    let of_node = format!("waypost-announcer-{owner}");
+    let mut wire = Wire::of(&stage.outside);
+    eventually("its Lease is gone", || {
+        let found = wire.who_has(ip);
+        assert!(found.len() <= 1, "{found:?} answer for {ip}");
+        stage.leases().iter().all(|(name, _)| *name != of_node)
+    });
+    assert_ne!(*stage.owner(ip).name(), *owner, "the other answers");
+    // The last node dies while it answers, and then nobody has the addresses any more.
+    stage.nodes.iter().for_each(|node| stage.served.kill_proxy(node));
+    stage.served.remove(&stage.service("web", 22).json());
+    for node in stage.nodes.iter().filter(|node| *node.name() != *owner) {
+        let _ = stage.served.session(|session| session.delete(&format!("/api/v1/nodes/{}", node.name()))).success();
+    }
+    eventually("nothing is left", || stage.leases().is_empty());
+}
