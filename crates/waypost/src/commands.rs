@@ -2,6 +2,7 @@
 
 mod agent;
 mod announce;
+pub(crate) mod announced;
 mod cleanup;
 pub(crate) mod demo;
 pub(crate) mod dig;

@@ -5,5 +5,7 @@
 mod addresses;
 mod conflict;
 mod failover;
+mod leftovers;
 mod stage;
+mod told;
 mod wire;

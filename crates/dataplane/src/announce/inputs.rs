@@ -9,6 +9,7 @@ use std::sync::Arc;
 use api::kind::Kind;
 use api::kinds;
 use api::status::Status;
+use api::value::ValueExt as _;
 use parking_lot::Mutex;
 use plan::input::HEADLESS;
 use serde_json::Value;
@@ -36,15 +37,18 @@ pub struct View {
     beats: watch::Receiver<u64>,
 }
 
+/// Takes an object in, and says whether anything changed.
+type Take = fn(&mut Objects, &str, &Value) -> bool;
+
 /// How an object of a kind is taken in, and how it goes. Both say whether anything changed.
 #[derive(Clone, Copy)]
 struct Reading {
-    apply: fn(&mut Objects, &str, &Value) -> bool,
+    apply: Take,
     gone: fn(&mut Objects, &str) -> bool,
     is_lease: bool,
 }
 
-const fn plain(apply: fn(&mut Objects, &str, &Value) -> bool, gone: fn(&mut Objects, &str) -> bool) -> Reading {
+const fn plain(apply: Take, gone: fn(&mut Objects, &str) -> bool) -> Reading {
     Reading { apply, gone, is_lease: false }
 }
 
@@ -117,6 +121,44 @@ impl View {
     pub fn read<T>(&self, look: impl FnOnce(&Objects) -> T) -> T {
         look(&self.objects.lock())
     }
+}
+
+/// The same objects from lists that were read once, for those who only want to look.
+#[must_use]
+pub fn listed(lists: &Lists) -> Objects {
+    let mut all = Objects::default();
+    let takes: [(&[Value], Take); 6] = [
+        (&lists.services, service),
+        (&lists.slices, slice),
+        (&lists.nodes, node),
+        (&lists.pools, pool),
+        (&lists.peers, peer),
+        (&lists.leases, lease),
+    ];
+    for (objects, take) in takes {
+        for object in objects {
+            let (namespace, name) = (object.text("metadata.namespace"), object.text("metadata.name"));
+            take(&mut all, &if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }, object);
+        }
+    }
+    all
+}
+
+/// Lists of objects, as an API answers them.
+#[derive(Clone, Debug, Default)]
+pub struct Lists {
+    /// Services.
+    pub services: Vec<Value>,
+    /// EndpointSlices.
+    pub slices: Vec<Value>,
+    /// Nodes.
+    pub nodes: Vec<Value>,
+    /// IPPools.
+    pub pools: Vec<Value>,
+    /// BGPPeers.
+    pub peers: Vec<Value>,
+    /// Leases of announcers.
+    pub leases: Vec<Value>,
 }
 
 /// Follows one watch.

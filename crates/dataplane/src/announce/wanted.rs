@@ -68,7 +68,7 @@ pub fn wanted(objects: &Objects, own: &str) -> BTreeMap<IpAddr, Wanted> {
 }
 
 /// How an address of a Service is announced: by layer 2, by BGP.
-fn ways(objects: &Objects, service: &Service, address: IpAddr) -> (bool, bool) {
+pub(super) fn ways(objects: &Objects, service: &Service, address: IpAddr) -> (bool, bool) {
     match service.class.as_deref() {
         Some(CLASS_L2) => (true, false),
         Some(CLASS_BGP) => (false, true),

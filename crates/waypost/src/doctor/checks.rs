@@ -1,5 +1,6 @@
 //! The checks, in the order of cause and effect. A new check is a function and a line here.
 
+mod announced;
 mod answers;
 mod balancer;
 mod firewall;
@@ -37,7 +38,7 @@ pub(crate) struct Check {
 }
 
 /// All of them.
-pub(crate) static CHECKS: [Check; 22] = [
+pub(crate) static CHECKS: [Check; 23] = [
     Check {
         name: "object",
         looks_at: "the Service of this name in this namespace",
@@ -114,6 +115,13 @@ pub(crate) static CHECKS: [Check; 22] = [
         matters: "without an address nobody outside can use a load balancer",
         fleeting: true,
         judge: balancer::assigned,
+    },
+    Check {
+        name: "announced",
+        looks_at: "who announces the address of its load balancer: Leases, BGPPeers and Events",
+        matters: "packets to an address that nobody announces arrive nowhere",
+        fleeting: true,
+        judge: announced::announced,
     },
     Check {
         name: "sources",

@@ -14,6 +14,8 @@ use plan::Protocol;
 use plan::input::SERVICE_NAME;
 use serde_json::Value;
 
+use crate::commands::announced::Announced;
+
 /// Why something was not measured, and how it can be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Unmeasured {
@@ -38,6 +40,8 @@ pub(crate) struct Cluster {
     /// Deployments and StatefulSets; they say their kind.
     pub(crate) workloads: Vec<Value>,
     pub(crate) ranges: Vec<Value>,
+    /// What is known of announcing; nothing where it could not be read.
+    pub(crate) announced: Option<Announced>,
     pub(crate) domain: String,
 }
 
@@ -71,6 +75,8 @@ pub(crate) struct Here {
     pub(crate) legacy: Option<String>,
     /// Settings by name, as far as they can be read.
     pub(crate) settings: BTreeMap<&'static str, String>,
+    /// The networks that its interfaces are in; none when they could not be read.
+    pub(crate) networks: Vec<IpNet>,
     /// On whose behalf is asked.
     pub(crate) from: Option<IpAddr>,
 }
@@ -88,6 +94,7 @@ impl Here {
             firewall: Err(unseen()),
             legacy: None,
             settings: BTreeMap::new(),
+            networks: Vec::new(),
             from: None,
         }
     }

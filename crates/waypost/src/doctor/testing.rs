@@ -37,6 +37,7 @@ impl World {
             firewall: Ok(Ruleset::default()),
             legacy: None,
             settings: BTreeMap::new(),
+            networks: Vec::new(),
             from: None,
         };
         let tried = Tried {

@@ -5,12 +5,16 @@
 
 mod show;
 
+use std::net::IpAddr;
+
+use dataplane::announce::who::Said;
 use plan::why::{Explanation, Subject};
 use serde_json::Value;
 
 use super::view::{self, View};
-use super::world::{World, key};
+use super::world::{self, World, key};
 use super::{Output, pretty};
+use crate::commands::announced;
 use crate::commands::reach::{self, Api};
 
 /// What is asked.
@@ -29,6 +33,8 @@ struct Found {
     service: plan::input::Service,
     told: Explanation,
     view: View,
+    /// Who announces each address of its load balancer.
+    announced: Vec<(IpAddr, Said)>,
     missing: Vec<String>,
 }
 
@@ -57,5 +63,22 @@ async fn find(api: &mut Api, question: &Question<'_>) -> anyhow::Result<Found> {
     let view = View::of(api, &world, &node, &key(&service)).await;
     let (slices, pods) = (world.slices_of(&service), world.pods_of(&service));
     let told = view.planner.why(&Subject { service: &service, slices: &slices, pods: &pods });
-    Ok(Found { service, told, view, missing: world.missing })
+    let (announced, mut missing) = (announced(api, &service).await, world.missing);
+    let announced = announced.unwrap_or_else(|error| {
+        missing.push(format!("who announces its addresses is not known: {error:#}"));
+        Vec::new()
+    });
+    Ok(Found { service, told, view, announced, missing })
+}
+
+/// Who announces the addresses of a load balancer; objects are read anew, since announcers see others of their members.
+async fn announced(api: &mut Api, service: &plan::input::Service) -> anyhow::Result<Vec<(IpAddr, Said)>> {
+    let ingress = service.status.load_balancer.ingress.iter();
+    let ips: Vec<IpAddr> = ingress.filter_map(|ingress| ingress.ip.parse().ok()).collect();
+    if ips.is_empty() || view::kind(service) != "LoadBalancer" {
+        return Ok(Vec::new());
+    }
+    let lists = world::lists(api).await?;
+    let known = announced::read(api, lists).await?;
+    Ok(ips.into_iter().map(|ip| (ip, known.who(&key(service), ip))).collect())
 }

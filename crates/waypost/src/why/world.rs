@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use anyhow::bail;
 use api::value::ValueExt as _;
+use dataplane::announce::inputs::Lists;
 use plan::input::{Node, Service, ServiceCidr, Slice};
 use plan::why::Pod;
 use plan::why::who::Objects;
@@ -91,6 +92,12 @@ impl World {
         let Self { services, slices, pods, nodes, cidrs, .. } = self;
         Objects { services, slices, pods, nodes, cidrs }
     }
+}
+
+/// Services, slices and Nodes as they are, for those who read them in another way.
+pub(super) async fn lists(api: &mut Api) -> anyhow::Result<Lists> {
+    let (services, slices) = (list(api, SERVICES).await?, list(api, SLICES).await?);
+    Ok(Lists { services, slices, nodes: list(api, NODES).await?, ..Lists::default() })
 }
 
 /// `namespace/name`.

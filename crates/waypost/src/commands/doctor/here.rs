@@ -8,7 +8,8 @@ use std::fmt::Display;
 use std::net::IpAddr;
 
 use api::value::ValueExt as _;
-use kernel::addresses::Addresses as _;
+use ipnet::IpNet;
+use kernel::addresses::{Address, Addresses as _};
 use kernel::conntrack::Flow;
 use kernel::iptables::linux::{Linux as Tables, Variant};
 use kernel::iptables::{Iptables as _, Table};
@@ -28,7 +29,8 @@ const SERVICES: &str = "KUBE-SERVICES";
 
 /// Looks at this machine.
 pub(super) fn look(cluster: &Cluster, name: Option<&str>, from: Option<IpAddr>) -> Here {
-    let machine = addresses();
+    let listed = addresses();
+    let machine: BTreeSet<IpAddr> = listed.iter().map(|address| address.ip).collect();
     let held = Lock::take(LOCK).map(|lock| lock.is_none());
     let served = matches!(held, Ok(true));
     let node = node(cluster, &machine, name, served);
@@ -59,6 +61,7 @@ pub(super) fn look(cluster: &Cluster, name: Option<&str>, from: Option<IpAddr>) 
         room: on_node(&node, room),
         legacy,
         settings: settings(),
+        networks: listed.iter().filter_map(|one| IpNet::new(one.ip, one.prefix_len).ok()).collect(),
         from,
         firewall,
         node,
@@ -81,9 +84,9 @@ fn on_node<T>(node: &Measured<String>, measure: impl FnOnce() -> Measured<T>) ->
     }
 }
 
-fn addresses() -> BTreeSet<IpAddr> {
+fn addresses() -> Vec<Address> {
     let listed = kernel::addresses::linux::Linux::open().and_then(|mut kernel| kernel.list());
-    listed.map(|list| list.into_iter().map(|address| address.ip).collect()).unwrap_or_default()
+    listed.map(|list| list.into_iter().collect()).unwrap_or_default()
 }
 
 fn on_loopback(service: &serde_json::Value) -> bool {

@@ -3,9 +3,12 @@
 //! In: an API. Out: a [`Cluster`]. Services, slices and Pods must be readable, at least those of the namespace; without the rest
 //! less is known, and that is all.
 
+use api::value::ValueExt as _;
+use dataplane::announce::inputs::Lists;
 use plan::input::SERVICE_NAME;
 use serde_json::{Value, json};
 
+use crate::commands::announced::{self, Announced};
 use crate::commands::reach::{self, Api};
 use crate::doctor::Cluster;
 
@@ -29,7 +32,17 @@ pub(super) async fn read(api: &mut Api, namespace: &str, domain: &str) -> anyhow
             cluster.workloads.push(one);
         }
     }
+    cluster.announced = announced(api, &cluster).await;
     Ok(cluster)
+}
+
+/// Who announces addresses, where there are any; nothing when that may not be read.
+async fn announced(api: &mut Api, cluster: &Cluster) -> Option<Announced> {
+    if !cluster.services.iter().any(|service| !service.items("status.loadBalancer.ingress").is_empty()) {
+        return Some(Announced::default());
+    }
+    let Cluster { services, slices, nodes, .. } = cluster.clone();
+    announced::read(api, Lists { services, slices, nodes, ..Lists::default() }).await.ok()
 }
 
 /// Reads what concerns one Service, as far as its node may: the Service and its slices, where names are answered, and the Pods of

@@ -1,5 +1,8 @@
 //! An explanation on paper: as text, one line for each endpoint, or as JSON.
 
+use std::net::IpAddr;
+
+use dataplane::announce::who::Said;
 use plan::oracle::Outcome;
 use plan::why::{Candidate, Left, Port, Stand, Way};
 use plan::{Frontend, PortKey};
@@ -14,6 +17,7 @@ pub(super) fn text(found: &Found) -> String {
     let mut lines = vec![format!("Service {} ({}) on node {}", told.service, kind(&found.service), told.node)];
     lines.push(format!("  policies  {}", policies(found)));
     lines.push(format!("  rules     {}", rules(found)));
+    lines.extend(found.announced.iter().map(|(ip, said)| format!("  announced {ip}: {}", announced(said))));
     for port in &told.ports {
         lines.push(String::new());
         lines.push(format!("port {}", port_name(&port.planned.key, port.planned.port)));
@@ -34,6 +38,16 @@ pub(super) fn text(found: &Found) -> String {
     lines.extend(found.view.assumption().map(|assumption| format!("note: {assumption}")));
     lines.push(told.summary());
     lines.join("\n") + "\n"
+}
+
+/// Who announces an address, in words.
+fn announced(said: &Said) -> String {
+    match said {
+        Said::Announced { how, .. } => how.clone(),
+        Said::Nobody { why, fix } => format!("by nobody: {why}; look at `{fix}`"),
+        Said::NotOurs(why) => why.clone(),
+        Said::Unknown { why, how } => format!("not measured: {why} (to measure: {how})"),
+    }
 }
 
 fn policies(found: &Found) -> String {
@@ -139,8 +153,18 @@ pub(super) fn json(found: &Found) -> Value {
         "programmed": found.programmed().map(|service| service["programmed"].clone()),
         "ports": told.ports.iter().map(port_json).collect::<Vec<_>>(),
         "left": told.left.iter().map(left_json).collect::<Vec<_>>(),
-        "problems": told.problems, "missing": found.missing,
+        "announced": found.announced.iter().map(announced_json).collect::<Vec<_>>(), "problems": told.problems, "missing": found.missing,
     })
+}
+
+fn announced_json((ip, said): &(IpAddr, Said)) -> Value {
+    let (verdict, node) = match said {
+        Said::Announced { node, .. } => ("announced", node.as_deref()),
+        Said::Nobody { .. } => ("nobody", None),
+        Said::NotOurs(_) => ("not ours", None),
+        Said::Unknown { .. } => ("not measured", None),
+    };
+    json!({"address": ip.to_string(), "verdict": verdict, "node": node, "why": announced(said)})
 }
 
 fn port_json(port: &Port) -> Value {
