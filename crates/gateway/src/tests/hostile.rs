@@ -151,6 +151,7 @@ fn requests_under_way_are_answered_when_the_listener_goes() {
     pod.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").expect("sent");
     let answer = rest_of(client);
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok"), "{answer}");
-    assert!(TcpStream::connect(bed.address).is_err(), "nobody listens");
+    // It is closed by the thread that heard of connections, which may be busy.
+    eventually("nobody listens", || TcpStream::connect(bed.address).is_err());
     eventually("all have ended", || bed.lane.open() == 0);
 }
