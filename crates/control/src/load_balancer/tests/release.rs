@@ -115,7 +115,7 @@ fn s46_who_went_to_a_class_of_others_while_nobody_looked_gives_the_address_back(
     let mut cluster = with_two();
     let mut theirs = cluster.get(SERVICES, "default/one").expect("the Service");
     theirs.put("spec.loadBalancerClass", "example.com/lb");
-    theirs.put("status.loadBalancer", json!({"ingress": [{"ip": "198.51.100.1"}]}));
+    theirs.put("status.loadBalancer", json!({"ingress": [{"ip": "198.51.100.1", "ipMode": "VIP"}]}));
     cluster.put(SERVICES, theirs);
     cluster.settle();
     assert_eq!(claimed(&cluster), BTreeMap::from([("192.0.2.1".to_owned(), vec!["two".to_owned()])]));
