@@ -24,8 +24,6 @@ use crate::write::Write;
 
 /// How long a Lease must have been as it is.
 const SILENT: Duration = Duration::from_secs(10);
-/// When it is looked again whether the node that answered for an address is gone.
-const AGAIN: Duration = Duration::from_secs(60);
 /// Between the name of a Lease and its version; no name has it.
 const SEPARATOR: char = '@';
 /// The table of Leases.
@@ -86,9 +84,9 @@ fn reconcile(view: &View<'_>, key: &str) -> Verdict {
     match of(name) {
         Some(announcer::Key::Node(node)) if view.world.nodes.get(&node).is_none() => {}
         Some(announcer::Key::Address(ip)) if !is_wanted(view, ip) => {
-            // Who lives gives it back by itself.
+            // Who lives gives it back by itself; who does not is known to be gone a little later.
             if may_answer(view, &object::decode_light(&entry.value)) {
-                return Verdict { again: Some(AGAIN), ..Verdict::settled() };
+                return Verdict { again: Some(SILENT), ..Verdict::settled() };
             }
         }
         _ => return Verdict::settled(),
