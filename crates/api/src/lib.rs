@@ -6,6 +6,7 @@
 pub mod adopted;
 pub mod announcer;
 pub mod apply;
+pub mod balancer_certificate;
 pub mod bootstrap_token;
 pub mod claims;
 pub mod decode;

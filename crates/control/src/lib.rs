@@ -7,6 +7,7 @@
 
 pub mod allocation;
 pub mod announcers;
+pub mod balancer_certificates;
 pub mod bootstrap;
 pub mod bootstrap_tokens;
 pub mod certificates;
@@ -77,4 +78,5 @@ pub static CONTROLLERS: &[Controller] = &[
     load_balancer::CONTROLLER,
     load_balancer::COMMAND_LINE,
     announcers::CONTROLLER,
+    balancer_certificates::CONTROLLER,
 ];

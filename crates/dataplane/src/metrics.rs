@@ -1,13 +1,14 @@
 //! What the proxy counts, under the names that kube-proxy's dashboards know.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use plan::Update;
-use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -51,6 +52,17 @@ pub struct Metrics {
     livez: Family<Code, Counter>,
     /// What the announcer of this node counts.
     pub announcing: crate::announce::metrics::Figures,
+    beside: Beside,
+}
+
+/// What others of this machine count, if they have said so.
+#[derive(Clone, Debug, Default)]
+struct Beside(Arc<OnceLock<Box<dyn Collector>>>);
+
+impl Collector for Beside {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        self.0.get().map_or(Ok(()), |others| others.encode(encoder))
+    }
 }
 
 impl Metrics {
@@ -81,6 +93,7 @@ impl Metrics {
             healthz: Family::default(),
             livez: Family::default(),
             announcing: crate::announce::metrics::Figures::default(),
+            beside: Beside::default(),
             registry: Registry::default(),
         };
         let sync = "Time to write the rules";
@@ -124,6 +137,7 @@ impl Metrics {
         registry.register("waypost_healed", "Times somebody else changed our rules", metrics.healed.clone());
         registry.register("waypost_changes", "Changes written to the kernel", metrics.changes.clone());
         metrics.announcing.register(&mut registry);
+        registry.register_collector(Box::new(metrics.beside.clone()));
         Arc::new(Self { registry, ..metrics })
     }
 
@@ -189,6 +203,11 @@ impl Metrics {
     pub(crate) fn asked(&self, path: &str, code: u16) {
         let family = if path == "/livez" { &self.livez } else { &self.healthz };
         family.get_or_create(&Code { code }).inc();
+    }
+
+    /// Shows what another part of this machine counts, too; one can be.
+    pub fn show_beside(&self, others: impl Collector) {
+        let _ = self.beside.0.set(Box::new(others));
     }
 
     /// Everything, as text.

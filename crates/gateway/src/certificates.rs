@@ -7,6 +7,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use api::balancer_certificate::DIRECT;
+pub use api::balancer_certificate::{ALLOWED, CLAIM, FOUND, TYPE};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
@@ -16,15 +18,6 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
 use crate::objects::Secret;
-
-/// The annotation, or label, by which a Secret says that it is the certificate of this name.
-pub const CLAIM: &str = "waypost.dev/certificate-arn";
-/// The annotation by which a Secret allows its use: names of namespaces, or `*`.
-pub const ALLOWED: &str = "waypost.dev/allowed-namespaces";
-/// What a name begins with that says where the Secret is.
-const DIRECT: &str = "secret://";
-/// The type of Secrets that hold certificates.
-pub const TYPE: &str = "kubernetes.io/tls";
 
 /// Where a certificate is to be found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,6 +35,8 @@ pub enum Place {
         namespace: String,
         /// The name that is claimed.
         arn: String,
+        /// The Secret that does, if somebody who sees them all has said so: no other needs to be looked at.
+        secret: Option<String>,
     },
 }
 
@@ -61,7 +56,7 @@ impl Place {
     /// When it says where the Secret is, and says it wrongly.
     pub fn read(certificate: &str, namespace: &str) -> Result<Self, String> {
         let Some(path) = certificate.strip_prefix(DIRECT) else {
-            return Ok(Self::Claimed { namespace: namespace.to_owned(), arn: certificate.to_owned() });
+            return Ok(Self::Claimed { namespace: namespace.to_owned(), arn: certificate.to_owned(), secret: None });
         };
         match path.split('/').collect::<Vec<_>>()[..] {
             [place, name] if !place.is_empty() && !name.is_empty() => {
@@ -70,6 +65,15 @@ impl Place {
             [name] if !name.is_empty() => Ok(Self::Named { namespace: namespace.to_owned(), name: name.to_owned() }),
             _ => Err(format!("the certificate `{certificate}` must be written as secret://NAMESPACE/NAME")),
         }
+    }
+
+    /// The same, where it is said which Secret claims the name.
+    #[must_use]
+    pub fn with(mut self, found: Option<&str>) -> Self {
+        if let Self::Claimed { secret, .. } = &mut self {
+            *secret = found.map(str::to_owned);
+        }
+        self
     }
 
     /// The namespace in which to look.
@@ -116,7 +120,7 @@ impl Place {
                 "there is no Secret {self} of type {TYPE}; make it with `kubectl -n {namespace} create secret tls {name} \
                  --cert=FILE --key=FILE`"
             ),
-            Self::Claimed { namespace, arn } => format!(
+            Self::Claimed { namespace, arn, .. } => format!(
                 "no Secret of type {TYPE} in the namespace {namespace} is the certificate {arn}; say which one is with \
                  `kubectl -n {namespace} annotate secret NAME {CLAIM}={arn}`"
             ),

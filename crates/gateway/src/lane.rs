@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use crate::balance::Backends;
 use crate::limits::Limits;
+use crate::metrics::Counts;
 use crate::sources::Sources;
 use crate::tls::{Back, Certificate, front};
 use crate::wanted::{Front, Mode, Port};
@@ -34,6 +35,7 @@ pub(crate) struct Lane {
     /// Whether its connections should come to an end.
     closing: watch::Sender<bool>,
     open: AtomicUsize,
+    pub(crate) counts: Arc<Counts>,
 }
 
 /// A connection that counts while this lives.
@@ -67,6 +69,7 @@ impl Lane {
             sources: ArcSwap::default(),
             closing: watch::Sender::new(false),
             open: AtomicUsize::new(0),
+            counts: Arc::default(),
         })
     }
 
@@ -87,6 +90,7 @@ impl Lane {
     /// A place for a connection more, if there is one.
     pub(crate) fn enter(self: &Arc<Self>) -> Option<Place> {
         let place = Place(Arc::clone(self));
+        self.counts.entered();
         (self.open.fetch_add(1, Relaxed) < self.limits.connections).then_some(place)
     }
 
@@ -117,6 +121,7 @@ impl std::ops::Deref for Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Relaxed);
+        self.0.counts.left();
     }
 }
 

@@ -22,6 +22,7 @@ mod guard;
 pub mod headers;
 mod lane;
 pub mod limits;
+mod metrics;
 pub mod objects;
 mod office;
 mod pages;
@@ -40,4 +41,5 @@ mod workers;
 mod tests;
 
 pub use limits::Limits;
+pub use metrics::Figures;
 pub use office::{Gateway, Notice, Settings, Tell};

@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::lane::Lane;
 use crate::limits::Limits;
+use crate::metrics::Figures;
 use crate::objects::{FOREIGN_PROXY, Node, Service, read};
 use crate::site::Site;
 use crate::split::{Bound, Listening};
@@ -68,6 +69,7 @@ pub(crate) struct Shared {
     listening: watch::Sender<Arc<Listening>>,
     /// Those that may have connections.
     lanes: Mutex<Vec<Weak<Lane>>>,
+    pub(crate) figures: Figures,
 }
 
 impl Shared {
@@ -133,6 +135,7 @@ impl Gateway {
             tell: settings.tell,
             listening: watch::Sender::default(),
             lanes: Mutex::default(),
+            figures: Figures::default(),
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(follow_node(node, settings.addresses, tell_addresses));
@@ -144,6 +147,12 @@ impl Gateway {
     #[must_use]
     pub fn listening(&self) -> watch::Receiver<Arc<Listening>> {
         self.shared.listening.subscribe()
+    }
+
+    /// What it counts.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        self.shared.figures.clone()
     }
 
     /// Takes no more connections, and waits until those that are there have ended, as long as is allowed for that.

@@ -11,6 +11,7 @@ use crate::upstream::Failure;
 
 /// Nobody is there to answer.
 pub(crate) fn nobody(lane: &Lane, elsewhere: usize) -> Response<Answer> {
+    lane.counts.no_pod();
     let (namespace, name) = parts(lane);
     let why = match elsewhere {
         0 => format!("The Service {name} in the namespace {namespace} has no pod that is ready."),
@@ -27,6 +28,7 @@ pub(crate) fn nobody(lane: &Lane, elsewhere: usize) -> Response<Answer> {
 
 /// Those who should answer could not be spoken to.
 pub(crate) fn failed(lane: &Lane, failure: &Failure) -> Response<Answer> {
+    lane.counts.no_pod();
     let (namespace, name) = parts(lane);
     let (status, why) = match failure {
         Failure::Refused(error) => (StatusCode::BAD_GATEWAY, format!("does not take connections ({error})")),
@@ -46,6 +48,7 @@ pub(crate) fn broken(lane: &Lane, why: &str) -> Response<Answer> {
 
 /// A pod took too long.
 pub(crate) fn slow(lane: &Lane) -> Response<Answer> {
+    lane.counts.no_pod();
     let (namespace, name) = parts(lane);
     let seconds = lane.idle().as_secs();
     let text = format!(

@@ -55,10 +55,11 @@ pub(crate) async fn serve(arrival: Arrival, worker: usize) {
             let stream = match timeout(lane.limits.handshake, accepting).await {
                 Ok(Ok(stream)) => stream,
                 Ok(Err(error)) => {
+                    lane.counts.no_handshake();
                     tracing::debug!(service = &*lane.service, %peer, %error, "no TLS with a client");
                     return;
                 }
-                Err(_) => return,
+                Err(_) => return lane.counts.no_handshake(),
             };
             match mode {
                 Mode::Bytes => wire::carry(stream, &lane, peer, local).await,

@@ -17,7 +17,7 @@ use store::source::{Event, Known, Source, Watching, What};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::certificates::{self, Loaded, Place, TYPE};
+use crate::certificates::{self, FOUND, Loaded, Place, TYPE};
 use crate::door::Door;
 use crate::endpoints;
 use crate::lane::Lane;
@@ -113,7 +113,7 @@ impl Site {
         secrets: &mut Option<Secrets>,
     ) -> Option<(&'static str, String)> {
         let place = match asked.certificate.as_deref().map(|name| Place::read(name, self.namespace())) {
-            Some(Ok(place)) => place,
+            Some(Ok(place)) => place.with(self.service.borrow().annotation(FOUND)),
             Some(Err(why)) => {
                 *secrets = None;
                 return Some(("CertificateMissing", why));
@@ -163,7 +163,10 @@ impl Site {
                     let made =
                         Lane::new(&self.key, port.clone(), self.shared.limits, &self.certificate, &self.shared.back);
                     match made {
-                        Ok(lane) => self.shared.register(lane),
+                        Ok(mut lane) => {
+                            lane.counts = self.shared.figures.of(&self.key);
+                            self.shared.register(lane)
+                        }
                         Err(error) => {
                             notices.push(("ListenerFailed", format!("port {}: {error}", port.number)));
                             continue;
@@ -240,6 +243,7 @@ impl Drop for Site {
     fn drop(&mut self) {
         self.ports.values().for_each(|served| served.lane.close());
         self.shared.publish(&self.key, Vec::new());
+        self.shared.figures.forget(&self.key);
     }
 }
 
@@ -278,11 +282,11 @@ fn slices_of(namespace: &str, name: &str) -> Result<What, Status> {
     What::all(&kinds::endpointslice::KIND).within(namespace).selected(&format!("{SERVICE_NAME}={name}"), "")
 }
 
-/// One Secret by its name; or all of them, where one must claim to be it.
+/// One Secret by its name; or all of them, where one must claim to be it and nobody has said which one does.
 fn secrets_at(place: &Place) -> Result<What, Status> {
     let all = What::all(&kinds::secret::KIND).within(place.namespace());
     match place {
-        Place::Named { name, .. } => all.named(name),
+        Place::Named { name, .. } | Place::Claimed { secret: Some(name), .. } => all.named(name),
         Place::Claimed { .. } => all.selected("", &format!("type={TYPE}")),
     }
 }

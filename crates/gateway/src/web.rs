@@ -65,7 +65,11 @@ where
         let visitor = Arc::clone(&visitor);
         move |request| {
             let visitor = Arc::clone(&visitor);
-            async move { Ok::<_, Infallible>(answer(&visitor, request).await) }
+            async move {
+                let answer = answer(&visitor, request).await;
+                visitor.lane.counts.answered(answer.status());
+                Ok::<_, Infallible>(answer)
+            }
         }
     });
     let (mut closing, drain) = (lane.closing(), lane.limits.drain);

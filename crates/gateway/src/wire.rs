@@ -43,6 +43,7 @@ where
             },
         }
     }
+    lane.counts.no_pod();
     tracing::debug!(service = &*lane.service, ?tried, "no pod takes the connection");
 }
 

@@ -7,6 +7,7 @@ mod annotations;
 mod certificates;
 mod clients;
 mod floods;
+mod metrics;
 mod pods;
 mod proxy_protocol;
 mod stage;

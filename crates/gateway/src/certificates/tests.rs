@@ -32,7 +32,10 @@ fn names_say_where_to_look() {
     let named = |namespace: &str, name: &str| Ok(Place::Named { namespace: namespace.into(), name: name.into() });
     assert_eq!(Place::read("secret://certs/web", "shop"), named("certs", "web"));
     assert_eq!(Place::read("secret://web", "shop"), named("shop", "web"));
-    assert_eq!(Place::read(ARN, "shop"), Ok(Place::Claimed { namespace: "shop".into(), arn: ARN.into() }));
+    assert_eq!(
+        Place::read(ARN, "shop"),
+        Ok(Place::Claimed { namespace: "shop".into(), arn: ARN.into(), secret: None })
+    );
     for bad in ["secret://", "secret:///web", "secret://a/", "secret://a/b/c"] {
         assert!(Place::read(bad, "shop").is_err_and(|why| why.contains("secret://NAMESPACE/NAME")), "{bad}");
     }
@@ -46,6 +49,12 @@ fn s48_a_secret_claims_an_arn() {
     assert_eq!(&*place.choose(all.iter(), "shop").expect("a Secret").metadata.name, "a");
     let why = place.choose(all[2..].iter(), "shop").expect_err("none");
     assert!(why.contains(&format!("kubectl -n shop annotate secret NAME {CLAIM}={ARN}")), "{why}");
+    let told = place.clone().with(Some("other"));
+    assert!(told.choose(all[2..].iter(), "shop").is_err(), "it must claim it, whoever says so");
+    assert_eq!(
+        Place::read("secret://web", "shop").map(|place| place.with(Some("x"))),
+        Place::read("secret://web", "shop")
+    );
     let short = Place::read("web-cert", "shop").expect("a place");
     assert!(short.choose([bare("x", &json!({"labels": {CLAIM: "web-cert"}}))].iter(), "shop").is_ok());
 }

@@ -4,7 +4,7 @@
 //! what cannot be is found out from the bytes of a Pod, without reading it.
 
 use api::value::ValueExt as _;
-use api::{adopted, object};
+use api::{adopted, balancer_certificate, object};
 use serde_json::Value;
 use store::{Entry, Key, Store, Table};
 
@@ -12,13 +12,8 @@ use super::node::{Relations, Used};
 
 const PODS: &str = "pods";
 const BGP_PEERS: &str = "bgppeers";
-const SERVICES: &str = "services";
+const SERVICES: &str = "services/specs";
 const SECRETS: &str = "secrets";
-/// The annotation by which a Service names the certificate of its load balancer.
-const CERTIFICATE: &str = "service.beta.kubernetes.io/aws-load-balancer-ssl-cert";
-/// The annotation by which a Secret allows Services of other namespaces to use it.
-const ALLOWED: &str = "waypost.dev/allowed-namespaces";
-
 /// The objects of a store.
 pub struct Stored<'a>(pub &'a dyn Store);
 
@@ -55,27 +50,14 @@ impl Stored<'_> {
         })
     }
 
-    /// Every node may get the packets of a load balancer, so every node may read the certificate that its Service names.
+    /// Every node may get the packets of a load balancer, so every node may read the certificate that its Service asks for.
     fn is_certificate_of_a_balancer(&self, namespace: &str, name: &str) -> bool {
         let secret = self.0.get(&Key::new(Table::named(SECRETS), format!("{namespace}/{name}")));
         let (Some(secret), Ok(found)) = (secret, self.0.range(Table::named(SERVICES), "", None)) else { return false };
-        let (secret, whole) = (object::decode_light(&secret.value), format!("secret://{namespace}/{name}"));
-        let mut naming = found.entries.iter().filter(|entry| may_say(entry, &whole));
-        naming.any(|entry| may_serve_with(&object::decode_light(&entry.value), &whole, &secret))
+        let secret = object::decode_light(&secret.value);
+        let mut asking = found.entries.iter().filter(|entry| may_say(entry, balancer_certificate::ASKED));
+        asking.any(|entry| balancer_certificate::may_serve(&object::decode_light(&entry.value), &secret))
     }
-}
-
-/// Whether a Service has a load balancer that asks for this certificate, and the Secret lets it.
-fn may_serve_with(service: &Value, whole: &str, secret: &Value) -> bool {
-    let said = |object: &Value, key: &str| {
-        object.at("metadata.annotations").get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
-    let (from, at) = (service.text("metadata.namespace"), secret.text("metadata.namespace"));
-    let is_allowed = |list: &str| list.split(',').map(str::trim).any(|word| word == "*" || word == from);
-    secret.text("type") == "kubernetes.io/tls"
-        && service.text("spec.type") == "LoadBalancer"
-        && said(service, CERTIFICATE).trim() == whole
-        && (from == at || is_allowed(&said(secret, ALLOWED)))
 }
 
 /// Whether a text could stand in an object, as a whole string.
@@ -133,22 +115,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn a_node_may_read_the_certificate_of_a_load_balancer_and_of_nothing_else() {
-        let service = |namespace: &str, kind: &str, certificate: &str| json!({"metadata": {"namespace": namespace, "annotations": {CERTIFICATE: certificate}}, "spec": {"type": kind}});
-        let secret = |kind: &str, allowed: &str| json!({"metadata": {"namespace": "shop", "annotations": {ALLOWED: allowed}}, "type": kind});
-        let (whole, tls) = ("secret://shop/web", "kubernetes.io/tls");
-        let balancer = service("shop", "LoadBalancer", whole);
-        assert!(may_serve_with(&balancer, whole, &secret(tls, "")));
-        assert!(!may_serve_with(&balancer, whole, &secret("Opaque", "")), "no other Secret");
-        assert!(!may_serve_with(&service("shop", "ClusterIP", whole), whole, &secret(tls, "")), "no other Service");
-        assert!(!may_serve_with(&service("shop", "LoadBalancer", "arn:x"), whole, &secret(tls, "")));
-        let foreign = service("blog", "LoadBalancer", whole);
-        assert!(!may_serve_with(&foreign, whole, &secret(tls, "news")), "the Secret does not let it");
-        assert!(may_serve_with(&foreign, whole, &secret(tls, "news, blog")));
-        assert!(may_serve_with(&foreign, whole, &secret(tls, "*")));
-    }
 
     #[test]
     fn what_a_pod_uses_is_found() {

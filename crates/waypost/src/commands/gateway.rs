@@ -54,6 +54,11 @@ impl Gateway {
         Split::new(source, &self.node, listening)
     }
 
+    /// What it counts, if it runs.
+    pub(super) fn figures(&self) -> Option<gateway::Figures> {
+        self.running.as_ref().map(gateway::Gateway::figures)
+    }
+
     /// Lets connections end.
     pub(super) async fn stop(self) {
         if let Some(running) = self.running {

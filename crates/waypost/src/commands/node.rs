@@ -42,6 +42,7 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
             }
             false => None,
         };
+        proxy.iter().for_each(|proxy| proxy.show(&gateway));
         let dns = match arguments.does(Role::Dns) {
             true => {
                 let everywhere = || vec![(Ipv4Addr::UNSPECIFIED, 53).into(), (Ipv6Addr::UNSPECIFIED, 53).into()];

@@ -34,6 +34,7 @@ use tokio::task::JoinSet;
 
 use self::switch::Switch;
 use self::tried::Trier;
+use super::gateway::Gateway;
 use crate::config::ProxyArguments;
 
 /// The lock of whoever serves Services on a machine.
@@ -131,6 +132,13 @@ impl Proxy {
     /// What the announcer of this machine counts, to be shown with the rest.
     pub(super) fn announcing(&self) -> dataplane::announce::metrics::Figures {
         self.metrics.announcing.clone()
+    }
+
+    /// Shows what the gateway of this machine counts, if one runs, with the rest.
+    pub(super) fn show(&self, gateway: &Gateway) {
+        if let Some(figures) = gateway.figures() {
+            self.metrics.show_beside(figures);
+        }
     }
 
     /// How it stands.

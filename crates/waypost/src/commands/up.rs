@@ -59,6 +59,7 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
             node_ports: "all",
         };
         let proxy = Proxy::start(&around, &proxying)?;
+        proxy.iter().for_each(|proxy| proxy.show(&gateway));
         let names = names(&running, &settings, &dns).await?;
         let places = agent::Places {
             source: Arc::new(running.source()),

@@ -1,5 +1,6 @@
 //! Several machines: a server on one, others that join it with a token, and what each of them may do.
 
+mod certificates;
 mod machines;
 mod rights;
 mod tokens;
