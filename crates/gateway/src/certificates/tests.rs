@@ -49,7 +49,7 @@ fn s48_a_secret_claims_an_arn() {
     assert_eq!(&*place.choose(all.iter(), "shop").expect("a Secret").metadata.name, "a");
     let why = place.choose(all[2..].iter(), "shop").expect_err("none");
     assert!(why.contains(&format!("kubectl -n shop annotate secret NAME {CLAIM}={ARN}")), "{why}");
-    let told = place.clone().with(Some("other"));
+    let told = place.with(Some("other"));
     assert!(told.choose(all[2..].iter(), "shop").is_err(), "it must claim it, whoever says so");
     assert_eq!(
         Place::read("secret://web", "shop").map(|place| place.with(Some("x"))),
