@@ -43,7 +43,7 @@ impl Announced {
 /// # Errors
 /// When Leases may not be read: then nobody can say who answers.
 pub(crate) async fn read(api: &mut Api, mut lists: Lists) -> anyhow::Result<Announced> {
-    let first = items(api.get(LEASES).await?);
+    let first = api.list(LEASES).await?;
     let begun: BTreeMap<Box<str>, Lease> = first.iter().map(read_lease).filter(|(_, lease)| lives(lease)).collect();
     lists.leases = first;
     let mut living = BTreeSet::new();
@@ -52,16 +52,16 @@ pub(crate) async fn read(api: &mut Api, mut lists: Lists) -> anyhow::Result<Anno
             break;
         }
         tokio::time::sleep(PAUSE).await;
-        lists.leases = items(api.get(LEASES).await?);
+        lists.leases = api.list(LEASES).await?;
         let renewed = lists.leases.iter().map(read_lease);
         living
             .extend(renewed.filter(|(name, now)| begun.get(name).is_some_and(|was| was != now)).map(|(name, _)| name));
     }
-    lists.pools = optional(api, "/apis/waypost.dev/v1/ippools").await;
-    lists.peers = optional(api, "/apis/waypost.dev/v1/bgppeers").await;
+    lists.pools = api.optional("/apis/waypost.dev/v1/ippools").await;
+    lists.peers = api.optional("/apis/waypost.dev/v1/bgppeers").await;
     let mut events = Vec::new();
     for reason in REASONS {
-        events.extend(optional(api, &format!("/api/v1/events?fieldSelector=reason%3D{reason}")).await);
+        events.extend(api.optional(&format!("/api/v1/events?fieldSelector=reason%3D{reason}")).await);
     }
     Ok(Announced { lists, living, events })
 }
@@ -74,15 +74,4 @@ fn read_lease(object: &Value) -> (Box<str>, Lease) {
 /// Whether it is that of a node that has not given it back.
 fn lives(lease: &Lease) -> bool {
     !lease.holder.is_empty() && lease.beat > 0
-}
-
-async fn optional(api: &mut Api, path: &str) -> Vec<Value> {
-    api.get(path).await.map(items).unwrap_or_default()
-}
-
-fn items(list: Option<Value>) -> Vec<Value> {
-    match list.map(|mut list| list["items"].take()) {
-        Some(Value::Array(items)) => items,
-        _ => Vec::new(),
-    }
 }

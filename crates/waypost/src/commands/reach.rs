@@ -74,6 +74,19 @@ impl Api {
         }
     }
 
+    /// The objects of a list; none when the API knows of no such list.
+    pub(crate) async fn list(&mut self, path: &str) -> anyhow::Result<Vec<Value>> {
+        Ok(match self.get(path).await?.map(|mut list| list["items"].take()) {
+            Some(Value::Array(items)) => items,
+            _ => Vec::new(),
+        })
+    }
+
+    /// The same for whoever can do without: none, also when they may not be seen.
+    pub(crate) async fn optional(&mut self, path: &str) -> Vec<Value> {
+        self.list(path).await.unwrap_or_default()
+    }
+
     /// Whatever is at a path, as text, with its code; for what others than the API answer through it.
     pub(crate) async fn text(&mut self, path: &str) -> anyhow::Result<(u16, String)> {
         let asked = self.client.bytes(Method::GET, path, None, bytes::Bytes::new());

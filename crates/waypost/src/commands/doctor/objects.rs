@@ -21,12 +21,12 @@ pub(super) async fn read(api: &mut Api, namespace: &str, domain: &str) -> anyhow
     cluster.services = required(api, "/api/v1", namespace, "services").await?;
     cluster.slices = required(api, "/apis/discovery.k8s.io/v1", namespace, "endpointslices").await?;
     cluster.pods = required(api, "/api/v1", namespace, "pods").await?;
-    cluster.namespaces = optional(api, "/api/v1/namespaces").await;
-    cluster.nodes = optional(api, "/api/v1/nodes").await;
-    cluster.events = optional(api, "/api/v1/events?fieldSelector=reason=Unhealthy").await;
-    cluster.ranges = optional(api, "/apis/networking.k8s.io/v1/servicecidrs").await;
+    cluster.namespaces = api.optional("/api/v1/namespaces").await;
+    cluster.nodes = api.optional("/api/v1/nodes").await;
+    cluster.events = api.optional("/api/v1/events?fieldSelector=reason=Unhealthy").await;
+    cluster.ranges = api.optional("/apis/networking.k8s.io/v1/servicecidrs").await;
     for (kind, plural) in [("Deployment", "deployments"), ("StatefulSet", "statefulsets")] {
-        for mut one in optional(api, &format!("/apis/apps/v1/{plural}")).await {
+        for mut one in api.optional(&format!("/apis/apps/v1/{plural}")).await {
             // Objects of a list do not say what they are.
             one["kind"] = json!(kind);
             cluster.workloads.push(one);
@@ -64,27 +64,16 @@ pub(in crate::commands) async fn of_one(
         "/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices?labelSelector={}%3D{name}",
         SERVICE_NAME.replace('/', "%2F")
     );
-    cluster.slices = items(api.get(&slices).await?);
+    cluster.slices = api.list(&slices).await?;
     let pods = format!("/api/v1/namespaces/{namespace}/pods?fieldSelector=spec.nodeName%3D{node}");
-    cluster.pods = optional(api, &pods).await;
+    cluster.pods = api.optional(&pods).await;
     Ok(cluster)
 }
 
 /// Of the whole cluster, or of the namespace alone where no more is allowed.
 async fn required(api: &mut Api, group: &str, namespace: &str, plural: &str) -> anyhow::Result<Vec<Value>> {
-    match api.get(&format!("{group}/{plural}")).await {
-        Ok(list) => Ok(items(list)),
-        Err(_) => Ok(items(api.get(&format!("{group}/namespaces/{namespace}/{plural}")).await?)),
-    }
-}
-
-async fn optional(api: &mut Api, path: &str) -> Vec<Value> {
-    api.get(path).await.map(items).unwrap_or_default()
-}
-
-fn items(list: Option<Value>) -> Vec<Value> {
-    match list.map(|mut list| list["items"].take()) {
-        Some(Value::Array(items)) => items,
-        _ => Vec::new(),
+    match api.list(&format!("{group}/{plural}")).await {
+        Ok(list) => Ok(list),
+        Err(_) => api.list(&format!("{group}/namespaces/{namespace}/{plural}")).await,
     }
 }
