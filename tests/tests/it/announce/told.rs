@@ -33,7 +33,7 @@ fn found(said: &Said) -> (String, String) {
 }
 
 #[test]
-fn s44_who_answers_is_told_and_who_could_not_is_told_why() {
+fn s43_who_answers_is_told_and_who_could_not_is_told_why() {
     let stage = Stage::new(&["n1", "n2"]);
     stage.web(20);
     let ip = vip(20, Family::V4);
@@ -67,7 +67,7 @@ fn s44_who_answers_is_told_and_who_could_not_is_told_why() {
 }
 
 #[test]
-fn s44_an_address_of_another_machine_is_told_with_that_machine() {
+fn s43_an_address_of_another_machine_is_told_with_that_machine() {
     let stage = Stage::new(&["n1"]);
     let squatter = stage.served.cluster().outside("squatter");
     let ip = vip(21, Family::V4);
