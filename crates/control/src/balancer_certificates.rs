@@ -66,7 +66,9 @@ fn reconcile(view: &View<'_>, key: &str) -> Verdict {
     } else {
         service.put("metadata.annotations", notes);
     }
-    Verdict::write(vec![Write::Object { table: SERVICES, object: Box::new(service), modified: entry.modified }])
+    // As with the finalizer of a load balancer: nothing of the spec is touched.
+    let object = Box::new(service);
+    Verdict::write(vec![Write::Part { table: SERVICES, part: "status", object, modified: entry.modified }])
 }
 
 /// The Secret of a namespace that claims an ARN; of several the first by name, as the gateway chooses.
