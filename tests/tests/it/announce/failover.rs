@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use testbed::net::{Family, Node, Protocol, eventually};
 
 use super::stage::{PORT, Stage, vip};
-use super::wire::{Watcher, mac_of};
+use super::wire::Watcher;
 
 /// Far more than it takes; how long it takes is measured in `bench`.
 const GENEROUS: Duration = Duration::from_secs(30);
@@ -49,9 +49,8 @@ fn a_node_that_stops_hands_over_at_once() {
     stage.web(1);
     let ip = vip(1, Family::V4);
     stage.reached(ip);
-    let first = stage.owner(ip).clone();
-    let mac = mac_of(&first);
-    let watcher = Watcher::start(&stage.outside, ip, mac);
+    let (watcher, mac) = Watcher::start(&stage.outside, ip);
+    let first = stage.node_of(mac).clone();
     stage.served.with_proxy(&first, |proxy| assert!(proxy.terminate().success()));
     eventually("another answers", || watcher.has_heard(|other| other != mac));
     let runs = watcher.end();
@@ -68,9 +67,9 @@ fn who_cannot_reach_the_api_falls_silent_before_another_answers() {
     stage.web(1);
     let ip = vip(1, Family::V4);
     stage.reached(ip);
-    let first = stage.owner(ip).clone();
-    let (api, mac) = (stage.served.api().v4(), mac_of(&first));
-    let watcher = Watcher::start(&stage.outside, ip, mac);
+    let api = stage.served.api().v4();
+    let (watcher, mac) = Watcher::start(&stage.outside, ip);
+    let first = stage.node_of(mac).clone();
     first.ip(&format!("route add blackhole {api}/32\n"));
     eventually("another answers", || watcher.has_heard(|other| other != mac));
     first.ip(&format!("route del blackhole {api}/32\n"));
@@ -95,10 +94,9 @@ fn a_process_that_stands_still_does_not_answer_when_it_goes_on() {
     stage.web(1);
     let ip = vip(1, Family::V4);
     stage.reached(ip);
-    let first = stage.owner(ip).clone();
+    let (watcher, mac) = Watcher::start(&stage.outside, ip);
+    let first = stage.node_of(mac).clone();
     let pid = stage.served.with_proxy(&first, |proxy| proxy.pid());
-    let mac = mac_of(&first);
-    let watcher = Watcher::start(&stage.outside, ip, mac);
     let _ = first.run(format!("kill -STOP {pid}").as_str());
     eventually("another answers", || watcher.has_heard(|other| other != mac));
     let _ = first.run(format!("kill -CONT {pid}").as_str());

@@ -123,8 +123,8 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Begins to ask; comes back when this machine has answered.
-    pub(super) fn start(host: &Host, ip: IpAddr, first: Mac) -> Self {
+    /// Begins to ask; comes back when somebody has answered, and says who did first.
+    pub(super) fn start(host: &Host, ip: IpAddr) -> (Self, Mac) {
         let (mut wire, stop, seen) =
             (Wire::of(host), Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<_>>>::default());
         let thread = std::thread::spawn({
@@ -139,8 +139,9 @@ impl Watcher {
             }
         });
         let watcher = Self { stop, seen, thread: Some(thread) };
-        eventually("the first answers", || watcher.has_heard(|mac| mac == first));
-        watcher
+        eventually("somebody answers", || watcher.has_heard(|_| true));
+        let first = watcher.seen.lock()[0].1;
+        (watcher, first)
     }
 
     /// Whether such a machine has answered.
