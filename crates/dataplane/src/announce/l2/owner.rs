@@ -14,6 +14,9 @@
 //! 4. Of those who may announce, the one with the highest number ([`weight`]) is preferred. Who holds an address hands it over when the
 //!    preferred one has lived for [`SETTLED`]: it first falls silent, then empties the Lease.
 //!
+//! A life that ended by itself left Leases behind that say otherwise. Who sees that of itself, and has nothing to live for, lives once more:
+//! just long enough to give them back.
+//!
 //! Lives have names that never come back, so "this life is over" stays true once it is proved (`ended`). A proof is an emptied
 //! Lease that was of this life, or a look at the Lease of the node that was begun after the address was seen to be got in that life, and
 //! shows another. What a watch shows proves nothing: it may be the time before that life. It only says where to look.
@@ -233,7 +236,9 @@ impl Owner {
         let mut turn = Turn::default();
         self.lapse(now);
         self.tire(now);
-        let busy = self.needs_life() || self.own.life.is_some() || !self.asking.is_empty() || !self.loose.is_empty();
+        let alive = self.own.life.is_some();
+        let busy =
+            self.needs_life() || self.left_a_life() || alive || !self.asking.is_empty() || !self.loose.is_empty();
         if !busy {
             return turn;
         }
@@ -291,6 +296,15 @@ impl Owner {
     /// Whether there is anything to live for.
     fn needs_life(&self) -> bool {
         !self.stopping && self.wanted.values().any(|nodes| nodes.contains(&self.me))
+    }
+
+    /// Whether Leases are seen to say that we live, or have what nobody wants, though we do not live: a life ended by itself, or with its
+    /// process.
+    fn left_a_life(&self) -> bool {
+        let ours = |lease: &Lease| lease.holder == self.me;
+        let own = self.nodes.get(&self.me).and_then(|seen| seen.lease.as_ref());
+        let left = || self.addresses.iter().any(|(ip, lease)| ours(lease) && !self.wanted.contains_key(ip));
+        !self.stopping && self.own.life.is_none() && (own.is_some_and(ours) || left())
     }
 
     /// Whether this node may answer for an address.

@@ -38,10 +38,11 @@ impl Owner {
                 self.loose.insert(ip, Some(held.version));
             }
         }
-        // What a late answer may have left behind.
-        let Some(life) = self.own.life.as_ref().map(|life| life.name.clone()) else { return };
-        let ours = self.addresses.iter().filter(|(_, lease)| lease.holder == self.me && lease.life == life);
-        let left: Vec<IpAddr> = ours
+        // What a late answer, or an earlier life, may have left behind.
+        let left: Vec<IpAddr> = self
+            .addresses
+            .iter()
+            .filter(|(ip, lease)| self.is_ours(**ip, lease))
             .map(|(ip, _)| *ip)
             .filter(|ip| !self.may(*ip) && !self.held.contains_key(ip) && !self.loose.contains_key(ip))
             .filter(|ip| !self.rests.contains_key(&Key::Address(*ip)) && !self.asking.contains_key(&Key::Address(*ip)))
@@ -49,6 +50,13 @@ impl Owner {
         for ip in left {
             self.loose.insert(ip, None);
         }
+    }
+
+    /// Whether the Lease of an address is ours to give back: we got it in this life, or in an earlier one and nobody wants it any more.
+    fn is_ours(&self, ip: IpAddr, lease: &Lease) -> bool {
+        let unwanted = !self.wanted.contains_key(&ip);
+        let life = self.own.life.as_ref();
+        lease.holder == self.me && life.is_some_and(|life| life.name == lease.life || unwanted)
     }
 
     /// Empties the Leases of addresses that were let go.
@@ -152,21 +160,15 @@ impl Owner {
                     self.hold(ip, now_is.version, now);
                 }
             }
-            (Purpose::Look, Ok(versioned)) => {
-                let ours = |found: &Versioned| {
-                    found.lease.holder == self.me
-                        && self.own.life.as_ref().is_some_and(|life| life.name == found.lease.life)
-                };
-                match versioned.filter(ours) {
-                    Some(found) => {
-                        self.loose.insert(ip, Some(found.version));
-                    }
-                    None => {
-                        self.loose.remove(&ip);
-                        self.rest(key, now + AGAIN);
-                    }
+            (Purpose::Look, Ok(versioned)) => match versioned.filter(|found| self.is_ours(ip, &found.lease)) {
+                Some(found) => {
+                    self.loose.insert(ip, Some(found.version));
                 }
-            }
+                None => {
+                    self.loose.remove(&ip);
+                    self.rest(key, now + AGAIN);
+                }
+            },
             (Purpose::Release, Ok(_)) => {
                 self.loose.remove(&ip);
                 // The watch shows it as ours for a moment longer.

@@ -77,9 +77,10 @@ impl Owner {
         }
         let nothing_left = self.held.is_empty() && self.loose.is_empty() && self.asking.is_empty();
         let needs_life = self.needs_life();
+        let begins = needs_life || self.left_a_life();
         let goes_on = needs_life || !nothing_left;
         match &mut self.own.life {
-            None if needs_life => self.ask(key, Ask::Get, Purpose::Begin, now, out),
+            None if begins => self.ask(key, Ask::Get, Purpose::Begin, now, out),
             None => {}
             Some(life) if life.in_doubt => {
                 life.in_doubt = false;
@@ -109,7 +110,11 @@ impl Owner {
         match (&asking.purpose, answer) {
             (Purpose::Begin, Ok(versioned)) => {
                 let (lease, version) = found(versioned);
-                if self.is_to_be_had(lease.as_ref(), now) {
+                self.see_node(&self.me.clone(), lease.as_ref(), now);
+                if !self.needs_life() && !self.left_a_life() {
+                    // The watch showed how it was before: there is nothing to give back.
+                    self.rest(key, now + AGAIN);
+                } else if self.is_to_be_had(lease.as_ref(), now) {
                     self.lives += 1;
                     let life: Box<str> = format!("{}-{}", self.process, self.lives).into();
                     let lease = Lease { holder: self.me.clone(), life: life.clone(), beat: 1 };

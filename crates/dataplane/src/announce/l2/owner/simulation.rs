@@ -65,6 +65,8 @@ pub(super) struct World {
     pub(super) loss: Option<u32>,
     candidates: BTreeSet<usize>,
     addresses: Vec<IpAddr>,
+    /// Whether anybody wants them to be answered for.
+    wanted: bool,
     /// When the watch of a machine was last told of something: it hears things in their order.
     told: BTreeMap<usize, u64>,
     /// After how many milliseconds without a change Leases of nodes are removed, if they are.
@@ -87,6 +89,7 @@ impl World {
             loss: None,
             candidates: (0..machines).collect(),
             addresses: (0..addresses).map(|n| IpAddr::from([192, 0, 2, u8::try_from(n).expect("few")])).collect(),
+            wanted: true,
             told: BTreeMap::new(),
             sweep: None,
             written: BTreeMap::new(),
@@ -117,10 +120,22 @@ impl World {
         &self.addresses
     }
 
+    /// Nobody wants any address any more.
+    pub(super) fn want_nothing(&mut self) {
+        self.wanted = false;
+        self.tell_wishes();
+    }
+
+    /// The Leases that somebody has.
+    pub(super) fn kept(&self) -> Vec<String> {
+        self.leases.iter().filter(|(_, (lease, _))| !lease.holder.is_empty()).map(|(key, _)| key.name()).collect()
+    }
+
     fn tell_wishes(&mut self) {
         let nodes: BTreeSet<Box<str>> =
             self.candidates.iter().map(|number| self.machines[*number].name.as_str().into()).collect();
-        let wanted: BTreeMap<_, _> = self.addresses.iter().map(|ip| (*ip, nodes.clone())).collect();
+        let addresses = self.addresses.iter().filter(|_| self.wanted);
+        let wanted: BTreeMap<_, _> = addresses.map(|ip| (*ip, nodes.clone())).collect();
         for machine in &mut self.machines {
             machine.owner.want(wanted.clone());
             machine.wake = Some(Duration::ZERO);

@@ -141,6 +141,31 @@ fn a_second_process_of_a_node_waits_until_the_first_is_silent() {
     assert!(now >= began + SILENCE, "{:?}", now - began);
 }
 
+#[test]
+fn a_life_that_ended_by_itself_leaves_nothing_behind() {
+    let mut world = World::new(7, 1, 1);
+    pass(&mut world, 2000);
+    world.fate(0, Fate::Part(3000));
+    pass(&mut world, 2000);
+    assert_eq!(world.kept().len(), 2, "it could not give them back");
+    world.want_nothing();
+    pass(&mut world, 2000);
+    assert_eq!(world.kept(), Vec::<String>::new());
+}
+
+/// From now on all is well: machines run, hear and are heard.
+fn mend(world: &mut World) {
+    world.loss = None;
+    for number in 0..4 {
+        world.fate(number, Fate::Candidate(true));
+        world.fate(number, Fate::Pause(0));
+        world.fate(number, Fate::Part(0));
+        world.fate(number, Fate::Blind(0));
+    }
+    // What was held up before is still to come.
+    pass(world, 6200);
+}
+
 /// What may happen, to which machine, and after how many milliseconds the next.
 fn fates() -> impl Strategy<Value = Vec<(usize, Fate, u64)>> {
     let fate = prop_oneof![
@@ -182,15 +207,25 @@ proptest! {
             world.fate(number, fate);
             pass(&mut world, after);
         }
-        world.loss = None;
-        for number in 0..4 {
-            world.fate(number, Fate::Candidate(true));
-            world.fate(number, Fate::Pause(0));
-            world.fate(number, Fate::Part(0));
-            world.fate(number, Fate::Blind(0));
-        }
-        // What was held up before is still to come.
-        pass(&mut world, 6200);
+        mend(&mut world);
         until_answered(&mut world, 2000);
+    }
+
+    #[test]
+    fn once_nothing_is_wanted_nobody_has_a_lease(seed in any::<u64>(), fates in fates(), unwanted in 0usize..25) {
+        let mut world = World::new(seed, 4, 2);
+        world.loss = Some(12);
+        pass(&mut world, 1500);
+        for (count, (number, fate, after)) in fates.into_iter().enumerate() {
+            if count == unwanted {
+                world.want_nothing();
+            }
+            world.fate(number, fate);
+            pass(&mut world, after);
+        }
+        world.want_nothing();
+        mend(&mut world);
+        pass(&mut world, 3000);
+        prop_assert_eq!(world.kept(), Vec::<String>::new());
     }
 }
