@@ -17,34 +17,29 @@ use crate::upstream::Lease;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The body of a request.
-pub(crate) struct Upload {
-    incoming: Option<Incoming>,
+/// The body of a request. Most have none, and are carried about all the more lightly.
+#[derive(Default)]
+pub(crate) struct Upload(Option<Box<Pieces>>);
+
+struct Pieces {
+    incoming: Incoming,
     stall: Stall,
-    moves: Option<Moves>,
+    moves: Moves,
 }
 
 impl Upload {
     pub(crate) fn new(incoming: Incoming, limit: Duration) -> Self {
-        let (moves, is_over) = (Moves::default(), incoming.is_end_stream());
-        // Most requests have none.
-        if is_over {
-            return Self { incoming: None, stall: Stall::new(limit), moves: None };
-        }
-        Self { incoming: Some(incoming), stall: Stall::new(limit), moves: Some(moves) }
-    }
-
-    pub(crate) const fn empty() -> Self {
-        Self { incoming: None, stall: Stall::new(Duration::MAX), moves: None }
+        let some = (!incoming.is_end_stream()).then_some(incoming);
+        Self(some.map(|incoming| Box::new(Pieces { incoming, stall: Stall::new(limit), moves: Moves::default() })))
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
-        self.incoming.is_none()
+        self.0.is_none()
     }
 
     /// What counts its pieces, when there may be any.
     pub(crate) fn moves(&self) -> Option<Moves> {
-        self.moves.clone()
+        self.0.as_ref().map(|pieces| Moves::clone(&pieces.moves))
     }
 }
 
@@ -53,26 +48,25 @@ impl Body for Upload {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let this = &mut *self;
-        let Some(incoming) = &mut this.incoming else { return Poll::Ready(None) };
-        match Pin::new(incoming).poll_frame(cx) {
+        let Some(pieces) = &mut self.0 else { return Poll::Ready(None) };
+        match Pin::new(&mut pieces.incoming).poll_frame(cx) {
             Poll::Ready(frame) => {
-                this.stall.moved();
-                if let Some(moves) = &this.moves {
-                    moves.fetch_add(1, Relaxed);
-                }
+                pieces.stall.moved();
+                pieces.moves.fetch_add(1, Relaxed);
                 Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
             }
-            Poll::Pending => this.stall.waits(cx).map(|()| Some(Err("the client sends no more of its request".into()))),
+            Poll::Pending => {
+                pieces.stall.waits(cx).map(|()| Some(Err("the client sends no more of its request".into())))
+            }
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.as_ref().is_none_or(Body::is_end_stream)
+        self.0.as_ref().is_none_or(|pieces| pieces.incoming.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+        self.0.as_ref().map_or_else(|| SizeHint::with_exact(0), |pieces| pieces.incoming.size_hint())
     }
 }
 
@@ -96,6 +90,16 @@ impl Download {
     pub(crate) const fn new(incoming: Incoming, limit: Duration, lease: Lease) -> Self {
         Self { incoming, stall: Stall::new(limit), lease: Some(lease), is_over: false }
     }
+
+    /// The next piece. After the last one its connection has nothing more to do.
+    fn next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let Some(gate) = self.lease.as_ref().and_then(Lease::gate) else {
+            return Pin::new(&mut self.incoming).poll_frame(cx);
+        };
+        let piece = gate.hold(|| Pin::new(&mut self.incoming).poll_frame(cx));
+        gate.release(!self.incoming.is_end_stream());
+        piece
+    }
 }
 
 impl Drop for Download {
@@ -114,7 +118,7 @@ impl Body for Answer {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         match &mut *self {
             Self::Page(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
-            Self::Pod(body) => match Pin::new(&mut body.incoming).poll_frame(cx) {
+            Self::Pod(body) => match body.next(cx) {
                 Poll::Ready(frame) => {
                     body.stall.moved();
                     body.is_over |= frame.is_none();

@@ -104,6 +104,11 @@ impl Lane {
         self.closing.send_replace(true);
     }
 
+    /// Whether they should.
+    pub(crate) fn is_closing(&self) -> bool {
+        *self.closing.borrow()
+    }
+
     /// Waits until they should.
     pub(crate) fn closing(&self) -> watch::Receiver<bool> {
         self.closing.subscribe()

@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::future::Either;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
@@ -22,6 +23,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::balance::{Busy, Endpoint};
 use crate::body::Upload;
+use crate::gate::{Gate, Gated};
 use crate::lane::Lane;
 use crate::tls::is_h2;
 use crate::wanted::Back;
@@ -36,21 +38,27 @@ const WINDOW: u32 = 1024 * 1024;
 /// Connections of a worker to an endpoint that wait for requests.
 #[derive(Default)]
 pub(crate) struct Spare {
-    h1: Vec<(http1::SendRequest<Upload>, Instant)>,
+    h1: Vec<(Single, Instant)>,
     h2: Option<http2::SendRequest<Upload>>,
 }
 
 impl Spare {
     /// Lets go of those that have waited since before this, or that have ended.
     pub(crate) fn sweep(&mut self, before: Instant) {
-        self.h1.retain(|(sender, since)| *since >= before && !sender.is_closed());
+        self.h1.retain(|(single, since)| *since >= before && !single.sender.is_closed());
         self.h2.take_if(|sender| sender.is_closed());
     }
 }
 
+/// A connection for one request at a time.
+pub(crate) struct Single {
+    sender: http1::SendRequest<Upload>,
+    gate: Arc<Gate>,
+}
+
 /// Somebody to hand a request to.
 pub(crate) enum Line {
-    H1(http1::SendRequest<Upload>),
+    H1(Single),
     H2(http2::SendRequest<Upload>),
 }
 
@@ -67,7 +75,7 @@ pub(crate) enum Failure {
 
 /// A request under way: the endpoint is busy, and its connection may be used again afterwards.
 pub(crate) struct Lease {
-    sender: Option<http1::SendRequest<Upload>>,
+    single: Option<Single>,
     busy: Busy,
     worker: usize,
     spare: usize,
@@ -81,9 +89,9 @@ impl Line {
             let sender = spare.h2.as_ref().filter(|sender| !sender.is_closed())?;
             return Some(Self::H2(sender.clone()));
         }
-        while let Some((sender, _)) = spare.h1.pop() {
-            if sender.is_ready() {
-                return Some(Self::H1(sender));
+        while let Some((single, _)) = spare.h1.pop() {
+            if single.sender.is_ready() {
+                return Some(Self::H1(single));
             }
         }
         None
@@ -109,46 +117,52 @@ impl Line {
         Ok(line)
     }
 
-    pub(crate) async fn send(
+    /// Hands it over at once; the answer comes later.
+    pub(crate) fn send(
         &mut self,
         request: Request<Upload>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<Upload>>> {
+    ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<Upload>>>> + use<> {
         match self {
-            Self::H1(sender) => sender.try_send_request(request).await,
-            Self::H2(sender) => sender.try_send_request(request).await,
+            Self::H1(single) => Either::Left(single.sender.try_send_request(request)),
+            Self::H2(sender) => Either::Right(sender.try_send_request(request)),
         }
     }
 
     /// What is left to do when the answer has begun.
     pub(crate) fn lease(self, busy: Busy, worker: usize, spare: usize) -> Lease {
-        let sender = match self {
-            Self::H1(sender) => Some(sender),
+        let single = match self {
+            Self::H1(single) => Some(single),
             Self::H2(_) => None,
         };
-        Lease { sender, busy, worker, spare }
+        Lease { single, busy, worker, spare }
     }
 }
 
 impl Lease {
+    /// What the connection is woken through, if it is for one request at a time.
+    pub(crate) fn gate(&self) -> Option<&Gate> {
+        self.single.as_ref().map(|single| &*single.gate)
+    }
+
     /// The answer is whole.
     pub(crate) fn give_back(self) {
-        let Self { sender: Some(mut sender), busy, worker, spare } = self else { return };
-        if sender.is_ready() {
-            keep(&busy, worker, spare, sender);
-        } else if let (false, Ok(here)) = (sender.is_closed(), Handle::try_current()) {
+        let Self { single: Some(mut single), busy, worker, spare } = self else { return };
+        if single.sender.is_ready() {
+            keep(&busy, worker, spare, single);
+        } else if let (false, Ok(here)) = (single.sender.is_closed(), Handle::try_current()) {
             here.spawn(async move {
-                if matches!(timeout(SETTLING, sender.ready()).await, Ok(Ok(()))) {
-                    keep(&busy, worker, spare, sender);
+                if matches!(timeout(SETTLING, single.sender.ready()).await, Ok(Ok(()))) {
+                    keep(&busy, worker, spare, single);
                 }
             });
         }
     }
 }
 
-fn keep(endpoint: &Endpoint, worker: usize, most: usize, sender: http1::SendRequest<Upload>) {
+fn keep(endpoint: &Endpoint, worker: usize, most: usize, single: Single) {
     let mut spare = endpoint.spare[worker].lock();
     if spare.h1.len() < most {
-        spare.h1.push((sender, Instant::now()));
+        spare.h1.push((single, Instant::now()));
     }
 }
 
@@ -189,7 +203,8 @@ where
         return Ok(Line::H2(sender));
     }
     let (sender, connection) = http1::Builder::new().handshake(io).await.map_err(failed)?;
+    let (connection, gate) = Gated::new(connection.with_upgrades());
     // How it ends, the request that is under way hears.
-    tokio::spawn(connection.with_upgrades());
-    Ok(Line::H1(sender))
+    tokio::spawn(connection);
+    Ok(Line::H1(Single { sender, gate }))
 }

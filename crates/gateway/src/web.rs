@@ -4,15 +4,17 @@
 //! made; or if a kept connection ended before anything was answered and the request was not sent or may be sent twice.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
+use std::mem;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::Poll;
 
 use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
-use hyper::client::conn::TrySendError;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
@@ -21,9 +23,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::body::{Answer, Download, Upload};
-use crate::guard::Guarded;
+use crate::guard::{Guarded, Moves};
 use crate::headers::{self, Client, Speech};
 use crate::lane::{Lane, until_closing};
+use crate::patience::Patience;
 use crate::upstream::{Failure, Lease, Line};
 use crate::wanted::Back;
 use crate::{pages, wire};
@@ -40,6 +43,7 @@ pub(crate) struct Visitor {
     lane: Arc<Lane>,
     worker: usize,
     client: Client,
+    patience: Patience,
     requests: AtomicU64,
 }
 
@@ -49,7 +53,7 @@ impl Visitor {
         let (port, proto) = lane.forwarded.clone();
         // An address in words is always fit.
         let client = Client { ip: ip.unwrap_or_else(|_| HeaderValue::from_static("unknown")), port, proto };
-        Self { lane, worker, client, requests: AtomicU64::new(0) }
+        Self { lane, worker, client, patience: Patience::default(), requests: AtomicU64::new(0) }
     }
 }
 
@@ -72,8 +76,9 @@ where
             }
         }
     });
-    let (mut closing, drain) = (lane.closing(), lane.limits.drain);
+    let drain = lane.limits.drain;
     if is_h2 {
+        let mut closing = lane.closing();
         let connection = h2(&lane).serve_connection(io, service);
         let mut connection = pin!(connection);
         let mut seen = 0;
@@ -100,25 +105,37 @@ where
         }
         return;
     }
-    let connection = h1(&lane).serve_connection(io, service).with_upgrades();
+    let connection = h1(&visitor).serve_connection(io, service).with_upgrades();
     let mut connection = pin!(connection);
-    tokio::select! {
-        biased;
-        _ = connection.as_mut() => return,
-        () = until_closing(&mut closing) => {}
-    }
-    connection.as_mut().graceful_shutdown();
-    tokio::select! {
-        _ = connection.as_mut() => {}
-        () = sleep(drain) => {}
+    if must_close(connection.as_mut(), &lane).await {
+        connection.as_mut().graceful_shutdown();
+        let _ = timeout(drain, connection).await;
     }
 }
 
-fn h1(lane: &Lane) -> http1::Builder {
+/// Moves a connection on until it ends; or, and then this is true, until its lane closes.
+async fn must_close(mut connection: Pin<&mut impl Future>, lane: &Lane) -> bool {
+    let mut receiver = lane.closing();
+    let mut closing = pin!(until_closing(&mut receiver));
+    let mut is_heard = false;
+    poll_fn(|cx| {
+        if connection.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(false);
+        }
+        // Once is enough to be woken by it; with every request it would be a lock.
+        match mem::replace(&mut is_heard, true) && !lane.is_closing() {
+            true => Poll::Pending,
+            false => closing.as_mut().poll(cx).map(|()| true),
+        }
+    })
+    .await
+}
+
+fn h1(visitor: &Visitor) -> http1::Builder {
     let mut builder = http1::Builder::new();
     // The pause between two requests counts, too.
-    builder.timer(TokioTimer::new()).header_read_timeout(lane.idle());
-    builder.max_header_size(lane.limits.head).pipeline_flush(true);
+    builder.timer(visitor.patience.clone()).header_read_timeout(visitor.lane.idle());
+    builder.max_header_size(visitor.lane.limits.head).pipeline_flush(true);
     builder
 }
 
@@ -185,7 +202,8 @@ async fn carry(
             }
         };
         let copy = (is_kept && may_be_sent_twice(&request)).then(|| Copy::of(&request));
-        let mut error = match send(lane, &mut line, request).await {
+        let moves = request.body().moves();
+        let mut error = match begun(visitor, moves, line.send(request)).await {
             Ok(Some(response)) => {
                 let lease = line.lease(chosen, worker, lane.limits.spare);
                 return finish(lane, response, lease, waiting);
@@ -205,19 +223,18 @@ async fn carry(
     pages::broken(lane, "connections to it end as soon as they are used")
 }
 
-/// Sends a request and waits for the beginning of its answer; nothing when that does not come in time. As long as the request itself is
-/// coming the pod has all the time there is.
-async fn send(
-    lane: &Lane,
-    line: &mut Line,
-    request: Request<Upload>,
-) -> Result<Option<Response<Incoming>>, TrySendError<Request<Upload>>> {
-    let moves = request.body().moves();
-    let mut sending = pin!(line.send(request));
+/// Waits for the beginning of an answer; nothing when that does not come in time. As long as the request itself is coming the pod has all
+/// the time there is.
+async fn begun<E>(
+    visitor: &Visitor,
+    moves: Option<Moves>,
+    answer: impl Future<Output = Result<Response<Incoming>, E>>,
+) -> Result<Option<Response<Incoming>>, E> {
+    let mut answer = pin!(answer);
     let mut seen = 0;
     loop {
-        if let Ok(sent) = timeout(lane.idle(), sending.as_mut()).await {
-            return sent.map(Some);
+        if let Some(answer) = visitor.patience.limit(visitor.lane.idle(), answer.as_mut()).await {
+            return answer.map(Some);
         }
         match moves.as_ref().map(|moves| moves.load(Relaxed)) {
             Some(now) if now != seen => seen = now,
@@ -285,7 +302,7 @@ impl Copy {
     }
 
     fn request(self) -> Request<Upload> {
-        let mut request = Request::new(Upload::empty());
+        let mut request = Request::new(Upload::default());
         *request.method_mut() = self.method;
         *request.uri_mut() = self.uri;
         *request.version_mut() = self.version;
