@@ -50,8 +50,14 @@ fn a_supervisor_for_whose_end_nobody_asks_holds_nobody_up() {
     let instance = home.path().join("containers/one/0");
     fs::create_dir_all(&instance).expect("made");
     let mut supervisor = stuck(&home.path().join("containers/one"));
-    let identity = kernel::process::holder(&File::open(home.path().join("containers/one/claim")).expect("the claim"));
-    let identity = identity.expect("it holds the claim");
+    let claim = File::open(home.path().join("containers/one/claim")).expect("the claim");
+    let identity = loop {
+        match kernel::process::holder(&claim) {
+            Some(identity) => break identity,
+            // Where very many locks are, it cannot always be told.
+            None => assert!(!supervisor.handle.ends_within(Duration::from_millis(10)), "it has ended"),
+        }
+    };
     assert!(supervisor.handle.signal(Signal::KILL) && supervisor.handle.ends_within(PATIENCE));
     assert!(identity.is_there(), "nobody has waited for it yet");
     files::put(&instance.join(BEGUN), &Begun::new(identity, identity, jiff::Timestamp::UNIX_EPOCH)).expect("written");

@@ -4,11 +4,12 @@
 //! the lock; it is believed only when it still has the file open, because devices there are not always those that files are said to be on.
 
 use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 
 use super::Identity;
 
-/// The process that holds the lock on this file; nothing when nobody does, or when it cannot be told.
+/// The process that holds the lock on this file; nothing when nobody does, or when it cannot be told: ask again.
 #[must_use]
 pub fn holder(file: &File) -> Option<Identity> {
     let wanted = file.metadata().ok()?;
@@ -18,9 +19,17 @@ pub fn holder(file: &File) -> Option<Identity> {
             .filter_map(|entry| fs::metadata(entry.path()).ok())
             .any(|open| (open.dev(), open.ino()) == (wanted.dev(), wanted.ino()))
     };
-    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let locks = locks().ok()?;
     let mut pids = locks.lines().filter_map(|line| locked_by(line, wanted.ino()));
     pids.find_map(|pid| Identity::of(pid).filter(has_it_open))
+}
+
+/// All locks there are. With each read the kernel goes on at the number of the lock where it was, so a lock that was given back between two
+/// hides another. It gives a page at a time to whoever has room for it: nearly always all of them.
+fn locks() -> io::Result<String> {
+    let mut text = String::with_capacity(1 << 16);
+    File::open("/proc/locks")?.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// The process that a line of `/proc/locks` names, if it is about a lock of this file that is held.
