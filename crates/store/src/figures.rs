@@ -47,10 +47,16 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn answered(&self, commits: u64, conflicts: u64, failures: u64) {
-        self.commits.fetch_add(commits, Relaxed);
-        self.conflicts.fetch_add(conflicts, Relaxed);
-        self.failures.fetch_add(failures, Relaxed);
+    pub(crate) fn commit(&self) {
+        self.commits.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn conflict(&self) {
+        self.conflicts.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn failure(&self) {
+        self.failures.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn synced(&self, took: Duration) {

@@ -138,20 +138,20 @@ impl Writer {
     }
 
     fn answer(&self, verdicts: Vec<(Verdict, Reply)>, failure: Option<&CommitError>) {
-        let (mut commits, mut conflicts, mut failures) = (0, 0, 0);
         for (verdict, reply) in verdicts {
+            // Counted before it is answered: who has the answer finds it in the figures.
             let answer = match (verdict, failure) {
                 // It was refused because of durable state, whatever became of the batch.
                 (Verdict::Conflict { key, pending: false }, _) | (Verdict::Conflict { key, .. }, None) => {
-                    conflicts += 1;
+                    self.counters.conflict();
                     Err(CommitError::Conflict { key })
                 }
                 (_, Some(failure)) => {
-                    failures += 1;
+                    self.counters.failure();
                     Err(failure.clone())
                 }
                 (Verdict::Commit(revision), None) => {
-                    commits += 1;
+                    self.counters.commit();
                     Ok(revision)
                 }
                 (Verdict::Unchanged(revision), None) => Ok(revision),
@@ -159,7 +159,6 @@ impl Writer {
             // Who asked may have gone; the change stands.
             let _ = reply.send(answer);
         }
-        self.counters.answered(commits, conflicts, failures);
     }
 
     fn compact(&mut self) {
