@@ -38,7 +38,7 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
             true => {
                 let mut proxying = arguments.proxy.clone();
                 announce::leave_answers_to_us(&mut proxying, arguments.does(Role::Announce));
-                Proxy::start(&around, &proxying)?
+                Proxy::start(&around, &proxying).await?
             }
             false => None,
         };

@@ -83,7 +83,7 @@ impl Drop for Proxy {
 
 impl Proxy {
     /// Starts the proxy; rules are written as soon as everything has been read. Nothing when this machine is not to be served.
-    pub(super) fn start(around: &Surroundings<'_>, arguments: &ProxyArguments) -> anyhow::Result<Option<Self>> {
+    pub(super) async fn start(around: &Surroundings<'_>, arguments: &ProxyArguments) -> anyhow::Result<Option<Self>> {
         let Some(way) = modes::open(arguments, around.on_loopback)? else { return Ok(None) };
         let options = options(arguments, around, way.rootless)?;
         let has_loopback = !way.rootless && options.loopback.addresses().next().is_some();
@@ -112,7 +112,7 @@ impl Proxy {
             proxy.run(&receiver);
             drop(lock);
         })?;
-        let mut tasks = pages(arguments, switch.mode.clone(), &health, metrics.clone(), teller);
+        let mut tasks = pages(arguments, switch.mode.clone(), &health, metrics.clone(), teller).await;
         if !rootless {
             tasks.spawn(switch.follow(arguments.clone(), sender.clone()));
         }
@@ -195,7 +195,7 @@ fn finding(problem: &Problem) -> Finding {
 }
 
 /// Serves what people, dashboards and load balancers ask.
-fn pages(
+async fn pages(
     arguments: &ProxyArguments,
     mode: Arc<Mutex<&'static str>>,
     health: &Arc<Health>,
@@ -204,9 +204,9 @@ fn pages(
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let supervisors = HealthPages { health: health.clone(), metrics: metrics.clone() };
-    tasks.spawn(listen(arguments.healthz_listen, "--healthz-listen", Arc::new(supervisors)));
+    tasks.spawn(listen(arguments.healthz_listen, "--healthz-listen", Arc::new(supervisors)).await);
     let dashboards = MetricsPages { metrics, mode };
-    tasks.spawn(listen(arguments.metrics_listen, "--metrics-listen", Arc::new(dashboards)));
+    tasks.spawn(listen(arguments.metrics_listen, "--metrics-listen", Arc::new(dashboards)).await);
     let any = vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
     tasks.spawn(ports::run(health.clone(), any, move |service, port, why| {
         tracing::warn!(service, port, why, "the health-check port cannot be served");
@@ -217,26 +217,36 @@ fn pages(
     tasks
 }
 
-/// Serves pages at an address, as soon as it is free: a proxy does not stop working because a port is taken.
-pub(super) async fn listen(address: SocketAddr, flag: &'static str, answers: Arc<dyn Answers>) {
-    let mut said = false;
-    loop {
-        let mut bound = TcpListener::bind(address).await;
-        // All addresses, on a machine without IPv6.
-        if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED)
-            && bound.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::AddrInUse)
-        {
-            bound = TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await;
-        }
-        match bound {
-            Ok(listener) => return serve(listener, answers).await,
-            Err(error) if !said => {
-                tracing::warn!(%address, %error, "cannot listen; choose another address with {flag}");
+/// Listens at an address. What comes back serves pages there; as soon as it is free, if it is taken: a proxy does not stop working
+/// because of that.
+pub(super) async fn listen(
+    address: SocketAddr,
+    flag: &'static str,
+    answers: Arc<dyn Answers>,
+) -> impl Future<Output = ()> {
+    // Before anything else: who says that it is ready has its pages.
+    let mut bound = bind(address).await;
+    if let Err(error) = &bound {
+        tracing::warn!(%address, %error, "cannot listen; choose another address with {flag}");
+    }
+    async move {
+        loop {
+            match bound {
+                Ok(listener) => return serve(listener, answers).await,
+                Err(_) => tokio::time::sleep(AGAIN).await,
             }
-            Err(_) => {}
+            bound = bind(address).await;
         }
-        said = true;
-        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let bound = TcpListener::bind(address).await;
+    // All addresses, on a machine without IPv6.
+    let is_any = address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+    match is_any && bound.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::AddrInUse) {
+        true => TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await,
+        false => bound,
     }
 }
 

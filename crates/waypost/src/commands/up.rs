@@ -58,7 +58,7 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
             // There may be no Node object that names its addresses.
             node_ports: "all",
         };
-        let proxy = Proxy::start(&around, &proxying)?;
+        let proxy = Proxy::start(&around, &proxying).await?;
         proxy.iter().for_each(|proxy| proxy.show(&gateway));
         let names = names(&running, &settings, &dns).await?;
         let places = agent::Places {

@@ -170,7 +170,7 @@ impl Pages {
         for (address, pages) in &plan.places {
             let Some(first) = pages.first().filter(|_| !self.listeners.contains_key(address)) else { continue };
             let here = Here { state: self.state.clone(), address: *address };
-            let listener = tokio::spawn(listen(*address, first.said_by, Arc::new(here)));
+            let listener = tokio::spawn(listen(*address, first.said_by, Arc::new(here)).await);
             self.listeners.insert(*address, listener);
         }
         *self.state.plan.write() = plan;
