@@ -14,9 +14,9 @@ use http::{Method, StatusCode, Uri, Version};
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
-const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+pub(crate) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(crate) const FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
+pub(crate) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
 /// Who asks, as pods are told.
@@ -64,27 +64,32 @@ pub fn check(parts: &Parts) -> Result<(), Refusal> {
     if parts.version > Version::HTTP_11 {
         return Ok(());
     }
-    let mut hosts = parts.headers.get_all(HOST).iter();
-    match (hosts.next(), hosts.next()) {
-        (_, Some(_)) => return Err(bad("The request has more than one Host header.")),
-        (None, None) if parts.version == Version::HTTP_11 && parts.uri.authority().is_none() => {
-            return Err(bad("The request has no Host header."));
+    // One look through the few that there are costs less than looking names up.
+    let (mut hosts, mut codings, mut is_chunked) = (0, 0, true);
+    for (name, value) in &parts.headers {
+        hosts += usize::from(*name == HOST);
+        if *name == TRANSFER_ENCODING {
+            codings += 1;
+            is_chunked = value.as_bytes().eq_ignore_ascii_case(b"chunked");
         }
-        _ => {}
     }
-    let mut codings = parts.headers.get_all(TRANSFER_ENCODING).iter();
-    match (codings.next(), codings.next()) {
-        (None, _) => Ok(()),
-        (Some(one), None) if one.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
-        _ => Err(bad("The request has a Transfer-Encoding other than chunked.")),
+    if hosts > 1 {
+        return Err(bad("The request has more than one Host header."));
     }
+    if hosts == 0 && parts.version == Version::HTTP_11 && parts.uri.authority().is_none() {
+        return Err(bad("The request has no Host header."));
+    }
+    if codings > 1 || !is_chunked {
+        return Err(bad("The request has a Transfer-Encoding other than chunked."));
+    }
+    Ok(())
 }
 
 /// The protocol to which a request wants to change, when it may: HTTP/2 is spoken from the start or not at all, for a pod that is asked
 /// to change to it would get requests past the gateway.
 #[must_use]
 pub fn upgrade(parts: &Parts) -> Option<HeaderValue> {
-    let wanted = parts.headers.get(UPGRADE).filter(|_| parts.version == Version::HTTP_11)?;
+    let (_, wanted) = parts.headers.iter().find(|(name, _)| **name == UPGRADE && parts.version == Version::HTTP_11)?;
     let said = |value: &HeaderValue| {
         value.to_str().is_ok_and(|text| text.split(',').any(|word| word.trim().eq_ignore_ascii_case("upgrade")))
     };
@@ -102,7 +107,8 @@ pub fn is_grpc(parts: &Parts) -> bool {
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
-/// Makes the head of a client's request that of ours to the pod; one that names no host gets this one.
+/// Makes the head of a client's request that of ours to the pod; one that names no host gets this one. Pods of HTTP/1.1 are told who asks
+/// when it is written ([`is_about_clients`], [`chain`]): for the three headers, most maps would have to grow.
 ///
 /// # Errors
 /// When it cannot be said in the pod's language.
@@ -129,8 +135,14 @@ pub fn prepare(
         parts.headers.insert(UPGRADE, protocol);
         parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     }
-    forwarded(&mut parts.headers, client);
-    if speech.h2 { for_h2(parts, speech.tls, nameless) } else { for_h1(parts, nameless) }
+    if !speech.h2 {
+        return for_h1(parts, nameless);
+    }
+    let chain = chain(&parts.headers, client);
+    parts.headers.insert(FORWARDED_FOR, chain);
+    parts.headers.insert(FORWARDED_PORT, client.port.clone());
+    parts.headers.insert(FORWARDED_PROTO, client.proto.clone());
+    for_h2(parts, speech.tls, nameless)
 }
 
 /// Whether a header is for whoever reads it first, and not for those behind.
@@ -163,23 +175,22 @@ pub fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// Tells the pod who asks: what other proxies said stays in front of it.
-fn forwarded(headers: &mut HeaderMap, client: &Client) {
-    let before: Vec<&HeaderValue> = match headers.contains_key(&FORWARDED_FOR) {
-        true => headers.get_all(&FORWARDED_FOR).iter().filter(|value| !value.is_empty()).collect(),
-        false => Vec::new(),
-    };
-    let chain = match &before[..] {
-        [] => client.ip.clone(),
-        some => {
-            let parts: Vec<&[u8]> = some.iter().map(|value| value.as_bytes()).chain([client.ip.as_bytes()]).collect();
-            HeaderValue::from_maybe_shared(bytes::Bytes::from(parts.join(&b", "[..])))
-                .unwrap_or_else(|_| client.ip.clone())
-        }
-    };
-    headers.insert(FORWARDED_FOR, chain);
-    headers.insert(FORWARDED_PORT, client.port.clone());
-    headers.insert(FORWARDED_PROTO, client.proto.clone());
+/// Whether pods are told this by us, whatever the client says.
+#[must_use]
+pub fn is_about_clients(name: &HeaderName) -> bool {
+    [&FORWARDED_FOR, &FORWARDED_PORT, &FORWARDED_PROTO].contains(&name)
+}
+
+/// Who asked whom: what other proxies said stays in front.
+#[must_use]
+pub fn chain(headers: &HeaderMap, client: &Client) -> HeaderValue {
+    let before = headers.get_all(&FORWARDED_FOR).iter().map(HeaderValue::as_bytes).filter(|value| !value.is_empty());
+    let all: Vec<&[u8]> = before.chain([client.ip.as_bytes()]).collect();
+    match &all[..] {
+        [_] => client.ip.clone(),
+        some => HeaderValue::from_maybe_shared(bytes::Bytes::from(some.join(&b", "[..])))
+            .unwrap_or_else(|_| client.ip.clone()),
+    }
 }
 
 fn for_h1(parts: &mut Parts, nameless: &str) -> Result<(), Refusal> {
@@ -189,7 +200,7 @@ fn for_h1(parts: &mut Parts, nameless: &str) -> Result<(), Refusal> {
         parts.headers.insert(HOST, host);
         let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         parts.uri = Uri::from(path);
-    } else if !parts.headers.contains_key(HOST) {
+    } else if !parts.headers.keys().any(|name| *name == HOST) {
         let host = HeaderValue::from_str(nameless).map_err(|_| bad("The request has no fit host."))?;
         parts.headers.insert(HOST, host);
     }

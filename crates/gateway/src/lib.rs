@@ -7,18 +7,18 @@
 //! ```text
 //! Services ──▶ office ──▶ site (a task for each Service): slices, Secrets ──▶ lanes (one for each port)
 //!                            └──▶ split ──▶ proxy                               ▲ what a connection needs, read without locks
-//! client ─▶ lbVIP:port ─▶ proxy rule ─▶ door (accepts) ─▶ worker ─▶ serve ─▶ web: requests ─▶ upstream ─▶ pod
-//!                                                                        └─▶ wire: bytes ──────────────▶ pod
+//! client ─▶ lbVIP:port ─▶ proxy rule ─▶ door (accepts) ─▶ worker ─▶ serve ─▶ web: requests ─▶ upstream, talk ─▶ pod
+//!                                                                        └─▶ wire: bytes ────────────────────▶ pod
 //! ```
-//! What decides is pure and apart: [`wanted`], [`sources`], [`endpoints`], [`headers`], [`certificates`], and the core of [`split`].
-//! Nothing here parses HTTP: hyper does, and refuses what is ambiguous.
+//! What decides is pure and apart: [`wanted`], [`sources`], [`endpoints`], [`headers`], [`certificates`], [`talk::head`],
+//! [`talk::pieces`], and the core of [`split`]. What clients send, hyper parses, and refuses what is ambiguous; HTTP/1.1 with pods
+//! is spoken by [`talk`].
 
 mod balance;
 mod body;
 pub mod certificates;
 mod door;
 pub mod endpoints;
-mod gate;
 mod guard;
 pub mod headers;
 mod lane;
@@ -32,6 +32,7 @@ mod serve;
 mod site;
 pub mod sources;
 pub mod split;
+pub mod talk;
 mod tls;
 mod upstream;
 pub mod wanted;

@@ -1,5 +1,6 @@
 //! Listeners, workers and pods in one process, over loopback: what passes, what is refused, and what is done about pods that fail.
 
+mod answers;
 mod hostile;
 mod pods;
 mod requests;
@@ -21,7 +22,7 @@ use crate::wanted::{Back, Front, Mode, Port};
 use crate::workers::Workers;
 
 /// Far more than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A port of a Service with its listener. The runtime lets it in, its workers serve.
 struct Bed {

@@ -7,29 +7,22 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::Either;
-use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::client::conn::{TrySendError, http1, http2};
+use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::balance::{Busy, Endpoint};
 use crate::body::Upload;
-use crate::gate::{Gate, Gated};
 use crate::lane::Lane;
+use crate::talk::{Stream, Talk};
 use crate::tls::is_h2;
 use crate::wanted::Back;
 
-/// How long a connection may take to be ready for the next request after it has answered one.
-const SETTLING: Duration = Duration::from_secs(1);
 /// How often a pod that speaks HTTP/2 is asked for a sign of life.
 const PING: Duration = Duration::from_secs(30);
 /// How much of a body may be on its way in HTTP/2.
@@ -38,27 +31,21 @@ const WINDOW: u32 = 1024 * 1024;
 /// Connections of a worker to an endpoint that wait for requests.
 #[derive(Default)]
 pub(crate) struct Spare {
-    h1: Vec<(Single, Instant)>,
+    h1: Vec<(Box<Talk>, Instant)>,
     h2: Option<http2::SendRequest<Upload>>,
 }
 
 impl Spare {
     /// Lets go of those that have waited since before this, or that have ended.
     pub(crate) fn sweep(&mut self, before: Instant) {
-        self.h1.retain(|(single, since)| *since >= before && !single.sender.is_closed());
+        self.h1.retain_mut(|(talk, since)| *since >= before && talk.is_ready());
         self.h2.take_if(|sender| sender.is_closed());
     }
 }
 
-/// A connection for one request at a time.
-pub(crate) struct Single {
-    sender: http1::SendRequest<Upload>,
-    gate: Arc<Gate>,
-}
-
 /// Somebody to hand a request to.
 pub(crate) enum Line {
-    H1(Single),
+    H1(Box<Talk>),
     H2(http2::SendRequest<Upload>),
 }
 
@@ -75,10 +62,10 @@ pub(crate) enum Failure {
 
 /// A request under way: the endpoint is busy, and its connection may be used again afterwards.
 pub(crate) struct Lease {
-    single: Option<Single>,
-    busy: Busy,
-    worker: usize,
-    spare: usize,
+    pub(crate) busy: Busy,
+    pub(crate) worker: usize,
+    /// How many connections may wait.
+    pub(crate) spare: usize,
 }
 
 impl Line {
@@ -89,9 +76,9 @@ impl Line {
             let sender = spare.h2.as_ref().filter(|sender| !sender.is_closed())?;
             return Some(Self::H2(sender.clone()));
         }
-        while let Some((single, _)) = spare.h1.pop() {
-            if single.sender.is_ready() {
-                return Some(Self::H1(single));
+        while let Some((mut talk, _)) = spare.h1.pop() {
+            if talk.is_ready() {
+                return Some(Self::H1(talk));
             }
         }
         None
@@ -116,53 +103,16 @@ impl Line {
         }
         Ok(line)
     }
-
-    /// Hands it over at once; the answer comes later.
-    pub(crate) fn send(
-        &mut self,
-        request: Request<Upload>,
-    ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<Upload>>>> + use<> {
-        match self {
-            Self::H1(single) => Either::Left(single.sender.try_send_request(request)),
-            Self::H2(sender) => Either::Right(sender.try_send_request(request)),
-        }
-    }
-
-    /// What is left to do when the answer has begun.
-    pub(crate) fn lease(self, busy: Busy, worker: usize, spare: usize) -> Lease {
-        let single = match self {
-            Self::H1(single) => Some(single),
-            Self::H2(_) => None,
-        };
-        Lease { single, busy, worker, spare }
-    }
 }
 
 impl Lease {
-    /// What the connection is woken through, if it is for one request at a time.
-    pub(crate) fn gate(&self) -> Option<&Gate> {
-        self.single.as_ref().map(|single| &*single.gate)
-    }
-
-    /// The answer is whole.
-    pub(crate) fn give_back(self) {
-        let Self { single: Some(mut single), busy, worker, spare } = self else { return };
-        if single.sender.is_ready() {
-            keep(&busy, worker, spare, single);
-        } else if let (false, Ok(here)) = (single.sender.is_closed(), Handle::try_current()) {
-            here.spawn(async move {
-                if matches!(timeout(SETTLING, single.sender.ready()).await, Ok(Ok(()))) {
-                    keep(&busy, worker, spare, single);
-                }
-            });
+    /// The answer is whole: its connection waits for another request.
+    pub(crate) fn keep(self, mut talk: Box<Talk>) {
+        talk.rest();
+        let mut spare = self.busy.spare[self.worker].lock();
+        if spare.h1.len() < self.spare {
+            spare.h1.push((talk, Instant::now()));
         }
-    }
-}
-
-fn keep(endpoint: &Endpoint, worker: usize, most: usize, single: Single) {
-    let mut spare = endpoint.spare[worker].lock();
-    if spare.h1.len() < most {
-        spare.h1.push((single, Instant::now()));
     }
 }
 
@@ -188,23 +138,16 @@ pub(crate) async fn handshake(
 }
 
 /// Begins to speak HTTP.
-async fn speak<I>(io: I, h2: bool) -> Result<Line, Failure>
-where
-    I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let failed = |error: hyper::Error| Failure::Speech(error.to_string());
-    let io = TokioIo::new(io);
-    if h2 {
-        let mut builder = http2::Builder::new(TokioExecutor::new());
-        builder.timer(TokioTimer::new()).keep_alive_interval(PING);
-        builder.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW);
-        let (sender, connection) = builder.handshake(io).await.map_err(failed)?;
-        tokio::spawn(connection);
-        return Ok(Line::H2(sender));
+async fn speak(stream: impl Stream + 'static, h2: bool) -> Result<Line, Failure> {
+    if !h2 {
+        return Ok(Line::H1(Talk::new(stream)));
     }
-    let (sender, connection) = http1::Builder::new().handshake(io).await.map_err(failed)?;
-    let (connection, gate) = Gated::new(connection.with_upgrades());
-    // How it ends, the request that is under way hears.
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder.timer(TokioTimer::new()).keep_alive_interval(PING);
+    builder.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW);
+    let shaken = builder.handshake(TokioIo::new(stream)).await;
+    let (sender, connection) = shaken.map_err(|error| Failure::Speech(error.to_string()))?;
+    // How it ends, the requests that are under way hear.
     tokio::spawn(connection);
-    Ok(Line::H1(Single { sender, gate }))
+    Ok(Line::H2(sender))
 }

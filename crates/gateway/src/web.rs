@@ -15,6 +15,7 @@ use std::task::Poll;
 use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
+use hyper::client::conn::http2::SendRequest;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
@@ -22,11 +23,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::body::{Answer, Download, Upload};
+use crate::body::{Answer, Download, Exchange, Source, Upload};
 use crate::guard::{Guarded, Moves};
 use crate::headers::{self, Client, Speech};
 use crate::lane::{Lane, until_closing};
 use crate::patience::Patience;
+use crate::talk::{Fault, Talk};
 use crate::upstream::{Failure, Lease, Line};
 use crate::wanted::Back;
 use crate::{pages, wire};
@@ -193,7 +195,7 @@ async fn carry(
             // Seldom and large: in a box, it is not carried along with every request.
             None => Box::pin(Line::open(lane, &chosen, worker, is_h2)).await,
         };
-        let mut line = match opened {
+        let line = match opened {
             Ok(line) => line,
             Err(why) => {
                 tried.push(chosen.address);
@@ -201,35 +203,92 @@ async fn carry(
                 continue;
             }
         };
-        let copy = (is_kept && may_be_sent_twice(&request)).then(|| Copy::of(&request));
-        let moves = request.body().moves();
-        let mut error = match begun(visitor, moves, line.send(request)).await {
-            Ok(Some(response)) => {
-                let lease = line.lease(chosen, worker, lane.limits.spare);
-                return finish(lane, response, lease, waiting);
+        let asked = match line {
+            Line::H1(talk) => by_h1(visitor, talk, request, is_kept).await,
+            Line::H2(sender) => by_h2(visitor, sender, request, is_kept).await,
+        };
+        match asked {
+            Ok((head, source)) => {
+                return finish(lane, head, source, Lease { busy: chosen, worker, spare: lane.limits.spare }, waiting);
             }
-            Ok(None) => return pages::slow(lane),
-            Err(error) => error,
-        };
-        // A pod may end a connection that it kept for us just when we use it: the next one is new.
-        is_fresh = true;
-        request = match (error.take_message(), copy) {
-            (Some(unsent), _) => unsent,
-            (None, Some(copy)) => copy.request(),
-            (None, None) if error.error().is_user() => return pages::late(),
-            (None, None) => return pages::broken(lane, &error.into_error().to_string()),
-        };
+            // A pod may end a connection that it kept for us just when we use it: the next one is new.
+            Err(Trouble::Unheard(again)) => (request, is_fresh) = (*again, true),
+            Err(Trouble::Late) => return pages::late(),
+            Err(Trouble::Slow) => return pages::slow(lane),
+            Err(Trouble::Broken(why)) => return pages::broken(lane, &why),
+        }
     }
     pages::broken(lane, "connections to it end as soon as they are used")
 }
 
+/// Why there is no answer.
+enum Trouble {
+    /// The pod has not heard of the request, or it may hear it twice.
+    Unheard(Box<Request<Upload>>),
+    /// The client did not send all of it.
+    Late,
+    /// The pod did not answer in time.
+    Slow,
+    /// The pod broke off.
+    Broken(String),
+}
+
+/// A request on a connection of its own.
+async fn by_h1(
+    visitor: &Visitor,
+    mut talk: Box<Talk>,
+    mut request: Request<Upload>,
+    is_kept: bool,
+) -> Result<(Response<()>, Source), Trouble> {
+    let moves = request.body().moves();
+    match begun(visitor, moves, talk.ask(&mut request, &visitor.client)).await {
+        Ok(Some(mut head)) => {
+            let mut response = Response::new(());
+            *response.status_mut() = head.status;
+            *response.headers_mut() = mem::take(&mut head.headers);
+            Ok((response, Source::H1(Exchange::new(talk, &head, mem::take(request.body_mut())))))
+        }
+        Ok(None) => Err(Trouble::Slow),
+        Err(Fault::Ended(_)) if !talk.has_begun() || (is_kept && may_be_sent_twice(&request)) => {
+            Err(Trouble::Unheard(Box::new(request)))
+        }
+        Err(Fault::Client) => Err(Trouble::Late),
+        Err(why) => Err(Trouble::Broken(why.to_string())),
+    }
+}
+
+/// A request as one of many on a connection.
+async fn by_h2(
+    visitor: &Visitor,
+    mut sender: SendRequest<Upload>,
+    request: Request<Upload>,
+    is_kept: bool,
+) -> Result<(Response<()>, Source), Trouble> {
+    let copy = (is_kept && may_be_sent_twice(&request)).then(|| Copy::of(&request));
+    let moves = request.body().moves();
+    let mut error = match begun(visitor, moves, sender.try_send_request(request)).await {
+        Ok(Some(response)) => {
+            let (parts, body) = response.into_parts();
+            return Ok((Response::from_parts(parts, ()), Source::H2(body)));
+        }
+        Ok(None) => return Err(Trouble::Slow),
+        Err(error) => error,
+    };
+    Err(match (error.take_message(), copy) {
+        (Some(unsent), _) => Trouble::Unheard(Box::new(unsent)),
+        (None, Some(copy)) => Trouble::Unheard(Box::new(copy.request())),
+        (None, None) if error.error().is_user() => Trouble::Late,
+        (None, None) => Trouble::Broken(error.into_error().to_string()),
+    })
+}
+
 /// Waits for the beginning of an answer; nothing when that does not come in time. As long as the request itself is coming the pod has all
 /// the time there is.
-async fn begun<E>(
+async fn begun<T, E>(
     visitor: &Visitor,
     moves: Option<Moves>,
-    answer: impl Future<Output = Result<Response<Incoming>, E>>,
-) -> Result<Option<Response<Incoming>>, E> {
+    answer: impl Future<Output = Result<T, E>>,
+) -> Result<Option<T>, E> {
     let mut answer = pin!(answer);
     let mut seen = 0;
     loop {
@@ -246,19 +305,19 @@ async fn begun<E>(
 /// Makes the pod's answer ours.
 fn finish(
     lane: &Arc<Lane>,
-    response: Response<Incoming>,
+    head: Response<()>,
+    source: Source,
     lease: Lease,
     waiting: Option<OnUpgrade>,
 ) -> Response<Answer> {
-    let (mut parts, body) = response.into_parts();
-    let theirs = parts.extensions.remove::<OnUpgrade>();
+    let (mut parts, ()) = head.into_parts();
     parts.extensions.clear();
     parts.version = Version::HTTP_11;
     if parts.status != StatusCode::SWITCHING_PROTOCOLS {
         headers::strip(&mut parts.headers);
-        return Response::from_parts(parts, Answer::Pod(Download::new(body, lane.idle(), lease)));
+        return Response::from_parts(parts, Answer::Pod(Download::new(source, lane.idle(), lease)));
     }
-    let (Some(ours), Some(theirs)) = (waiting, theirs) else {
+    let (Some(ours), Source::H1(exchange)) = (waiting, source) else {
         return pages::broken(lane, "it changed to another protocol unasked");
     };
     let protocol = parts.headers.get(UPGRADE).cloned();
@@ -269,8 +328,8 @@ fn finish(
     }
     let lane = Arc::clone(lane);
     tokio::spawn(async move {
-        if let (Ok(client), Ok(pod)) = tokio::join!(ours, theirs) {
-            wire::join(TokioIo::new(client), TokioIo::new(pod), &lane).await;
+        if let (Ok(client), Some(pod)) = (ours.await, exchange.into_stream()) {
+            wire::join(TokioIo::new(client), pod, &lane).await;
         }
         // The pod was busy all the time.
         drop(lease);

@@ -4,6 +4,7 @@ use http::Request;
 use proptest::prelude::*;
 
 use super::*;
+use crate::talk::head::write;
 
 fn client() -> Client {
     let value = HeaderValue::from_static;
@@ -26,10 +27,32 @@ fn shown(parts: &Parts) -> Vec<(String, String)> {
     all
 }
 
+/// What the pod gets.
 fn prepared(mut parts: Parts, speech: Speech) -> Parts {
     let wanted = upgrade(&parts);
     prepare(&mut parts, &client(), speech, wanted, "10.0.0.1:80").expect("a request that can be said");
+    if !speech.h2 {
+        parts.headers = written(&parts);
+    }
     parts
+}
+
+/// The headers of a request of HTTP/1.1, as they are on the wire.
+fn written(parts: &Parts) -> HeaderMap {
+    let mut text = Vec::new();
+    write(&Request::from_parts(parts.clone(), ()), None, &client(), &mut text);
+    let mut slots = [httparse::EMPTY_HEADER; 64];
+    let mut read = httparse::Request::new(&mut slots);
+    assert!(read.parse(&text).expect("a request").is_complete());
+    let pairs = read
+        .headers
+        .iter()
+        .map(|header| (header.name.parse().expect("a name"), HeaderValue::from_bytes(header.value).expect("a value")));
+    // Each is there as often as it was written.
+    pairs.fold(HeaderMap::new(), |mut all, (name, value): (HeaderName, HeaderValue)| {
+        all.append(name, value);
+        all
+    })
 }
 
 fn header(parts: &Parts, name: &str) -> Option<String> {
