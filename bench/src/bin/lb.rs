@@ -101,9 +101,9 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
                 let before = running.worked()?;
                 let outcome = ask(Duration::from_secs(arguments.seconds.into()));
                 let outcome = outcome.with_context(|| format!("{}, {load:?}", contender.name()))?;
+                ensure!(!outcome.times.is_empty(), "{}, {load:?}: there was no answer at all", contender.name());
                 take(samples, load, &outcome, running.worked()?.saturating_sub(before));
             }
-            running.end();
         }
     }
     let mut about = program::machine();

@@ -197,9 +197,10 @@ impl Running {
         ensure!(Path::new(&format!("/proc/{root}/stat")).exists(), "process {root} is gone");
         Ok(Duration::from_millis(ticks * 10))
     }
+}
 
-    /// Ends it.
-    pub fn end(mut self) {
+impl Drop for Running {
+    fn drop(&mut self) {
         // One that is killed would leave its children behind.
         let _ = self.process.terminate();
     }

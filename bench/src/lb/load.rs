@@ -114,7 +114,6 @@ pub fn run(
     for part in parts {
         times.extend(part?);
     }
-    ensure!(!times.is_empty(), "there was no answer at all");
     Ok(Outcome { times, lasted })
 }
 

@@ -40,6 +40,8 @@ impl Stage {
         let cluster = Cluster::new();
         let (node, outside) = (cluster.node("n1"), cluster.outside("outside"));
         outside.route(BALANCERS, &node);
+        // Before there are rules for an address, its packets would be passed on to the world, and connection tracking would remember that.
+        node.ip(&format!("route add unreachable {BALANCERS}"));
         let web = node.pod("web");
         pod::serve(&web, TARGET)?;
         let stage = Self { node, outside, pod: web, home: program::home()?, _cluster: cluster };
