@@ -62,6 +62,23 @@ impl Fact {
     }
 }
 
+/// Which limit of its client a query was over, and what became of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Limited {
+    /// Over the rate of queries: refused.
+    Refused,
+    /// Far over the rate of queries: dropped.
+    Dropped,
+    /// Over the rate of queries for upstreams: refused.
+    Forwards,
+    /// Over the number of queries in flight: refused.
+    InFlight,
+}
+
+/// How each is labelled: the reason, the result.
+const LIMITED: [(&str, &str); 4] =
+    [("queries", "refused"), ("queries", "dropped"), ("forwards", "refused"), ("in_flight", "refused")];
+
 /// What one thread counts.
 #[derive(Debug)]
 pub struct Tally {
@@ -69,6 +86,8 @@ pub struct Tally {
     services: Box<[OnceLock<Box<[AtomicU64]>>]>,
     /// Datagrams that the kernel did not take.
     unsent: AtomicU64,
+    /// Queries over a limit of their client.
+    limited: [AtomicU64; LIMITED.len()],
 }
 
 #[derive(Debug)]
@@ -135,6 +154,7 @@ impl Tally {
             zones: (0..=zones).map(|_| zone()).collect(),
             services: (0..PIECE).map(|_| OnceLock::new()).collect(),
             unsent: AtomicU64::new(0),
+            limited: Default::default(),
         }
     }
 
@@ -163,6 +183,11 @@ impl Tally {
     /// Counts replies that were lost on their way into the network.
     pub fn unsent(&self, count: usize) {
         add(&self.unsent, count as u64);
+    }
+
+    /// Counts a query over a limit of its client.
+    pub fn limited(&self, limited: Limited) {
+        add(&self.limited[limited as usize], 1);
     }
 
     fn of_service(&self, number: u32) -> u64 {
@@ -225,6 +250,11 @@ impl Metrics {
     /// Counts a question for somebody who has no tally.
     pub fn count(&self, fact: &Fact) {
         self.shared.lock().count(fact);
+    }
+
+    /// Counts a query over a limit for somebody who has no tally.
+    pub fn limited(&self, limited: Limited) {
+        self.shared.lock().limited(limited);
     }
 
     /// Counts a thread that stumbled and went on.

@@ -5,6 +5,7 @@
 //! what cannot be answered at once is handed to the runtime, in bounded number. Nothing that a client sends ends a
 //! listener. Who answers can be exchanged while they listen: a question is answered by the one or by the other.
 
+mod clients;
 mod journal;
 mod tcp;
 mod turn;
@@ -24,6 +25,8 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+pub use self::clients::ClientLimits;
+use self::clients::{Clients, Slots};
 use self::journal::Journal;
 use self::turn::Serving;
 use crate::answer::Seen;
@@ -50,6 +53,8 @@ pub struct Options {
     pub hold: Duration,
     /// Limits of connections.
     pub connections: Connections,
+    /// Limits of queries of one client.
+    pub clients: ClientLimits,
 }
 
 /// Limits of connections.
@@ -88,6 +93,7 @@ impl Default for Options {
             slow: Duration::from_secs(1),
             hold: Duration::from_secs(1),
             connections,
+            clients: ClientLimits::default(),
         }
     }
 }
@@ -99,6 +105,7 @@ struct Shared {
     waiting: Arc<Semaphore>,
     hold: Duration,
     journal: Journal,
+    clients: Clients,
     runtime: Handle,
     stopping: AtomicBool,
 }
@@ -129,6 +136,7 @@ impl Server {
             waiting: Arc::new(Semaphore::new(options.waiting)),
             hold: options.hold,
             journal: Journal::new(options.slow),
+            clients: Clients::new(options.clients, Instant::now()),
             runtime: Handle::current(),
             stopping: AtomicBool::new(false),
         });
@@ -155,9 +163,11 @@ impl Server {
             let pin = options.pinned.then_some(number % count);
             server.threads.push(udp::spawn(server.shared.clone(), socket.clone(), pin)?);
         }
-        let limits = Arc::new(tcp::Limits::new(options.connections));
+        let shared = server.shared.clone();
+        server.tasks.spawn(async move { shared.clients.maintain().await });
+        let (allowed, slots) = (options.connections, Slots::new(options.connections.all, options.connections.each));
         for listener in listeners {
-            server.tasks.spawn(tcp::listen(server.shared.clone(), listener, limits.clone()));
+            server.tasks.spawn(tcp::listen(server.shared.clone(), listener, allowed, slots.clone()));
         }
         Ok(server)
     }

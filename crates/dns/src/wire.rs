@@ -167,6 +167,8 @@ pub mod extended {
     pub const OPTION: u16 = 15;
     /// Not ready yet.
     pub const NOT_READY: u16 = 14;
+    /// Not for this client.
+    pub const PROHIBITED: u16 = 18;
 }
 
 /// What the fuzzer calls: a message is read, and whatever is understood must be answerable.

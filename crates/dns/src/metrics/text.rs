@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{CODES, Histogram, Metrics, SIZES, TIMES, TYPES, Tally};
+use super::{CODES, Histogram, LIMITED, Metrics, SIZES, TIMES, TYPES, Tally};
 use crate::book::Book;
 use crate::wire::{rcode, rtype};
 
@@ -36,6 +36,7 @@ impl Metrics {
             head(&mut out, name, help, "counter");
             let _ = writeln!(out, "{name} {value}");
         }
+        limited(&mut out, &tallies);
         let name = "coredns_build_info";
         head(&mut out, name, "Which program this is", "gauge");
         let version = env!("CARGO_PKG_VERSION");
@@ -156,6 +157,15 @@ impl Metrics {
         for watch in watched.iter() {
             let _ = writeln!(out, "{breaks}{{watch=\"{}\"}} {}", watch.name(), watch.health().breaks);
         }
+    }
+}
+
+fn limited(out: &mut String, tallies: &[Arc<Tally>]) {
+    let name = "waypost_dns_client_rate_limited_total";
+    head(out, name, "Queries over a limit of their client", "counter");
+    for (place, (reason, result)) in LIMITED.into_iter().enumerate() {
+        let count = sum(tallies, |tally| &tally.limited[place]);
+        let _ = writeln!(out, "{name}{{reason=\"{reason}\",result=\"{result}\"}} {count}");
     }
 }
 

@@ -4,13 +4,11 @@
 //! the next question and may be answered after it. A connection that is silent, slow to read, or one too many is
 //! closed.
 
-use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -18,60 +16,20 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::clients::{Admission, Slot, Slots, refuse};
 use super::turn::{Serving, Turn, Wait};
 use super::{Connections, Shared};
 use crate::answer::{Scratch, Seen};
 use crate::beyond::{Ends, Question, Transport};
+use crate::metrics::Limited;
 
 /// How many answers may wait to be written.
 const QUEUE: usize = 64;
 /// How much is written at once.
 const CHUNK: usize = 16 << 10;
 
-/// How many connections there are.
-pub(super) struct Limits {
-    allowed: Connections,
-    now: Mutex<(usize, HashMap<IpAddr, usize>)>,
-}
-
-/// A place among the connections.
-struct Place {
-    limits: Arc<Limits>,
-    client: IpAddr,
-}
-
-impl Limits {
-    pub(super) fn new(allowed: Connections) -> Self {
-        Self { allowed, now: Mutex::default() }
-    }
-
-    fn enter(self: &Arc<Self>, client: IpAddr) -> Option<Place> {
-        let (all, each) = &mut *self.now.lock();
-        let own = each.get(&client).copied().unwrap_or(0);
-        if *all >= self.allowed.all || own >= self.allowed.each {
-            return None;
-        }
-        *all += 1;
-        each.insert(client, own + 1);
-        Some(Place { limits: self.clone(), client })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let (all, each) = &mut *self.limits.now.lock();
-        *all -= 1;
-        match each.get_mut(&self.client) {
-            Some(own) if *own > 1 => *own -= 1,
-            _ => {
-                each.remove(&self.client);
-            }
-        }
-    }
-}
-
 /// Takes connections until it is dropped.
-pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener, limits: Arc<Limits>) {
+pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener, allowed: Connections, slots: Arc<Slots>) {
     let mut connections = JoinSet::new();
     // A listener has an address; without one every block answers.
     let at = listener.local_addr().unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)));
@@ -81,12 +39,16 @@ pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener, limits: A
             Some(_) = connections.join_next() => continue,
         };
         match accepted {
-            Ok((stream, peer)) => match limits.enter(peer.ip().to_canonical()) {
-                Some(place) => {
-                    connections.spawn(serve(shared.clone(), stream, Ends::new(peer, at), place));
+            Ok((stream, peer)) => {
+                let ends = Ends::new(peer, at);
+                if let Some(slot) = slots.enter(ends.client) {
+                    connections.spawn(serve(shared.clone(), stream, ends, allowed, slot));
+                } else {
+                    shared.metrics.refused();
+                    let now = shared.clients.ticks(Instant::now());
+                    shared.clients.log(ends.client, "connections", allowed.each, now);
                 }
-                None => shared.metrics.refused(),
-            },
+            }
             Err(error) => {
                 // Mostly: no descriptors left. One that is closed makes room; until then nobody is served by trying at
                 // once.
@@ -97,8 +59,8 @@ pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener, limits: A
     }
 }
 
-async fn serve(shared: Arc<Shared>, stream: TcpStream, ends: Ends, place: Place) {
-    let allowed = place.limits.allowed;
+/// Serves a connection, which counts as one of its client until this ends.
+async fn serve(shared: Arc<Shared>, stream: TcpStream, ends: Ends, allowed: Connections, _slot: Slot) {
     // Answers are small and wanted now.
     let _ = stream.set_nodelay(true);
     let (read, write) = stream.into_split();
@@ -152,25 +114,51 @@ impl Reading {
         while self.late.join_next().await.is_some() {}
     }
 
-    /// Answers a question or has it answered; false when nobody takes answers.
+    /// Answers a query now or later; false when the connection is to be closed: the client takes no answers, or sends far
+    /// more queries than it may.
     async fn answer(&mut self, message: Vec<u8>) -> bool {
         let (start, shared, mut out) = (Instant::now(), self.shared.clone(), Vec::new());
         let serving = shared.serving.load_full();
         let question = Question { message: &message, ends: self.ends, transport: Transport::Tcp };
-        let wait = match serving.answer(&question, &mut self.scratch, start, &mut out) {
-            Turn::Silent => return true,
-            Turn::Reply => return self.reply(&serving, &question, out, start).await,
-            Turn::Later(wait) => wait,
+        let (client, now) = (self.ends.client, shared.clients.ticks(start));
+        let turn = match shared.clients.admit(client, now) {
+            Admission::Answer => serving.answer(&question, &mut self.scratch, start, &mut out),
+            Admission::Refuse => self.refuse(&question, Limited::Refused, &mut out),
+            Admission::Drop => {
+                shared.metrics.limited(Limited::Dropped);
+                return false;
+            }
+        };
+        let held = match &turn {
+            Turn::Later(Wait::Ready) => shared.clients.hold(client),
+            Turn::Later(_) => shared.clients.forward(client, now),
+            Turn::Silent | Turn::Reply => Ok(None),
+        };
+        let (wait, slot) = match (turn, held) {
+            (Turn::Silent, _) => return true,
+            (Turn::Later(wait), Ok(slot)) => (wait, slot),
+            // The reply of a server that is not ready is written already.
+            (Turn::Reply | Turn::Later(Wait::Ready), _) => return self.reply(&serving, &question, out, start).await,
+            (Turn::Later(_), Err(limit)) => {
+                self.refuse(&question, limit, &mut out);
+                return self.reply(&serving, &question, out, start).await;
+            }
         };
         let Ok(permit) = self.others.clone().acquire_owned().await else { return false };
         let (frames, ends, seen) = (self.frames.clone(), self.ends, self.scratch.seen);
         let late = Late { shared, serving, ends, message, wait, seen, start };
         self.late.spawn(async move {
             late.answer(&frames).await;
-            drop(permit);
+            drop((permit, slot));
         });
         while self.late.try_join_next().is_some() {}
         true
+    }
+
+    /// Refuses a query over a limit.
+    fn refuse(&mut self, question: &Question<'_>, limit: Limited, out: &mut Vec<u8>) -> Turn {
+        self.shared.metrics.limited(limit);
+        if refuse(question.message, &mut self.scratch.seen, out) { Turn::Reply } else { Turn::Silent }
     }
 
     async fn reply(&self, serving: &Serving, question: &Question<'_>, out: Vec<u8>, start: Instant) -> bool {

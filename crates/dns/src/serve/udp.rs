@@ -10,10 +10,11 @@ use arc_swap::Cache;
 use kernel::datagrams::{Batch, Peer, Socket, pin};
 
 use super::Shared;
+use super::clients::{Admission, Slot, Ticks, refuse};
 use super::turn::{Serving, Turn, Wait};
 use crate::answer::{Scratch, Seen};
 use crate::beyond::{Ends, Question, Transport};
-use crate::metrics::{Fact, Tally};
+use crate::metrics::{Fact, Limited, Tally};
 
 /// How many failures in a row are no accident.
 const MANY: u32 = 100;
@@ -56,6 +57,8 @@ struct Late {
     wait: Wait,
     seen: Seen,
     start: Instant,
+    /// Counts it as one of its client in flight.
+    slot: Option<Slot>,
 }
 
 impl<'s> Listener<'s> {
@@ -80,10 +83,11 @@ impl<'s> Listener<'s> {
             };
             failures = 0;
             let start = Instant::now();
+            let now = self.shared.clients.ticks(start);
             let serving = latest.load();
             let mut replies = 0;
             for slot in 0..count {
-                replies += usize::from(self.answer(serving, slot, start));
+                replies += usize::from(self.answer(serving, slot, start, now));
             }
             let sent = self.socket.send(&mut self.batch);
             if sent < replies {
@@ -121,33 +125,48 @@ impl<'s> Listener<'s> {
     }
 
     /// Answers one datagram, or hands it on; whether there is a reply.
-    fn answer(&mut self, serving: &Arc<Serving>, slot: usize, start: Instant) -> bool {
+    fn answer(&mut self, serving: &Arc<Serving>, slot: usize, start: Instant, now: Ticks) -> bool {
         let Some((message, peer, out)) = self.batch.exchange(slot) else { return false };
         let (ends, transport) = (Ends::new(peer.address, self.socket.local()), Transport::Udp);
         let question = Question { message, ends, transport };
-        match serving.answer(&question, &mut self.scratch, start, out) {
-            Turn::Reply => {}
-            Turn::Silent => {
-                out.clear();
-                return false;
+        let (clients, scratch) = (&self.shared.clients, &mut self.scratch);
+        let mut turn = match clients.admit(ends.client, now) {
+            Admission::Answer => serving.answer(&question, scratch, start, out),
+            Admission::Refuse => refuse_over(self.tally, Limited::Refused, message, scratch, out),
+            Admission::Drop => {
+                self.tally.limited(Limited::Dropped);
+                Turn::Silent
             }
-            Turn::Later(wait) => {
-                let unready = matches!(wait, Wait::Ready);
-                let (serving, seen) = (serving.clone(), self.scratch.seen);
-                let late = Late { serving, message: message.to_vec(), peer, wait, seen, start };
-                let taken = later(self.shared, self.socket, late);
-                // Too many are held: the others are told at once what those are told in the end.
-                if taken || !unready {
-                    out.clear();
-                    return false;
+        };
+        if let Turn::Later(wait) = turn {
+            let unready = matches!(wait, Wait::Ready);
+            let held = if unready { clients.hold(ends.client) } else { clients.forward(ends.client, now) };
+            turn = match held {
+                Ok(slot) => {
+                    let (serving, seen) = (serving.clone(), scratch.seen);
+                    let late = Late { serving, message: message.to_vec(), peer, wait, seen, start, slot };
+                    // Too many are held: the others get at once the reply that those get in the end.
+                    if later(self.shared, self.socket, late) || !unready { Turn::Silent } else { Turn::Reply }
                 }
-            }
+                Err(_) if unready => Turn::Reply,
+                Err(limit) => refuse_over(self.tally, limit, message, scratch, out),
+            };
+        }
+        if matches!(turn, Turn::Silent) {
+            out.clear();
+            return false;
         }
         let (seen, v4, asked, took) = (self.scratch.seen, ends.client.is_ipv4(), message.len(), Duration::ZERO);
         let (answered, rcode) = ((!out.is_empty()).then_some(out.len()), Fact::rcode_of(out));
         self.facts.push((slot, Fact { seen, transport, v4, asked, answered, rcode, took }));
         answered.is_some()
     }
+}
+
+/// Refuses a query over a limit of its client.
+fn refuse_over(tally: &Tally, limit: Limited, message: &[u8], scratch: &mut Scratch, out: &mut Vec<u8>) -> Turn {
+    tally.limited(limit);
+    if refuse(message, &mut scratch.seen, out) { Turn::Reply } else { Turn::Silent }
 }
 
 /// Hands a question to the runtime, unless too many are there already: then it is lost, as datagrams are, and asked
@@ -161,7 +180,7 @@ fn later(shared: &Arc<Shared>, socket: &Arc<Socket>, late: Late) -> bool {
     };
     let (shared, socket, runtime) = (shared.clone(), socket.clone(), shared.runtime.clone());
     runtime.spawn(async move {
-        let Late { serving, message, peer, wait, seen, start } = late;
+        let Late { serving, message, peer, wait, seen, start, slot } = late;
         let ends = Ends::new(peer.address, socket.local());
         let question = Question { message: &message, ends, transport: Transport::Udp };
         let mut reply = serving.wait(question, wait, start, shared.hold).await;
@@ -171,7 +190,7 @@ fn later(shared: &Arc<Shared>, socket: &Arc<Socket>, late: Late) -> bool {
             tracing::debug!(%error, ?peer, "a reply was not sent");
         }
         shared.note(&serving, seen, &question, &reply, start);
-        drop(permit);
+        drop((permit, slot));
     });
     true
 }

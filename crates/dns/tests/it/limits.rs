@@ -15,10 +15,10 @@ use tokio::sync::Semaphore;
 
 use crate::corpus::{book, config, file, message};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Somebody who answers when he is let, and then refuses.
-struct Slow(Semaphore);
+pub(crate) struct Slow(pub(crate) Semaphore);
 
 impl Beyond for Slow {
     fn cached(&self, _question: &Question<'_>, _now: Instant, _out: &mut Vec<u8>) -> bool {
@@ -37,15 +37,15 @@ impl Beyond for Slow {
     }
 }
 
-struct Running {
-    slow: Arc<Slow>,
-    metrics: Arc<Metrics>,
-    book: Arc<Book>,
+pub(crate) struct Running {
+    pub(crate) slow: Arc<Slow>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) book: Arc<Book>,
     server: Server,
 }
 
 impl Running {
-    async fn start(change: impl FnOnce(&mut Options)) -> Self {
+    pub(crate) async fn start(change: impl FnOnce(&mut Options)) -> Self {
         let config = config("base", &file("cases.json")["profiles"]["base"], Quirks::None);
         let (book, slow) = (book(config), Arc::new(Slow(Semaphore::new(0))));
         let metrics = Metrics::new(&book.zones, "dns://:53");
@@ -56,22 +56,22 @@ impl Running {
         Self { slow, metrics, book, server }
     }
 
-    fn to(&self) -> SocketAddr {
+    pub(crate) fn to(&self) -> SocketAddr {
         self.server.addresses()[0]
     }
 }
 
-fn question(name: &str, id: u16) -> Vec<u8> {
+pub(crate) fn question(name: &str, id: u16) -> Vec<u8> {
     message(&json!({"qname": name, "qtype": "A"}), id).0
 }
 
-fn framed(message: &[u8]) -> Vec<u8> {
+pub(crate) fn framed(message: &[u8]) -> Vec<u8> {
     [&u16::try_from(message.len()).expect("short").to_be_bytes(), message].concat()
 }
 
-fn connect(to: SocketAddr) -> TcpStream {
+pub(crate) fn connect(to: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(to).expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("patience");
+    stream.set_read_timeout(Some(READ_TIMEOUT)).expect("a read timeout");
     stream
 }
 
@@ -91,8 +91,8 @@ fn is_closed(stream: &mut TcpStream) -> bool {
     }
 }
 
-const OURS: &str = "kubernetes.default.svc.cluster.local.";
-const THEIRS: &str = "example.net.";
+pub(crate) const OURS: &str = "kubernetes.default.svc.cluster.local.";
+pub(crate) const THEIRS: &str = "example.net.";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_question_does_not_hold_up_the_next_one() {
@@ -108,7 +108,7 @@ async fn a_slow_question_does_not_hold_up_the_next_one() {
 async fn what_nobody_has_time_for_is_lost_and_counted_while_ours_is_answered() {
     let running = Running::start(|options| options.waiting = 1).await;
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    socket.set_read_timeout(Some(PATIENCE)).expect("patience");
+    socket.set_read_timeout(Some(READ_TIMEOUT)).expect("a read timeout");
     socket.connect(running.to()).expect("a way there");
     for (name, id) in [(THEIRS, 1), (THEIRS, 2), (THEIRS, 3), (OURS, 4)] {
         socket.send(&question(name, id)).expect("sent");

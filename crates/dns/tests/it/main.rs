@@ -5,6 +5,7 @@ mod compare;
 mod corpus;
 mod dynamic;
 mod figures;
+mod floods;
 mod golden;
 mod limits;
 mod place;
