@@ -248,6 +248,9 @@ fn a_big_table_is_loaded_at_once() {
     assert_eq!(touch, None, "our own changes, all of them heard");
 }
 
+/// Shows where the kernel dropped a packet.
+const COUNTERS: &str = "nft list ruleset; ip -s address; cat /proc/net/softnet_stat /proc/net/stat/nf_conntrack; nstat -a";
+
 #[test]
 fn rejected_packets_are_told() {
     for family in Family::ALL {
@@ -274,6 +277,8 @@ fn rejected_packets_are_told() {
             let ask = || socket.send(b"x").and_then(|_| socket.recv(&mut [0])).expect_err("nobody answers");
             (0..20).map(|_| ask()).find(|error| error.kind() != ErrorKind::WouldBlock)
         });
-        assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::ConnectionRefused));
+        let counters = || namespace.tool("sh", &["-c", COUNTERS]);
+        let kind = error.map(|error| error.kind());
+        assert_eq!(kind, Some(ErrorKind::ConnectionRefused), "{family:?}\n{}", counters());
     }
 }
