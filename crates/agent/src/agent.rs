@@ -2,6 +2,7 @@
 
 mod inputs;
 pub(crate) mod network;
+mod routes;
 
 use std::net::IpAddr;
 use std::path::Path;

@@ -20,6 +20,9 @@ use crate::{files, ready};
 /// How a process that could not be begun ends; 126 and 127 are what shells say.
 pub const NOT_BEGUN: i32 = 126;
 
+/// How much of what a command prints is kept, and a read more.
+const LONGEST: usize = 10 << 10;
+
 /// What the process between is told.
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
@@ -101,7 +104,7 @@ pub async fn run(program: &Path, instance: &Path, words: &[String]) -> io::Resul
     let code = {
         let read = async {
             while let Ok(length @ 1..) = reader.read(&mut buffer).await {
-                if said.len() < 10 << 10 {
+                if said.len() < LONGEST {
                     said.extend_from_slice(buffer.get(..length).unwrap_or_default());
                 }
             }
@@ -112,9 +115,34 @@ pub async fn run(program: &Path, instance: &Path, words: &[String]) -> io::Resul
             () = read => NOT_BEGUN,
         }
     };
-    // What was printed just before the end.
-    while let Ok(length @ 1..) = reader.try_read(&mut buffer) {
+    drain(&reader, &mut said);
+    Ok((code, String::from_utf8_lossy(&said).into_owned()))
+}
+
+/// Takes what was printed just before the end. A child that goes on printing neither keeps us here nor fills the memory.
+fn drain(reader: &tokio::net::unix::pipe::Receiver, said: &mut Vec<u8>) {
+    let mut buffer = [0; 4096];
+    while said.len() < LONGEST
+        && let Ok(length @ 1..) = reader.try_read(&mut buffer)
+    {
         said.extend_from_slice(buffer.get(..length).unwrap_or_default());
     }
-    Ok((code, String::from_utf8_lossy(&said).into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_command_leaves_in_its_pipe_is_read_up_to_a_limit() {
+        let (reader, mut writer) = io::pipe().expect("a pipe");
+        writer.write_all(&[b'x'; 48 << 10]).expect("it has room");
+        let reader = tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into()).expect("a pipe");
+        reader.readable().await.expect("there is something");
+        let mut said = Vec::new();
+        drain(&reader, &mut said);
+        assert!((LONGEST..=LONGEST + 4096).contains(&said.len()), "{} bytes", said.len());
+    }
 }

@@ -1,9 +1,11 @@
-//! Files that are whole or not there: written beside their place and moved into it.
+//! Files that are whole or not there: written beside their place and moved into it. And files that somebody untrusted has written: read
+//! without waiting, without following links, and never more than a limit.
 
-use std::fs;
-use std::io::{self, Write as _};
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -13,7 +15,7 @@ use serde::de::DeserializeOwned;
 /// When it cannot be written.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let aside = path.with_extension(format!("new-{}", std::process::id()));
-    let written = fs::File::create(&aside).and_then(|mut file| file.write_all(bytes));
+    let written = File::create(&aside).and_then(|mut file| file.write_all(bytes));
     written.and_then(|()| fs::rename(&aside, path)).inspect_err(|_| {
         // Half a file is of no use, least of all on a full disk.
         let _ = fs::remove_file(&aside);
@@ -34,6 +36,54 @@ pub fn get<T: DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
+/// Opening a FIFO does not wait, a terminal does not become ours, and no program that we begin inherits the descriptor.
+const CAREFULLY: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
+
+/// Reads the beginning of a file that a container may have written, at most `limit` bytes of it.
+///
+/// # Errors
+/// When it cannot be opened, or is not a regular file: a link, a FIFO, a device.
+pub fn read_untrusted(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+    regular(openat(CWD, path, CAREFULLY | OFlags::NOFOLLOW, Mode::empty())?.into(), limit)
+}
+
+/// Reads a file of an image, with links followed as the image's containers follow them. One that is longer than `limit` is an error: half a
+/// table of users would say something else than the whole.
+///
+/// # Errors
+/// When it cannot be opened, is not a regular file, or is too long.
+pub fn read_in_root(root: &Path, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+    let top = openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let how = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let found = regular(openat2(&top, path, CAREFULLY, Mode::empty(), how)?.into(), limit + 1)?;
+    match found.len() > limit {
+        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {limit} bytes"))),
+        false => Ok(found),
+    }
+}
+
+fn regular(file: File, limit: usize) -> io::Result<Vec<u8>> {
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    let mut out = Vec::new();
+    file.take(limit as u64).read_to_end(&mut out)?;
+    Ok(out)
+}
+
+/// Reads the end of a file of ours, at most `limit` bytes.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn read_tail(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let from = file.metadata()?.len().saturating_sub(limit as u64);
+    file.seek(SeekFrom::Start(from))?;
+    let mut out = Vec::new();
+    file.take(limit as u64).read_to_end(&mut out)?;
+    Ok(out)
+}
+
 /// Removes a folder with all in it; one that is not there is as good.
 ///
 /// # Errors
@@ -42,5 +92,50 @@ pub fn remove_folder(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn kind(result: io::Result<Vec<u8>>) -> Option<io::ErrorKind> {
+        result.err().map(|error| error.kind())
+    }
+
+    /// What a container could leave where a file of its own is read. Nothing of it may block, leak a file of the machine or fill the memory.
+    #[test]
+    fn untrusted_files_neither_block_nor_leak_nor_fill_the_memory() {
+        let home = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| home.path().join(name);
+        fs::write(at("plain"), "0123456789").expect("written");
+        assert_eq!(read_untrusted(&at("plain"), 4).expect("read"), b"0123");
+        rustix::fs::mknodat(CWD, at("fifo"), rustix::fs::FileType::Fifo, Mode::RWXU, 0).expect("made");
+        assert_eq!(kind(read_untrusted(&at("fifo"), 4)), Some(io::ErrorKind::InvalidInput));
+        symlink("/etc/passwd", at("link")).expect("linked");
+        assert!(read_untrusted(&at("link"), 4).is_err(), "a file of the machine was read");
+        assert_eq!(kind(read_untrusted(Path::new("/dev/zero"), 4)), Some(io::ErrorKind::InvalidInput));
+        assert_eq!(kind(read_untrusted(home.path(), 4)), Some(io::ErrorKind::InvalidInput));
+        // 10 GB that take no room on the disk.
+        File::create(at("sparse")).and_then(|file| file.set_len(10_000_000_000)).expect("made");
+        assert_eq!(read_untrusted(&at("sparse"), 4096).expect("read").len(), 4096);
+        assert_eq!(kind(read_in_root(home.path(), Path::new("sparse"), 4096)), Some(io::ErrorKind::FileTooLarge));
+        assert_eq!(read_tail(&at("plain"), 3).expect("read"), b"789");
+    }
+
+    #[test]
+    fn links_of_an_image_stay_in_the_image() {
+        let home = tempfile::tempdir().expect("a folder");
+        let root = home.path().join("root");
+        fs::create_dir_all(root.join("etc")).expect("made");
+        fs::write(home.path().join("outside"), "outside").expect("written");
+        fs::write(root.join("inside"), "inside").expect("written");
+        symlink("/inside", root.join("etc/passwd")).expect("linked");
+        symlink("../../outside", root.join("etc/group")).expect("linked");
+        let read = |name: &str| read_in_root(&root, Path::new(name), 100);
+        assert_eq!(read("etc/passwd").expect("read"), b"inside");
+        assert_eq!(kind(read("etc/group")), Some(io::ErrorKind::NotFound));
     }
 }

@@ -36,7 +36,6 @@ use thiserror::Error;
 
 pub use self::entries::LayerError;
 pub use self::garbage::{Freed, Listed};
-pub(crate) use self::layer::resolve;
 pub use self::layers::AddError;
 use self::layers::{Layers, MOST_LAYERS};
 pub(crate) use self::lock::Lock;

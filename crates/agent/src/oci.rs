@@ -33,7 +33,8 @@ impl Runtime for Oci {
         let runtime = runtime(wish.machine.settings.runtime.as_deref())?;
         let rootfs =
             root(wish, &image).map_err(|error| Refused::create(format!("the root of the container: {error}")))?;
-        let mut program = program(wish, &defaults(&image, &rootfs, wish.container)).inspect_err(|_| {
+        let defaults = defaults(&image, &rootfs, wish.container);
+        let mut program = defaults.and_then(|defaults| program(wish, &defaults)).inspect_err(|_| {
             // What is mounted cannot be removed, and so would be in the way of the next attempt.
             let _ = kernel::mounts::detach(&rootfs);
         })?;
@@ -100,14 +101,14 @@ fn root(wish: &Wish<'_>, image: &Image) -> std::io::Result<PathBuf> {
 }
 
 /// What the image says where the container does not.
-fn defaults(image: &Image, rootfs: &Path, container: &Value) -> Defaults {
+fn defaults(image: &Image, rootfs: &Path, container: &Value) -> Result<Defaults, Refused> {
     let said = image.config.at("config");
     let texts = |name: &str| said.texts(name).into_iter().map(str::to_owned).collect();
     let pair = |text: &&str| text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
     let asked = container.at("securityContext.runAsUser").as_u64().and_then(|user| u32::try_from(user).ok());
     let whose = asked.map_or_else(|| said.text("User").to_owned(), |user| user.to_string());
-    let user = user::find(rootfs, &whose);
-    Defaults {
+    let user = user::find(rootfs, &whose)?;
+    Ok(Defaults {
         entrypoint: texts("Entrypoint"),
         command: texts("Cmd"),
         environment: said.texts("Env").iter().filter_map(pair).collect(),
@@ -115,5 +116,5 @@ fn defaults(image: &Image, rootfs: &Path, container: &Value) -> Defaults {
         user: Some(user.user),
         group: Some(user.group),
         home: user.home,
-    }
+    })
 }

@@ -10,6 +10,7 @@ pub mod fetch;
 pub mod image;
 pub mod kept;
 pub mod start;
+mod termination;
 pub mod watch;
 
 use std::collections::BTreeMap;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use api::value::ValueExt as _;
 use kernel::cgroups::{Cgroups, Limits};
-use kernel::pod_network::{Bridge, PodNetworkError, Wire};
+use kernel::pod_network::{Bridge, PodNetworkError, Port, Wire};
 use kernel::process::{Handle, Identity, Signal};
 use kernel::{mounts, namespace};
 use serde::{Deserialize, Serialize};
@@ -75,6 +75,9 @@ pub struct Kept {
     pub boot: String,
     /// The Pod's addresses.
     pub addresses: Vec<IpAddr>,
+    /// The hardware address of its wire; nothing in the network of the machine, and in what older versions have written.
+    #[serde(default)]
+    pub hardware: Option<[u8; 6]>,
 }
 
 /// The name of a Pod's wire at the bridge.
@@ -83,6 +86,29 @@ pub fn wire_name(uid: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, uid.as_bytes());
     let hex = digest.as_ref().iter().take(6).map(|byte| format!("{byte:02x}"));
     format!("wp{}", hex.collect::<String>())
+}
+
+/// The hardware address of a Pod's wire: made up, and the same every time.
+#[must_use]
+pub fn hardware(uid: &str) -> [u8; 6] {
+    let digest = ring::digest::digest(&ring::digest::SHA256, uid.as_bytes());
+    let mut out: [u8; 6] = digest.as_ref().first_chunk().copied().unwrap_or_default();
+    // Of one device, and given by hand.
+    out[0] = out[0] & 0xfe | 0x02;
+    out
+}
+
+/// The ports of Pods that an earlier agent has left at the bridge, with their addresses.
+#[must_use]
+pub fn ports(machine: &Machine) -> Vec<Port> {
+    let port = |uid: String| {
+        let home = machine.home.pod(&uid);
+        let kept: Kept = files::get(&home.sandbox()).filter(|_| namespace::is_namespace(&home.netns()))?;
+        // Before there was a note of it, nobody had a reason to change it.
+        let hardware = kept.hardware.or_else(|| machine.network.lock().hardware(&home.netns()).ok())?;
+        Some(Port { name: wire_name(&uid), hardware, addresses: kept.addresses })
+    };
+    machine.home.uids().into_iter().filter_map(port).collect()
 }
 
 /// Makes the sandbox of a Pod. Waits for the kernel.
@@ -99,7 +125,10 @@ pub fn make(
     fs::create_dir_all(home.path().join("volumes")).map_err(failed("making the Pod's folder"))?;
     fs::create_dir_all(home.path().join("containers")).map_err(failed("making the Pod's folder"))?;
     machine.groups.make(&Machine::pod_group(uid), &Limits::default()).map_err(failed("making a control group"))?;
-    let addresses = if pod.flag("spec.hostNetwork") { machine.host.clone() } else { network(machine, uid, &home)? };
+    let (addresses, hardware) = match pod.flag("spec.hostNetwork") {
+        true => (machine.host.clone(), None),
+        false => network(machine, uid, &home).map(|(addresses, hardware)| (addresses, Some(hardware)))?,
+    };
     let domain = &machine.settings.domain;
     let hosts = match pod.flag("spec.hostNetwork") {
         true => fs::read_to_string("/etc/hosts").unwrap_or_default() + &names::aliases(pod),
@@ -119,11 +148,12 @@ pub fn make(
     volumes::prepare(pod, &home, payloads)?;
     open_doors(machine, pod, &addresses)?;
     let boot = kernel::process::boot_id().map_err(failed("reading which start of the machine this is"))?;
-    files::put(&home.sandbox(), &Kept { boot, addresses: addresses.clone() }).map_err(failed("noting the network"))?;
+    let kept = Kept { boot, addresses: addresses.clone(), hardware };
+    files::put(&home.sandbox(), &kept).map_err(failed("noting the network"))?;
     Ok(addresses)
 }
 
-fn network(machine: &Machine, uid: &str, home: &PodHome) -> Result<Vec<IpAddr>, SandboxError> {
+fn network(machine: &Machine, uid: &str, home: &PodHome) -> Result<(Vec<IpAddr>, [u8; 6]), SandboxError> {
     let ranges = machine.ranges.borrow().clone();
     let addresses = machine.pool.lock().take(uid, &ranges)?;
     namespace::make(&home.netns()).map_err(failed("making a network namespace"))?;
@@ -133,7 +163,8 @@ fn network(machine: &Machine, uid: &str, home: &PodHome) -> Result<Vec<IpAddr>, 
     // What is longer than the way out of this machine carries would be lost on it, or cut.
     let out = machine.host.iter().find(|ip| !ip.is_loopback());
     let mtu = out.map_or(Ok(None), |ip| network.mtu(*ip))?;
-    let wire = Wire { name, bridge, namespace: home.netns(), addresses: addresses.clone(), gateways, mtu };
+    let (namespace, hardware) = (home.netns(), hardware(uid));
+    let wire = Wire { name, bridge, namespace, addresses: addresses.clone(), gateways, mtu, hardware };
     match network.plug(&wire) {
         // Somebody may have taken the bridge away.
         Err(error) if error.errno == kernel::Errno::NODEV => {
@@ -142,7 +173,9 @@ fn network(machine: &Machine, uid: &str, home: &PodHome) -> Result<Vec<IpAddr>, 
         }
         plugged => plugged?,
     }
-    Ok(addresses)
+    // One that was there before may have another.
+    let hardware = network.hardware(&wire.namespace)?;
+    Ok((addresses, hardware))
 }
 
 /// Opens the ports of this machine that a Pod asks for, or closes those it had.

@@ -4,6 +4,8 @@
 //! like change all at once: they lie in a folder of their own, `..data` leads to it, and that link is replaced ([`payload`]).
 
 pub mod payload;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,6 +14,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use api::value::ValueExt as _;
+use kernel::Errno;
+use kernel::mounts::beneath::{self, Links};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -143,14 +147,15 @@ fn host_path(volume: &Value) -> io::Result<Result<(), VolumeError>> {
     })
 }
 
-/// What a mount of a container shows: a folder of the volume, or a part of it.
+/// What a mount of a container shows: a volume, or a part of it, which is mounted at `place` first. Neither the volume's own path nor `place` can
+/// be written by a Pod, so runtimes may use the path that is answered.
 ///
 /// # Errors
-/// When there is no such volume, or the part leads out of it.
-pub fn source(pod: &Value, home: &PodHome, mount: &Value, sub_path: &str) -> io::Result<PathBuf> {
+/// When there is no such volume, or the part leads through a symbolic link or out of the volume.
+pub fn source(pod: &Value, home: &PodHome, mount: &Value, sub_path: &str, place: &Path) -> io::Result<PathBuf> {
     let name = mount.text("name");
-    let volume = pod.items("spec.volumes").iter().find(|volume| volume.text("name") == name);
-    let volume = volume.ok_or_else(|| io::Error::other(format!("volumeMounts names {name}, which is no volume")))?;
+    let volume = find(pod, name)
+        .ok_or_else(|| io::Error::other(format!("volumeMounts names \"{name}\", which is not in spec.volumes")))?;
     let root = match volume.text("hostPath.path") {
         "" => home.volume(name),
         path => PathBuf::from(path),
@@ -158,17 +163,36 @@ pub fn source(pod: &Value, home: &PodHome, mount: &Value, sub_path: &str) -> io:
     if sub_path.is_empty() {
         return Ok(root);
     }
-    let root = root.canonicalize()?;
-    let plain = Path::new(sub_path).components().all(|part| matches!(part, std::path::Component::Normal(_)));
-    let outside = || io::Error::other(format!("subPath {sub_path} leads out of the volume {name}"));
-    if !plain {
-        return Err(outside());
+    // Files of objects lie behind links of ours, and Pods cannot write there; anywhere else a link may be a trap.
+    let links = if follows(volume) { Links::Followed } else { Links::Refused };
+    let found = beneath::open(&root, Path::new(sub_path), links, !follows(volume));
+    found.and_then(|found| beneath::mount(found, place)).map_err(|error| {
+        let why = why_not(&error);
+        io::Error::new(error.kind(), format!("subPath \"{sub_path}\" of volume \"{name}\" {why}"))
+    })?;
+    Ok(place.to_owned())
+}
+
+fn why_not(error: &io::Error) -> String {
+    match Errno::from_io_error(error) {
+        Some(Errno::LOOP) => {
+            "contains a symbolic link, which is not followed: name the file or directory itself".to_owned()
+        }
+        Some(Errno::XDEV) => "leads out of the volume".to_owned(),
+        Some(Errno::INVAL) => "is not a relative path without \"..\"".to_owned(),
+        Some(Errno::NOSYS) => "needs the system call openat2, of Linux 5.6 or newer".to_owned(),
+        _ => format!("cannot be mounted: {error}"),
     }
-    let wanted = root.join(sub_path);
-    if fs::symlink_metadata(&wanted).is_err() && !follows(volume) {
-        fs::create_dir_all(&wanted)?;
-    }
-    // Whoever writes into a volume could have put a link there.
-    let real = wanted.canonicalize()?;
-    if real.starts_with(&root) { Ok(real) } else { Err(outside()) }
+}
+
+/// The volume with this name.
+fn find<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
+    pod.items("spec.volumes").iter().find(|volume| volume.text("name") == name)
+}
+
+/// Whether a container must not write through a mount, whatever the mount says: files of objects are ours alone. A container that replaced
+/// one of their links would choose what this agent reads and deletes (CVE-2017-1002102).
+#[must_use]
+pub fn is_read_only(pod: &Value, mount: &Value) -> bool {
+    mount.flag("readOnly") || find(pod, mount.text("name")).is_some_and(follows)
 }

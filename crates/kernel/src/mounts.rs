@@ -2,6 +2,7 @@
 //!
 //! In: paths. Out: mounts in the namespace of the caller. [`view`] gives a process a view of this machine with things of its own in it.
 
+pub mod beneath;
 pub mod view;
 
 use std::io;

@@ -2,14 +2,16 @@
 //!
 //! In: values that say what there should be. Out: links, addresses and routes; asking twice changes nothing. A Pod is alone on its
 //! address (a single host): even to its neighbour it talks through this machine, so that the rules of Services see all of its
-//! packets. The wires' ports at the bridge have hairpin mode on, so that a Pod reaches itself through a Service.
+//! packets. The wires' ports at the bridge have hairpin mode on, so that a Pod reaches itself through a Service. Frames with the addresses of
+//! somebody else do not pass ([`guard`]).
 
 pub mod fake;
+pub mod guard;
 pub mod linux;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 use rustix::io::Errno;
@@ -42,6 +44,19 @@ pub struct Wire {
     pub gateways: Vec<IpAddr>,
     /// The longest packet that it carries; what the kernel thinks best when nothing is said.
     pub mtu: Option<u32>,
+    /// The hardware address that a new one gets inside the Pod.
+    pub hardware: [u8; 6],
+}
+
+/// A port of the bridge, and the addresses with which its Pod may send.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Port {
+    /// What the wire is called at the bridge.
+    pub name: String,
+    /// The Pod's hardware address.
+    pub hardware: [u8; 6],
+    /// The Pod's addresses.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// Pods elsewhere, and who leads to them.
@@ -72,6 +87,19 @@ pub trait PodNetwork: Send {
     /// # Errors
     /// When the kernel refuses.
     fn bridge(&mut self, bridge: &Bridge) -> Result<(), PodNetworkError>;
+
+    /// Drops what Pods send with addresses that are not theirs, from now on: from these ports, and from those that are plugged later. Says
+    /// whether this kernel can; where it cannot, Pods can forge addresses.
+    ///
+    /// # Errors
+    /// When the kernel refuses; then nothing can be plugged until it does not.
+    fn guard(&mut self, ports: &[Port]) -> Result<bool, PodNetworkError>;
+
+    /// The hardware address that a Pod has, by its network namespace.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn hardware(&mut self, namespace: &Path) -> Result<[u8; 6], PodNetworkError>;
 
     /// Puts a wire between the bridge and a Pod, and gives the Pod its addresses and routes. One that is there already is kept.
     ///

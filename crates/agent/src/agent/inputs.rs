@@ -1,4 +1,4 @@
-//! Watches of an agent: its Pods, its Node, all Nodes, all Services.
+//! Watches of an agent: its Pods, its Node, all Nodes, all Services and their ranges.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,6 +24,7 @@ pub(super) struct Watches {
     pods: Watching,
     nodes: Watching,
     services: Watching,
+    service_ranges: Watching,
 }
 
 impl Watches {
@@ -33,6 +34,7 @@ impl Watches {
             pods: source.watch(pods),
             nodes: source.watch(What::all(&kinds::node::KIND)),
             services: source.watch(What::all(&kinds::service::KIND)),
+            service_ranges: source.watch(What::all(&kinds::servicecidr::KIND).optional()),
         })
     }
 
@@ -44,12 +46,12 @@ impl Watches {
         ready: watch::Sender<bool>,
         adopted: Inbox,
     ) {
-        let Self { mut pods, nodes, services } = self;
+        let Self { mut pods, nodes, services, service_ranges } = self;
         let (services_known, mut wait_services) = watch::channel(false);
         let (nodes_known, mut wait_nodes) = watch::channel(false);
         let mut tasks = JoinSet::new();
         tasks.spawn(follow_services(machine.clone(), services, services_known));
-        tasks.spawn(network::follow(machine.clone(), nodes, ranges, nodes_known));
+        tasks.spawn(network::follow(machine.clone(), nodes, service_ranges, ranges, nodes_known));
         let _ = wait_services.wait_for(|known| *known).await;
         let _ = wait_nodes.wait_for(|known| *known).await;
         let mut desk = Desk { machine, listed: BTreeSet::new(), workers: JoinSet::new(), first: true, ready, adopted };

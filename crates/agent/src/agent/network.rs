@@ -21,6 +21,7 @@ use store::source::{Event, Known, Watching};
 use tokio::sync::watch;
 
 use super::inputs::parse;
+use super::routes::{Limits, Place, Refusal, routes};
 use crate::machine::{Door, Machine};
 use crate::sandbox;
 
@@ -29,78 +30,87 @@ const SETTINGS: &str = "/run/waypost/agent";
 /// The table of rules for Pods.
 const TABLE: &str = "waypost-pods";
 
-/// What is known of a Node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Place {
-    ranges: Vec<IpNet>,
-    addresses: Vec<IpAddr>,
+/// Objects of one kind, each as far as it concerns the network.
+struct Listed<T> {
+    watching: Watching,
+    names: Known,
+    objects: BTreeMap<String, T>,
+    complete: bool,
 }
 
-impl Place {
-    fn read(node: &Value) -> Self {
-        let mut ranges: Vec<IpNet> =
-            node.texts("spec.podCIDRs").into_iter().filter_map(|range| range.parse().ok()).collect();
-        if ranges.is_empty() {
-            ranges.extend(node.text("spec.podCIDR").parse::<IpNet>().ok());
-        }
-        let internal = node.items("status.addresses").iter().filter(|address| address.text("type") == "InternalIP");
-        Self { ranges, addresses: internal.filter_map(|address| address.text("address").parse().ok()).collect() }
+impl<T: PartialEq> Listed<T> {
+    fn new(watching: Watching) -> Self {
+        Self { watching, names: Known::default(), objects: BTreeMap::new(), complete: false }
     }
-}
 
-/// Follows the Nodes.
-pub(super) async fn follow(
-    machine: Arc<Machine>,
-    mut watching: Watching,
-    ranges: watch::Sender<Vec<IpNet>>,
-    known: watch::Sender<bool>,
-) {
-    let mut nodes: BTreeMap<String, Place> = BTreeMap::new();
-    let (mut names, mut complete) = (Known::default(), false);
-    loop {
-        let event = watching.next().await;
-        let before = nodes.clone();
-        for key in names.follow(&event) {
-            nodes.remove(&*key);
+    /// Waits for the next event, and takes it in. Says whether something is another than before.
+    async fn next(&mut self, read: impl Fn(&Value) -> T) -> bool {
+        let event = self.watching.next().await;
+        let mut changed = false;
+        for key in self.names.follow(&event) {
+            changed |= self.objects.remove(&*key).is_some();
         }
         match &event {
             Event::InitApply(object) | Event::Apply(object) => {
-                if let Some(node) = parse(object) {
-                    nodes.insert(object.key(), Place::read(&node));
+                if let Some(value) = parse(object) {
+                    let new = read(&value);
+                    changed |= self.objects.get(&object.key()) != Some(&new);
+                    self.objects.insert(object.key(), new);
                 }
             }
-            Event::Delete(object) => drop(nodes.remove(&object.key())),
-            Event::InitDone => complete = true,
+            Event::Delete(object) => changed |= self.objects.remove(&object.key()).is_some(),
+            Event::InitDone => changed |= !std::mem::replace(&mut self.complete, true),
             Event::Init => {}
         }
-        if !complete || (nodes == before && *known.borrow()) {
+        changed
+    }
+}
+
+/// The ranges of a ServiceCIDR.
+fn service_ranges(object: &Value) -> Vec<IpNet> {
+    object.texts("spec.cidrs").into_iter().filter_map(|range| range.parse().ok()).collect()
+}
+
+/// Follows the Nodes, and the ranges of Services, which no Node may claim.
+pub(super) async fn follow(
+    machine: Arc<Machine>,
+    nodes: Watching,
+    services: Watching,
+    ranges: watch::Sender<Vec<IpNet>>,
+    known: watch::Sender<bool>,
+) {
+    let (mut nodes, mut services) = (Listed::new(nodes), Listed::new(services));
+    let mut refused = BTreeSet::new();
+    loop {
+        let changed = tokio::select! {
+            changed = nodes.next(Place::read) => changed,
+            changed = services.next(service_ranges) => changed,
+        };
+        // A server that has no ServiceCIDRs says nothing of them; Pods do not wait for it.
+        if !nodes.complete || (!changed && *known.borrow()) {
             continue;
         }
+        let nodes = &nodes.objects;
         let own = nodes.get(&machine.settings.node).cloned().unwrap_or_default();
         if *ranges.borrow() != own.ranges && !own.ranges.is_empty() {
             ranges.send_replace(own.ranges.clone());
             let machine = machine.clone();
             let _ = tokio::task::spawn_blocking(move || prepare(&machine)).await;
         }
-        let wanted = routes(&nodes, &machine.settings.node);
+        let services: Vec<IpNet> = services.objects.values().flatten().copied().collect();
+        let (own_name, cluster) = (&machine.settings.node, &machine.settings.cluster);
+        let limits = Limits { own: own_name, cluster, services: &services, host: &machine.host };
+        let (wanted, now_refused) = routes(nodes, &limits);
+        for Refusal { node, range, why } in now_refused.difference(&refused) {
+            tracing::warn!(%node, %range, %why, "refused pod CIDR of node");
+        }
+        refused = now_refused;
         let machine = machine.clone();
         let _ = tokio::task::spawn_blocking(move || set_routes(&machine, &wanted)).await;
         if !own.ranges.is_empty() {
             known.send_replace(true);
         }
     }
-}
-
-/// Routes to the Pods of other Nodes, by their addresses of the same family.
-fn routes(nodes: &BTreeMap<String, Place>, own: &str) -> BTreeSet<Route> {
-    let others = nodes.iter().filter(|(name, _)| *name != own).map(|(_, place)| place);
-    others
-        .flat_map(|place| place.ranges.iter().map(move |range| (place, range)))
-        .filter_map(|(place, range)| {
-            let same = |ip: &&IpAddr| ip.is_ipv4() == range.addr().is_ipv4();
-            place.addresses.iter().find(same).map(|via| Route { to: *range, via: *via })
-        })
-        .collect()
 }
 
 fn set_routes(machine: &Machine, wanted: &BTreeSet<Route>) {
@@ -126,6 +136,14 @@ fn prepare(machine: &Machine) {
     }
     if let Err(error) = machine.network.lock().bridge(&bridge) {
         tracing::warn!(%error, "the bridge of Pods could not be made");
+    }
+    let ports = sandbox::ports(machine);
+    match machine.network.lock().guard(&ports) {
+        Ok(true) => {}
+        Ok(false) => tracing::warn!(
+            "source addresses of Pods are not checked: this kernel has no nftables for bridges (CONFIG_NF_TABLES_BRIDGE)"
+        ),
+        Err(error) => tracing::warn!(%error, "source addresses of Pods cannot be checked yet; no Pod gets a network"),
     }
     if let Err(error) = write_rules(machine) {
         tracing::warn!(%error, "Pods cannot reach the world beyond the cluster, nor be reached by hostPort");
@@ -265,26 +283,4 @@ pub fn remove_table() -> io::Result<bool> {
         nft.apply(&batch).map_err(io::Error::other)?;
     }
     Ok(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pods_elsewhere_are_behind_their_nodes() {
-        let node = |ranges: &[&str], addresses: &[&str]| {
-            let addresses: Vec<Value> =
-                addresses.iter().map(|ip| serde_json::json!({"type": "InternalIP", "address": ip})).collect();
-            Place::read(&serde_json::json!({"spec": {"podCIDRs": ranges}, "status": {"addresses": addresses}}))
-        };
-        let nodes = BTreeMap::from([
-            ("a".to_owned(), node(&["10.244.0.0/24"], &["192.0.2.1"])),
-            ("b".to_owned(), node(&["10.244.1.0/24", "fd00:1::/64"], &["192.0.2.2", "2001:db8::2"])),
-            ("c".to_owned(), node(&["10.244.2.0/24", "fd00:2::/64"], &["192.0.2.3"])),
-        ]);
-        let found: Vec<String> =
-            routes(&nodes, "a").iter().map(|route| format!("{} {}", route.to, route.via)).collect();
-        assert_eq!(found, ["10.244.1.0/24 192.0.2.2", "10.244.2.0/24 192.0.2.3", "fd00:1::/64 2001:db8::2"]);
-    }
 }

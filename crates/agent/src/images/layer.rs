@@ -265,37 +265,6 @@ fn is_opaque(folder: &Path) -> bool {
     rustix::fs::lgetxattr(folder, OPAQUE, &mut value[..]).is_ok_and(|length| length == 1) && value == *b"y"
 }
 
-/// Where a folder of the image is on this machine, with links followed as the image's containers follow them.
-pub(crate) fn resolve(root: &Path, path: &Path) -> io::Result<PathBuf> {
-    let mut here = PathBuf::new();
-    let mut rest: Vec<OsString> = parts(path);
-    rest.reverse();
-    let mut links = 0;
-    while let Some(name) = rest.pop() {
-        if name == ".." {
-            here.pop();
-            continue;
-        }
-        let next = here.join(&name);
-        match fs::read_link(root.join(&next)) {
-            Ok(link) => {
-                links += 1;
-                if links > LINKS {
-                    return Err(io::Error::other(format!("too many links in {}", path.display())));
-                }
-                if link.is_absolute() {
-                    here = PathBuf::new();
-                }
-                let mut more = parts(&link);
-                more.reverse();
-                rest.extend(more);
-            }
-            Err(_) => here = next,
-        }
-    }
-    Ok(root.join(here))
-}
-
 fn parts(path: &Path) -> Vec<OsString> {
     let name = |part: Component<'_>| match part {
         Component::Normal(name) => Some(name.to_owned()),

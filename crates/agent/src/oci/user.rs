@@ -1,8 +1,13 @@
 //! Users of an image: `name`, `7`, `name:group` or `7:8`, looked up in its own `/etc/passwd` and `/etc/group`.
 
+use std::io;
 use std::path::Path;
 
-use crate::images::resolve;
+use crate::files;
+use crate::runtime::Refused;
+
+/// How long the tables of users of an image may be.
+const LONGEST: usize = 1 << 20;
 
 /// As whom a container runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,18 +17,18 @@ pub(super) struct User {
     pub(super) home: String,
 }
 
-pub(super) fn find(rootfs: &Path, text: &str) -> User {
-    let read = |name: &str| {
-        let folder = resolve(rootfs, Path::new("etc")).unwrap_or_else(|_| rootfs.join("etc"));
-        // A link could lead out of the image.
-        let path = folder.join(name);
-        let plain = std::fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_file());
-        if plain { std::fs::read_to_string(path).unwrap_or_default() } else { String::new() }
+/// # Errors
+/// When the image has no such user or group, or its tables cannot be read.
+pub(super) fn find(rootfs: &Path, text: &str) -> Result<User, Refused> {
+    let read = |path: &str| match files::read_in_root(rootfs, Path::new(path), LONGEST) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(Refused::create(format!("reading /{path} of the image: {error}"))),
     };
-    look(&read("passwd"), &read("group"), text)
+    look(&read("etc/passwd")?, &read("etc/group")?, text)
 }
 
-fn look(passwd: &str, groups: &str, text: &str) -> User {
+fn look(passwd: &str, groups: &str, text: &str) -> Result<User, Refused> {
     let (user, group) = text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
     let user = if user.is_empty() { "0" } else { user };
     let line = passwd
@@ -31,7 +36,9 @@ fn look(passwd: &str, groups: &str, text: &str) -> User {
         .map(|line| line.split(':').collect::<Vec<_>>())
         .find(|fields| fields.first() == Some(&user) || (fields.get(2) == Some(&user) && user.parse::<u32>().is_ok()));
     let field = |place: usize| line.as_ref().and_then(|fields| fields.get(place).copied());
-    let number = user.parse().ok().or_else(|| field(2)?.parse().ok()).unwrap_or(0);
+    let number = user.parse().ok().or_else(|| field(2)?.parse().ok());
+    // To run as root because a name is missing would be a surprise.
+    let number = number.ok_or_else(|| unknown("user", user, "passwd"))?;
     let named = |name: &str| {
         let of = |line: &str| {
             let fields: Vec<&str> = line.split(':').collect();
@@ -40,10 +47,14 @@ fn look(passwd: &str, groups: &str, text: &str) -> User {
         name.parse().ok().or_else(|| groups.lines().find_map(of))
     };
     let group = match group {
-        Some(group) => named(group).unwrap_or(0),
+        Some(group) => named(group).ok_or_else(|| unknown("group", group, "group"))?,
         None => field(3).and_then(|group| group.parse().ok()).unwrap_or(0),
     };
-    User { user: number, group, home: field(5).unwrap_or(if number == 0 { "/root" } else { "/" }).to_owned() }
+    Ok(User { user: number, group, home: field(5).unwrap_or(if number == 0 { "/root" } else { "/" }).to_owned() })
+}
+
+fn unknown(what: &str, name: &str, table: &str) -> Refused {
+    Refused::create(format!("unable to find {what} {name}: no matching entries in /etc/{table} of the image"))
 }
 
 #[cfg(test)]
@@ -53,10 +64,32 @@ mod tests {
     #[test]
     fn users_are_found_by_name_and_number() {
         let passwd = "root:x:0:0:root:/root:/bin/sh\nweb:x:33:34:web:/var/www:/bin/false\n";
-        let found = |text: &str| look(passwd, "staff:x:50:\n", text);
+        let look = |text: &str| look(passwd, "staff:x:50:\n", text);
+        let found = |text: &str| look(text).expect("found");
         assert_eq!(found(""), User { user: 0, group: 0, home: "/root".to_owned() });
         assert_eq!(found("web"), User { user: 33, group: 34, home: "/var/www".to_owned() });
         assert_eq!(found("33:staff"), User { user: 33, group: 50, home: "/var/www".to_owned() });
         assert_eq!(found("1000"), User { user: 1000, group: 0, home: "/".to_owned() });
+    }
+
+    #[test]
+    fn a_name_that_is_missing_does_not_run_as_root() {
+        for text in ["nobody-here", "0:nobody-here", "nobody-here:0"] {
+            let why = look("root:x:0:0:root:/root:/bin/sh\n", "root:x:0:\n", text).expect_err("refused");
+            assert!(why.message.contains("unable to find"), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn tables_that_are_traps_are_refused_and_not_read() {
+        let home = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(home.path().join("etc")).expect("made");
+        let passwd = home.path().join("etc/passwd");
+        std::fs::File::create(&passwd).and_then(|file| file.set_len(8_000_000_000)).expect("made");
+        assert!(find(home.path(), "web").expect_err("refused").message.contains("longer than"));
+        std::fs::remove_file(&passwd).expect("removed");
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &passwd, kind, rustix::fs::Mode::RWXU, 0).expect("made");
+        assert!(find(home.path(), "0").expect_err("refused").message.contains("not a regular file"));
     }
 }

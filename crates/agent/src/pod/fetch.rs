@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use api::value::ValueExt as _;
-use jiff::{SignedDuration, Timestamp};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::api::{ApiError, Verb, find};
@@ -83,9 +85,16 @@ fn good_token(home: &PodHome, volume: &Value, wish: &TokenWish) -> Option<String
         .iter()
         .find(|part| part.has("serviceAccountToken") && part.text("serviceAccountToken.audience") == wish.audience)?;
     let path = home.volume(volume.text("name")).join(part.text("serviceAccountToken.path"));
-    let written = Timestamp::try_from(fs::metadata(&path).ok()?.modified().ok()?).ok()?;
-    let until = written.checked_add(SignedDuration::from_secs(wish.seconds * 4 / 5)).ok()?;
-    if Timestamp::now() < until { fs::read_to_string(path).ok() } else { None }
+    let token = fs::read_to_string(path).ok()?;
+    (Timestamp::now().as_second() < renewal(&token)?).then_some(token)
+}
+
+/// When a token is to be replaced, in seconds since 1970: its own times count, because a server may grant less than was asked for.
+fn renewal(token: &str) -> Option<i64> {
+    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
+    let claims: Value = serde_json::from_slice(&claims).ok()?;
+    let (issued, end) = (claims["iat"].as_i64()?, claims["exp"].as_i64()?);
+    Some(issued.saturating_add(end.saturating_sub(issued) / 5 * 4))
 }
 
 async fn request_token(machine: &Machine, pod: &Value, wish: &TokenWish) -> Result<String, ApiError> {
@@ -94,11 +103,29 @@ async fn request_token(machine: &Machine, pod: &Value, wish: &TokenWish) -> Resu
         name => name,
     };
     let path = format!("/api/v1/namespaces/{}/serviceaccounts/{account}/token", pod.text("metadata.namespace"));
-    let mut spec = json!({"expirationSeconds": wish.seconds});
+    // Bound to the Pod, the token ends with it; a server grants nodes no other.
+    let bound = json!({
+        "apiVersion": "v1", "kind": "Pod", "name": pod.text("metadata.name"), "uid": pod.text("metadata.uid"),
+    });
+    let mut spec = json!({"expirationSeconds": wish.seconds, "boundObjectRef": bound});
     if !wish.audience.is_empty() {
         spec["audiences"] = json!([wish.audience]);
     }
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
     let answer = machine.api.ask(Verb::Create, &path, Some(&request)).await?;
     Ok(answer.text("status.token").to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_renewed_by_its_own_times() {
+        let token = |claims: &Value| format!("e30.{}.sig", URL_SAFE_NO_PAD.encode(claims.to_string()));
+        assert_eq!(renewal(&token(&json!({"iat": 1000, "exp": 2000}))), Some(1800));
+        for odd in ["", "x", "a.b.c", &token(&json!({"iat": 1000})), &token(&json!([]))] {
+            assert_eq!(renewal(odd), None, "{odd}");
+        }
+    }
 }

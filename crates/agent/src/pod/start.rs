@@ -222,6 +222,9 @@ fn launch(
 /// Where a container may leave its last words.
 pub(super) const LAST_WORDS: &str = "termination-log";
 
+/// Where parts of volumes (`subPath`) are mounted for an instance, before its runtime mounts them into it.
+const PARTS: &str = "parts";
+
 /// Everything that is mounted for a container: its names, its volumes, the place for its last words.
 fn mounts(
     pod: &Value,
@@ -231,14 +234,21 @@ fn mounts(
     environment: &[(String, String)],
 ) -> Result<Vec<ViewMount>, Refused> {
     let get = |name: &str| environment.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone());
+    let parts = instance.join(PARTS);
+    fs::create_dir_all(&parts).map_err(Refused::create)?;
     let mut own = Vec::new();
-    for mount in container.items("volumeMounts") {
+    for (place, mount) in container.items("volumeMounts").iter().enumerate() {
         let sub_path = match mount.text("subPathExpr") {
             "" => mount.text("subPath").to_owned(),
             text => expand(text, get),
         };
-        let source = volumes::source(pod, home, mount, &sub_path).map_err(Refused::config)?;
-        own.push(ViewMount { source, target: mount.text("mountPath").into(), read_only: mount.flag("readOnly") });
+        let source = volumes::source(pod, home, mount, &sub_path, &parts.join(place.to_string()));
+        let source = source.map_err(|error| {
+            let (mount, name) = (mount.text("name"), container.text("name"));
+            Refused::config(format!("failed to prepare volumeMount \"{mount}\" of container \"{name}\": {error}"))
+        })?;
+        let read_only = volumes::is_read_only(pod, mount);
+        own.push(ViewMount { source, target: mount.text("mountPath").into(), read_only });
     }
     let is_own = |target: &str| own.iter().any(|mount: &ViewMount| mount.target == std::path::Path::new(target));
     let mut out = Vec::new();

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{Message, Worker};
+use super::{Message, Worker, termination};
 use crate::decide::spec::Spec;
 use crate::machine::Machine;
 use crate::probes::ask::{Place, ask};
@@ -17,10 +17,6 @@ use crate::{files, ready};
 
 /// How long a postStart hook may take.
 const HOOK: Duration = Duration::from_secs(600);
-/// How much of a container's last words is shown.
-const LAST_WORDS: usize = 4096;
-/// How much of its log stands for them.
-const LAST_LINES: usize = 80;
 
 impl Worker {
     /// Waits for the end of an instance.
@@ -105,20 +101,12 @@ impl Worker {
         if !ended.message.is_empty() {
             return ended.message.clone();
         }
-        let file = self.home.instance(name, number).join(super::start::LAST_WORDS);
-        let said = std::fs::read(file).unwrap_or_default();
-        let said = String::from_utf8_lossy(said.get(..said.len().min(LAST_WORDS)).unwrap_or_default()).into_owned();
-        let pod = &self.pod;
-        let spec = Spec::read(pod);
+        let (file, log) =
+            (self.home.instance(name, number).join(super::start::LAST_WORDS), self.home.log(name, number));
+        let spec = Spec::read(&self.pod);
         let policy = spec.part(name).map_or("", |part| part.value.text("terminationMessagePolicy"));
-        if !said.is_empty() || policy != "FallbackToLogsOnError" || ended.code == 0 {
-            return said;
-        }
-        let log = std::fs::read_to_string(self.home.log(name, number)).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().filter_map(|line| line.splitn(4, ' ').nth(3)).collect();
-        let end = lines.get(lines.len().saturating_sub(LAST_LINES)..).unwrap_or_default().join("\n");
-        let from = (end.len().saturating_sub(2048)..=end.len()).find(|at| end.is_char_boundary(*at)).unwrap_or(0);
-        end.get(from..).unwrap_or_default().to_owned()
+        let from_log = policy == "FallbackToLogsOnError" && ended.code != 0;
+        termination::message(&file, from_log.then_some(&*log), termination::limit(&self.pod))
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use api::value::ValueExt as _;
 use serde_json::Value;
@@ -172,7 +172,9 @@ fn from_pod(part: &Value, default: u32, given: &Given<'_>, out: &mut Payload) ->
 /// # Errors
 /// When they cannot be written, or a path leads out of the folder.
 pub fn write(folder: &Path, payload: &Payload, group: Option<u32>) -> io::Result<()> {
-    let current = fs::read_link(folder.join(DATA)).ok();
+    // Only names that are given below are followed, and deleted.
+    let ours = |link: &PathBuf| link.to_str().and_then(|name| name.strip_prefix("..")?.parse::<u32>().ok()).is_some();
+    let current = fs::read_link(folder.join(DATA)).ok().filter(ours);
     if current.as_ref().is_some_and(|current| same(&folder.join(current), payload)) {
         return Ok(());
     }
@@ -260,6 +262,21 @@ mod tests {
         write(folder, &files(&[("a", "3"), ("c", "4")]), None).expect("written");
         assert_eq!((read("a").as_deref(), read("c").as_deref(), read("sub/b")), (Some("3"), Some("4"), None));
         assert!(!folder.join("sub").exists() && !folder.join(first).exists());
+    }
+
+    #[test]
+    fn a_link_that_is_not_ours_deletes_nothing_elsewhere() {
+        let (home, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        fs::write(other.path().join("precious"), "x").expect("written");
+        write(home.path(), &files(&[("a", "1")]), None).expect("written");
+        let up = Path::new("..").join(other.path().file_name().expect("a name"));
+        for trap in [other.path(), up.as_path()] {
+            fs::remove_file(home.path().join(DATA)).expect("removed");
+            symlink(trap, home.path().join(DATA)).expect("linked");
+            write(home.path(), &files(&[("a", "2")]), None).expect("written");
+            assert!(other.path().join("precious").exists(), "{} was deleted", trap.display());
+            assert_eq!(fs::read_to_string(home.path().join("a")).expect("read"), "2");
+        }
     }
 
     #[test]

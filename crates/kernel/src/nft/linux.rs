@@ -8,8 +8,8 @@ mod decode;
 mod encode;
 mod foreign;
 mod monitor;
-mod numbers;
-mod rules;
+pub(crate) mod numbers;
+pub(crate) mod rules;
 mod sets;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::{Bridge, PodNetwork, PodNetworkError, Route, Wire};
+use super::{Bridge, PodNetwork, PodNetworkError, Port, Route, Wire};
 
 /// A machine with a network of Pods.
 #[derive(Clone, Default)]
@@ -20,6 +21,8 @@ struct Inner {
     routes: BTreeSet<Route>,
     unreachable: BTreeSet<IpAddr>,
     longest: BTreeMap<IpAddr, u32>,
+    guarded: Option<BTreeMap<String, Port>>,
+    no_guard: bool,
 }
 
 fn refused(errno: Errno, doing: &'static str, what: &str) -> PodNetworkError {
@@ -44,6 +47,17 @@ impl Fake {
         self.0.lock().longest.insert(address, mtu);
     }
 
+    /// This kernel has no tables for bridges.
+    pub fn without_guard(&self) {
+        self.0.lock().no_guard = true;
+    }
+
+    /// The ports whose frames are checked; nothing when none are.
+    #[must_use]
+    pub fn guarded(&self) -> Option<Vec<Port>> {
+        self.0.lock().guarded.as_ref().map(|ports| ports.values().cloned().collect())
+    }
+
     /// No network of this machine leads to this Node.
     pub fn hide(&self, node: IpAddr) {
         self.0.lock().unreachable.insert(node);
@@ -56,6 +70,22 @@ impl PodNetwork for Fake {
         Ok(())
     }
 
+    fn guard(&mut self, ports: &[Port]) -> Result<bool, PodNetworkError> {
+        let mut inner = self.0.lock();
+        if inner.no_guard {
+            return Ok(false);
+        }
+        let guarded = inner.guarded.get_or_insert_default();
+        guarded.extend(ports.iter().map(|port| (port.name.clone(), port.clone())));
+        Ok(true)
+    }
+
+    fn hardware(&mut self, namespace: &Path) -> Result<[u8; 6], PodNetworkError> {
+        let inner = self.0.lock();
+        let found = inner.wires.values().find(|wire| wire.namespace == namespace).map(|wire| wire.hardware);
+        found.ok_or_else(|| refused(Errno::NODEV, "looking for", &namespace.display().to_string()))
+    }
+
     fn plug(&mut self, wire: &Wire) -> Result<(), PodNetworkError> {
         let mut inner = self.0.lock();
         if !inner.bridges.contains_key(&wire.bridge) {
@@ -64,12 +94,19 @@ impl PodNetwork for Fake {
         if wire.name.is_empty() || wire.name.len() > 15 {
             return Err(refused(Errno::INVAL, "making", &wire.name));
         }
+        if let Some(guarded) = &mut inner.guarded {
+            let port = Port { name: wire.name.clone(), hardware: wire.hardware, addresses: wire.addresses.clone() };
+            guarded.insert(wire.name.clone(), port);
+        }
         inner.wires.insert(wire.name.clone(), wire.clone());
         Ok(())
     }
 
     fn delete(&mut self, link: &str) -> Result<bool, PodNetworkError> {
         let mut inner = self.0.lock();
+        if let Some(guarded) = &mut inner.guarded {
+            guarded.remove(link);
+        }
         Ok(inner.wires.remove(link).is_some() | inner.bridges.remove(link).is_some())
     }
 

@@ -6,11 +6,13 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd as _, RawFd};
+use std::path::Path;
 
 use ipnet::IpNet;
 use rustix::io::Errno;
 
-use super::{Bridge, INSIDE, PodNetwork, PodNetworkError, Route, Wire};
+use super::guard::Guard;
+use super::{Bridge, INSIDE, PodNetwork, PodNetworkError, Port, Route, Wire};
 use crate::addresses::Addresses as _;
 use crate::netlink::{Message, Messages, Socket, Writer, flags};
 use crate::{Family, address_bytes, address_from, addresses, namespace};
@@ -68,6 +70,7 @@ const ROOM: usize = 1 << 20;
 pub struct Linux {
     socket: Socket,
     addresses: addresses::linux::Linux,
+    guard: Guard,
 }
 
 fn failed(doing: &'static str, what: impl ToString) -> impl FnOnce(Errno) -> PodNetworkError {
@@ -82,7 +85,8 @@ impl Linux {
     pub fn open() -> Result<Self, PodNetworkError> {
         let socket = Socket::open(None, 0, ROOM).map_err(failed("opening", "a socket"))?;
         let addresses = addresses::linux::Linux::open().map_err(|error| failed("opening", "a socket")(error.errno))?;
-        Ok(Self { socket, addresses })
+        let guard = Guard::open().map_err(failed("opening", "a socket"))?;
+        Ok(Self { socket, addresses, guard })
     }
 
     /// Sets the loopback device up: that of a new namespace is down.
@@ -209,12 +213,34 @@ impl PodNetwork for Linux {
         Ok(())
     }
 
+    fn guard(&mut self, ports: &[Port]) -> Result<bool, PodNetworkError> {
+        self.guard.begin(ports).map_err(failed("guarding", "the ports of the bridge"))
+    }
+
+    fn hardware(&mut self, namespace: &Path) -> Result<[u8; 6], PodNetworkError> {
+        let inside = namespace::inside(namespace, || {
+            let mut found = None;
+            let body = |w: &mut Writer| {
+                w.raw(&[0; LINK_HEADER]);
+                w.text(NAME, INSIDE);
+            };
+            let asked = Self::open()?.socket.request(GET_LINK, 0, body, |told| found = found.or(read_hardware(told)));
+            asked.and_then(|()| found.ok_or(Errno::NODEV)).map_err(failed("reading", INSIDE))
+        });
+        inside.map_err(|error| failed("entering", namespace.display())(errno_of(&error)))?
+    }
+
     fn plug(&mut self, wire: &Wire) -> Result<(), PodNetworkError> {
-        let Wire { name, bridge, namespace, addresses, gateways, mtu } = wire;
+        let Wire { name, bridge, namespace, addresses, gateways, mtu, hardware } = wire;
         let file = File::open(namespace).map_err(|error| failed("opening", namespace.display())(errno_of(&error)))?;
         let master = self.must_index(bridge).map_err(failed("looking for", bridge))?;
-        if self.index(name).map_err(failed("looking for", name))?.is_none() {
-            let body = |w: &mut Writer| write_wire(w, name, master, file.as_raw_fd(), *mtu);
+        let is_new = self.index(name).map_err(failed("looking for", name))?.is_none();
+        let hardware = if is_new { *hardware } else { self.hardware(namespace)? };
+        // Before the first frame can come.
+        let port = Port { name: name.clone(), hardware, addresses: addresses.clone() };
+        self.guard.add(&port).map_err(failed("guarding", name))?;
+        if is_new {
+            let body = |w: &mut Writer| write_wire(w, name, master, file.as_raw_fd(), *mtu, hardware);
             let made = self.socket.request(NEW_LINK, flags::CREATE | flags::EXCLUSIVE, body, |_| ());
             made.map_err(failed("making", name))?;
         }
@@ -234,6 +260,8 @@ impl PodNetwork for Linux {
             for (setting, value) in [("accept_redirects", "0"), ("accept_ra", "0"), ("accept_dad", "0")] {
                 let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/eth0/{setting}"), value);
             }
+            // Everybody may ask for an echo: programs that do so need no right to send other packets.
+            let _ = std::fs::write("/proc/sys/net/ipv4/ping_group_range", "0 2147483647");
             Self::open()?.inside(addresses, gateways).map_err(failed("setting up the inside of", name))
         });
         inside.map_err(|error| failed("entering", namespace.display())(errno_of(&error)))?
@@ -244,11 +272,13 @@ impl PodNetwork for Linux {
             w.raw(&[0; LINK_HEADER]);
             w.text(NAME, link);
         };
-        match self.socket.request(DELETE_LINK, 0, body, |_| ()) {
-            Ok(()) => Ok(true),
-            Err(Errno::NODEV) => Ok(false),
-            Err(errno) => Err(failed("deleting", link)(errno)),
-        }
+        let was = match self.socket.request(DELETE_LINK, 0, body, |_| ()) {
+            Ok(()) => true,
+            Err(Errno::NODEV) => false,
+            Err(errno) => return Err(failed("deleting", link)(errno)),
+        };
+        self.guard.remove(link).map_err(failed("forgetting", link))?;
+        Ok(was)
     }
 
     fn mtu(&mut self, of: IpAddr) -> Result<Option<u32>, PodNetworkError> {
@@ -312,7 +342,7 @@ fn hardware(bridge: &Bridge) -> [u8; 6] {
     [0x0a, 0x58, tail[0], tail[1], tail[2], tail[3]]
 }
 
-fn write_wire(w: &mut Writer, name: &str, master: u32, namespace: RawFd, mtu: Option<u32>) {
+fn write_wire(w: &mut Writer, name: &str, master: u32, namespace: RawFd, mtu: Option<u32>, hardware: [u8; 6]) {
     let longest = |w: &mut Writer| {
         if let Some(mtu) = mtu {
             w.bytes(LONGEST, &mtu.to_ne_bytes());
@@ -328,6 +358,7 @@ fn write_wire(w: &mut Writer, name: &str, master: u32, namespace: RawFd, mtu: Op
             w.nest(VETH_PEER, |w| {
                 w.raw(&[0; LINK_HEADER]);
                 w.text(NAME, INSIDE);
+                w.bytes(HARDWARE, &hardware);
                 longest(w);
                 w.bytes(NAMESPACE_FD, &namespace.cast_unsigned().to_ne_bytes());
             });
@@ -367,6 +398,12 @@ fn read_index(told: &Message<'_>) -> Option<u32> {
     header[4..8].first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
+/// Reads the hardware address of a device.
+fn read_hardware(told: &Message<'_>) -> Option<[u8; 6]> {
+    let found = told.attributes(LINK_HEADER).find(HARDWARE).filter(|_| told.kind == NEW_LINK)?;
+    found.try_into().ok()
+}
+
 /// Reads how long a packet of a device may be.
 fn read_longest(told: &Message<'_>) -> Option<u32> {
     let found = told.attributes(LINK_HEADER).find(LONGEST).filter(|_| told.kind == NEW_LINK)?;
@@ -388,6 +425,7 @@ fn read_route(told: &Message<'_>) -> Option<(u8, Route)> {
 pub(crate) fn read_anything(bytes: &[u8]) {
     for told in Messages::new(bytes) {
         read_index(&told);
+        read_hardware(&told);
         read_longest(&told);
         read_route(&told);
     }

@@ -11,7 +11,7 @@ use crate::nft::{Field, Statement, Verdict};
 /// The register of verdicts.
 const VERDICT: u32 = 0;
 /// The first of the registers of four bytes; the others follow.
-const FIRST: u32 = 8;
+pub(crate) const FIRST: u32 = 8;
 
 /// What is loaded from the header of an address family.
 const NETWORK_HEADER: u32 = 1;
@@ -123,11 +123,16 @@ pub(crate) fn statement(w: &mut Writer, family: Family, statement: &Statement) {
                 w.bytes(2, &[0]);
             });
         }
-        Statement::Go(verdict) => expression(w, "immediate", |w| {
-            w.be32(1, VERDICT);
-            w.nest(2, |w| self::verdict(w, verdict));
-        }),
+        Statement::Go(verdict) => go(w, verdict),
     }
+}
+
+/// Ends a rule with a verdict.
+pub(crate) fn go(w: &mut Writer, verdict: &Verdict) {
+    expression(w, "immediate", |w| {
+        w.be32(1, VERDICT);
+        w.nest(2, |w| self::verdict(w, verdict));
+    });
 }
 
 /// Writes a verdict, as it stands in a rule or in an element of a map.
@@ -149,7 +154,7 @@ pub(crate) fn verdict(w: &mut Writer, verdict: &Verdict) {
 }
 
 /// Writes an expression with its name, as an element of a list.
-fn expression(w: &mut Writer, name: &str, body: impl FnOnce(&mut Writer)) {
+pub(crate) fn expression(w: &mut Writer, name: &str, body: impl FnOnce(&mut Writer)) {
     w.nest(LIST_ELEMENT, |w| named(w, name, body));
 }
 
@@ -199,7 +204,7 @@ fn load_field(w: &mut Writer, family: Family, field: Field, register: u32) {
     }
 }
 
-fn lookup(w: &mut Writer, set: &str, into: Option<u32>, negate: bool) {
+pub(crate) fn lookup(w: &mut Writer, set: &str, into: Option<u32>, negate: bool) {
     expression(w, "lookup", |w| {
         w.text(1, set);
         w.be32(2, FIRST);
@@ -223,7 +228,7 @@ fn translate(w: &mut Writer, family: Family) {
     });
 }
 
-fn meta(w: &mut Writer, key: u32) {
+pub(crate) fn meta(w: &mut Writer, key: u32) {
     expression(w, "meta", |w| {
         w.be32(1, FIRST);
         w.be32(2, key);
@@ -273,7 +278,7 @@ fn bitwise(w: &mut Writer, mask: u32, xor: u32) {
     });
 }
 
-fn compare(w: &mut Writer, operation: u32, value: &[u8]) {
+pub(crate) fn compare(w: &mut Writer, operation: u32, value: &[u8]) {
     expression(w, "cmp", |w| {
         w.be32(1, FIRST);
         w.be32(2, operation);
