@@ -21,7 +21,7 @@ mod typed;
 mod versions;
 mod walk;
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use serde_json::{Map, Value};
 
@@ -61,18 +61,45 @@ static NEVER_OWNED: LazyLock<Set<'static>> = LazyLock::new(|| {
     ])
 });
 
-static STATUS: LazyLock<Set<'static>> = LazyLock::new(|| Set::of_fields(&["status"]));
-static SPEC: LazyLock<Set<'static>> = LazyLock::new(|| Set::of_fields(&["spec"]));
-static SPEC_AND_METADATA: LazyLock<Set<'static>> = LazyLock::new(|| Set::of_fields(&["spec", "metadata"]));
-static NOTHING: LazyLock<Set<'static>> = LazyLock::new(Set::default);
-static POD_STATUS: LazyLock<Set<'static>> =
-    LazyLock::new(|| Set::of_fields(&["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]));
+static STATUS: Reset = Reset::of(&["status"]);
+static SPEC: Reset = Reset::of(&["spec"]);
+static SPEC_AND_METADATA: Reset = Reset::of(&["spec", "metadata"]);
+static NOTHING: Reset = Reset::of(&[]);
+static POD_STATUS: Reset = Reset::of(&["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]);
+
+/// Fields that a write to a resource cannot change, whatever the client sends ("reset fields"): nobody comes to own them by it, and an
+/// apply keeps them as they are.
+struct Reset {
+    paths: &'static [&'static str],
+    set: OnceLock<Set<'static>>,
+}
+
+impl Reset {
+    const fn of(paths: &'static [&'static str]) -> Self {
+        Self { paths, set: OnceLock::new() }
+    }
+
+    fn set(&self) -> &Set<'static> {
+        self.set.get_or_init(|| Set::of_fields(self.paths))
+    }
+
+    /// Gives these fields the values they have in the live object; without one they are removed. Of `metadata` as a whole, which also says
+    /// which object and revision is meant, the rules of the kind keep what must stay.
+    fn restore(&self, live: Option<&Value>, object: &mut Value) {
+        for path in self.paths.iter().filter(|path| **path != "metadata") {
+            match live.filter(|live| live.has(path)) {
+                Some(live) => object.put(path, live.at(path).clone()),
+                None => drop(object.drop_path(path)),
+            }
+        }
+    }
+}
 
 /// The owner of everything that was there before the first apply to an object without a record.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// The paths that a write to this resource cannot change, whatever the client sends.
-fn reset_fields(ty: TypeId, subresource: &str) -> &'static Set<'static> {
+fn reset_fields(ty: TypeId, subresource: &str) -> &'static Reset {
     match (subresource, ty.get().name) {
         ("", _) | ("finalize", "core.Namespace") => &STATUS,
         ("status", "core.Pod") => &POD_STATUS,
@@ -126,7 +153,7 @@ fn take_over<'a>(
     now: &'a str,
 ) -> Result<Managed<'a>, String> {
     managed.fit(ty, manager.api_version);
-    let difference = walk::compare(Node::Message(ty), old, new)?.without(reset_fields(ty, manager.subresource));
+    let difference = walk::compare(Node::Message(ty), old, new)?.without(reset_fields(ty, manager.subresource).set());
     for owned in &mut managed.0 {
         owned.set = lost(std::mem::take(&mut owned.set), &difference);
     }
@@ -195,6 +222,7 @@ pub fn apply(
         (None, Some(live)) => live.clone(),
         (None, None) => whole(old.clone(), config),
     };
+    reset_fields(ty, manager.subresource).restore(live, &mut object);
     if manager.name == lastapplied::KUBECTL {
         lastapplied::refresh(&mut object, config);
     }
@@ -236,7 +264,7 @@ impl<'a> Request<'a, '_> {
 
     fn merge(&self, mut managed: Managed<'a>, force: bool) -> Result<Merged<'a>, String> {
         let node = Node::Message(self.ty);
-        let reset = reset_fields(self.ty, self.manager.subresource);
+        let reset = reset_fields(self.ty, self.manager.subresource).set();
         let merged =
             merge::merge(node, self.old, self.config).map_err(|why| format!("failed to merge config: {why}"))?;
         let own = owner(self.manager, true);

@@ -1,13 +1,14 @@
-//! Requests for certificates: those that a node may have are granted, what was granted is signed, what is old goes.
+//! CertificateSigningRequests: those of nodes are approved, approved ones are signed, old ones are deleted.
 //!
 //! ```text
 //! request ──approve──▶ Approved ──sign──▶ certificate          (or Failed)
-//!    └── nobody decides: people do, with `kubectl certificate approve|deny`
+//!    └── not automatically: a person does, with `kubectl certificate approve|deny`; an Event shows the subject and the reason
 //! ```
-//! In: CertificateSigningRequests, Nodes, Services. Out: conditions and certificates. Who may have what is decided by [`decide`], which
-//! knows nothing of keys; the key of the authority stays behind the [`Signer`] that the server hands over.
+//! In: CertificateSigningRequests, Nodes, Services. Out: conditions, certificates, Events. What is approved and what is signed is decided by
+//! [`decide`], which has no keys; the keys of the CAs stay behind the [`Signer`] that the server hands over.
 
 pub mod decide;
+pub mod reserved;
 mod signer;
 #[cfg(test)]
 mod tests;
@@ -27,10 +28,14 @@ use serde_json::Value;
 use store::{Entry, Key, Table};
 
 use crate::controller::{Controller, Verdict, View, Wakes, always};
+use crate::report::{self, Finding, Reference};
 use crate::settings::Settings;
 use crate::world::{Change, What};
 use crate::write::Write;
 
+use self::reserved::Around;
+
+pub use reserved::ServerNames;
 pub use signer::{Order, Signer};
 
 /// How long requests are kept that were granted or refused.
@@ -69,8 +74,7 @@ fn waits(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
     let Ok(found) = view.store.range(Table::named(KIND.table), "", None) else { return };
     for entry in found.entries {
         let request = object::decode_light(&entry.value);
-        let is_its = request.text("spec.username").strip_prefix(decide::NODE_USER) == Some(change.key());
-        if is_its && is_pending(&request) {
+        if decide::asking_node(&request) == Some(change.key()) && is_pending(&request) {
             wakes.add(&entry.key.name);
         }
     }
@@ -92,50 +96,79 @@ fn part(part: &'static str, object: Value, entry: &Entry) -> Verdict {
     Verdict::write(vec![write])
 }
 
+/// Whether a request is for one of the signers that sign here.
+fn is_ours(request: &Value) -> bool {
+    [NODE_CLIENT, NODE_SERVING, API_CLIENT].contains(&request.text("spec.signerName"))
+}
+
 fn approve(view: &View<'_>, name: &str) -> Verdict {
-    let Some((entry, request)) = current(view, name).filter(|(_, request)| is_pending(request)) else {
+    let wanted = |request: &Value| is_pending(request) && is_ours(request);
+    let Some((entry, request)) = current(view, name).filter(|(_, request)| wanted(request)) else {
         return Verdict::settled();
     };
-    match decide::decide(&request, &decide::Around { store: view.store }) {
+    match decide::decide(&request, view) {
         Ok(why) => {
-            tracing::info!(request = name, user = request.text("spec.username"), "a certificate is granted: {why}");
+            tracing::info!(request = name, user = request.text("spec.username"), why, "approve certificate request");
             part(APPROVAL, with_condition(&request, APPROVED, "AutoApproved", why, &view.now_text()), &entry)
         }
-        Err(why) => {
-            tracing::debug!(request = name, "a request for a certificate waits for people: {why}");
-            Verdict::settled()
+        Err(waits) => {
+            tracing::debug!(request = name, why = waits.why, "certificate request needs a person's approval");
+            let event = (!waits.usual).then(|| needs_approval(view, &request, &waits.why));
+            Verdict { events: event.into_iter().collect(), again: waits.again, ..Verdict::default() }
         }
     }
+}
+
+/// Shows the subject to whoever decides: tables of requests have no column for it.
+fn needs_approval(view: &View<'_>, request: &Value, why: &str) -> Write {
+    let asked = Request::of(request).map(|asked| asked.summary()).unwrap_or_default();
+    let message = format!("Not approved automatically: {why}. Requested: {asked}");
+    let finding = Finding {
+        controller: APPROVER.name,
+        normal: true,
+        reason: "ApprovalRequired",
+        message: &message,
+        now: &view.now_text(),
+    };
+    report::about(KIND.kind, "certificates.k8s.io/v1", &Reference::to(request), &finding)
 }
 
 fn issue(view: &View<'_>, name: &str) -> Verdict {
     let Some((entry, request)) = current(view, name) else { return Verdict::settled() };
     let done = !request.text("status.certificate").is_empty() || has_condition(&request, FAILED);
-    let ours = [NODE_CLIENT, NODE_SERVING, API_CLIENT].contains(&request.text("spec.signerName"));
     let granted = has_condition(&request, APPROVED) && !has_condition(&request, DENIED);
-    let Some(signer) = view.settings.signer.as_ref().filter(|_| ours && granted && !done) else {
+    let Some(signer) = view.settings.signer.as_ref().filter(|_| is_ours(&request) && granted && !done) else {
         return Verdict::settled();
     };
-    match signed(&request, signer, view) {
+    let failed = |reason: &str, why: &str| {
+        tracing::warn!(request = name, why, "refuse to sign certificate");
+        part("status", with_condition(&request, FAILED, reason, why, &view.now_text()), &entry)
+    };
+    let around = Around { store: view.store, settings: view.settings };
+    let asked = match decide::signable(&request, &around) {
+        Ok(asked) => asked,
+        Err(why) => return failed("SignerValidationFailure", &why),
+    };
+    match signed(&request, &asked, signer, view) {
         Ok(pem) => {
             let mut issued = request;
             issued.put("status.certificate", STANDARD.encode(pem));
             part("status", issued, &entry)
         }
-        Err(why) => {
-            tracing::warn!(request = name, "a certificate cannot be signed: {why}");
-            part("status", with_condition(&request, FAILED, "SigningFailed", &why, &view.now_text()), &entry)
-        }
+        Err(why) => failed("SigningFailed", &why),
     }
 }
 
-fn signed(object: &Value, signer: &Signer, view: &View<'_>) -> Result<String, String> {
+fn signed(object: &Value, request: &Request, signer: &Signer, view: &View<'_>) -> Result<String, String> {
     let longest = view.settings.certificate_lifetime;
-    let request = Request::of(object)?;
-    let usages = object.texts("spec.usages");
-    decide::usages_fit(object.text("spec.signerName"), &usages)?;
     let asked = object.at("spec.expirationSeconds").as_u64().map_or(longest, Duration::from_secs);
-    signer.sign(&Order { request: &request, usages: &usages, lifetime: asked.min(longest), now: view.now })
+    signer.sign(&Order {
+        signer: object.text("spec.signerName"),
+        request,
+        usages: &object.texts("spec.usages"),
+        lifetime: asked.min(longest),
+        now: view.now,
+    })
 }
 
 fn clean(view: &View<'_>, name: &str) -> Verdict {

@@ -8,7 +8,7 @@ use api::pool::Range;
 use ipnet::IpNet;
 use store::allocation::Ranges;
 
-use crate::certificates::Signer;
+use crate::certificates::{ServerNames, Signer};
 
 /// Settings of the controllers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,6 +29,8 @@ pub struct Settings {
     pub cluster_info: Option<String>,
     /// Who signs certificates for nodes, if somebody does.
     pub signer: Option<Signer>,
+    /// Under which names and addresses clients reach the API server; no agent gets a certificate for them.
+    pub server_names: ServerNames,
     /// How long such certificates are good, unless a shorter time is asked for.
     pub certificate_lifetime: Duration,
     /// Load balancers.
@@ -97,6 +99,7 @@ impl Settings {
             node_grace: Duration::from_secs(50),
             cluster_info: None,
             signer: None,
+            server_names: ServerNames { dns: Vec::new(), ips: Vec::new(), domain: String::new() },
             certificate_lifetime: Duration::from_secs(365 * 86_400),
             load_balancer: Balancing { on: false, ranges: Vec::new(), taken: Taken(None) },
         }

@@ -7,21 +7,26 @@
 
 pub mod bootstrap;
 pub mod certificate;
+mod credential;
 mod impersonate;
+pub mod objects;
 pub mod service_account;
 pub mod token_file;
 
 use std::collections::BTreeMap;
 
-use api::bootstrap_token::{NAME_PREFIX, Token};
+use api::bootstrap_token::{NAME_PREFIX, NAMESPACE, Token};
 use api::status::Status;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use jiff::Timestamp;
+use serde_json::Value;
 
-use bootstrap::SecretLookup;
-use service_account::{ServiceAccounts, TokenError};
+use objects::{ObjectLookup, Referent};
+use service_account::{ServiceAccounts, TokenError, Verified};
 use token_file::TokenFile;
+
+pub use credential::Credential;
 
 /// The group of everyone who is known.
 pub const AUTHENTICATED: &str = "system:authenticated";
@@ -72,15 +77,11 @@ impl User {
     }
 }
 
-/// Finds the uid of the ServiceAccount of a namespace and name, if there is one.
-pub type AccountLookup = Box<dyn Fn(&str, &str) -> Option<String> + Send + Sync>;
-
 /// All sources of users.
 pub struct Authenticator {
     tokens: TokenFile,
     accounts: ServiceAccounts,
-    lookup: AccountLookup,
-    secrets: SecretLookup,
+    lookup: ObjectLookup,
 }
 
 impl std::fmt::Debug for Authenticator {
@@ -90,24 +91,22 @@ impl std::fmt::Debug for Authenticator {
 }
 
 impl Authenticator {
-    /// Puts the sources together; `lookup` is asked for each ServiceAccount token, so that deleting the account ends
-    /// its tokens.
+    /// Puts the sources together; `lookup` finds the objects that tokens depend on, at each request: deleting one ends its tokens.
     #[must_use]
-    pub fn new(tokens: TokenFile, accounts: ServiceAccounts, lookup: AccountLookup) -> Self {
-        Self { tokens, accounts, lookup, secrets: Box::new(|_| None) }
-    }
-
-    /// The same with bootstrap tokens, which are kept in Secrets.
-    #[must_use]
-    pub fn with_bootstrap_tokens(mut self, secrets: SecretLookup) -> Self {
-        self.secrets = secrets;
-        self
+    pub fn new(tokens: TokenFile, accounts: ServiceAccounts, lookup: ObjectLookup) -> Self {
+        Self { tokens, accounts, lookup }
     }
 
     /// The signer of ServiceAccount tokens.
     #[must_use]
     pub fn accounts(&self) -> &ServiceAccounts {
         &self.accounts
+    }
+
+    /// Finds an object that a credential may depend on.
+    #[must_use]
+    pub fn find(&self, what: Referent, namespace: &str, name: &str) -> Option<Value> {
+        (self.lookup)(what, namespace, name)
     }
 
     /// The user of a request. `client_cert` is the end certificate (DER) of a handshake that **verified** it.
@@ -129,21 +128,13 @@ impl Authenticator {
         let user = match (certified, token) {
             (Some(user), _) => user.authenticated(),
             (None, Some(token)) => {
-                self.token_user(token, &[service_account::API_AUDIENCE], now).map_err(|_| Status::unauthorized())?.0
+                self.token_user(token, &[self.accounts.issuer()], now).map_err(|_| Status::unauthorized())?.user
             }
             (None, None) => User::anonymous(),
         };
-        impersonate::as_asked(user, headers)
-    }
-
-    /// Whether a user who was let in earlier still exists, as far as that can be known: accounts can be deleted.
-    #[must_use]
-    pub fn is_still_there(&self, user: &User) -> bool {
-        match service_account::split_username(&user.name) {
-            Some((namespace, name)) => {
-                (self.lookup)(namespace, name).is_some_and(|uid| user.uid.is_empty() || uid == user.uid)
-            }
-            None => true,
+        match impersonate::wanted(headers)? {
+            Some(wanted) => impersonate::act(&user, wanted),
+            None => Ok(user),
         }
     }
 
@@ -151,28 +142,24 @@ impl Authenticator {
     ///
     /// # Errors
     /// Why the token is not good.
-    pub fn token_user(
-        &self,
-        token: &str,
-        audiences: &[&str],
-        now: Timestamp,
-    ) -> Result<(User, Vec<String>), TokenError> {
+    pub fn token_user(&self, token: &str, audiences: &[&str], now: Timestamp) -> Result<Verified, TokenError> {
         if token.len() > MAX_TOKEN {
             return Err(TokenError::Unknown);
         }
+        let own = self.accounts.issuer();
         // Static and bootstrap tokens name no audience: they are meant for this server.
-        if audiences.contains(&service_account::API_AUDIENCE)
+        if audiences.contains(&own)
             && let Some(user) = self.tokens.user(token).cloned().or_else(|| self.bootstrap_user(token, now))
         {
-            return Ok((user.authenticated(), vec![service_account::API_AUDIENCE.to_owned()]));
+            return Ok(Verified { user: user.authenticated(), audiences: vec![own.to_owned()], claims: Value::Null });
         }
-        let (user, audiences) = self.accounts.verify(token, audiences, now, &*self.lookup)?;
-        Ok((user.authenticated(), audiences))
+        let verified = self.accounts.verify(token, audiences, now, &*self.lookup)?;
+        Ok(Verified { user: verified.user.authenticated(), ..verified })
     }
 
     fn bootstrap_user(&self, token: &str, now: Timestamp) -> Option<User> {
         let token = Token::parse(token)?;
-        let secret = (self.secrets)(&format!("{NAME_PREFIX}{}", token.id()))?;
+        let secret = (self.lookup)(Referent::Secret, NAMESPACE, &format!("{NAME_PREFIX}{}", token.id()))?;
         bootstrap::user(&token, &secret, now)
     }
 }

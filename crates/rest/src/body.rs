@@ -10,9 +10,6 @@ use api::schema;
 use api::status::Status;
 use api::value::ValueExt as _;
 use api::{kinds, proto, yaml};
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use hyper::body::Incoming;
 use serde_json::Value;
 
 use crate::negotiate::Media;
@@ -37,15 +34,6 @@ const EVERYWHERE: [&str; 8] = [
     "UpdateOptions",
     "WatchEvent",
 ];
-
-/// Reads a whole body.
-pub(crate) async fn read(body: Incoming) -> Result<Bytes, Status> {
-    match Limited::new(body, LIMIT).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Status::too_large(LIMIT)),
-        Err(error) => Err(Status::bad_request(format!("the body could not be read: {error}"))),
-    }
-}
 
 /// Reads an object of a kind, with its defaults.
 pub(crate) fn object(
@@ -151,6 +139,14 @@ pub(crate) fn message(schema: &str, media: Media, bytes: &[u8]) -> Result<Value,
         return proto::decode(ty, envelope.raw).map_err(|error| bad(&error));
     }
     let mut value = text(name, media, bytes)?.value;
+    let (kind, api_version) = (value.text("kind"), value.text("apiVersion"));
+    if !kind.is_empty() && kind != name {
+        let version = api_version.rsplit('/').next().unwrap_or_default();
+        return Err(Status::bad_request(format!(
+            "{kind} in version {} cannot be handled as a {name}: converting ({version}.{kind}) to ({schema}): unknown conversion",
+            api::field::quote(version)
+        )));
+    }
     decode::check(ty, &mut value).map_err(|error| bad(&error))?;
     Ok(value)
 }

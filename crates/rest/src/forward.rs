@@ -31,9 +31,6 @@ use tokio_rustls::TlsConnector;
 use crate::client::connection::full;
 use crate::reply::{Body, Reply};
 
-/// How long it may take until there is a connection.
-const CONNECT: Duration = Duration::from_secs(10);
-
 /// Headers that belong to one connection.
 const OF_CONNECTION: [HeaderName; 9] = [
     header::CONNECTION,
@@ -71,8 +68,12 @@ pub(crate) struct Outward<'a> {
 pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
-/// Connects; with TLS when there are settings for it.
-pub(crate) async fn connect(address: SocketAddr, tls: Option<Arc<ClientConfig>>) -> Result<Box<dyn Io>, String> {
+/// Connects within a time; with TLS when there are settings for it.
+pub(crate) async fn connect(
+    address: SocketAddr,
+    tls: Option<Arc<ClientConfig>>,
+    within: Duration,
+) -> Result<Box<dyn Io>, String> {
     let connecting = async {
         let stream = TcpStream::connect(address).await.map_err(|error| format!("dial tcp {address}: {error}"))?;
         // Bytes of people who type must not wait for more.
@@ -82,8 +83,8 @@ pub(crate) async fn connect(address: SocketAddr, tls: Option<Arc<ClientConfig>>)
         let secured = TlsConnector::from(tls).connect(name, stream).await;
         secured.map(|stream| Box::new(stream) as Box<dyn Io>).map_err(|error| format!("TLS with {address}: {error}"))
     };
-    let late = || format!("dial tcp {address}: no connection within {} seconds", CONNECT.as_secs());
-    tokio::time::timeout(CONNECT, connecting).await.unwrap_or_else(|_| Err(late()))
+    let late = || format!("dial tcp {address}: no connection within {} seconds", within.as_secs());
+    tokio::time::timeout(within, connecting).await.unwrap_or_else(|_| Err(late()))
 }
 
 /// Sends a request and gives its answer, whatever it is.

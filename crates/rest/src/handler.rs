@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::auth::{Authenticator, User};
 use crate::authz::{self, Attributes};
+use crate::dial::DialPolicy;
 use crate::forward::Sent;
 use crate::metrics::Metrics;
 use crate::negotiate::{self, PLAIN};
@@ -23,6 +24,7 @@ use crate::openapi::OpenApi;
 use crate::registry::Registry;
 use crate::reply::{Body, Reply};
 use crate::route::{self, Route, Target};
+use crate::upload::Uploads;
 use crate::view::{Include, View};
 use crate::{compress, page, pages, query, verbs};
 
@@ -41,6 +43,10 @@ pub(crate) struct Shared {
     pub(crate) address: String,
     /// How agents are spoken to, if there may be any.
     pub(crate) agents: Option<Arc<rustls::ClientConfig>>,
+    /// Bodies on their way in.
+    pub(crate) uploads: Uploads,
+    /// Which addresses are dialled on behalf of others.
+    pub(crate) dial: DialPolicy,
     /// How many requests may be answered at once.
     pub(crate) in_flight: Arc<Semaphore>,
     /// How long a request that is no watch may take.
@@ -185,16 +191,28 @@ async fn resource(shared: &Arc<Shared>, mut ask: Ask<'_>, target: Target<'_>, se
             fields: &api::selector::field_terms(ask.param("fieldSelector").unwrap_or_default()),
             path: None,
         };
-        authz::require(&attributes, &authz::Stored(&*shared.registry.store))
-            .map_err(|status| if ask.user.is_in(UNAUTHENTICATED) { Status::unauthorized() } else { status })?;
+        let allowed = || {
+            authz::require(&attributes, &authz::Stored(&*shared.registry.store))
+                .map_err(|status| if ask.user.is_in(UNAUTHENTICATED) { Status::unauthorized() } else { status })
+        };
+        allowed()?;
         if verbs::takes_its_time(&target) {
             // What the answer looks like is not ours to choose, nor how long it takes.
-            return verbs::run(shared, &ask, &target, verb, sent, &mut warnings).await;
+            return verbs::converse(shared, &ask, &target, sent).await;
         }
+        let body = match verb {
+            "get" | "list" | "watch" => None,
+            _ => Some(shared.uploads.read(ask.user, sent.body, shared.request_timeout).await?),
+        };
+        if body.is_some() {
+            // The body may have taken long: what was allowed when the headers arrived must still be.
+            allowed()?;
+        }
+        let bytes = body.as_ref().map(|body| body.bytes.clone()).unwrap_or_default();
         ask.view.form = negotiate::choose(ask.header(header::ACCEPT), target.name.is_none())?;
         ask.view.form.pretty |= matches!(ask.param("pretty"), Some("true" | "1"));
         ask.view.include = Include::parse(ask.param("includeObject").unwrap_or_default())?;
-        limited(shared, verb, verbs::run(shared, &ask, &target, verb, sent, &mut warnings)).await
+        limited(shared, verb, verbs::run(shared, &ask, &target, verb, &bytes, &mut warnings)).await
     };
     let done = done.await;
     let view = if ask.view.form == PLAIN { plain } else { ask.view };

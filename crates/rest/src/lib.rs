@@ -7,6 +7,8 @@
 
 mod body;
 mod compress;
+mod connections;
+mod dial;
 mod discovery;
 mod forward;
 mod handler;
@@ -21,6 +23,7 @@ mod reply;
 mod reviews;
 mod route;
 mod server;
+mod upload;
 mod verbs;
 mod version;
 mod view;
@@ -34,5 +37,6 @@ pub mod kubeconfig;
 pub mod pki;
 pub mod remote;
 
+pub use connections::ConnectionLimits;
 pub use metrics::Figures;
 pub use server::{Options, Server};

@@ -36,6 +36,12 @@ struct CodeLabels {
     code: u16,
 }
 
+/// Why a connection was refused.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct ReasonLabels {
+    reason: &'static str,
+}
+
 /// Reads what others count, as lines of text without an end mark.
 pub type Figures = dyn Fn() -> String + Send + Sync;
 
@@ -47,6 +53,8 @@ pub(crate) struct Metrics {
     watches: Family<Labels, Gauge>,
     in_flight: Gauge<i64, AtomicI64>,
     refused: Counter,
+    connections: Gauge<i64, AtomicI64>,
+    connections_refused: Family<ReasonLabels, Counter>,
     others: Box<Figures>,
 }
 
@@ -61,7 +69,24 @@ impl Metrics {
         registry.register("apiserver_longrunning_requests", "Watches that are open", watches.clone());
         registry.register("apiserver_current_inflight_requests", "Requests being answered", in_flight.clone());
         registry.register("apiserver_rejected_requests", "Requests refused with 429", refused.clone());
-        Arc::new(Self { registry, requests, durations, watches, in_flight, refused, others })
+        let (connections, connections_refused) = (Gauge::default(), Family::default());
+        registry.register("waypost_apiserver_connections", "Connections that are open", connections.clone());
+        registry.register(
+            "waypost_apiserver_connections_refused",
+            "Connections closed at once because of a limit",
+            connections_refused.clone(),
+        );
+        Arc::new(Self {
+            registry,
+            requests,
+            durations,
+            watches,
+            in_flight,
+            refused,
+            connections,
+            connections_refused,
+            others,
+        })
     }
 
     /// A request that was answered.
@@ -85,6 +110,16 @@ impl Metrics {
     /// A request that was refused because too many are being answered.
     pub(crate) fn refused(&self) {
         self.refused.inc();
+    }
+
+    /// A connection that was opened (1) or closed (-1).
+    pub(crate) fn connections(&self, change: i64) {
+        self.connections.inc_by(change);
+    }
+
+    /// A connection that was closed at once because of a limit.
+    pub(crate) fn connection_refused(&self, reason: &'static str) {
+        self.connections_refused.get_or_create(&ReasonLabels { reason }).inc();
     }
 
     /// Counts a request while it lives.

@@ -75,12 +75,11 @@ pub(crate) async fn answer(
 
 /// A link for whoever asks, when it is known who that is.
 fn link(shared: &Shared, certificate: Option<&[u8]>, headers: &HeaderMap, now: Timestamp) -> Result<Reply, Status> {
-    let user = shared.authn.authenticate(headers, certificate, now)?;
-    if user.is_in(crate::auth::UNAUTHENTICATED) {
-        return Err(Status::unauthorized());
-    }
+    let (user, credential) = shared.authn.identify(headers, certificate, now)?;
+    let credential = credential.filter(|_| !user.is_in(crate::auth::UNAUTHENTICATED));
+    let credential = credential.ok_or_else(Status::unauthorized)?;
     // Behind the mark of a fragment the word reaches no log, no proxy and no other site.
-    let path = format!("/page/#login={}", shared.visits.link(&user, now));
+    let path = format!("/page/#login={}", shared.visits.link(&user.name, credential, now));
     let document = json!({"path": path, "user": user.name, "seconds": visits::LINK.as_secs()});
     Ok(Reply::bytes(201, JSON, document.to_string()).with(header::CACHE_CONTROL, "no-store"))
 }
@@ -93,8 +92,11 @@ async fn enter(shared: &Shared, parts: &request::Parts, body: Incoming, now: Tim
     let body = read.map_err(|_| Status::too_large(BODY))?.to_bytes();
     let word: Value = serde_json::from_slice(&body).map_err(|_| Status::bad_request("the body is no JSON"))?;
     let word = word.get("link").and_then(Value::as_str).unwrap_or_default();
-    let (cookie, user) = shared.visits.enter(word, now).ok_or_else(|| Status {
-        message: "this link was used already, or is older than a minute; type `waypost page` for a new one".to_owned(),
+    let entered = shared.visits.enter(word, |credential| shared.authn.renew(credential, now), now);
+    let (cookie, user) = entered.ok_or_else(|| Status {
+        message:
+            "this link was used already, is older than a minute, or its user is gone; type `waypost page` for a new one"
+                .to_owned(),
         ..Status::unauthorized()
     })?;
     tracing::info!(user = user.name, "a visit of the page begins");
@@ -180,10 +182,14 @@ fn refused(why: &str) -> Status {
     Status { code: 403, reason: Some("Forbidden"), message: why.to_owned(), details: None, continue_token: None }
 }
 
-/// The user of the visit whose cookie a request carries, as long as that user is one.
+/// The user of the visit whose cookie a request carries, as long as the credential is good that the visit began with.
 fn user(shared: &Shared, headers: &HeaderMap, now: Timestamp) -> Option<User> {
-    let user = shared.visits.user(cookie(shared, headers)?, now)?;
-    shared.authn.is_still_there(&user).then_some(user)
+    let word = cookie(shared, headers)?;
+    let user = shared.authn.renew(&shared.visits.credential(word, now)?, now);
+    if user.is_none() {
+        shared.visits.leave(word);
+    }
+    user
 }
 
 /// Cookies do not tell ports apart: two servers of one host must not take each other's.

@@ -7,9 +7,16 @@
 //! ca.key ──────────── ca.crt            P-256, ten years, certified anew (same key) in its last year
 //!   ├─ server.key ─── server.crt        until the authority ends; anew when a name is missing or in its last 30 days
 //!   ├─ admin.key ──── admin.crt         CN=waypost-admin, O=system:masters; the same
-//!   └─ agents.key ─── agents.crt        the server before the agents of nodes, CN=kube-apiserver-kubelet-client; the same
+//!   ├─ agents.key ─── agents.crt        the server before the agents of nodes, CN=kube-apiserver-kubelet-client; the same
+//!   └─ (clients)                        nodes and others, through CertificateSigningRequests; kept by them
+//! agent-ca.key ────── agent-ca.crt      like ca.crt, but only this server trusts it
+//!   └─ (agents)                         serving certificates of agents; kept by them
 //! service-account.key                   ES256, signs ServiceAccount tokens
 //! ```
+//!
+//! Agents' serving certificates have a CA of their own. A node says itself where it serves, so one that was taken over may come to a certificate
+//! for a name that is not its own; with the cluster's CA it could then be the API server for every client that trusts that CA. No
+//! kubeconfig and no ConfigMap holds the agent CA.
 //!
 //! A key is written before its certificate, and a certificate is renewed for the key that is there. So whatever a
 //! crash leaves behind is a key without a certificate, which the next start completes. Everything else that does not
@@ -49,7 +56,7 @@ use certs::{Authority, Certificate, Purpose};
 pub(crate) use agents::trusting_config;
 pub use agents::{AGENT_CLIENT, Served, agent_server_config, may_ask_agents};
 pub(crate) use anybody::Anybody;
-pub use requests::{OwnKey, Signing, serves, until_renewal, validity};
+pub use requests::{OwnKey, Signing, serves, signed_by, until_renewal, validity};
 
 /// The user of the admin certificate.
 pub const ADMIN_USER: &str = "waypost-admin";
@@ -129,6 +136,7 @@ impl Debug for Identity {
 /// The server's identity, loaded.
 pub struct Pki {
     authority: Arc<Authority>,
+    agent_authority: Arc<Authority>,
     admin: Identity,
     signing_key: Vec<u8>,
     server: Arc<ServerConfig>,
@@ -147,15 +155,17 @@ impl Debug for Pki {
 /// When the folder cannot be read or written, or a file in it is damaged; the message names the file.
 pub fn load_or_create(dir: &Path, names: &ServingNames, now: Timestamp) -> Result<Pki, PkiError> {
     files::private_dir(dir)?;
-    let authority = load_authority(dir, now)?;
+    let authority = load_authority(dir, &CLUSTER_CA, now)?;
+    let agent_authority = load_authority(dir, &AGENT_CA, now)?;
     let serving = load_leaf(dir, "server", &authority, &Purpose::server(names), now)?;
     let admin = load_leaf(dir, "admin", &authority, &Purpose::Client { name: ADMIN_USER, organization: MASTERS }, now)?;
     let purpose = Purpose::Client { name: AGENT_CLIENT, organization: agents::GROUP };
     let to_agents = load_leaf(dir, "agents", &authority, &purpose, now)?;
     let signing_key = load_key(&dir.join("service-account.key"), SIGNING_KEY_REMEDY)?.serialize_der();
     let server = server_config(&authority, &serving)?;
-    let agents = agents::client_config(&authority, &to_agents)?;
-    Ok(Pki { authority: Arc::new(authority), admin: admin.identity(), signing_key, server, agents })
+    let agents = agents::client_config(&agent_authority, &to_agents)?;
+    let (authority, agent_authority) = (Arc::new(authority), Arc::new(agent_authority));
+    Ok(Pki { authority, agent_authority, admin: admin.identity(), signing_key, server, agents })
 }
 
 impl Pki {
@@ -189,10 +199,16 @@ impl Pki {
         Arc::clone(&self.server)
     }
 
-    /// The part that signs for others.
+    /// The part that signs for clients of the API.
     #[must_use]
     pub fn signing(&self) -> Signing {
         Signing { authority: Arc::clone(&self.authority) }
+    }
+
+    /// The part that signs for agents that serve.
+    #[must_use]
+    pub fn agent_signing(&self) -> Signing {
+        Signing { authority: Arc::clone(&self.agent_authority) }
     }
 
     /// A new key and a certificate for it, good for a year: the user `name` in the group `organization`.
@@ -207,35 +223,57 @@ impl Pki {
     }
 }
 
-const AUTHORITY_REMEDY: &str = "put the original file back, or move the whole folder away to start with a new \
-                                authority (every kubeconfig, node and ServiceAccount token must then be made anew)";
+/// A CA: its files, its subject, and what to do when a file is damaged.
+struct Ca {
+    stem: &'static str,
+    name: &'static str,
+    remedy: &'static str,
+}
+
+/// The CA that clients of the API trust, and that signs for clients.
+const CLUSTER_CA: Ca = Ca {
+    stem: "ca",
+    name: "waypost-ca",
+    remedy: "put the original file back, or move the whole folder away to start with a new authority (every kubeconfig, node and \
+             ServiceAccount token must then be made anew)",
+};
+
+/// The CA of agents' serving certificates, which this server alone trusts.
+const AGENT_CA: Ca = Ca {
+    stem: "agent-ca",
+    name: "waypost-agent-ca",
+    remedy: "put the original file back, or remove agent-ca.key and agent-ca.crt to start with a new CA for agents (then remove \
+             node/serving.crt in the data directory of every node and restart it)",
+};
+
 const SIGNING_KEY_REMEDY: &str = "put the original file back, or remove it to start with a new key (ServiceAccount \
                                   tokens signed so far are then refused)";
 const LEAF_REMEDY: &str = "remove this file, and it is made anew at the next start";
 
-fn load_authority(dir: &Path, now: Timestamp) -> Result<Authority, PkiError> {
-    let (key_path, cert_path) = (dir.join("ca.key"), dir.join("ca.crt"));
+fn load_authority(dir: &Path, ca: &Ca, now: Timestamp) -> Result<Authority, PkiError> {
+    let Ca { stem, name, remedy } = *ca;
+    let (key_path, cert_path) = (dir.join(format!("{stem}.key")), dir.join(format!("{stem}.crt")));
     if !key_path.exists() && cert_path.exists() {
         let why = format!("the key of this authority, {}, is missing", key_path.display());
-        return Err(PkiError::Damaged { path: cert_path, why, remedy: AUTHORITY_REMEDY });
+        return Err(PkiError::Damaged { path: cert_path, why, remedy });
     }
-    let key = load_key(&key_path, AUTHORITY_REMEDY)?;
-    let damaged = |why: &str| PkiError::Damaged { path: cert_path.clone(), why: why.into(), remedy: AUTHORITY_REMEDY };
-    if let Some(certificate) = load_certificate(&cert_path, AUTHORITY_REMEDY)? {
+    let key = load_key(&key_path, remedy)?;
+    let damaged = |why: String| PkiError::Damaged { path: cert_path.clone(), why, remedy };
+    if let Some(certificate) = load_certificate(&cert_path, remedy)? {
         if !certificate.is_for(&key) {
-            return Err(damaged("it belongs to another key than ca.key"));
+            return Err(damaged(format!("it belongs to another key than {stem}.key")));
         }
-        if !certificate.is_our_authority() {
-            return Err(damaged("it is not an authority that this program made"));
+        if !certificate.is_ca_named(name) {
+            return Err(damaged("it is not an authority that this program made".to_owned()));
         }
         if certificate.remaining(now) >= RENEW_AUTHORITY_BEFORE {
-            return Ok(Authority::new(key, certificate));
+            return Ok(Authority::new(name, key, certificate));
         }
         tracing::warn!(file = %cert_path.display(), "the authority ends soon and is certified anew with the same key");
     }
-    let certificate = certs::certify_authority(&key, now)?;
+    let certificate = certs::certify_authority(name, &key, now)?;
     files::write_private(&cert_path, certificate.pem().as_bytes())?;
-    Ok(Authority::new(key, certificate))
+    Ok(Authority::new(name, key, certificate))
 }
 
 /// A key with its certificate.

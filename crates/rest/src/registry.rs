@@ -24,6 +24,7 @@ use store::allocation::{Gather, Ranges, Rehearsal};
 use store::{CommitError, Compare, Entry, Key, Op, Store, Table, Txn};
 
 use crate::auth::User;
+use crate::authz::{self, Attributes};
 use crate::view;
 
 pub(crate) use create::{check_name, match_namespace};
@@ -37,6 +38,8 @@ const ATTEMPTS: usize = 200;
 pub(crate) struct Registry {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) ranges: Ranges,
+    /// Whether this cluster gives Nodes their pod CIDRs: nodes may not choose them then.
+    pub(crate) allocates_pod_cidrs: bool,
 }
 
 /// What is asked, of which kind, where.
@@ -104,6 +107,22 @@ impl Registry {
     /// One object.
     pub(crate) fn get(&self, call: &Call<'_>, name: &str) -> Result<Arc<Entry>, Status> {
         self.store.get(&call.key(name)).ok_or_else(|| call.not_found(name))
+    }
+
+    /// Demands a permission beyond that of the request: an update that creates must be allowed to create.
+    fn require(&self, call: &Call<'_>, verb: &str, name: &str) -> Result<(), Status> {
+        let attributes = Attributes {
+            user: call.user,
+            verb,
+            group: call.kind.group,
+            resource: call.kind.plural,
+            subresource: call.subresource.map_or("", |sub| sub.name),
+            name,
+            namespace: call.namespace,
+            fields: &[],
+            path: None,
+        };
+        authz::require(&attributes, &authz::Stored(&*self.store))
     }
 
     /// What this kind claims runs against the real pools, or against dummies in a dry run.

@@ -4,6 +4,7 @@
 //! object that answers it, or the Status. Nothing is stored. Errors name no kind, as in the original, which has
 //! forgotten it by the time it looks for them.
 
+mod bound_object;
 mod token_request;
 mod validate;
 
@@ -14,11 +15,11 @@ use api::value::ValueExt as _;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::auth::service_account::API_AUDIENCE;
+use crate::auth::service_account::{TokenError, Verified};
 use crate::auth::{Authenticator, User};
 use crate::authz::{self, Attributes, Relations, Role, Rule};
 
-pub(crate) use token_request::token_request;
+pub(crate) use token_request::{TokenRequest, token_request};
 
 /// Who asks, and who knows the answers.
 pub(crate) struct Asked<'a> {
@@ -182,13 +183,17 @@ fn token(body: &Value, authn: &Authenticator, now: Timestamp) -> Result<Value, S
     }
     let mut audiences = body.texts("spec.audiences");
     if audiences.is_empty() {
-        audiences = vec![API_AUDIENCE];
+        audiences = vec![authn.accounts().issuer()];
     }
     // Sent as a header in the original, so what follows a space is not looked at.
     let token = token.split(' ').next().unwrap_or_default();
     let status = match authn.token_user(token, &audiences, now) {
-        Ok((user, audiences)) => json!({"authenticated": true, "user": user_info(&user), "audiences": audiences}),
-        Err(error) => json!({"user": {}, "error": error.to_string()}),
+        Ok(Verified { user, audiences, .. }) => {
+            json!({"authenticated": true, "user": user_info(&user), "audiences": audiences})
+        }
+        Err(TokenError::Unknown) => json!({"user": {}, "error": TokenError::Unknown.to_string()}),
+        // What each of the sources said, as the original lists it.
+        Err(error) => json!({"user": {}, "error": format!("[{}, {error}]", TokenError::Unknown)}),
     };
     Ok(answered(body, status))
 }

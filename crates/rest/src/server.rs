@@ -1,7 +1,7 @@
 //! The listener: TCP and TLS in, requests to the handler, a clean end.
 //!
-//! Limits that cost nothing to keep live here: how long a handshake and the headers of a request may take, how many
-//! headers there may be, how many streams one connection may open.
+//! Connections are counted, and closed when they bring no request ([`crate::connections`]). Limits that cost nothing to keep live
+//! here: how long the headers of a request may take, how many headers there may be, how many streams one connection may open.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -12,20 +12,20 @@ use std::time::Duration;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::auth::Authenticator;
+use crate::connections::{Activity, ConnectionLimits, Connections, Counted, Slot, Tracked};
+use crate::dial::DialPolicy;
 use crate::handler::{self, Shared};
 use crate::metrics::{Figures, Metrics};
 use crate::openapi::OpenApi;
 use crate::page;
 use crate::registry::Registry;
+use crate::upload::Uploads;
 
-/// How long a client may take to shake hands.
-const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long a client may take to send the headers of a request.
 const HEADERS: Duration = Duration::from_secs(10);
 /// How long requests in progress may take after the server was asked to stop.
@@ -47,8 +47,14 @@ pub struct Options {
     pub store: Arc<dyn store::Store>,
     /// How agents of nodes are spoken to, if there may be any.
     pub agents: Option<Arc<rustls::ClientConfig>>,
+    /// The Node whose agent runs in this process, if one does.
+    pub local_node: Option<String>,
     /// What Services may have.
     pub ranges: store::allocation::Ranges,
+    /// Whether this cluster gives Nodes their pod CIDRs.
+    pub allocates_pod_cidrs: bool,
+    /// How many connections there may be, and how long they may be idle.
+    pub connections: ConnectionLimits,
     /// How many requests may be answered at once.
     pub max_in_flight: usize,
     /// How long a request that is no watch may take.
@@ -63,6 +69,7 @@ pub struct Server {
     listeners: Vec<TcpListener>,
     address: SocketAddr,
     acceptor: TlsAcceptor,
+    connections: Arc<Connections>,
     shared: Arc<Shared>,
     ready: watch::Sender<bool>,
     draining: watch::Sender<bool>,
@@ -85,20 +92,30 @@ impl Server {
         }
         let (ready, is_ready) = watch::channel(false);
         let (draining, is_draining) = watch::channel(false);
+        let listening = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        let metrics = Metrics::new(options.figures);
+        let connections = Connections::new(options.connections, metrics.clone());
         let shared = Arc::new(Shared {
-            registry: Registry { store: options.store, ranges: options.ranges },
+            registry: Registry {
+                store: options.store,
+                ranges: options.ranges,
+                allocates_pod_cidrs: options.allocates_pod_cidrs,
+            },
             authn: options.authn,
             visits: page::Visits::default(),
-            metrics: Metrics::new(options.figures),
+            metrics,
             openapi: OpenApi::new(api::kinds::KINDS),
             address: address.to_string(),
             agents: options.agents,
+            uploads: Uploads::default(),
+            dial: DialPolicy::new(listening, options.local_node),
             in_flight: Arc::new(Semaphore::new(options.max_in_flight)),
             request_timeout: options.request_timeout,
             ready: is_ready,
             draining: is_draining,
         });
-        Ok(Self { listeners, address, acceptor: TlsAcceptor::from(options.tls), shared, ready, draining })
+        let acceptor = TlsAcceptor::from(options.tls);
+        Ok(Self { listeners, address, acceptor, connections, shared, ready, draining })
     }
 
     /// Where it listens.
@@ -129,15 +146,9 @@ impl Server {
 
     /// Answers requests until `stop` resolves, then lets those in progress end.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let graceful = GracefulShutdown::new();
-        let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
-        builder
-            .http2()
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(STREAMS)
-            .keep_alive_interval(Duration::from_secs(30));
-        let builder = Arc::new(builder);
+        let builder = Arc::new(builder());
+        // Every connection holds a sender; when all are gone, so are the connections.
+        let (alive, mut ended) = mpsc::channel::<()>(1);
         let mut stop = std::pin::pin!(stop);
         loop {
             let accepted = tokio::select! {
@@ -145,51 +156,108 @@ impl Server {
                 () = &mut stop => break,
             };
             match accepted {
-                Ok((stream, _)) => {
-                    let (builder, acceptor, shared) = (builder.clone(), self.acceptor.clone(), self.shared.clone());
-                    tokio::spawn(connection(stream, acceptor, builder, shared, graceful.watcher()));
+                Ok((stream, peer)) => {
+                    // One over a limit is closed before it costs anything more.
+                    let Ok(slot) = self.connections.admit(peer.ip()) else { continue };
+                    let open = Open {
+                        builder: builder.clone(),
+                        acceptor: self.acceptor.clone(),
+                        connections: self.connections.clone(),
+                        shared: self.shared.clone(),
+                    };
+                    let alive = alive.clone();
+                    tokio::spawn(async move {
+                        open.serve(stream, slot).await;
+                        drop(alive);
+                    });
                 }
                 // Out of file descriptors, most likely: those that are open will end.
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    tracing::warn!(%error, "failed to accept a connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
         }
         // Whoever comes now is refused at once instead of waiting for an answer that will not come.
         drop(self.listeners);
+        drop(alive);
         let _ = self.draining.send(true);
         tokio::select! {
-            () = graceful.shutdown() => {}
+            _ = ended.recv() => {}
             () = tokio::time::sleep(DRAIN) => tracing::warn!("some requests did not end in time"),
         }
     }
 }
 
-async fn connection(
-    stream: TcpStream,
-    acceptor: TlsAcceptor,
+fn builder() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .keep_alive_interval(Duration::from_secs(30));
+    builder
+}
+
+/// What a connection needs.
+struct Open {
     builder: Arc<auto::Builder<TokioExecutor>>,
+    acceptor: TlsAcceptor,
+    connections: Arc<Connections>,
     shared: Arc<Shared>,
-    watcher: hyper_util::server::graceful::Watcher,
-) {
-    // Answers are written whole; waiting to fill a packet only delays the small ones.
-    let _ = stream.set_nodelay(true);
-    let mut draining = shared.draining.clone();
-    let stream = tokio::select! {
-        shaken = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)) => shaken,
-        // No request has begun: there is nothing to wait for.
-        _ = draining.wait_for(|draining| *draining) => return,
-    };
-    let Ok(Ok(stream)) = stream else { return };
-    let certificate: Option<Arc<[u8]>> =
-        stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).map(|first| Arc::from(first.as_ref()));
-    let service = service_fn(move |request| {
-        let (shared, certificate) = (shared.clone(), certificate.clone());
-        async move { Ok::<_, std::convert::Infallible>(handler::handle(shared, certificate, request).await) }
-    });
-    let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
-    if let Err(error) = watcher.watch(serving).await {
-        tracing::debug!(%error, "a connection ended");
+}
+
+impl Open {
+    /// Serves a connection until it ends: by the client, by its being idle, or by the end of the server.
+    async fn serve(self, stream: TcpStream, mut slot: Slot) {
+        // Answers are written whole; waiting to fill a packet only delays the small ones.
+        let _ = stream.set_nodelay(true);
+        let limits = *self.connections.limits();
+        let mut draining = self.shared.draining.clone();
+        let stream = tokio::select! {
+            shaken = tokio::time::timeout(limits.handshake_timeout, self.acceptor.accept(stream)) => shaken,
+            // No request has begun: there is nothing to wait for.
+            _ = draining.wait_for(|draining| *draining) => return,
+        };
+        let Ok(Ok(stream)) = stream else { return };
+        slot.secured();
+        let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+        let certificate: Option<Arc<[u8]>> = certificate.map(|first| Arc::from(first.as_ref()));
+        let (shared, activity) = (self.shared, Activity::new());
+        let requests = activity.clone();
+        let service = service_fn(move |request| {
+            let (shared, certificate, busy) = (shared.clone(), certificate.clone(), requests.begin());
+            async move {
+                let response = handler::handle(shared, certificate, request).await;
+                Ok::<_, std::convert::Infallible>(response.map(|body| Tracked::new(body, busy)))
+            }
+        });
+        let stream = TokioIo::new(Counted::new(stream, slot));
+        let mut serving = std::pin::pin!(self.builder.serve_connection_with_upgrades(stream, service));
+        let is_idle = tokio::select! {
+            ended = &mut serving => return log_end(ended),
+            () = activity.idle(limits.first_request_timeout, limits.idle_timeout) => true,
+            _ = draining.wait_for(|draining| *draining) => false,
+        };
+        serving.as_mut().graceful_shutdown();
+        // A client may have sent a request before it heard of the end; one that only withholds its acknowledgement is not waited for.
+        let silence = async {
+            tokio::time::sleep(limits.close_timeout).await;
+            activity.none().await;
+        };
+        tokio::select! {
+            ended = &mut serving => log_end(ended),
+            () = silence, if is_idle => {}
+        }
     }
 }
+
+fn log_end(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+    if let Err(error) = ended {
+        tracing::debug!(%error, "connection ended");
+    }
+}
+
+#[cfg(test)]
+mod tests;

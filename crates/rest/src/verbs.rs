@@ -17,7 +17,6 @@ use api::status::Status;
 use api::value::ValueExt as _;
 use api::{apply, kinds, lifecycle, names};
 use http::{Method, header};
-use hyper::body::Incoming;
 
 use crate::authz;
 use crate::forward::Sent;
@@ -72,39 +71,42 @@ pub(crate) fn takes_its_time(target: &Target<'_>) -> bool {
     target.subresource.is_some_and(|sub| sub.name == "proxy" || agent::PARTS.contains(&sub.name))
 }
 
-/// Carries a request out.
+/// Carries out a request that somebody else answers.
+pub(crate) async fn converse(
+    shared: &Arc<Shared>,
+    ask: &Ask<'_>,
+    target: &Target<'_>,
+    sent: Sent,
+) -> Result<Reply, Status> {
+    check_url_name(target)?;
+    let part = target.subresource.map_or("", |sub| sub.name);
+    match agent::PARTS.into_iter().find(|name| *name == part) {
+        Some(part) => agent::pod(shared, ask, target, part, sent).await,
+        None => proxy::proxy(shared, ask, target, sent).await,
+    }
+}
+
+/// Carries out any other request.
 pub(crate) async fn run(
     shared: &Arc<Shared>,
     ask: &Ask<'_>,
     target: &Target<'_>,
     verb: &str,
-    sent: Sent,
+    body: &[u8],
     warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
-    if let Some(name) = target.name {
-        let wrong = names::name_is_path_segment(name, false);
-        if !wrong.is_empty() {
-            let name = api::field::quote(name);
-            return Err(Status::bad_request(format!("Name parameter invalid: {name}: {}", wrong.join(", "))));
-        }
-    }
+    check_url_name(target)?;
     if target.kind.plural == kinds::binding::KIND.plural {
-        return placement::bind(shared, ask, target, sent.body, warnings).await;
+        return placement::bind(shared, ask, target, body, warnings).await;
     }
     if target.kind.table.is_empty() {
-        return review(shared, ask, target, sent.body, warnings).await;
+        return review(shared, ask, target, body, warnings);
     }
     match target.subresource.map_or("", |sub| sub.name) {
-        SCALE => return scale::run(shared, ask, target, verb, sent.body, warnings).await,
-        "proxy" => return proxy::proxy(shared, ask, target, sent).await,
-        part if target.kind.plural == "pods" && agent::PARTS.contains(&part) => {
-            let part = agent::PARTS.into_iter().find(|name| *name == part).unwrap_or_default();
-            return agent::pod(shared, ask, target, part, sent).await;
-        }
+        SCALE => return scale::run(shared, ask, target, verb, body, warnings).await,
         part if target.kind.plural == "pods" && UNSERVED.contains(&part) => return Err(unserved(shared, target, part)),
         _ => {}
     }
-    let body = sent.body;
     match verb {
         "get" => read::get(shared, ask, target).await,
         "list" => read::list(shared, ask, target).await,
@@ -117,6 +119,16 @@ pub(crate) async fn run(
         "deletecollection" => delete::delete_collection(shared, ask, target, body).await,
         _ => Err(Status::method_not_allowed()),
     }
+}
+
+fn check_url_name(target: &Target<'_>) -> Result<(), Status> {
+    let Some(name) = target.name else { return Ok(()) };
+    let wrong = names::name_is_path_segment(name, false);
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let name = api::field::quote(name);
+    Err(Status::bad_request(format!("Name parameter invalid: {name}: {}", wrong.join(", "))))
 }
 
 /// The answer where nobody can help.
@@ -136,17 +148,16 @@ fn unserved(shared: &Shared, target: &Target<'_>, part: &str) -> Status {
 }
 
 /// Kinds that are answered and not stored.
-async fn review(
+fn review(
     shared: &Arc<Shared>,
     ask: &Ask<'_>,
     target: &Target<'_>,
-    body: Incoming,
+    body: &[u8],
     warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
     let options = WriteOptions::create(&ask.query)?;
     let media = crate::negotiate::body_media(ask.header(header::CONTENT_TYPE))?;
-    let bytes = crate::body::read(body).await?;
-    let mut object = crate::body::object(target.kind, media, &bytes, options.field_validation, warnings)?;
+    let mut object = crate::body::object(target.kind, media, body, options.field_validation, warnings)?;
     if target.kind.namespaced {
         object.put("metadata.namespace", target.namespace);
     }

@@ -4,6 +4,8 @@
 //! `status`; each of the three leaves the others' parts alone.
 
 pub mod request;
+pub mod server_names;
+pub mod signers;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -165,15 +167,30 @@ impl Rules for RequestRules {
     }
 }
 
-/// Conditions, each with the time it began if only its last change is known.
-fn set_conditions(object: &mut Value, mut conditions: Vec<Value>) {
-    for condition in &mut conditions {
-        if condition.text("lastTransitionTime").is_empty() && !condition.text("lastUpdateTime").is_empty() {
-            let time = condition.at("lastUpdateTime").clone();
-            condition.put("lastTransitionTime", time);
-        }
-    }
+fn set_conditions(object: &mut Value, conditions: Vec<Value>) {
     if !conditions.is_empty() || object.has("status.conditions") {
         object.put("status.conditions", conditions);
     }
+}
+
+/// Gives new conditions the times that their author left out: when they were written, and since when they hold.
+pub fn stamp_conditions(new: &mut Value, old: &Value, now: &str) {
+    if !new.has("status.conditions") {
+        return;
+    }
+    let before = old.items("status.conditions");
+    let mut conditions = new.items("status.conditions").to_vec();
+    for condition in conditions.iter_mut().filter(|condition| !before.contains(condition)) {
+        if condition.text("lastUpdateTime").is_empty() {
+            condition.put("lastUpdateTime", now);
+        }
+        if condition.text("lastTransitionTime").is_empty() {
+            let same = |old: &&Value| ["type", "status"].iter().all(|field| old.text(field) == condition.text(field));
+            let since =
+                before.iter().find(same).map(|old| old.text("lastTransitionTime")).filter(|time| !time.is_empty());
+            let since = since.unwrap_or(now).to_owned();
+            condition.put("lastTransitionTime", since);
+        }
+    }
+    new.put("status.conditions", conditions);
 }

@@ -1,145 +1,123 @@
-//! Who may have which certificate without asking people.
+//! Which requests are signed, and which of them without a person's approval.
 //!
-//! - A machine that comes with a bootstrap token may become a node, and a node may renew its own certificate.
-//! - A node may serve under the addresses of its Node, as far as they are nobody else's. A node writes those itself, and the authority is also
-//!   the one that clients trust for the API: whoever had a certificate for the server's address could be the server for them.
-//! - Whoever may do everything may also have this: agents that were given an administrator's kubeconfig.
+//! [`signable`] holds for every request, also one that a person approved. Beyond that, [`decide`] approves:
+//! - a client certificate of a node for whoever has a bootstrap token, unless a machine lives under that name; and for the node itself;
+//! - a serving certificate for the node itself, under its name and the addresses of its Node;
+//! - a serving certificate for administrators: agents that were given an administrator's kubeconfig.
 //!
-//! Pure: a request and a look at the objects in, a reason out.
+//! Pure: a request and a look at the cluster in, a reason out.
 
-use std::net::IpAddr;
+use std::time::Duration;
 
 use api::kinds::certificatesigningrequest::request::Request;
-use api::kinds::certificatesigningrequest::{API_CLIENT, NODE_CLIENT, NODE_SERVING};
-use api::object;
+use api::kinds::certificatesigningrequest::signers::{self, NODE_USER, NODES};
+use api::kinds::certificatesigningrequest::{NODE_CLIENT, NODE_SERVING};
 use api::value::ValueExt as _;
 use serde_json::Value;
-use store::{Key, Store, Table};
+use store::{Key, Table};
 
-/// What the user name of a node begins with.
-pub const NODE_USER: &str = "system:node:";
-const NODES: &str = "system:nodes";
+use super::reserved::{self, Around, addresses};
+use crate::controller::View;
+
 const MASTERS: &str = "system:masters";
+/// A Node that was heard of within this time is a running machine: a token does not give its identity to another one. Longer than a reboot takes.
+const ALIVE: Duration = Duration::from_secs(300);
 
-const CLIENT: &str = "client auth";
-const SERVER: &str = "server auth";
-const SIGNATURE: &str = "digital signature";
-/// Only RSA keys need it, and those that ask for it get it.
-const ENCIPHERMENT: &str = "key encipherment";
-
-/// What is looked at besides the request.
-pub struct Around<'a> {
-    /// Objects as they are now.
-    pub store: &'a dyn Store,
+/// Why a person must decide.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Waits {
+    /// The reason.
+    pub why: String,
+    /// When the answer may be another one without any change of the objects.
+    pub again: Option<Duration>,
+    /// Whether it waits for its Node, which is usual while a machine joins: no person need hear of it.
+    pub usual: bool,
 }
 
-/// Grants a request, and says why; or says why people must decide.
+impl From<String> for Waits {
+    fn from(why: String) -> Self {
+        Self { why, again: None, usual: false }
+    }
+}
+
+/// Checks what holds for every request: the rules of its signer, and that the names are not somebody else's.
+///
+/// # Errors
+/// Why it is not signed, whoever approves it.
+pub fn signable(object: &Value, around: &Around<'_>) -> Result<Request, String> {
+    let (request, signer) = (Request::of(object)?, object.text("spec.signerName"));
+    signers::check(signer, &request, &object.texts("spec.usages"))?;
+    if let Some(node) = signers::node_of(&request).filter(|_| [NODE_CLIENT, NODE_SERVING].contains(&signer)) {
+        reserved::node_name(node)?;
+        reserved::serving(&request, node, around)?;
+    }
+    Ok(request)
+}
+
+/// Approves a request, and says why; or says why a person must decide.
 ///
 /// # Errors
 /// The reason.
-pub fn decide(object: &Value, around: &Around<'_>) -> Result<&'static str, String> {
-    let signer = object.text("spec.signerName");
-    let request = Request::of(object)?;
-    let user = object.text("spec.username");
-    let groups = object.texts("spec.groups");
-    let node = request.common_name.strip_prefix(NODE_USER).filter(|name| !name.is_empty());
-    let node = node.ok_or("the subject is not that of a node")?;
-    if request.organizations != [NODES] {
-        return Err("the organization is not that of nodes".to_owned());
-    }
-    usages_fit(signer, &object.texts("spec.usages"))?;
+pub fn decide(object: &Value, view: &View<'_>) -> Result<&'static str, Waits> {
+    let around = Around { store: view.store, settings: view.settings };
+    let request = signable(object, &around)?;
+    let (signer, user, groups) =
+        (object.text("spec.signerName"), object.text("spec.username"), object.texts("spec.groups"));
+    let Some(node) = signers::node_of(&request).filter(|_| [NODE_CLIENT, NODE_SERVING].contains(&signer)) else {
+        return Err(format!("requests to {signer} are approved by people").into());
+    };
     let is_itself = user == request.common_name && groups.contains(&NODES);
     match signer {
-        NODE_CLIENT => {
-            if !request.dns.is_empty() || !request.ips.is_empty() || request.other_names {
-                return Err("a client has no other names than its subject".to_owned());
-            }
-            if is_itself {
-                Ok("Auto approving self kubelet client certificate after SubjectAccessReview.")
-            } else if groups.contains(&api::bootstrap_token::GROUP) {
-                Ok("Auto approving kubelet client certificate after SubjectAccessReview.")
-            } else {
-                Err(format!("{user} may not ask for the certificate of a node"))
-            }
+        NODE_CLIENT if is_itself => Ok("Auto approving self kubelet client certificate after SubjectAccessReview."),
+        NODE_CLIENT if groups.contains(&api::bootstrap_token::GROUP) => match alive(node, view) {
+            Some(again) => Err(Waits {
+                why: format!(
+                    "Node {node} exists and was heard of in the last {} minutes: a token does not take it over",
+                    ALIVE.as_secs() / 60
+                ),
+                again: Some(again),
+                usual: false,
+            }),
+            None => Ok("Auto approving kubelet client certificate after SubjectAccessReview."),
+        },
+        NODE_CLIENT => Err(format!("{user} may not ask for the certificate of node {node}").into()),
+        _ if groups.contains(&MASTERS) => Ok("Asked for by an administrator."),
+        _ if is_itself => {
+            own_addresses(&request, node, &around).map_err(|why| Waits { why, again: None, usual: true })?;
+            Ok("Auto approving kubelet serving certificate.")
         }
-        NODE_SERVING if groups.contains(&MASTERS) => Ok("Asked for by an administrator."),
-        NODE_SERVING if is_itself => {
-            serving(&request, node, around).map(|()| "Auto approving kubelet serving certificate.")
-        }
-        NODE_SERVING => Err(format!("{user} is not the node that would serve")),
-        other => Err(format!("requests to {other} are for people to decide")),
+        _ => Err(format!("{user} is not the node that would serve").into()),
     }
 }
 
-/// Whether what a certificate is for is what its signer signs.
-///
-/// # Errors
-/// What does not fit.
-pub fn usages_fit(signer: &str, usages: &[&str]) -> Result<(), String> {
-    let main = if signer == NODE_SERVING { SERVER } else { CLIENT };
-    let known = [main, SIGNATURE, ENCIPHERMENT];
-    // Who is not a node may leave the signature out.
-    let needed = if signer == API_CLIENT { &known[..1] } else { &known[..2] };
-    if usages.iter().all(|usage| known.contains(usage)) && needed.iter().all(|usage| usages.contains(usage)) {
-        return Ok(());
+/// How long a Node still counts as a running machine; nothing when there is none, or it is silent. What counts is when we heard of it, not
+/// what its clock says.
+fn alive(name: &str, view: &View<'_>) -> Option<Duration> {
+    let node = view.world.nodes.get(name)?;
+    let lease = Key::new(Table::named("leases"), format!("kube-node-lease/{name}"));
+    // A Node that somebody made beforehand, and that no machine has spoken for yet, is free.
+    if !node.ready && view.store.get(&lease).is_none() {
+        return None;
     }
-    Err(format!("usages {usages:?} do not fit the signer {signer}, which signs for {}", known.join(", ")))
+    let silent = view.instant.saturating_duration_since(view.world.nodes.last_heard(name)?);
+    ALIVE.checked_sub(silent).filter(|rest| !rest.is_zero())
 }
 
-/// Whether a node may serve under the names in a request.
-fn serving(request: &Request, name: &str, around: &Around<'_>) -> Result<(), String> {
-    if request.other_names || (request.dns.is_empty() && request.ips.is_empty()) {
-        return Err("a server has names and addresses, and nothing else".to_owned());
-    }
+/// Whether all names and addresses in a request are those of its Node.
+fn own_addresses(request: &Request, name: &str, around: &Around<'_>) -> Result<(), String> {
     let node = around.get("minions", name).ok_or_else(|| format!("there is no Node {name}"))?;
     let own = addresses(&node);
-    for asked in &request.dns {
-        // Only its own name: other names could be those of the server.
-        if asked != name || !own.contains(&name) {
-            return Err(format!("{asked} is not the name of Node {name}"));
-        }
+    if let Some(other) = request.dns.iter().find(|asked| *asked != name || !own.contains(&name)) {
+        return Err(format!("{other} is not the name of Node {name}"));
     }
-    let others = around.all("minions");
-    let others: Vec<&str> =
-        others.iter().filter(|other| other.text("metadata.name") != name).flat_map(addresses).collect();
-    for ip in &request.ips {
-        let text = ip.to_string();
-        if !own.iter().any(|own| own.parse() == Ok(*ip)) {
-            return Err(format!("{text} is not an address of Node {name}"));
-        }
-        if ip.is_loopback() || ip.is_unspecified() || others.iter().any(|other| other.parse() == Ok(*ip)) {
-            return Err(format!("{text} is also an address of others"));
-        }
-        if around.leads_to_services(*ip) {
-            return Err(format!("{text} is the address of the server, or of a Service"));
-        }
+    let is_own = |ip: &std::net::IpAddr| own.iter().any(|own| own.parse() == Ok(*ip));
+    match request.ips.iter().find(|ip| !is_own(ip)) {
+        Some(other) => Err(format!("{other} is not an address of Node {name}")),
+        None => Ok(()),
     }
-    Ok(())
 }
 
-fn addresses(node: &Value) -> Vec<&str> {
-    node.items("status.addresses").iter().map(|address| address.text("address")).collect()
-}
-
-impl Around<'_> {
-    fn get(&self, table: &str, name: &str) -> Option<Value> {
-        let entry = self.store.get(&Key::new(Table::named(table), name))?;
-        Some(object::decode_light(&entry.value))
-    }
-
-    fn all(&self, table: &str) -> Vec<Value> {
-        let found = self.store.range(Table::named(table), "", None).map(|range| range.entries).unwrap_or_default();
-        found.iter().map(|entry| object::decode_light(&entry.value)).collect()
-    }
-
-    /// Whether clients who mean a Service, or the server itself, come to an address.
-    fn leads_to_services(&self, ip: IpAddr) -> bool {
-        let is_it = |text: &&str| text.parse() == Ok(ip);
-        let server = self.get("endpointslices", "default/kubernetes").unwrap_or_default();
-        let mut server = server.items("endpoints").iter().flat_map(|endpoint| endpoint.texts("addresses"));
-        server.any(|text| is_it(&text))
-            || self.all("services/specs").iter().any(|service| {
-                ["spec.clusterIPs", "spec.externalIPs"].iter().any(|list| service.texts(list).iter().any(is_it))
-            })
-    }
+/// The node that asks, by its user name.
+pub(super) fn asking_node(object: &Value) -> Option<&str> {
+    object.text("spec.username").strip_prefix(NODE_USER)
 }

@@ -1,4 +1,4 @@
-//! Who has the key of the authority, as the controllers see them: somebody who signs what they are told to sign.
+//! The keys of the CAs, as the controllers see them: a function that signs an order, with the CA of the signer that the order names.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -10,6 +10,8 @@ use jiff::Timestamp;
 /// What is to be signed.
 #[derive(Clone, Copy, Debug)]
 pub struct Order<'a> {
+    /// The signer (`spec.signerName`): agents' serving certificates have another CA than those of clients.
+    pub signer: &'a str,
     /// Names and key.
     pub request: &'a Request,
     /// What the certificate is for, in the words of CertificateSigningRequests.

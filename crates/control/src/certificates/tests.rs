@@ -1,3 +1,5 @@
+mod attacks;
+
 use std::sync::Arc;
 
 use serde_json::json;
@@ -34,7 +36,8 @@ fn cluster() -> Cluster {
     let mut cluster = Cluster::new(&[&APPROVER, &ISSUER, &CLEANER]);
     cluster.settings.signer = Some(Signer::new(|order| {
         assert_eq!(order.lifetime, Duration::from_secs(365 * 86_400));
-        assert_eq!(order.request.common_name, "system:node:n1");
+        let wanted = if order.signer == API_CLIENT { "alice" } else { "system:node:n1" };
+        assert_eq!(order.request.common_name, wanted);
         Ok(ISSUED.to_owned())
     }));
     cluster
@@ -87,6 +90,7 @@ fn a_node_serves_under_its_own_addresses() {
     cluster.put("minions", node("n1", &["192.0.2.8", "n1"]));
     cluster.settle();
     assert_eq!(state(&cluster, "a"), (false, false), "that is not its address");
+    assert_eq!(cluster.events, [], "a machine that joins bothers nobody");
     cluster.put("minions", node("n1", &["192.0.2.7", "n1"]));
     cluster.settle();
     assert_eq!(state(&cluster, "a"), (true, true));
@@ -116,7 +120,8 @@ fn a_node_does_not_serve_as_somebody_else() {
 #[test]
 fn people_decide_the_rest() {
     let mut cluster = cluster();
-    let asked = request("person", API_CLIENT, "alice", &[]);
+    let mut asked = request("person", API_CLIENT, "alice", &[]);
+    asked.put("spec.request", include_str!("testdata/alice.csr.b64").trim());
     cluster.put(KIND.table, with_condition(&asked, APPROVED, "KubectlApprove", "by hand", "1970-01-01T00:00:00Z"));
     let asked = request("refused", NODE_CLIENT, "system:bootstrap:abcdef", BOOTSTRAPPERS);
     cluster.put(KIND.table, with_condition(&asked, DENIED, "KubectlDeny", "by hand", "1970-01-01T00:00:00Z"));

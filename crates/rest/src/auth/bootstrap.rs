@@ -12,9 +12,6 @@ use super::User;
 /// What the names of such users begin with.
 pub const USER_PREFIX: &str = "system:bootstrap:";
 
-/// Finds the Secret of `kube-system` that has a name.
-pub type SecretLookup = Box<dyn Fn(&str) -> Option<Value> + Send + Sync>;
-
 /// The user of a token, when its Secret lets it in.
 #[must_use]
 pub fn user(token: &Token, secret: &Value, now: Timestamp) -> Option<User> {

@@ -16,10 +16,9 @@ const EXTRA: &str = "impersonate-extra-";
 /// The group of the resources that stand for parts of a user.
 const API_GROUP: &str = "authentication.k8s.io";
 
-/// The user as whom the request acts: the one who asks, when no header says otherwise.
-pub(super) fn as_asked(user: User, headers: &HeaderMap) -> Result<User, Status> {
-    let Some(mut wanted) = wanted(headers)? else { return Ok(user) };
-    authorize(&user, &wanted)?;
+/// The user as whom a request acts, when the one who asks may.
+pub(super) fn act(user: &User, mut wanted: User) -> Result<User, Status> {
+    authorize(user, &wanted)?;
     if let Some((namespace, _)) = service_account::split_username(&wanted.name)
         && wanted.groups.is_empty()
     {
@@ -34,8 +33,8 @@ pub(super) fn as_asked(user: User, headers: &HeaderMap) -> Result<User, Status> 
     Ok(wanted)
 }
 
-/// What the headers ask for, as they put it.
-fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
+/// As whom a request is to act, in the words of its headers; nobody else when there are none.
+pub(super) fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
     let mut wanted = User { name: single(headers, &USER)?, uid: single(headers, &UID)?, ..User::default() };
     for value in headers.get_all(GROUP) {
         wanted.groups.push(text(value)?.to_owned());

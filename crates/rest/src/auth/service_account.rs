@@ -1,8 +1,10 @@
 //! Users by ServiceAccount token: JSON Web Tokens that this server signed (ES256).
 //!
 //! In: an account, or a token. Out: a token, or the account's user. A token is good while its signature, times and
-//! audience are, and while the very account (same uid) exists. The only algorithm is ES256, whatever a token's header
-//! says, so the header cannot talk the server into another one.
+//! audience are, and while the very account (same uid) and the object it is bound to exist. The only algorithm is ES256,
+//! whatever a token's header says, so the header cannot talk the server into another one.
+
+mod bound;
 
 use std::fmt::{self, Debug, Formatter};
 
@@ -17,14 +19,19 @@ use ring::signature::{
 };
 use serde_json::{Value, json};
 
+use super::objects::Referent;
 use super::{CREDENTIAL_ID, User};
 
-/// The audience of tokens for this server, and their issuer.
-pub const API_AUDIENCE: &str = "https://kubernetes.default.svc";
+pub use bound::{Binding, Reference};
+
+/// The issuer of earlier versions, also the audience of their tokens. Still accepted: those tokens live on, and manifests name it.
+const EARLIER_ISSUER: &str = "https://kubernetes.default.svc";
 /// What names of ServiceAccount users begin with.
 pub const USER_PREFIX: &str = "system:serviceaccount:";
 /// The group of all ServiceAccounts; with `:namespace` behind it, of those of one namespace.
 pub const GROUP: &str = "system:serviceaccounts";
+/// How long tokens live at most unless an operator says otherwise, in seconds.
+const MAX_LIFETIME: i64 = 24 * 3600;
 /// Clocks differ: times are taken this many seconds less strictly, as in the original.
 const LEEWAY: i64 = 60;
 /// What stands before the 65 bytes of a P-256 point to make it a SubjectPublicKeyInfo.
@@ -47,7 +54,7 @@ pub enum TokenError {
     #[error("the signature of the token does not fit")]
     Signature,
     /// It is for someone else.
-    #[error("token audiences {have:?} is invalid for the target audiences {want:?}")]
+    #[error("token audiences [{}] is invalid for the target audiences [{}]", quoted(have), quoted(want))]
     Audience {
         /// Whom it is for.
         have: Vec<String>,
@@ -66,6 +73,22 @@ pub enum TokenError {
     /// The account was deleted.
     #[error("serviceaccounts {0:?} not found")]
     NoAccount(String),
+    /// The account is being deleted, for longer than clocks may differ.
+    #[error("service account {0} has been deleted")]
+    Deleted(String),
+    /// The object that it was bound to is gone.
+    #[error("service account token has been invalidated")]
+    Invalidated,
+    /// The object that it was bound to was deleted and made anew.
+    #[error("{what} UID ({have}) does not match service account {what} ref claim ({claimed})")]
+    OtherObject {
+        /// The kind, in lower case.
+        what: String,
+        /// The uid of the object that is there.
+        have: String,
+        /// The uid in the token.
+        claimed: String,
+    },
     /// The account was deleted and made anew.
     #[error("service account UID ({have}) does not match claim ({claimed})")]
     OtherAccount {
@@ -89,17 +112,44 @@ pub struct Grant<'a> {
     pub audiences: &'a [&'a str],
     /// For how many seconds.
     pub seconds: i64,
+    /// What its end is tied to besides the account.
+    pub bound: Binding<'a>,
 }
+
+/// A token that was verified.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Verified {
+    /// The user.
+    pub user: User,
+    /// The audiences asked for that it is good for.
+    pub audiences: Vec<String>,
+    /// The claims of a ServiceAccount token, by which it can be checked again.
+    pub claims: Value,
+}
+
+/// Finds an object that a token depends on.
+pub type Lookup<'a> = &'a dyn Fn(Referent, &str, &str) -> Option<Value>;
 
 /// The key of a damaged kind: it was read as a P-256 key before, so this does not happen to keys from [`crate::pki`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the key for ServiceAccount tokens cannot be used")]
 pub struct KeyError;
 
+/// How long tokens may live.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lifetime {
+    /// In seconds, at most.
+    pub seconds: i64,
+    /// Whether an operator chose this.
+    pub is_configured: bool,
+}
+
 /// Signs and verifies tokens.
 pub struct ServiceAccounts {
     key: EcdsaKeyPair,
     key_id: String,
+    issuer: String,
+    max_lifetime: Lifetime,
     random: SystemRandom,
 }
 
@@ -110,16 +160,37 @@ impl Debug for ServiceAccounts {
 }
 
 impl ServiceAccounts {
-    /// Takes the signing key (PKCS #8, DER).
+    /// Takes the signing key (PKCS #8, DER) and the domain of the cluster, which names the issuer.
     ///
     /// # Errors
     /// When it is not a P-256 key.
-    pub fn new(pkcs8: &[u8]) -> Result<Self, KeyError> {
+    pub fn new(pkcs8: &[u8], cluster_domain: &str) -> Result<Self, KeyError> {
         let random = SystemRandom::new();
         let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8, &random).map_err(|_| KeyError)?;
         let info = [&SPKI_PREFIX, key.public_key().as_ref()].concat();
         let key_id = URL_SAFE_NO_PAD.encode(digest(&SHA256, &info));
-        Ok(Self { key, key_id, random })
+        let issuer = format!("{EARLIER_ISSUER}.{cluster_domain}");
+        let max_lifetime = Lifetime { seconds: MAX_LIFETIME, is_configured: false };
+        Ok(Self { key, key_id, issuer, max_lifetime, random })
+    }
+
+    /// The same with another limit to the life of tokens, in seconds.
+    #[must_use]
+    pub fn with_max_lifetime(mut self, seconds: i64) -> Self {
+        self.max_lifetime = Lifetime { seconds, is_configured: true };
+        self
+    }
+
+    /// How long tokens may live.
+    #[must_use]
+    pub fn max_lifetime(&self) -> Lifetime {
+        self.max_lifetime
+    }
+
+    /// The issuer of tokens, also the audience of tokens for this server.
+    #[must_use]
+    pub fn issuer(&self) -> &str {
+        &self.issuer
     }
 
     /// A token.
@@ -129,8 +200,8 @@ impl ServiceAccounts {
     pub fn sign(&self, grant: &Grant<'_>, now: Timestamp) -> Result<String, KeyError> {
         let header = json!({"alg": "ES256", "kid": self.key_id});
         let issued = now.as_second();
-        let claims = json!({
-            "iss": API_AUDIENCE,
+        let mut claims = json!({
+            "iss": self.issuer,
             "sub": username(grant.namespace, grant.name),
             "aud": grant.audiences,
             "iat": issued,
@@ -142,6 +213,7 @@ impl ServiceAccounts {
                 "serviceaccount": {"name": grant.name, "uid": grant.uid},
             },
         });
+        grant.bound.write(&mut claims["kubernetes.io"]);
         let mut token = URL_SAFE_NO_PAD.encode(header.to_string());
         token.push('.');
         URL_SAFE_NO_PAD.encode_string(claims.to_string(), &mut token);
@@ -151,8 +223,7 @@ impl ServiceAccounts {
         Ok(token)
     }
 
-    /// The user of a token meant for one of the audiences, and those of them that it is good for. `lookup` gives the
-    /// uid of an account that exists.
+    /// The user of a token meant for one of the audiences.
     ///
     /// # Errors
     /// Why the token is not good.
@@ -161,33 +232,50 @@ impl ServiceAccounts {
         token: &str,
         audiences: &[&str],
         now: Timestamp,
-        lookup: &dyn Fn(&str, &str) -> Option<String>,
-    ) -> Result<(User, Vec<String>), TokenError> {
+        lookup: Lookup<'_>,
+    ) -> Result<Verified, TokenError> {
         let claims = self.claims(token)?;
         let have: Vec<&str> = match &claims["aud"] {
             Value::String(one) => vec![one],
             _ => claims.texts("aud"),
         };
+        let is_in = |wanted: &str| have.contains(&wanted) || wanted == self.issuer && have.contains(&EARLIER_ISSUER);
         let good: Vec<String> =
-            have.iter().filter(|own| audiences.contains(own)).map(|own| (*own).to_owned()).collect();
+            audiences.iter().filter(|wanted| is_in(wanted)).map(|wanted| (*wanted).to_owned()).collect();
         if good.is_empty() {
             let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
             return Err(TokenError::Audience { have: owned(&have), want: owned(audiences) });
         }
-        check_times(&claims, now.as_second())?;
+        let user = self.holder(&claims, now, lookup)?;
+        Ok(Verified { user, audiences: good, claims })
+    }
 
+    /// The user of claims whose signature was verified before: times, account and bound object are looked at anew.
+    ///
+    /// # Errors
+    /// Why they are not good any more.
+    pub fn holder(&self, claims: &Value, now: Timestamp, lookup: Lookup<'_>) -> Result<User, TokenError> {
+        check_times(claims, now.as_second())?;
         let kubernetes = &claims["kubernetes.io"];
         let (namespace, name) = (kubernetes.text("namespace"), kubernetes.text("serviceaccount.name"));
         let claimed = kubernetes.text("serviceaccount.uid");
-        let uid = lookup(namespace, name).ok_or_else(|| TokenError::NoAccount(name.to_owned()))?;
+        let account = lookup(Referent::ServiceAccount, namespace, name);
+        let account = account.ok_or_else(|| TokenError::NoAccount(name.to_owned()))?;
+        if bound::is_over(&account, now) {
+            return Err(TokenError::Deleted(format!("{namespace}/{name}")));
+        }
+        let uid = account.text("metadata.uid").to_owned();
         if uid != claimed {
             return Err(TokenError::OtherAccount { have: uid, claimed: claimed.to_owned() });
         }
+        let binding = Binding::read(kubernetes);
+        binding.check(namespace, now, lookup)?;
         let mut user = User { name: username(namespace, name), uid, groups: groups(namespace), ..User::default() };
         if let Some(id) = claims["jti"].as_str() {
             user.extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("JTI={id}")]);
         }
-        Ok((user, good))
+        binding.extras(&mut user.extra);
+        Ok(user)
     }
 
     /// The claims of a token that this key signed.
@@ -195,7 +283,7 @@ impl ServiceAccounts {
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Unknown)?;
         let (header, payload) = signed.split_once('.').ok_or(TokenError::Unknown)?;
         let claims = json_part(payload)?;
-        if claims.text("iss") != API_AUDIENCE {
+        if ![self.issuer.as_str(), EARLIER_ISSUER].contains(&claims.text("iss")) {
             return Err(TokenError::Unknown);
         }
         let header = json_part(header)?;
@@ -212,6 +300,11 @@ impl ServiceAccounts {
             .map_err(|_| TokenError::Signature)?;
         Ok(claims)
     }
+}
+
+/// A list of texts as Go prints it.
+fn quoted(list: &[String]) -> String {
+    list.iter().map(|text| api::field::quote(text)).collect::<Vec<String>>().join(" ")
 }
 
 fn json_part(part: &str) -> Result<Value, TokenError> {

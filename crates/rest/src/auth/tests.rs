@@ -19,8 +19,8 @@ fn sources() -> (Scratch, Pki, Authenticator) {
     let tokens = "root-token,root,1,system:masters\nalice-token,alice,2,\"dev,ops\"\n";
     let authn = Authenticator::new(
         TokenFile::parse(tokens, "tokens").unwrap(),
-        ServiceAccounts::new(pki.signing_key()).unwrap(),
-        Box::new(|_, name| (name == "robot").then(|| "u-1".to_owned())),
+        ServiceAccounts::new(pki.signing_key(), "cluster.local").unwrap(),
+        Box::new(|_, _, name| (name == "robot").then(|| serde_json::json!({"metadata": {"uid": "u-1"}}))),
     );
     (scratch, pki, authn)
 }
@@ -51,8 +51,9 @@ fn each_source_gives_its_user() {
     let both = authn.authenticate(&bearer_of("alice-token"), Some(&der), now()).unwrap();
     assert_eq!(both.name, "waypost-admin", "the certificate is asked first");
 
-    let grant =
-        Grant { namespace: "ns", name: "robot", uid: "u-1", audiences: &[service_account::API_AUDIENCE], seconds: 600 };
+    let audiences = &[authn.accounts().issuer()];
+    let bound = service_account::Binding::default();
+    let grant = Grant { namespace: "ns", name: "robot", uid: "u-1", audiences, seconds: 600, bound };
     let token = authn.accounts().sign(&grant, now()).unwrap();
     let robot = authn.authenticate(&bearer_of(&token), None, now()).unwrap();
     assert_eq!(robot.name, "system:serviceaccount:ns:robot");

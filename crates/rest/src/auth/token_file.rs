@@ -34,10 +34,13 @@ pub enum TokenFileError {
     },
 }
 
+/// The SHA-256 of a token.
+pub(super) type TokenHash = [u8; 32];
+
 /// The users of a token file.
 #[derive(Default)]
 pub struct TokenFile {
-    users: HashMap<[u8; 32], User>,
+    users: HashMap<TokenHash, User>,
 }
 
 impl std::fmt::Debug for TokenFile {
@@ -90,11 +93,17 @@ impl TokenFile {
     /// The user of a token.
     #[must_use]
     pub fn user(&self, token: &str) -> Option<&User> {
-        self.users.get(&hash(token))
+        self.user_by_hash(&hash(token))
+    }
+
+    /// The user of the token that has a hash.
+    pub(super) fn user_by_hash(&self, hash: &TokenHash) -> Option<&User> {
+        self.users.get(hash)
     }
 }
 
-fn hash(token: &str) -> [u8; 32] {
+/// What is kept of a token.
+pub(super) fn hash(token: &str) -> TokenHash {
     let mut out = [0; 32];
     out.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
     out

@@ -4,7 +4,7 @@
 //! what cannot be is found out from the bytes of a Pod, without reading it.
 
 use api::value::ValueExt as _;
-use api::{adopted, balancer_certificate, object};
+use api::{adopted, balancer_certificate, object, selector};
 use serde_json::Value;
 use store::{Entry, Key, Store, Table};
 
@@ -12,6 +12,7 @@ use super::node::{Relations, Used};
 
 const PODS: &str = "pods";
 const BGP_PEERS: &str = "bgppeers";
+const NODES: &str = "minions";
 const SERVICES: &str = "services/specs";
 const SECRETS: &str = "secrets";
 /// The objects of a store.
@@ -25,7 +26,7 @@ impl Relations for Stored<'_> {
 
     fn uses(&self, node: &str, namespace: &str, what: Used, name: &str) -> bool {
         if what == Used::Secret
-            && (self.is_password_of_a_peer(namespace, name) || self.is_certificate_of_a_balancer(namespace, name))
+            && (self.is_password_of_a_peer(node, namespace, name) || self.is_certificate_of_a_balancer(namespace, name))
         {
             return true;
         }
@@ -40,14 +41,24 @@ impl Relations for Stored<'_> {
 }
 
 impl Stored<'_> {
-    /// Every node speaks to routers, so every node may read the passwords that BGPPeers name.
-    fn is_password_of_a_peer(&self, namespace: &str, name: &str) -> bool {
+    /// A node may read the password of a BGPPeer that selects it: no other node opens that session.
+    fn is_password_of_a_peer(&self, node: &str, namespace: &str, name: &str) -> bool {
         let Ok(found) = self.0.range(Table::named(BGP_PEERS), "", None) else { return false };
         found.entries.iter().filter(|entry| may_say(entry, name)).any(|entry| {
             let peer = object::decode_light(&entry.value);
             let secret = peer.at("spec.password.secretRef");
-            secret.text("namespace") == namespace && secret.text("name") == name
+            let is_its = secret.text("namespace") == namespace && secret.text("name") == name;
+            is_its && self.is_selected(node, peer.at("spec.nodeSelector"))
         })
+    }
+
+    /// Whether a node selector, absent for all Nodes, selects a Node by its labels.
+    fn is_selected(&self, node: &str, selector: &Value) -> bool {
+        if selector.is_null() {
+            return true;
+        }
+        let Some(entry) = self.0.get(&Key::new(Table::named(NODES), node)) else { return false };
+        selector::from_object(selector).is_some_and(|selector| selector.matches(&entry.facts, "", node))
     }
 
     /// Every node may get the packets of a load balancer, so every node may read the certificate that its Service asks for.

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use super::ask::{self, Serving};
 use super::{JoinError, Joined, cluster_of, write};
-use crate::pki::{Identity, OwnKey, Served, files, serves, until_renewal};
+use crate::pki::{Identity, OwnKey, Served, files, serves, signed_by, until_renewal};
 use crate::remote::Remote;
 
 const CERTIFICATE: &str = "serving.crt";
@@ -50,31 +50,44 @@ async fn renew(kubeconfig: &Path, node: &str, remote: &Remote) -> Result<(), Joi
     Ok(())
 }
 
-/// Has the agent show a certificate of the cluster, for ever: the one that was kept, or a new one.
-pub async fn keep_serving(folder: &Path, names: &Serving, remote: &Remote, served: &Arc<Served>) {
-    let mut current = kept(folder, names);
+/// Has the agent show a certificate of the agent CA, for ever: the one that was kept, or a new one. One that the cluster's CA signed is of the
+/// time before there was an agent CA, and the API server does not accept it: it is replaced, and shown meanwhile to a server that does.
+pub async fn keep_serving(folder: &Path, names: &Serving, cluster_ca: &str, remote: &Remote, served: &Arc<Served>) {
+    let (mut current, mut asked) = (kept(folder, names), false);
     loop {
-        let identity = match current.take() {
-            Some(identity) => identity,
-            None => match fetch(folder, names, remote).await {
-                Ok(identity) => identity,
-                Err(error) => {
-                    tracing::warn!(
-                        "the agent has no certificate: {error}; logs, exec, attach and port-forward wait for it"
-                    );
-                    tokio::time::sleep(AGAIN).await;
-                    continue;
-                }
-            },
-        };
-        if let Err(error) = served.show(&identity) {
-            tracing::warn!("the certificate of the agent cannot be used: {error}");
-        }
-        loop {
-            wait(&identity.certificate_pem).await;
-            if until_renewal(&identity.certificate_pem, Timestamp::now()).is_zero() {
-                break;
+        if let Some(identity) = &current {
+            if let Err(error) = served.show(identity) {
+                tracing::warn!("the certificate of the agent cannot be used: {error}");
             }
+            match (is_superseded(identity, cluster_ca), asked) {
+                (false, _) => wait_for_renewal(identity).await,
+                // A server of the previous version signs with the cluster's CA; it may be upgraded at any time.
+                (true, true) => tokio::time::sleep(LOOK).await,
+                (true, false) => tracing::info!("request serving certificate: the old one is not of the agent CA"),
+            }
+        }
+        match fetch(folder, names, remote).await {
+            Ok(identity) => (current, asked) = (Some(identity), true),
+            Err(error) => {
+                tracing::warn!(
+                    "the agent has no new certificate: {error}; without one, logs, exec, attach and port-forward do not work"
+                );
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
+    }
+}
+
+/// Whether a serving certificate is of the time before agents had a CA of their own.
+fn is_superseded(identity: &Identity, cluster_ca: &str) -> bool {
+    signed_by(&identity.certificate_pem, cluster_ca)
+}
+
+async fn wait_for_renewal(identity: &Identity) {
+    loop {
+        wait(&identity.certificate_pem).await;
+        if until_renewal(&identity.certificate_pem, Timestamp::now()).is_zero() {
+            return;
         }
     }
 }

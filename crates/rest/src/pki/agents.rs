@@ -1,8 +1,8 @@
 //! Certificates between the server and the agents of nodes: who asks, who answers.
 //!
-//! The server shows agents a certificate of its own, and takes only agents whose certificate the cluster's authority signed for the
-//! address it called. An agent takes only that one client: whoever may speak to it may do everything in its Pods, so a certificate of
-//! the authority alone, which nodes and people have too, is not enough.
+//! The server shows agents a client certificate of the cluster's CA, and accepts only agents whose certificate the agent CA signed for the
+//! address it dialed: the cluster's CA does not sign for agents. An agent accepts only that one client: whoever may speak to it may do everything
+//! in its Pods, so a certificate of the cluster's CA alone, which nodes and people have too, is not enough.
 
 use std::sync::Arc;
 
@@ -39,13 +39,13 @@ impl Pki {
         Arc::clone(&self.agents)
     }
 
-    /// A new key and a certificate for an agent that serves under these names, as long as the authority lives.
+    /// A new key and a certificate of the agent CA for an agent that serves under these names, as long as that CA lives.
     ///
     /// # Errors
     /// When the key cannot be made.
     pub fn issue_server(&self, names: &ServingNames, now: Timestamp) -> Result<Identity, PkiError> {
         let key = KeyPair::generate()?;
-        let certificate = self.authority.certify(&Purpose::server(names), &key, i64::MAX, now)?;
+        let certificate = self.agent_authority.certify(&Purpose::server(names), &key, i64::MAX, now)?;
         Ok(Identity { certificate_pem: certificate.pem().to_owned(), key_pem: key.serialize_pem() })
     }
 

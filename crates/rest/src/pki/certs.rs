@@ -19,7 +19,6 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::{DAY, PkiError, ServingNames};
 
-const AUTHORITY_NAME: &str = "waypost-ca";
 const AUTHORITY_LIFETIME: i64 = 3650 * DAY;
 /// Certificates begin a little in the past: clocks differ, and jump.
 const BACKDATE: i64 = 3600;
@@ -52,6 +51,7 @@ pub(super) struct Certificate {
 
 /// The key that certifies, and its certificate.
 pub(super) struct Authority {
+    name: &'static str,
     key: KeyPair,
     certificate: Certificate,
 }
@@ -160,9 +160,21 @@ impl Certificate {
         self.public_key == key.public_key_raw()
     }
 
-    /// Whether it is an authority made here.
-    pub(super) fn is_our_authority(&self) -> bool {
-        self.is_ca && self.common_name == AUTHORITY_NAME
+    /// Whether it is the CA of this name.
+    pub(super) fn is_ca_named(&self, name: &str) -> bool {
+        self.is_ca && self.common_name == name
+    }
+
+    /// Whether the key of another certificate, one of our CAs, signed it.
+    pub(super) fn is_signed_by(&self, issuer: &Self) -> bool {
+        self.verifies_with(&issuer.public_key)
+    }
+
+    fn verifies_with(&self, public_key: &[u8]) -> bool {
+        let Ok((_, parsed)) = X509Certificate::from_der(&self.der) else { return false };
+        UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, public_key)
+            .verify(parsed.tbs_certificate.as_ref(), &parsed.signature_value.data)
+            .is_ok()
     }
 
     /// How many seconds it is still valid.
@@ -179,8 +191,8 @@ impl Certificate {
 // === impl Authority ===
 
 impl Authority {
-    pub(super) fn new(key: KeyPair, certificate: Certificate) -> Self {
-        Self { key, certificate }
+    pub(super) fn new(name: &'static str, key: KeyPair, certificate: Certificate) -> Self {
+        Self { name, key, certificate }
     }
 
     pub(super) fn pem(&self) -> &str {
@@ -193,10 +205,7 @@ impl Authority {
 
     /// Whether this authority signed a certificate.
     pub(super) fn certified(&self, certificate: &Certificate) -> bool {
-        let Ok((_, parsed)) = X509Certificate::from_der(&certificate.der) else { return false };
-        UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, self.key.public_key_raw())
-            .verify(parsed.tbs_certificate.as_ref(), &parsed.signature_value.data)
-            .is_ok()
+        certificate.verifies_with(self.key.public_key_raw())
     }
 
     /// Certifies a key for a purpose, for so many seconds but not longer than the authority itself lives.
@@ -220,23 +229,23 @@ impl Authority {
     ) -> Result<Certificate, PkiError> {
         let end = now.as_second().max(EARLIEST_START).saturating_add(lifetime).min(self.certificate.not_after);
         set_validity(&mut params, now, end);
-        let issuer_params = authority_params();
+        let issuer_params = authority_params(self.name);
         let issuer = Issuer::from_params(&issuer_params, &self.key);
         Certificate::made(&params.signed_by(key, &issuer)?)
     }
 }
 
 /// The authority's own certificate.
-pub(super) fn certify_authority(key: &KeyPair, now: Timestamp) -> Result<Certificate, PkiError> {
-    let mut params = authority_params();
+pub(super) fn certify_authority(name: &str, key: &KeyPair, now: Timestamp) -> Result<Certificate, PkiError> {
+    let mut params = authority_params(name);
     set_validity(&mut params, now, now.as_second().max(EARLIEST_START).saturating_add(AUTHORITY_LIFETIME));
     Certificate::made(&params.self_signed(key)?)
 }
 
-fn authority_params() -> CertificateParams {
+fn authority_params(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, AUTHORITY_NAME);
+    params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params

@@ -134,6 +134,13 @@ pub fn serves(certificate_pem: &str, dns: &str, ips: &[IpAddr]) -> bool {
     Certificate::parse(certificate_pem.as_bytes()).is_ok_and(|certificate| certificate.has_names(dns, ips))
 }
 
+/// Whether a CA, one of ours, signed a certificate. What cannot be read was not.
+#[must_use]
+pub fn signed_by(certificate_pem: &str, ca_pem: &str) -> bool {
+    let parsed = (Certificate::parse(certificate_pem.as_bytes()), Certificate::parse(ca_pem.as_bytes()));
+    matches!(parsed, (Ok(certificate), Ok(ca)) if certificate.is_signed_by(&ca))
+}
+
 /// When a certificate begins and ends; nothing when it cannot be read.
 #[must_use]
 pub fn validity(certificate_pem: &str) -> Option<(Timestamp, Timestamp)> {

@@ -29,9 +29,18 @@ fn file(dir: &Path, name: &str) -> String {
     fs::read_to_string(dir.join(name)).unwrap()
 }
 
+/// A client of the API: it trusts the CA that every kubeconfig holds.
 fn client(pki: &Pki, identity: Option<&Identity>, version: &'static SupportedProtocolVersion) -> ClientConfig {
+    client_trusting(pki.ca_pem(), identity, version)
+}
+
+fn client_trusting(
+    ca_pem: &str,
+    identity: Option<&Identity>,
+    version: &'static SupportedProtocolVersion,
+) -> ClientConfig {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(pki.ca_pem().as_bytes()).unwrap()).unwrap();
+    roots.add(CertificateDer::from_pem_slice(ca_pem.as_bytes()).unwrap()).unwrap();
     let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_protocol_versions(&[version])
         .unwrap()
@@ -122,9 +131,76 @@ fn agents_hear_the_server_and_nobody_else() {
     assert!(may_ask_agents(&seen[0], real_now()));
     assert!(handshake(agent(), server(&pki), "192.0.2.8").unwrap_err().contains("not valid for name"));
     assert!(handshake(agent(), server(&other), "192.0.2.7").is_err(), "a server of another cluster");
-    assert!(handshake(agent(), client(&pki, None, &rustls::version::TLS13), "192.0.2.7").is_err(), "no certificate");
-    let admin = handshake(agent(), client(&pki, Some(pki.admin()), &rustls::version::TLS13), "192.0.2.7");
+    let agent_ca = file(scratch.path(), "agent-ca.crt");
+    let with = |identity| client_trusting(&agent_ca, identity, &rustls::version::TLS13);
+    assert!(handshake(agent(), with(None), "192.0.2.7").is_err(), "no certificate");
+    let admin = handshake(agent(), with(Some(pki.admin())), "192.0.2.7");
     assert!(!may_ask_agents(&admin.unwrap().unwrap()[0], real_now()), "a certificate, but not the server's");
+}
+
+/// The attack: an agent's certificate for a name of the API server, shown to a client that looks for the API server.
+#[test]
+fn clients_of_the_api_do_not_trust_agents_whatever_their_certificate_says() {
+    let scratch = Scratch::new();
+    let pki = load_or_create(scratch.path(), &names(), real_now()).unwrap();
+    let key = OwnKey::generate().unwrap();
+    let stolen = ["kubernetes.default.svc".to_owned()];
+    let request = key.request("system:node:n1", "system:nodes", &stolen, &["127.0.0.1".parse().unwrap()]).unwrap();
+    let request = api::kinds::certificatesigningrequest::request::Request::parse(request.as_bytes()).unwrap();
+    let sign = |signing: Signing| {
+        let pem = signing.sign(&request, &["server auth"], std::time::Duration::from_secs(1000), real_now()).unwrap();
+        key.certified(&pem).unwrap()
+    };
+    let shown = |identity: &Identity| {
+        let chain = vec![CertificateDer::from_pem_slice(identity.certificate_pem.as_bytes()).unwrap()];
+        let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let mut config = builder.with_no_client_auth().with_single_cert(chain, key).unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Arc::new(config)
+    };
+    let (of_agents, of_cluster) = (sign(pki.agent_signing()), sign(pki.signing()));
+    let as_client = |identity: &Identity, name: &str| {
+        handshake(shown(identity), client(&pki, Some(pki.admin()), &rustls::version::TLS13), name)
+    };
+    let as_server = |identity: &Identity| {
+        let mut config = ClientConfig::clone(&pki.agents_config());
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        handshake(shown(identity), config, "127.0.0.1")
+    };
+    // With one CA for both, as it was, the attack succeeds.
+    assert_eq!(as_client(&of_cluster, "kubernetes.default.svc"), Ok(None));
+    for name in ["kubernetes.default.svc", "127.0.0.1"] {
+        let refused = as_client(&of_agents, name).unwrap_err();
+        assert!(refused.contains("UnknownIssuer"), "{name}: {refused}");
+    }
+    // The API server dials agents of the agent CA, and no others.
+    assert_eq!(as_server(&of_agents), Ok(None));
+    let refused = as_server(&of_cluster).unwrap_err();
+    assert!(refused.contains("UnknownIssuer"), "{refused}");
+    // That is how a node recognises a certificate of the time before the agent CA.
+    assert!(
+        signed_by(&of_cluster.certificate_pem, pki.ca_pem()) && !signed_by(&of_agents.certificate_pem, pki.ca_pem())
+    );
+    // Nor is a certificate of the agent CA a client's.
+    let own = client_trusting(pki.ca_pem(), Some(&of_agents), &rustls::version::TLS13);
+    assert!(handshake(pki.server_config(), own, "localhost").is_err());
+}
+
+#[test]
+fn a_cluster_of_before_gets_an_agent_ca_and_keeps_everything_else() {
+    let scratch = Scratch::new();
+    let before = load_or_create(scratch.path(), &names(), real_now()).unwrap();
+    for name in ["agent-ca.key", "agent-ca.crt"] {
+        fs::remove_file(scratch.path().join(name)).unwrap();
+    }
+    let kept = ["ca", "server", "admin", "agents"].map(|stem| file(scratch.path(), &format!("{stem}.crt")));
+    let after = load_or_create(scratch.path(), &names(), real_now()).unwrap();
+    assert_eq!(kept, ["ca", "server", "admin", "agents"].map(|stem| file(scratch.path(), &format!("{stem}.crt"))));
+    assert_eq!((before.ca_pem(), before.admin()), (after.ca_pem(), after.admin()));
+    assert_ne!(file(scratch.path(), "agent-ca.crt"), file(scratch.path(), "ca.crt"));
+    assert!(!after.ca_pem().contains(&file(scratch.path(), "agent-ca.crt")), "kubeconfigs hold the cluster's CA alone");
 }
 
 #[test]
@@ -158,7 +234,8 @@ fn a_restart_reuses_everything() {
     let scratch = Scratch::new();
     let start = Timestamp::from_second(1_800_000_000).unwrap();
     let first = load_or_create(scratch.path(), &names(), start).unwrap();
-    let pairs = ["ca", "server", "admin", "agents"].map(|stem| [format!("{stem}.key"), format!("{stem}.crt")]);
+    let pairs =
+        ["ca", "agent-ca", "server", "admin", "agents"].map(|stem| [format!("{stem}.key"), format!("{stem}.crt")]);
     let all: Vec<String> = pairs.into_iter().flatten().chain(["service-account.key".to_owned()]).collect();
     let contents = || all.iter().map(|name| file(scratch.path(), name)).collect::<Vec<_>>();
     let before = contents();
@@ -227,7 +304,9 @@ fn clients_certified_before_the_authority_was_renewed_still_get_in() {
 
 #[test]
 fn whatever_a_crash_leaves_is_completed() {
-    let order = ["ca.key", "ca.crt", "server.key", "server.crt", "admin.key", "admin.crt", "service-account.key"];
+    let stems = ["ca", "agent-ca", "server", "admin", "agents"];
+    let pairs = stems.iter().flat_map(|stem| [format!("{stem}.key"), format!("{stem}.crt")]);
+    let order: Vec<String> = pairs.chain(["service-account.key".to_owned()]).collect();
     for survivors in 0..order.len() {
         let scratch = Scratch::new();
         load_or_create(scratch.path(), &names(), real_now()).unwrap();
@@ -259,6 +338,8 @@ fn damage_is_named_and_left_alone() {
     let cases = [
         ("ca.key", "no usable private key", "new authority"),
         ("ca.crt", "holds no certificate", "new authority"),
+        ("agent-ca.key", "no usable private key", "remove agent-ca.key and agent-ca.crt"),
+        ("agent-ca.crt", "holds no certificate", "remove agent-ca.key and agent-ca.crt"),
         ("server.key", "no usable private key", "remove this file"),
         ("server.crt", "holds no certificate", "remove this file"),
         ("admin.crt", "holds no certificate", "remove this file"),

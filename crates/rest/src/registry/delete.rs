@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use store::{Entry, Txn};
 
 use super::create::typed;
-use super::{ATTEMPTS, Call, Lost, Outcome, Registry, Shown, old_object};
+use super::{ATTEMPTS, Call, Lost, Outcome, Registry, Shown, old_object, restriction};
 
 /// What a DELETE asks for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -37,6 +37,7 @@ impl Registry {
 
     async fn try_delete(&self, call: &Call<'_>, name: &str, wish: &Deletion, entry: &Entry) -> Result<Outcome, Lost> {
         let old = old_object(call.kind, entry);
+        restriction::on_delete(call, name, &old).map_err(Lost::Refused)?;
         check_preconditions(call, name, wish, &old).map_err(Lost::Refused)?;
         let mut new = old.clone();
         mark_deleted(call.kind, &mut new, wish.grace, wish.propagation, call.now);

@@ -5,7 +5,7 @@
 
 use api::adopted;
 use api::kinds::certificatesigningrequest::request::Request;
-use api::kinds::certificatesigningrequest::{self as csr, API_CLIENT};
+use api::kinds::certificatesigningrequest::{self as csr, API_CLIENT, server_names};
 use api::status::Status;
 use api::value::ValueExt as _;
 use serde_json::{Map, Value, json};
@@ -37,6 +37,11 @@ const OWN_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 /// The domain under which it may have none.
 const RESTRICTED: &str = "node-restriction.kubernetes.io";
 
+/// The subresource that evicts a Pod from its node.
+const EVICTION: &str = "eviction";
+/// What a Node without pod CIDRs has.
+const NO_POD_CIDRS: (&str, &[Value]) = ("", &[]);
+
 /// Before a new object is checked.
 pub(super) fn on_create(call: &Call<'_>, name: &str, object: &mut Value) -> Result<(), Status> {
     if call.kind.plural == csr::KIND.plural {
@@ -47,6 +52,12 @@ pub(super) fn on_create(call: &Call<'_>, name: &str, object: &mut Value) -> Resu
     let refuse = |why: &str| Err(Status::forbidden(call.kind.resource(), name, why));
     match call.kind.plural {
         "nodes" if name != own => refuse(&format!("node {own:?} is not allowed to modify node {name:?}")),
+        "nodes" if pod_cidrs(object) != NO_POD_CIDRS => {
+            refuse(&format!("node {own:?} is not allowed to set pod CIDRs"))
+        }
+        "nodes" if server_names::is_reserved(name) => {
+            refuse(&format!("{name:?} is a name of the API server or of a Service, not of a node"))
+        }
         "nodes" => match forbidden_labels(object, &Value::Null).as_slice() {
             [] => Ok(()),
             labels => {
@@ -57,7 +68,7 @@ pub(super) fn on_create(call: &Call<'_>, name: &str, object: &mut Value) -> Resu
         "leases" if name != own || call.namespace == "kube-system" => {
             refuse("can only access node lease with the same name as the requesting node")
         }
-        "pods" if call.is_main() => adoption(own, object).or_else(|why| refuse(&why)),
+        "pods" => adoption(own, object).or_else(|why| refuse(&why)),
         _ => Ok(()),
     }
 }
@@ -89,11 +100,20 @@ fn adoption(own: &str, pod: &Value) -> Result<(), String> {
 }
 
 /// Before a change is checked.
-pub(super) fn on_update(call: &Call<'_>, name: &str, new: &Value, old: &Value) -> Result<(), Status> {
+pub(super) fn on_update(
+    call: &Call<'_>,
+    name: &str,
+    new: &Value,
+    old: &Value,
+    allocates_pod_cidrs: bool,
+) -> Result<(), Status> {
     let Some(own) = node::name_of(call.user) else { return Ok(()) };
     let refuse = |why: &str| Err(Status::forbidden(call.kind.resource(), name, why));
     match call.kind.plural {
         "nodes" if name != own => refuse(&format!("node {own:?} is not allowed to modify node {name:?}")),
+        "nodes" if allocates_pod_cidrs && pod_cidrs(new) != pod_cidrs(old) => {
+            refuse(&format!("node {own:?} is not allowed to modify pod CIDRs: the cluster allocates them"))
+        }
         "nodes" => {
             if new.items("spec.taints") != old.items("spec.taints") && call.is_main() {
                 return refuse(&format!("node {own:?} is not allowed to modify taints"));
@@ -103,6 +123,9 @@ pub(super) fn on_update(call: &Call<'_>, name: &str, new: &Value, old: &Value) -
                 labels => refuse(&format!("is not allowed to modify labels: {}", labels.join(", "))),
             }
         }
+        "pods" if old.text("spec.nodeName") != own => {
+            refuse(&format!("node {own:?} can only update pod status for pods with spec.nodeName set to itself"))
+        }
         "pods" if adopted::how(new) != adopted::how(old) => {
             refuse(&format!("node {own:?} cannot update the annotation {:?}", adopted::ANNOTATION))
         }
@@ -111,6 +134,23 @@ pub(super) fn on_update(call: &Call<'_>, name: &str, new: &Value, old: &Value) -
         }
         _ => Ok(()),
     }
+}
+
+/// Before an object is deleted, with the object as it is in the transaction that deletes it.
+pub(super) fn on_delete(call: &Call<'_>, name: &str, old: &Value) -> Result<(), Status> {
+    let Some(own) = node::name_of(call.user) else { return Ok(()) };
+    if call.kind.plural != "pods" || old.text("spec.nodeName") == own {
+        return Ok(());
+    }
+    let why = match call.subresource.map(|part| part.name) {
+        Some(EVICTION) => format!("node {own} can only evict pods with spec.nodeName set to itself"),
+        _ => format!("node {own:?} can only delete pods with spec.nodeName set to itself"),
+    };
+    Err(Status::forbidden(call.kind.resource(), name, &why))
+}
+
+fn pod_cidrs(node: &Value) -> (&str, &[Value]) {
+    (node.text("spec.podCIDR"), node.items("spec.podCIDRs"))
 }
 
 fn labels(object: &Value) -> Map<String, Value> {
@@ -200,6 +240,9 @@ mod tests {
             "nodes \"n1\" is forbidden: node \"n1\" is not allowed to set the following labels: \
              a.node-restriction.kubernetes.io/b, node-role.kubernetes.io/control-plane"
         );
+        let as_server = user("system:node:kubernetes.default.svc");
+        let server = on_create(&call(&as_server, "nodes", ""), "kubernetes.default.svc", &mut json!({})).unwrap_err();
+        assert!(server.code == 403 && server.message.contains("a name of the API server"), "{}", server.message);
         let lease = on_create(&call(&n1, "leases", ""), "n2", &mut json!({})).unwrap_err();
         assert_eq!(lease.code, 403);
         let of_addresses = Call { namespace: "kube-system", ..call(&n1, "leases", "") };
@@ -243,7 +286,7 @@ mod tests {
         }
         let mut bare = good.clone();
         bare.put("metadata.annotations", json!({}));
-        let dropped = on_update(&call(&n1, "pods", "status"), "p", &bare, &good);
+        let dropped = on_update(&call(&n1, "pods", "status"), "p", &bare, &good, true);
         assert_eq!(dropped.map_err(|status| status.code), Err(403), "a Pod is adopted for good");
     }
 
@@ -251,7 +294,8 @@ mod tests {
     fn a_node_keeps_its_taints_and_labels() {
         let n1 = user("system:node:n1");
         let old = json!({"metadata": {"labels": {"team.k8s.io/x": "a"}}, "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}});
-        let change = |new: &Value| on_update(&call(&n1, "nodes", ""), "n1", new, &old).map_err(|status| status.message);
+        let change =
+            |new: &Value| on_update(&call(&n1, "nodes", ""), "n1", new, &old, true).map_err(|status| status.message);
         assert_eq!(change(&old), Ok(()));
         let mut new = old.clone();
         new.put("spec.taints", json!([]));
@@ -262,11 +306,47 @@ mod tests {
             change(&new),
             Err("nodes \"n1\" is forbidden: is not allowed to modify labels: team.k8s.io/x".into())
         );
-        let mut pod = json!({"metadata": {"labels": {"app": "a"}}});
+        let mut pod = json!({"metadata": {"labels": {"app": "a"}}, "spec": {"nodeName": "n1"}});
         let before = pod.clone();
-        assert_eq!(on_update(&call(&n1, "pods", "status"), "p", &pod, &before), Ok(()));
+        let change = |new: &Value| on_update(&call(&n1, "pods", "status"), "p", new, &before, true);
+        assert_eq!(change(&pod), Ok(()));
         pod.put("metadata.labels.app", "b");
-        assert_eq!(on_update(&call(&n1, "pods", "status"), "p", &pod, &before).map_err(|status| status.code), Err(403));
+        assert_eq!(change(&pod).map_err(|status| status.code), Err(403));
+    }
+
+    #[test]
+    fn a_node_touches_the_pods_that_are_bound_to_it() {
+        let n1 = user("system:node:n1");
+        let refused = |done: Result<(), Status>| done.map_err(|status| (status.code, status.message)).unwrap_err();
+        for node in ["n2", ""] {
+            let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": node}});
+            let only =
+                |what: &str| (403, format!("pods \"p\" is forbidden: {what} pods with spec.nodeName set to itself"));
+            let status = on_update(&call(&n1, "pods", "status"), "p", &pod, &pod, true);
+            assert_eq!(refused(status), only("node \"n1\" can only update pod status for"));
+            let deleted = on_delete(&call(&n1, "pods", ""), "p", &pod);
+            assert_eq!(refused(deleted), only("node \"n1\" can only delete"));
+            let evicted = on_delete(&call(&n1, "pods", "eviction"), "p", &pod);
+            assert_eq!(refused(evicted), only("node n1 can only evict"));
+        }
+        let own = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n1"}});
+        assert_eq!(on_delete(&call(&n1, "pods", ""), "p", &own), Ok(()));
+        assert_eq!(on_update(&call(&n1, "pods", "status"), "p", &own, &own, true), Ok(()));
+    }
+
+    #[test]
+    fn a_node_does_not_choose_its_pod_cidrs() {
+        let n1 = user("system:node:n1");
+        let bare = json!({"metadata": {"name": "n1"}});
+        for spec in [json!({"podCIDR": "0.0.0.0/1"}), json!({"podCIDRs": ["0.0.0.0/1"]})] {
+            let mut node = bare.clone();
+            node.put("spec", spec);
+            let made = on_create(&call(&n1, "nodes", ""), "n1", &mut node.clone());
+            assert_eq!(made.map_err(|status| status.code), Err(403));
+            let change = |allocates| on_update(&call(&n1, "nodes", ""), "n1", &node, &bare, allocates);
+            assert_eq!(change(true).map_err(|status| status.code), Err(403));
+            assert_eq!(change(false), Ok(()), "as in the original where the cluster gives out none");
+        }
     }
 
     #[test]

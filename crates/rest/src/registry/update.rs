@@ -6,6 +6,7 @@
 
 use api::field::{Errors, Path};
 use api::kind::SCALE;
+use api::kinds::certificatesigningrequest;
 use api::lifecycle::{is_released, keep_generation, set_generation};
 use api::status::Status;
 use api::value::ValueExt as _;
@@ -75,12 +76,13 @@ impl Registry {
     ) -> Result<Outcome, Status> {
         let mut object = match change.source {
             Source::Body(body) if call.kind.create_on_update => body.clone(),
-            Source::Apply { config, .. } => {
+            // A part of an object that does not exist cannot be applied to.
+            Source::Apply { config, .. } if call.is_main() => {
                 let mut object = self.applied(call, None, config, false)?;
                 match_namespace(call, &mut object)?;
                 object
             }
-            Source::Body(_) | Source::Patch(_) => return Err(call.not_found(change.name)),
+            Source::Body(_) | Source::Patch(_) | Source::Apply { .. } => return Err(call.not_found(change.name)),
         };
         let uid = object.text("metadata.uid").to_owned();
         match change.source {
@@ -93,6 +95,7 @@ impl Registry {
             _ => {}
         }
         check_name(&object, change.name)?;
+        self.require(call, "create", change.name)?;
         sent_revision(&object)?;
         object.drop_path("metadata.resourceVersion");
         if matches!(change.source, Source::Body(_)) {
@@ -189,8 +192,11 @@ impl Registry {
             }
             Ok(new)
         })?;
+        if call.kind.plural == certificatesigningrequest::KIND.plural && !call.is_main() {
+            certificatesigningrequest::stamp_conditions(&mut new, old, &call.now_text());
+        }
         keep_system_fields(&mut new, old);
-        restriction::on_update(call, name, &new, old)?;
+        restriction::on_update(call, name, &new, old, self.allocates_pod_cidrs)?;
         decode::prune(call.kind.type_id(), &mut new);
         // What is said of an object is no new wish of its author; how many Pods there should be is.
         if call.subresource.is_none_or(|part| part.name == SCALE) {

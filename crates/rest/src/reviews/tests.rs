@@ -1,8 +1,11 @@
 //! The answers, compared with what the original answers.
 
 use super::*;
-use crate::auth::service_account::{Grant, ServiceAccounts};
+use crate::auth::objects::Referent;
+use crate::auth::service_account::{Binding, Grant, ServiceAccounts};
 use crate::auth::token_file::TokenFile;
+
+const API_AUDIENCE: &str = "https://kubernetes.default.svc.cluster.local";
 
 fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
@@ -11,8 +14,21 @@ fn now() -> Timestamp {
 fn authn() -> Authenticator {
     let key = rcgen::KeyPair::generate().unwrap().serialize_der();
     let tokens = TokenFile::parse("t,alice,u-1,dev", "f").unwrap();
-    let lookup = Box::new(|_: &str, _: &str| Some("u-2".to_owned()));
-    Authenticator::new(tokens, ServiceAccounts::new(&key).unwrap(), lookup)
+    let lookup = Box::new(|what: Referent, _: &str, name: &str| match (what, name) {
+        (Referent::ServiceAccount, _) => Some(json!({"metadata": {"name": name, "uid": "u-2"}})),
+        (Referent::Secret, "s") => Some(json!({"metadata": {"name": "s", "uid": "u-s"}})),
+        (Referent::Node, "n1") => Some(json!({"metadata": {"name": "n1", "uid": "u-n"}})),
+        (Referent::Pod, "p" | "elsewhere") => {
+            let node = if name == "p" { "n1" } else { "n2" };
+            let volume = json!({"projected": {"sources": [{"serviceAccountToken": {"audience": "vault"}}]}});
+            Some(json!({
+                "metadata": {"name": name, "uid": "u-p"},
+                "spec": {"serviceAccountName": "robot", "nodeName": node, "volumes": [volume]},
+            }))
+        }
+        _ => None,
+    });
+    Authenticator::new(tokens, ServiceAccounts::new(&key, "cluster.local").unwrap(), lookup)
 }
 
 fn user(name: &str, groups: &[&str]) -> User {
@@ -222,7 +238,8 @@ fn tokens_are_looked_up() {
     assert_eq!(ask(json!({"token": "x"})).unwrap()["status"], unknown);
     assert_eq!(ask(json!({"token": "t", "audiences": ["vault"]})).unwrap()["status"], unknown);
 
-    let grant = Grant { namespace: "ns", name: "robot", uid: "u-2", audiences: &["vault"], seconds: 60 };
+    let bound = Binding::default();
+    let grant = Grant { namespace: "ns", name: "robot", uid: "u-2", audiences: &["vault"], seconds: 60, bound };
     let token = authn.accounts().sign(&grant, now()).unwrap();
     let answer = ask(json!({"token": token, "audiences": ["vault", "other"]})).unwrap();
     assert_eq!(answer["status"]["audiences"], json!(["vault"]));
@@ -264,7 +281,11 @@ fn who_am_i_answers_with_the_user() {
 fn tokens_are_issued_on_request() {
     let authn = authn();
     let account = json!({"metadata": {"name": "robot", "namespace": "ns", "uid": "u-2"}});
-    let ask = |body: Value| token_request(&body, &account, &authn, now());
+    let root = user("root", &["system:masters"]);
+    let ask = |body: Value| {
+        let request = TokenRequest { body: &body, account: &account, user: &root };
+        token_request(&request, &authn, now(), &mut Vec::new())
+    };
     let mut answer = ask(json!({"kind": "TokenRequest", "spec": {"expirationSeconds": 600}})).unwrap();
     let token = answer.drop_path("status.token").unwrap();
     assert_eq!(
@@ -278,7 +299,7 @@ fn tokens_are_issued_on_request() {
             "status": {"expirationTimestamp": "2027-01-15T08:10:00Z"},
         })
     );
-    let (user, _) = authn.token_user(token.as_str().unwrap(), &[API_AUDIENCE], now()).unwrap();
+    let user = authn.token_user(token.as_str().unwrap(), &[API_AUDIENCE], now()).unwrap().user;
     assert_eq!(user.name, "system:serviceaccount:ns:robot");
     assert_eq!(ask(json!({})).unwrap()["spec"]["expirationSeconds"], 3600);
 
@@ -295,10 +316,87 @@ fn tokens_are_issued_on_request() {
          the service account name if specified"
     );
     assert_eq!(ask(json!({"metadata": {"uid": "u-9"}})).unwrap_err().code, 409);
+}
+
+#[test]
+fn tokens_live_no_longer_than_they_may() {
+    let account = json!({"metadata": {"name": "robot", "namespace": "ns", "uid": "u-2"}});
+    let (root, body) = (user("root", &["system:masters"]), json!({"spec": {"expirationSeconds": 3_600_000_000_i64}}));
+    let request = TokenRequest { body: &body, account: &account, user: &root };
+    let mut warnings = Vec::new();
+    let plain = authn();
+    let mut answer = token_request(&request, &plain, now(), &mut warnings).unwrap();
+    assert_eq!((&answer["spec"]["expirationSeconds"], &warnings), (&body["spec"]["expirationSeconds"], &Vec::new()));
+    assert_eq!(answer["status"]["expirationTimestamp"], "2027-01-16T08:00:00Z");
+    let token = answer.drop_path("status.token").unwrap();
+    let late = |seconds: i64| Timestamp::from_second(1_800_000_000 + seconds).unwrap();
+    let good = |at| plain.token_user(token.as_str().unwrap(), &[API_AUDIENCE], at).is_ok();
+    assert_eq!((good(late(86_400)), good(late(86_461))), (true, false));
+
+    let key = rcgen::KeyPair::generate().unwrap().serialize_der();
+    let accounts = ServiceAccounts::new(&key, "cluster.local").unwrap().with_max_lifetime(7200);
+    let set = Authenticator::new(TokenFile::default(), accounts, Box::new(|_, _, _| None));
+    let answer = token_request(&request, &set, now(), &mut warnings).unwrap();
+    assert_eq!(answer["spec"]["expirationSeconds"], 7200);
+    assert_eq!(answer["status"]["expirationTimestamp"], "2027-01-15T10:00:00Z");
+    assert_eq!(warnings, ["requested expiration of 3600000000 seconds shortened to 7200 seconds"]);
+}
+
+/// The answer of a request for a token of `robot` that is bound to something, to a user.
+fn bind(account: &str, user: &User, spec: &Value) -> Result<Value, (u16, String)> {
+    let account = json!({"metadata": {"name": account, "namespace": "ns", "uid": "u-2"}});
+    let body = json!({"spec": spec});
+    let request = TokenRequest { body: &body, account: &account, user };
+    token_request(&request, &authn(), now(), &mut Vec::new()).map_err(|status| (status.code, status.message))
+}
+
+#[test]
+fn tokens_are_bound_to_what_exists() {
+    let root = user("root", &["system:masters"]);
+    let to = |kind: &str, name: &str, uid: &str| json!({"boundObjectRef": {"kind": kind, "apiVersion": "v1", "name": name, "uid": uid}});
+    for (kind, name, uid) in [("Pod", "p", "u-p"), ("Secret", "s", "u-s"), ("Node", "n1", "u-n"), ("Pod", "p", "")] {
+        let answer = bind("robot", &root, &to(kind, name, uid)).unwrap();
+        assert_eq!(answer["spec"]["boundObjectRef"], to(kind, name, uid)["boundObjectRef"], "{kind}");
+    }
+    let says = |spec: &Value| bind("robot", &root, spec).unwrap_err();
+    assert_eq!(says(&to("Pod", "q", "")), (404, "pods \"q\" not found".into()));
+    assert_eq!(says(&to("Node", "p", "")), (404, "nodes \"p\" not found".into()));
+    let anew = "Operation cannot be fulfilled on Secret \"s\": the UID in the bound object reference (x) does not match \
+                the UID in record. The object might have been deleted and then recreated";
+    assert_eq!(says(&to("Secret", "s", "x")), (409, anew.into()));
     assert_eq!(
-        says(json!({"spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p"}}})),
-        "cannot bind token to object of type /v1, Kind=Pod"
+        says(&to("ConfigMap", "x", "")),
+        (400, "cannot bind token to object of type /v1, Kind=ConfigMap".into())
     );
+    assert_eq!(
+        bind("other", &root, &to("Pod", "p", "")).unwrap_err().1,
+        "cannot bind token for serviceaccount \"other\" to pod running with different serviceaccount name."
+    );
+}
+
+#[test]
+fn nodes_have_tokens_for_their_pods_alone() {
+    let node = user("system:node:n1", &["system:nodes"]);
+    let of = |name: &str, uid: &str, audience: &str| {
+        let pod = json!({"kind": "Pod", "apiVersion": "v1", "name": name, "uid": uid});
+        json!({"boundObjectRef": pod, "audiences": [audience]})
+    };
+    assert!(bind("robot", &node, &of("p", "u-p", "vault")).is_ok());
+    let secret = json!({"boundObjectRef": {"kind": "Secret", "apiVersion": "v1", "name": "s"}});
+    let two = json!({"boundObjectRef": of("p", "u-p", "")["boundObjectRef"], "audiences": ["vault", "x"]});
+    for (spec, code, why) in [
+        (json!({}), 403, "node requested token not bound to a pod"),
+        (secret, 403, "node requested token not bound to a pod"),
+        (of("p", "", "vault"), 403, "node requested token with a pod binding without a uid"),
+        (of("q", "u-p", "vault"), 404, "pods \"q\" not found"),
+        (of("p", "x", "vault"), 403, "the UID in the bound object reference (x) does not match the UID in record"),
+        (of("elsewhere", "u-p", "vault"), 403, "node requested token bound to a pod scheduled on a different node"),
+        (of("p", "u-p", "x"), 403, "system:node:n1 is not authorized to request tokens for audience \"x\""),
+        (two, 403, "node may only request 0 or 1 audiences"),
+    ] {
+        let (refused, message) = bind("robot", &node, &spec).unwrap_err();
+        assert!(refused == code && message.contains(why), "{spec}: {refused} {message}");
+    }
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! Tokens on request: a POST to `serviceaccounts/NAME/token`.
 //!
-//! In: a TokenRequest and the ServiceAccount it was sent to. Out: the request with a token in its status. Tokens are
-//! bound to their account only: a request to bind one to a Pod or another object is refused, because a token that
-//! outlives what it was bound to is worse than none.
+//! In: a TokenRequest, the ServiceAccount it was sent to, and who sent it. Out: the request with a token in its status. A token ends with
+//! its time, with its account and with the object it is bound to; its time is bounded, so that a token that leaks is not good for ever.
 
 use api::field::{Errors, Path};
 use api::lifecycle;
@@ -11,8 +10,9 @@ use api::value::ValueExt as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::auth::Authenticator;
-use crate::auth::service_account::{API_AUDIENCE, Grant};
+use super::bound_object;
+use crate::auth::service_account::{Grant, Lifetime};
+use crate::auth::{Authenticator, User};
 
 const GROUP: &str = "authentication.k8s.io";
 const KIND: &str = "TokenRequest";
@@ -20,41 +20,62 @@ const DEFAULT_SECONDS: i64 = 3600;
 const MIN_SECONDS: i64 = 600;
 const MAX_SECONDS: i64 = 1 << 32;
 
+/// A request for a token.
+pub(crate) struct TokenRequest<'a> {
+    /// What was sent.
+    pub(crate) body: &'a Value,
+    /// The account that the token is for.
+    pub(crate) account: &'a Value,
+    /// Who sent it.
+    pub(crate) user: &'a User,
+}
+
 /// Answers a TokenRequest for an account.
 ///
 /// # Errors
-/// 400, 409 and 422, with the words of the original.
+/// 400, 403, 404, 409 and 422, with the words of the original.
 pub(crate) fn token_request(
-    body: &Value,
-    account: &Value,
-    authenticator: &Authenticator,
+    request: &TokenRequest<'_>,
+    authn: &Authenticator,
     now: Timestamp,
+    warnings: &mut Vec<String>,
 ) -> Result<Value, Status> {
+    let TokenRequest { body, account, user } = *request;
     let (name, namespace) = (account.text("metadata.name"), account.text("metadata.namespace"));
     let uid = account.text("metadata.uid");
+    bound_object::restrict_node(body, account, user, authn)?;
     check_metadata(body, name, namespace, uid)?;
-    let seconds = body.at("spec.expirationSeconds").as_i64().unwrap_or(DEFAULT_SECONDS);
-    check_seconds(seconds)?;
-    if body.has("spec.boundObjectRef") {
-        let target = body.at("spec.boundObjectRef");
-        let (group, version) = target.text("apiVersion").split_once('/').unwrap_or(("", target.text("apiVersion")));
-        let kind = target.text("kind");
-        return Err(Status::bad_request(format!("cannot bind token to object of type {group}/{version}, Kind={kind}")));
-    }
+    let asked = body.at("spec.expirationSeconds").as_i64().unwrap_or(DEFAULT_SECONDS);
+    check_seconds(asked)?;
+    let objects = bound_object::find(body, account, authn)?;
     let mut audiences = body.texts("spec.audiences");
     if audiences.is_empty() {
-        audiences = vec![API_AUDIENCE];
+        audiences = vec![authn.accounts().issuer()];
     }
-    let grant = Grant { namespace, name, uid, audiences: &audiences, seconds };
-    let token = authenticator.accounts().sign(&grant, now).map_err(Status::internal)?;
+    let (shown, seconds) = limited(asked, authn.accounts().max_lifetime(), warnings);
+    let grant = Grant { namespace, name, uid, audiences: &audiences, seconds, bound: objects.binding() };
+    let token = authn.accounts().sign(&grant, now).map_err(Status::internal)?;
     let end = Timestamp::from_second(now.as_second().saturating_add(seconds)).unwrap_or(Timestamp::MAX);
     Ok(json!({
         "kind": KIND,
         "apiVersion": "authentication.k8s.io/v1",
         "metadata": {"name": name, "namespace": namespace, "uid": uid, "creationTimestamp": lifecycle::seconds(now)},
-        "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": null},
+        "spec": {"audiences": audiences, "expirationSeconds": shown, "boundObjectRef": body.at("spec.boundObjectRef")},
         "status": {"token": token, "expirationTimestamp": lifecycle::seconds(end)},
     }))
+}
+
+/// The seconds that the answer shows in its spec, and those that the token lives. A maximum that an operator has set is shown and warned of,
+/// as in the original, which has no maximum otherwise; ours then shows in the status alone.
+fn limited(asked: i64, max: Lifetime, warnings: &mut Vec<String>) -> (i64, i64) {
+    if asked <= max.seconds {
+        return (asked, asked);
+    }
+    if !max.is_configured {
+        return (asked, max.seconds);
+    }
+    warnings.push(format!("requested expiration of {asked} seconds shortened to {} seconds", max.seconds));
+    (max.seconds, max.seconds)
 }
 
 /// What the body says about the account must be true.

@@ -2,9 +2,13 @@
 //!
 //! In: the request of a client, in the words of the API. Out: the same request in the words of a kubelet, sent to the agent of the Pod's
 //! node over TLS with the server's own certificate; then its answer, or its bytes. Which container is meant is decided here.
+//!
+//! Nodes say themselves where their agents are, and whoever may read logs has the server connect there. So only some addresses are dialled
+//! ([`crate::dial`]), and who has no right to the Node learns nothing of an attempt that fails, neither from its text nor from its time.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::field::{self, Errors};
 use api::kind::Kind;
@@ -17,6 +21,7 @@ use http_body_util::{BodyExt as _, Limited};
 use jiff::Timestamp;
 use serde_json::Value;
 use store::{Key, Table};
+use tokio::time::Instant;
 
 use crate::authz::{self, Attributes};
 use crate::forward::{self, Outward, Sent};
@@ -29,6 +34,8 @@ use crate::route::Target;
 pub(super) const PARTS: [&str; 4] = ["attach", "exec", "log", "portforward"];
 /// The port of an agent whose Node does not name one.
 const PORT: u16 = 10250;
+/// How long it may take until an agent has shown who it is.
+const CONNECT: Duration = Duration::from_secs(5);
 /// How much of a refusal is read.
 const REFUSAL: usize = 50_000;
 /// What `nodes/proxy` leads to.
@@ -225,10 +232,49 @@ async fn to_agent(shared: &Shared, ask: &Ask<'_>, node: &str, path: &str, sent: 
     let Some(tls) = shared.agents.clone() else {
         return Err(Status::unavailable(format!("this server has no certificate for the agent of node {node}")));
     };
+    let begun = Instant::now();
+    let io = match shared.dial.agent(node, address, &super::proxy::service_ranges(shared)) {
+        Ok(()) => forward::connect(address, Some(tls), CONNECT).await,
+        Err(why) => Err(format!("{address} is no address of an agent: {why}")),
+    };
+    let io = match io {
+        Ok(io) => io,
+        Err(why) => return Err(unreachable(ask, node, address, why, begun).await),
+    };
     let failed = |why: String| Status::raw(format!("error dialing backend: {why}"));
-    let io = forward::connect(address, Some(tls)).await.map_err(failed)?;
     let outward = Outward { method: ask.method, path, host: &address.to_string(), headers: ask.headers };
     forward::send(io, &outward, sent).await.map_err(failed)
+}
+
+/// The answer when there is no agent that has shown who it is. Who may use `nodes/proxy` may know all of it. For others, whatever was
+/// tried takes as long and sounds the same: they could otherwise find out which ports are open wherever a Node says that it is.
+async fn unreachable(ask: &Ask<'_>, node: &str, address: SocketAddr, why: String, begun: Instant) -> Status {
+    tracing::info!(node, %address, user = ask.user.name, path = ask.uri.path(), error = why, "failed to reach agent");
+    let right = Attributes {
+        user: ask.user,
+        verb: "get",
+        group: "",
+        resource: "nodes",
+        subresource: "proxy",
+        name: node,
+        namespace: "",
+        fields: &[],
+        path: None,
+    };
+    if authz::authorize(&right, &authz::Nothing).allowed {
+        return Status::raw(format!("error dialing backend: {why}{}", unknown_issuer(&why)));
+    }
+    tokio::time::sleep_until(begun + CONNECT).await;
+    Status::raw(format!("error dialing backend: agent of node {node} is not reachable"))
+}
+
+/// What to do about an agent of the time before agents had a CA of their own.
+fn unknown_issuer(why: &str) -> &'static str {
+    if !why.contains("UnknownIssuer") {
+        return "";
+    }
+    " (the certificate is not of this cluster's agent CA; if the node was not upgraded with the server, upgrade it, or remove \
+     node/serving.crt in its data directory and restart it)"
 }
 
 /// An answer of an agent; refusals in the form of the API. Agents speak in sentences, as kubelets do, and kubectl takes a sentence with

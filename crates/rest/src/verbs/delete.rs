@@ -5,7 +5,6 @@ use std::sync::Arc;
 use api::options::{DeleteOptions, Propagation};
 use api::status::Status;
 use http::header;
-use hyper::body::Incoming;
 
 use super::{call, written};
 use crate::handler::{Ask, Shared};
@@ -19,9 +18,9 @@ pub(super) async fn delete(
     shared: &Arc<Shared>,
     ask: &Ask<'_>,
     target: &Target<'_>,
-    incoming: Incoming,
+    bytes: &[u8],
 ) -> Result<Reply, Status> {
-    let options = options(ask, incoming).await?;
+    let options = options(ask, bytes)?;
     let call = call(ask, target, "", options.dry_run);
     let outcome = shared.registry.delete(&call, target.name.unwrap_or_default(), &deletion(&options)).await?;
     written(ask, target, outcome)
@@ -32,9 +31,9 @@ pub(super) async fn delete_collection(
     shared: &Arc<Shared>,
     ask: &Ask<'_>,
     target: &Target<'_>,
-    incoming: Incoming,
+    bytes: &[u8],
 ) -> Result<Reply, Status> {
-    let options = options(ask, incoming).await?;
+    let options = options(ask, bytes)?;
     let (entries, meta) = super::read::matching(shared, ask, target).await?;
     let call = call(ask, target, "", options.dry_run);
     let wish = deletion(&options);
@@ -49,12 +48,11 @@ pub(super) async fn delete_collection(
     Ok(Reply::document(200, ask.view.list(target.kind, &entries, &meta)?))
 }
 
-async fn options(ask: &Ask<'_>, incoming: Incoming) -> Result<DeleteOptions, Status> {
-    let bytes = body::read(incoming).await?;
+fn options(ask: &Ask<'_>, bytes: &[u8]) -> Result<DeleteOptions, Status> {
     let body = if bytes.is_empty() {
         None
     } else {
-        body::delete_options(negotiate::body_media(ask.header(header::CONTENT_TYPE))?, &bytes)?
+        body::delete_options(negotiate::body_media(ask.header(header::CONTENT_TYPE))?, bytes)?
     };
     match body {
         Some(body) => DeleteOptions::from_value(&body),

@@ -8,7 +8,6 @@ use api::status::Status;
 use api::value::ValueExt as _;
 use api::{decode, yaml};
 use http::header;
-use hyper::body::Incoming;
 use serde_json::Value;
 
 use super::{call, manager, written};
@@ -23,17 +22,16 @@ pub(super) async fn patch(
     shared: &Arc<Shared>,
     ask: &Ask<'_>,
     target: &Target<'_>,
-    incoming: Incoming,
+    bytes: &[u8],
     warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
     let content_type = negotiate::essence(ask.header(header::CONTENT_TYPE).unwrap_or_default());
     if content_type == "application/apply-patch+yaml" {
-        return apply(shared, ask, target, incoming, warnings).await;
+        return apply(shared, ask, target, bytes, warnings).await;
     }
     let kind = PatchKind::of_content_type(&content_type).ok_or_else(Status::unsupported_patch_type)?;
     let options = WriteOptions::patch(&ask.query, false)?;
-    let bytes = body::read(incoming).await?;
-    let patch = Patch::parse(kind, &bytes, options.field_validation).map_err(PatchError::into_status)?;
+    let patch = Patch::parse(kind, bytes, options.field_validation).map_err(PatchError::into_status)?;
     let name = target.name.unwrap_or_default();
     let run = |old: &Value, noted: &mut Vec<String>| patched(target, &patch, old, options.field_validation, noted);
     let manager = manager(ask, &options.field_manager);
@@ -70,13 +68,12 @@ async fn apply(
     shared: &Arc<Shared>,
     ask: &Ask<'_>,
     target: &Target<'_>,
-    incoming: Incoming,
+    bytes: &[u8],
     warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
     let options = WriteOptions::patch(&ask.query, true)?;
-    let bytes = body::read(incoming).await?;
     let bad = |error: &dyn std::fmt::Display| Status::bad_request(format!("error decoding YAML: {error}"));
-    let (config, complaints) = yaml::from_yaml(&bytes).map_err(|error| bad(&error))?;
+    let (config, complaints) = yaml::from_yaml(bytes).map_err(|error| bad(&error))?;
     if !config.is_object() {
         return Err(bad(&"the configuration is not an object"));
     }

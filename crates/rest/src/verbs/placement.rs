@@ -11,7 +11,6 @@ use api::options::{DeleteOptions, WriteOptions};
 use api::status::Status;
 use api::value::ValueExt as _;
 use http::header;
-use hyper::body::Incoming;
 use serde_json::{Value, json};
 
 use super::{delete, manager};
@@ -26,13 +25,12 @@ pub(super) async fn bind(
     shared: &Arc<Shared>,
     ask: &Ask<'_>,
     target: &Target<'_>,
-    incoming: Incoming,
+    bytes: &[u8],
     warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
     let options = WriteOptions::create(&ask.query)?;
     let media = negotiate::body_media(ask.header(header::CONTENT_TYPE))?;
-    let bytes = body::read(incoming).await?;
-    let sent = body::object(&binding::KIND, media, &bytes, options.field_validation, warnings)?;
+    let sent = body::object(&binding::KIND, media, bytes, options.field_validation, warnings)?;
     let name = target.name.unwrap_or_else(|| sent.text("metadata.name"));
     if target.name.is_some() && !sent.text("metadata.name").is_empty() {
         check_name(&sent, name)?;
@@ -81,13 +79,12 @@ pub(super) async fn evict(
     shared: &Arc<Shared>,
     ask: &Ask<'_>,
     target: &Target<'_>,
-    incoming: Incoming,
+    bytes: &[u8],
 ) -> Result<Reply, Status> {
     let name = target.name.unwrap_or_default();
     let options = WriteOptions::create(&ask.query)?;
     let media = negotiate::body_media(ask.header(header::CONTENT_TYPE))?;
-    let bytes = body::read(incoming).await?;
-    let sent = body::message("policy.Eviction", media, &bytes)?;
+    let sent = body::message("policy.Eviction", media, bytes)?;
     let named = sent.text("metadata.name");
     if !named.is_empty() && named != name {
         return Err(Status::bad_request(format!(
@@ -96,7 +93,7 @@ pub(super) async fn evict(
     }
     let mut wish = DeleteOptions::from_value(sent.at("deleteOptions"))?;
     wish.dry_run |= options.dry_run;
-    let call = Call { subresource: None, ..call(ask, target, "", wish.dry_run) };
+    let call = Call { subresource: target.subresource, ..call(ask, target, "", wish.dry_run) };
     shared.registry.delete(&call, name, &delete::deletion(&wish)).await?;
     Ok(success(ask))
 }

@@ -1,18 +1,19 @@
 //! `services/NAME/proxy` and `pods/NAME/proxy`: the server speaks to a Pod for the client.
 //!
-//! Only ever to an address that a Pod of the same namespace has, resolved once, never to loopback, link-local or other
-//! special addresses: otherwise anyone who may write Endpoints could reach whatever the server can reach. Bodies pass through as they
+//! Only ever to an address that a Pod of the same namespace has, resolved once, and that [`crate::dial`] allows: otherwise anyone who may
+//! write Endpoints or the status of a Pod could reach whatever the server can reach. Bodies pass through as they
 //! come, and so does another protocol than HTTP when both sides agree on it. Certificates of Pods are not looked at, as in the
 //! original: nobody could say which authority a Pod's should be of, and nothing secret of ours is sent.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
-use api::ip;
 use api::kinds;
 use api::status::{Resource, Status};
 use api::value::ValueExt as _;
 use api::{field, object};
+use ipnet::IpNet;
 use serde_json::Value;
 use store::{Key, Table};
 
@@ -22,8 +23,8 @@ use crate::pki;
 use crate::reply::Reply;
 use crate::route::Target;
 
-/// Where a large cloud tells its machines secrets; its other address of this kind is link-local.
-const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+/// How long it may take until there is a connection to a Pod.
+const CONNECT: Duration = Duration::from_secs(10);
 
 /// Forwards a request to a Pod, or to the agent of a node.
 pub(super) async fn proxy(
@@ -40,7 +41,7 @@ pub(super) async fn proxy(
         _ => return super::agent::node(shared, ask, target, &path, sent).await,
     };
     let failed = |why: String| Status::unavailable(format!("error trying to reach service: {address}: {why}"));
-    let io = forward::connect(address, tls.then(pki::trusting_config)).await.map_err(failed)?;
+    let io = forward::connect(address, tls.then(pki::trusting_config), CONNECT).await.map_err(failed)?;
     let host = address.to_string();
     let outward = Outward { method: ask.method, path: &path, host: &host, headers: ask.headers };
     forward::send(io, &outward, sent).await.map_err(failed)
@@ -100,6 +101,7 @@ fn endpoints(shared: &Shared, namespace: &str, service: &str, port_name: &str) -
     let Ok(slices) = shared.registry.store.range(Table::named("endpointslices"), &prefix, None) else {
         return Vec::new();
     };
+    let ranges = service_ranges(shared);
     let mut out = Vec::new();
     for entry in slices.entries {
         if entry.facts.label("kubernetes.io/service-name") != Some(service) {
@@ -113,8 +115,8 @@ fn endpoints(shared: &Shared, namespace: &str, service: &str, port_name: &str) -
                 let addresses = endpoint.texts("addresses");
                 let of_pod = |address: &&&str| is_of_pod(shared, namespace, endpoint.at("targetRef"), address);
                 let address = addresses.iter().find(of_pod).and_then(|text| text.parse::<IpAddr>().ok());
-                let allowed = address.filter(|address| ready && is_ordinary(*address));
-                out.extend(allowed.map(|address| SocketAddr::new(address, port)));
+                let at = address.map(|address| SocketAddr::new(address, port));
+                out.extend(at.filter(|at| ready && shared.dial.pod(*at, &ranges).is_ok()));
             }
         }
     }
@@ -145,16 +147,20 @@ fn pod_address(shared: &Shared, namespace: &str, id: &str) -> Result<Place, Stat
     let refused = || Status::bad_request("address not allowed");
     let address: IpAddr = pod.text("status.podIP").parse().map_err(|_| refused())?;
     let port = u16::try_from(port).map_err(|_| refused())?;
-    if is_ordinary(address) { Ok((SocketAddr::new(address, port), scheme == "https")) } else { Err(refused()) }
+    let at = SocketAddr::new(address, port);
+    shared.dial.pod(at, &service_ranges(shared)).map_err(|_| refused())?;
+    Ok((at, scheme == "https"))
 }
 
-/// Whether an address is one that a Pod may have: not loopback, not link-local, not a group.
-fn is_ordinary(address: IpAddr) -> bool {
-    let address = address.to_canonical();
-    let mut errors = field::Errors::default();
-    ip::check_not_special(&field::Path::Root("ip"), &address.to_string(), &mut errors);
-    let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
-    errors.is_empty() && !address.is_multicast() && !broadcast && address != IpAddr::V6(METADATA)
+/// The ranges of Services: those the server was started with, and those of ServiceCIDRs.
+pub(super) fn service_ranges(shared: &Shared) -> Vec<IpNet> {
+    let mut ranges = shared.registry.ranges.addresses.clone();
+    let Ok(found) = shared.registry.store.range(Table::named("servicecidrs"), "", None) else { return ranges };
+    for entry in found.entries {
+        let object = object::decode_light(&entry.value);
+        ranges.extend(object.texts("spec.cidrs").iter().filter_map(|range| range.parse::<IpNet>().ok()));
+    }
+    ranges
 }
 
 fn stored(shared: &Shared, table: &'static str, name: &str) -> Option<Value> {
@@ -175,24 +181,5 @@ mod tests {
         assert_eq!(split_id("https:web:443"), Some(("https", "web", "443")));
         assert_eq!(split_id("ftp:web:80"), None);
         assert_eq!(split_id("a:b:c:d"), None);
-    }
-
-    #[test]
-    fn s15_special_addresses_are_no_pods() {
-        for address in [
-            "127.0.0.1",
-            "::1",
-            "169.254.169.254",
-            "fe80::1",
-            "224.0.0.1",
-            "0.0.0.0",
-            "::ffff:127.0.0.1",
-            "fd00:ec2::254",
-        ] {
-            assert!(!is_ordinary(address.parse().expect("an address")), "{address}");
-        }
-        for address in ["10.244.0.7", "fd00:10:244::7", "192.0.2.1"] {
-            assert!(is_ordinary(address.parse().expect("an address")), "{address}");
-        }
     }
 }

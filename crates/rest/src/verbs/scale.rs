@@ -13,7 +13,6 @@ use api::patch::{Patch, PatchError, PatchKind};
 use api::status::Status;
 use api::value::ValueExt as _;
 use http::header;
-use hyper::body::Incoming;
 use serde_json::Value;
 
 use super::{call, manager};
@@ -29,13 +28,13 @@ pub(super) async fn run(
     ask: &Ask<'_>,
     target: &Target<'_>,
     verb: &str,
-    incoming: Incoming,
+    bytes: &[u8],
     warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
     match verb {
         "get" => get(shared, ask, target),
-        "update" => update(shared, ask, target, incoming, warnings).await,
-        "patch" => patch(shared, ask, target, incoming, warnings).await,
+        "update" => update(shared, ask, target, bytes, warnings).await,
+        "patch" => patch(shared, ask, target, bytes, warnings).await,
         _ => Err(Status::method_not_allowed()),
     }
 }
@@ -50,13 +49,12 @@ async fn update(
     shared: &Arc<Shared>,
     ask: &Ask<'_>,
     target: &Target<'_>,
-    incoming: Incoming,
+    bytes: &[u8],
     warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
     let options = WriteOptions::update(&ask.query)?;
     let media = negotiate::body_media(ask.header(header::CONTENT_TYPE))?;
-    let bytes = body::read(incoming).await?;
-    let sent = body::object(&KIND, media, &bytes, options.field_validation, warnings)?;
+    let sent = body::object(&KIND, media, bytes, options.field_validation, warnings)?;
     let run = |old: &Value, _: &mut Vec<String>| scaled(target, &sent, old);
     store(shared, ask, target, &options, &run, warnings).await
 }
@@ -65,14 +63,13 @@ async fn patch(
     shared: &Arc<Shared>,
     ask: &Ask<'_>,
     target: &Target<'_>,
-    incoming: Incoming,
+    bytes: &[u8],
     warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
     let content_type = negotiate::essence(ask.header(header::CONTENT_TYPE).unwrap_or_default());
     let kind = PatchKind::of_content_type(&content_type).ok_or_else(Status::unsupported_patch_type)?;
     let options = WriteOptions::patch(&ask.query, false)?;
-    let bytes = body::read(incoming).await?;
-    let patch = Patch::parse(kind, &bytes, options.field_validation).map_err(PatchError::into_status)?;
+    let patch = Patch::parse(kind, bytes, options.field_validation).map_err(PatchError::into_status)?;
     let run = |old: &Value, noted: &mut Vec<String>| {
         let sent = patched(&patch, &scale::of(old), options.field_validation, noted)?;
         scaled(target, &sent, old)

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use api::options::WriteOptions;
 use api::status::Status;
 use http::header;
-use hyper::body::Incoming;
 
 use super::{call, manager, placement, written};
 use crate::handler::{Ask, Shared};
@@ -19,13 +18,12 @@ pub(super) async fn create(
     shared: &Arc<Shared>,
     ask: &Ask<'_>,
     target: &Target<'_>,
-    incoming: Incoming,
+    bytes: &[u8],
     warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
     let options = WriteOptions::create(&ask.query)?;
     let media = negotiate::body_media(ask.header(header::CONTENT_TYPE))?;
-    let bytes = body::read(incoming).await?;
-    let object = body::object(target.kind, media, &bytes, options.field_validation, warnings)?;
+    let object = body::object(target.kind, media, bytes, options.field_validation, warnings)?;
     let manager = manager(ask, &options.field_manager);
     let call = call(ask, target, &manager, options.dry_run);
     written(ask, target, shared.registry.create(&call, object, warnings).await?)
@@ -36,20 +34,20 @@ pub(super) async fn create_part(
     shared: &Arc<Shared>,
     ask: &Ask<'_>,
     target: &Target<'_>,
-    incoming: Incoming,
+    bytes: &[u8],
     warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
     match target.subresource.map(|sub| sub.name) {
-        Some("binding") => placement::bind(shared, ask, target, incoming, warnings).await,
-        Some("eviction") => placement::evict(shared, ask, target, incoming).await,
+        Some("binding") => placement::bind(shared, ask, target, bytes, warnings).await,
+        Some("eviction") => placement::evict(shared, ask, target, bytes).await,
         Some("token") => {
             let media = negotiate::body_media(ask.header(header::CONTENT_TYPE))?;
-            let bytes = body::read(incoming).await?;
-            let parsed = body::message("authentication.TokenRequest", media, &bytes)?;
+            let parsed = body::message("authentication.TokenRequest", media, bytes)?;
             let call = call(ask, target, "", false);
             let account = shared.registry.get(&call, target.name.unwrap_or_default())?;
             let account = crate::view::read(target.kind, &account);
-            let answer = reviews::token_request(&parsed, &account, &shared.authn, ask.now)?;
+            let request = reviews::TokenRequest { body: &parsed, account: &account, user: ask.user };
+            let answer = reviews::token_request(&request, &shared.authn, ask.now, warnings)?;
             Ok(Reply::bytes(201, "application/json", answer.to_string()))
         }
         _ => Err(Status::method_not_allowed()),
@@ -61,14 +59,13 @@ pub(super) async fn update(
     shared: &Arc<Shared>,
     ask: &Ask<'_>,
     target: &Target<'_>,
-    incoming: Incoming,
+    bytes: &[u8],
     warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
     let name = target.name.unwrap_or_default();
     let options = WriteOptions::update(&ask.query)?;
     let media = negotiate::body_media(ask.header(header::CONTENT_TYPE))?;
-    let bytes = body::read(incoming).await?;
-    let mut object = body::object(target.kind, media, &bytes, options.field_validation, warnings)?;
+    let mut object = body::object(target.kind, media, bytes, options.field_validation, warnings)?;
     check_name(&object, name)?;
     let manager = manager(ask, &options.field_manager);
     let call = call(ask, target, &manager, options.dry_run);

@@ -4,6 +4,7 @@
 //! [`Sheet`] for each. How a kind is described is one file and one line in [`describe`]; kinds without a file are described by
 //! their fields.
 
+mod certificate;
 mod containers;
 mod generic;
 mod node;
@@ -102,6 +103,7 @@ async fn describe(client: &mut Client, object: &Object) -> anyhow::Result<Sheet>
             let pods = related(client, "pods", object, &selector).await?;
             workload::describe(&object.value, &pods, &mut sheet);
         }
+        ("certificates.k8s.io", "certificatesigningrequests") => certificate::describe(&object.value, &mut sheet),
         _ => generic::describe(&object.value, &mut sheet),
     }
     Ok(sheet)

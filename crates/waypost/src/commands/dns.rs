@@ -54,7 +54,8 @@ impl Dns {
         let builder =
             Builder { source: Arc::new(source.clone()), domain: domain.to_owned(), listen: listen.clone(), quirks };
         let (parts, metrics) = builder.first(&config)?;
-        let options = Options { listen: listen.clone(), ..Options::default() };
+        let clients = settings::client_limits(arguments);
+        let options = Options { listen: listen.clone(), clients, ..Options::default() };
         let listening = Server::start(parts.book.clone(), parts.resolver.clone(), metrics.clone(), &options).await;
         let server = listening.with_context(|| format!("listening for DNS on {listen:?}; choose with --dns-listen"))?;
         let figures = content.as_ref().map(|content| Arc::new(Figures::new(&content.version)));

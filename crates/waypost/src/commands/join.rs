@@ -88,7 +88,9 @@ impl Credentials {
         let tls = served.config(&cluster.ca_pem).context("preparing the agent's port")?;
         let names = Serving { node: self.node.clone(), ips: agent::serving_ips() };
         let (folder, remote): (PathBuf, Remote) = (self.folder.clone(), remote.clone());
-        self.tasks.spawn(async move { join::keep_serving(Path::new(&folder), &names, &remote, &served).await });
+        self.tasks.spawn(async move {
+            join::keep_serving(Path::new(&folder), &names, &cluster.ca_pem, &remote, &served).await;
+        });
         Ok(Some(tls))
     }
 }

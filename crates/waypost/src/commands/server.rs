@@ -8,23 +8,22 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use api::facts::Facts;
 use api::ip::Family;
-use api::value::ValueExt as _;
+use api::kinds::certificatesigningrequest::NODE_SERVING;
 use bytes::Bytes;
-use control::certificates::{Order, Signer};
+use control::certificates::{Order, ServerNames, Signer};
 use control::{Election, Settings};
 use jiff::Timestamp;
 use kernel::addresses::Addresses as _;
-use rest::auth::bootstrap::SecretLookup;
 use rest::auth::service_account::ServiceAccounts;
 use rest::auth::token_file::TokenFile;
-use rest::auth::{AccountLookup, Authenticator};
+use rest::auth::{Authenticator, objects};
 use rest::client::{Client, Method};
 use rest::kubeconfig::{self, ClusterInfo};
 use rest::pki::{self, Pki, ServingNames};
-use rest::{Options, Server};
+use rest::{ConnectionLimits, Options, Server};
 use store::allocation::Ranges;
 use store::source::Local;
-use store::{Embedded, Key, Store, Table};
+use store::{Embedded, Store};
 use tokio::runtime::Runtime;
 
 use super::dns;
@@ -37,7 +36,7 @@ const FIRST_REVISION: u64 = 1000;
 /// Runs the command.
 pub(crate) fn exec(arguments: &ServerArguments) -> anyhow::Result<()> {
     runtime()?.block_on(async {
-        let running = start(arguments, &[]).await?;
+        let running = start(arguments, &Beside::default()).await?;
         // Whoever reads that it is ready may ask it to end at once.
         let asked = stop_signal();
         tracing::info!(address = %running.address, kubeconfig = %running.kubeconfig.display(), "ready");
@@ -99,8 +98,17 @@ impl Running {
     }
 }
 
-/// Starts a server, which listens at these addresses besides, and returns when it is ready.
-pub(super) async fn start(arguments: &ServerArguments, beside: &[IpAddr]) -> anyhow::Result<Running> {
+/// What runs in the same process as a server.
+#[derive(Default)]
+pub(super) struct Beside {
+    /// Other addresses at which the server listens, for Pods.
+    pub(super) addresses: Vec<IpAddr>,
+    /// The Node whose agent runs here.
+    pub(super) node: Option<String>,
+}
+
+/// Starts a server and returns when it is ready.
+pub(super) async fn start(arguments: &ServerArguments, beside: &Beside) -> anyhow::Result<Running> {
     let ranges = ranges(arguments)?;
     let data_dir = &arguments.place.data_dir;
     std::fs::create_dir_all(data_dir).with_context(|| {
@@ -113,11 +121,12 @@ pub(super) async fn start(arguments: &ServerArguments, beside: &[IpAddr]) -> any
     )
     .with_context(|| format!("opening the store in {}", data_dir.display()))?;
     let store = Arc::new(store);
-    let names = serving_names(arguments, &ranges, beside);
+    let names = serving_names(arguments, &ranges, &beside.addresses);
     let pki = pki::load_or_create(&data_dir.join("pki"), &names, Timestamp::now()).context("preparing certificates")?;
     let metrics = control::Metrics::new();
-    let beside = beside.to_vec();
-    let server = Server::bind(Options { beside, ..options(arguments, &store, &ranges, &pki, &metrics)? })
+    let options = options(arguments, &store, &ranges, &pki, &metrics)?;
+    let (addresses, local_node) = (beside.addresses.clone(), beside.node.clone());
+    let server = Server::bind(Options { beside: addresses, local_node, ..options })
         .await
         .with_context(|| format!("listening on {}; choose another address with --listen", arguments.listen))?;
     let (address, advertised) = (server.address(), advertised(arguments, &server, &ranges));
@@ -132,7 +141,8 @@ pub(super) async fn start(arguments: &ServerArguments, beside: &[IpAddr]) -> any
     let info = ClusterInfo { server: format!("https://{advertised}"), ca_pem: pki.ca_pem().to_owned() };
     let shared: Arc<dyn Store> = store.clone();
     let (halt, halted) = tokio::sync::oneshot::channel();
-    let settings = Settings { cluster_info: Some(info.render()), ..settings(arguments, &ranges, &pki) };
+    let server_names = ServerNames { dns: names.dns, ips: names.ips, domain: arguments.cluster_domain.clone() };
+    let settings = Settings { cluster_info: Some(info.render()), server_names, ..settings(arguments, &ranges, &pki) };
     let control = tokio::spawn(controllers(arguments.leader_elect, shared, settings, metrics, halted));
     let _ = readiness.send(true);
     Ok(Running { address, kubeconfig, pki, stop, serving, halt, control, store })
@@ -150,9 +160,12 @@ fn options(
         Some(path) => TokenFile::load(path).context("reading --token-auth-file")?,
         None => TokenFile::default(),
     };
-    let accounts = ServiceAccounts::new(pki.signing_key()).context("reading the key of ServiceAccount tokens")?;
-    let authn = Authenticator::new(tokens, accounts, account_lookup(shared.clone()))
-        .with_bootstrap_tokens(secret_lookup(shared.clone()));
+    let mut accounts = ServiceAccounts::new(pki.signing_key(), &arguments.cluster_domain)
+        .context("reading the key of ServiceAccount tokens")?;
+    if let Some(seconds) = arguments.service_account_max_token_expiration {
+        accounts = accounts.with_max_lifetime(seconds);
+    }
+    let authn = Authenticator::new(tokens, accounts, objects::stored(shared.clone()));
     let (figures, control) = (store.clone(), control.clone());
     Ok(Options {
         listen: arguments.listen,
@@ -161,29 +174,41 @@ fn options(
         authn,
         store: shared,
         agents: Some(pki.agents_config()),
+        local_node: None,
         ranges: ranges.clone(),
+        allocates_pod_cidrs: arguments.allocate_node_cidrs.unwrap_or_default(),
+        connections: connection_limits(arguments),
         max_in_flight: arguments.max_requests_inflight,
         request_timeout: arguments.request_timeout,
         figures: Box::new(move || crate::figures::text(&figures.figures()) + &control.text()),
     })
 }
 
-/// Finds the uid of a ServiceAccount: its tokens are good as long as it is there.
-fn account_lookup(store: Arc<dyn Store>) -> AccountLookup {
-    Box::new(move |namespace, name| {
-        let key = Key { table: Table::named("serviceaccounts"), name: format!("{namespace}/{name}").into() };
-        let entry = store.get(&key)?;
-        Some(api::object::decode_bare(&entry.value).text("metadata.uid").to_owned())
-    })
-}
-
-/// Finds a Secret of kube-system: bootstrap tokens are good as long as theirs is there.
-fn secret_lookup(store: Arc<dyn Store>) -> SecretLookup {
-    Box::new(move |name| {
-        let name = format!("{}/{name}", api::bootstrap_token::NAMESPACE);
-        let entry = store.get(&Key { table: Table::named("secrets"), name: name.into() })?;
-        Some(api::object::decode_bare(&entry.value))
-    })
+/// How many connections there may be. The process needs files for other things, too: connections get a quarter of those it may open, and
+/// one source half of them at most.
+fn connection_limits(arguments: &ServerArguments) -> ConnectionLimits {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let files = if raised.is_ok() { maximum } else { current };
+    let share = files.and_then(|files| usize::try_from(files / 4).ok()).unwrap_or(usize::MAX).max(1);
+    let asked = arguments.max_connections;
+    if share < asked {
+        tracing::info!(
+            asked,
+            limit = share,
+            "limited connections by the number of open files; raise it with ulimit -n"
+        );
+    }
+    let total = asked.min(share);
+    let usual = ConnectionLimits::default();
+    ConnectionLimits {
+        total,
+        per_source: arguments.max_connections_per_address.min(total.div_ceil(2)),
+        handshakes: usual.handshakes.min(total),
+        handshakes_per_source: usual.handshakes_per_source.min(total.div_ceil(2)),
+        ..usual
+    }
 }
 
 /// Where the store is inside the data directory.
@@ -223,7 +248,7 @@ async fn controllers(
 
 /// What the controllers are told. Whatever Kubernetes would not show is off unless it is asked for.
 fn settings(arguments: &ServerArguments, ranges: &Ranges, pki: &Pki) -> Settings {
-    let signing = pki.signing();
+    let (signing, agent_signing) = (pki.signing(), pki.agent_signing());
     let allocates = arguments.allocate_node_cidrs.unwrap_or_default();
     Settings {
         max_endpoints_per_slice: arguments.max_endpoints_per_slice.into(),
@@ -232,6 +257,7 @@ fn settings(arguments: &ServerArguments, ranges: &Ranges, pki: &Pki) -> Settings
         node_masks: (arguments.node_cidr_mask_size_ipv4, arguments.node_cidr_mask_size_ipv6),
         node_grace: arguments.node_monitor_grace_period,
         signer: Some(Signer::new(move |order: &Order<'_>| {
+            let signing = if order.signer == NODE_SERVING { &agent_signing } else { &signing };
             signing.sign(order.request, order.usages, order.lifetime, order.now).map_err(|error| error.to_string())
         })),
         certificate_lifetime: arguments.cluster_signing_duration,

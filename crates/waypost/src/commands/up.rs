@@ -41,11 +41,12 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
     announce::leave_answers_to_us(&mut proxying, announces);
     server::runtime()?.block_on(async {
         // Pods do not reach the loopback of this machine.
-        let beside = match settings.listen.ip().is_loopback() && agent::is_wanted(&agent) {
+        let addresses = match settings.listen.ip().is_loopback() && agent::is_wanted(&agent) {
             true => agent::own_addresses().into_iter().filter(|ip| !ip.is_loopback()).collect(),
             false => Vec::new(),
         };
-        let running = server::start(&settings, &beside).await?;
+        let node = agent::is_wanted(&agent).then(|| agent::node_name(proxying.node_name.as_deref()));
+        let running = server::start(&settings, &server::Beside { addresses, node }).await?;
         let on_loopback = settings.service_cluster_ip_range.iter().any(|range| range.addr().is_loopback());
         let local = running.source();
         let balances = announces && settings.balancing.is_on();

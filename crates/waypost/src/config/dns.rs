@@ -26,6 +26,12 @@ pub(crate) struct DnsArguments {
     /// Have the programs of this machine ask here for names of the cluster (`up`); `waypost cleanup` undoes it
     #[arg(long, env = "WAYPOST_HOST_DNS")]
     pub(crate) host_dns: bool,
+    /// Queries per second that one client may send, and its burst; as many again are refused, further ones dropped. 0 is no limit; loopback has none
+    #[arg(long, env = "WAYPOST_DNS_CLIENT_QPS", default_value_t = 20_000, value_name = "QPS")]
+    pub(crate) dns_client_qps: u32,
+    /// Queries per second of one client that upstreams have to answer, 256 of which may be in flight; further ones are refused. 0 is no limit; loopback has none
+    #[arg(long, env = "WAYPOST_DNS_CLIENT_FORWARD_QPS", default_value_t = 1_000, value_name = "QPS")]
+    pub(crate) dns_client_forward_qps: u32,
     /// Where /ready and /health of the DNS server are; with --corefile its `ready` and `health` say so
     #[arg(long, env = "WAYPOST_DNS_READY_LISTEN", default_value = "127.0.0.1:8181", value_name = "IP:PORT")]
     pub(crate) dns_ready_listen: SocketAddr,

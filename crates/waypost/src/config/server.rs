@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use ipnet::IpNet;
 
-use super::values::{lifetime, port_range, seconds};
+use super::values::{count, lifetime, port_range, seconds, token_lifetime};
 use super::{LoadBalancerArguments, ReachedArguments};
 
 /// What to do with a store.
@@ -153,6 +153,26 @@ pub(crate) struct ServerArguments {
     /// Bearer tokens: lines of `token,user,uid,"group1,group2"`
     #[arg(long, env = "WAYPOST_TOKEN_AUTH_FILE", value_name = "FILE")]
     pub(crate) token_auth_file: Option<PathBuf>,
+    /// How long tokens of ServiceAccounts live at most, such as 48h; 24h unless it is said
+    #[arg(
+        long,
+        env = "WAYPOST_SERVICE_ACCOUNT_MAX_TOKEN_EXPIRATION",
+        value_parser = token_lifetime,
+        value_name = "DURATION"
+    )]
+    pub(crate) service_account_max_token_expiration: Option<i64>,
+    /// How many connections to the API may be open; also at most half of the files that the process may open
+    #[arg(long, env = "WAYPOST_MAX_CONNECTIONS", default_value = "10000", value_parser = count, value_name = "N")]
+    pub(crate) max_connections: usize,
+    /// How many connections one address (IPv6: one /64) may have open; those of this machine by loopback may be half of all
+    #[arg(
+        long,
+        env = "WAYPOST_MAX_CONNECTIONS_PER_ADDRESS",
+        default_value = "1000",
+        value_parser = count,
+        value_name = "N"
+    )]
+    pub(crate) max_connections_per_address: usize,
     /// How many requests may be answered at once; more get a 429
     #[arg(long, env = "WAYPOST_MAX_REQUESTS_INFLIGHT", default_value_t = 400, value_name = "N")]
     pub(crate) max_requests_inflight: usize,

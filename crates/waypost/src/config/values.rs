@@ -25,6 +25,20 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     number.parse().map(Duration::from_secs).map_err(|_| "expected a number of seconds, such as 60".to_owned())
 }
 
+/// A number of things, at least one.
+pub(super) fn count(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "it must be a number greater than 0".to_owned())
+}
+
+/// The longest life of a token in seconds, within the limits of kube-apiserver.
+pub(super) fn token_lifetime(text: &str) -> Result<i64, String> {
+    let seconds = i64::try_from(lifetime(text)?.as_secs()).unwrap_or(i64::MAX);
+    if !(3600..=1 << 32).contains(&seconds) {
+        return Err("it must be between 1 hour and 2^32 seconds".to_owned());
+    }
+    Ok(seconds)
+}
+
 /// A duration as Go writes it, such as 24h.
 pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
     let nanoseconds = api::duration::parse(text)?;

@@ -25,7 +25,11 @@ pub struct Request {
     pub dns: Vec<String>,
     /// Addresses.
     pub ips: Vec<IpAddr>,
-    /// Whether there are names of other kinds, such as e-mail addresses.
+    /// E-mail addresses.
+    pub emails: Vec<String>,
+    /// URIs.
+    pub uris: Vec<String>,
+    /// Whether there are names of other kinds, such as directory names.
     pub other_names: bool,
     /// The public key (SubjectPublicKeyInfo, DER).
     pub public_key: Vec<u8>,
@@ -73,11 +77,29 @@ impl Request {
                         Some(ip) => out.ips.push(ip),
                         None => out.other_names = true,
                     },
+                    GeneralName::RFC822Name(name) => out.emails.push((*name).to_owned()),
+                    GeneralName::URI(name) => out.uris.push((*name).to_owned()),
                     _ => out.other_names = true,
                 }
             }
         }
         out
+    }
+
+    /// The subject and the other names on one line, for people who decide about the request.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let mut parts: Vec<String> = self.organizations.iter().map(|name| format!("O={name}")).collect();
+        parts.push(format!("CN={}", self.common_name));
+        parts.extend(self.dns.iter().map(|name| format!("DNS:{name}")));
+        parts.extend(self.ips.iter().map(|ip| format!("IP:{ip}")));
+        parts.extend(self.emails.iter().map(|name| format!("email:{name}")));
+        parts.extend(self.uris.iter().map(|name| format!("URI:{name}")));
+        if self.other_names {
+            parts.push("other names".to_owned());
+        }
+        // The requester chose every byte of this: control characters must not reach a terminal.
+        parts.join(", ").chars().map(|char| if char.is_control() { '?' } else { char }).collect()
     }
 }
 

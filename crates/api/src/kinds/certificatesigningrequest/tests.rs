@@ -43,7 +43,7 @@ fn what_is_wrong_is_said() {
         |object| object.put("spec.request", "AAAA"),
         "spec.request: Invalid value: \"AAAA\": PEM block type must be CERTIFICATE REQUEST",
     );
-    wrong(|object| object.put("spec.usages", json!([])), "spec.usages: Required value: usages must be provided");
+    wrong(|object| object.put("spec.usages", json!([])), "spec.usages: Required value");
     wrong(|object| object.put("spec.usages", json!(["any", "any"])), "spec.usages[1]: Duplicate value: \"any\"");
     wrong(|object| object.put("spec.signerName", ""), "spec.signerName: Required value");
     wrong(
@@ -122,4 +122,31 @@ fn the_table_says_how_far_it_is() {
     approved.put("status.certificate", "AAAA");
     assert_eq!(cell(&approved), "Approved,Issued");
     assert_eq!(cell(&with_condition(&object(), DENIED, "", "", "")), "Denied");
+}
+
+#[test]
+fn conditions_get_the_times_that_were_left_out() {
+    let mut old = object();
+    old.put(
+        "status.conditions",
+        json!([{"type": "Approved", "status": "True", "lastUpdateTime": "a", "lastTransitionTime": "a"}]),
+    );
+    let mut new = old.clone();
+    new.put("status.conditions", json!([{"type": "Approved", "status": "True"}, {"type": "Failed", "status": "True"}]));
+    stamp_conditions(&mut new, &old, "b");
+    assert_eq!(
+        new.at("status.conditions"),
+        &json!([
+            {"type": "Approved", "status": "True", "lastUpdateTime": "b", "lastTransitionTime": "a"},
+            {"type": "Failed", "status": "True", "lastUpdateTime": "b", "lastTransitionTime": "b"},
+        ])
+    );
+    let mut none = object();
+    stamp_conditions(&mut none, &old, "b");
+    assert_eq!(none, object());
+    // What was there before stays as it was, whatever it lacks.
+    let bare = json!({"status": {"conditions": [{"type": "Approved", "status": "True"}]}});
+    let mut same = bare.clone();
+    stamp_conditions(&mut same, &bare, "b");
+    assert_eq!(same, bare);
 }

@@ -52,7 +52,7 @@ pub(super) fn spec(object: &Value, errors: &mut Errors) {
     let usages = object.texts("spec.usages");
     let list = spec.child("usages");
     if usages.is_empty() {
-        errors.required(&list, "usages must be provided");
+        errors.required(&list, "");
     }
     for (index, usage) in usages.iter().enumerate().filter(|(_, usage)| !USAGES.contains(usage)) {
         errors.not_supported(&list.index(index), *usage, USAGES);

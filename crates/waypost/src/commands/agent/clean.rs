@@ -9,7 +9,7 @@ use agent::machine::{GROUP, Machine};
 use agent::sandbox;
 use anyhow::Context as _;
 use kernel::cgroups::Cgroups;
-use kernel::pod_network::{PodNetwork as _, linux::Linux};
+use kernel::pod_network::{PodNetwork as _, guard, linux::Linux};
 
 /// Takes everything away that belongs to the agent of a data directory; answers how many Pods there were.
 ///
@@ -28,6 +28,7 @@ pub(in crate::commands) fn clean(data_dir: &Path, bridge: &str) -> anyhow::Resul
     network.delete(bridge)?;
     network.routes(&BTreeSet::new())?;
     agent::agent::remove_table().context("removing the rules of Pods")?;
+    guard::remove_table().context("removing the rules of the bridge of Pods")?;
     agent::agent::clean_settings().context("putting settings of this machine back")?;
     agent::files::remove_folder(home.path()).context("removing the agent's folder")?;
     let groups = Cgroups::find();

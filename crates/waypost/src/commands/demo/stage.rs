@@ -40,6 +40,8 @@ const ROOM: u64 = 512 << 20;
 pub(super) const NODE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 /// The address of somebody outside.
 const OUTSIDE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 100);
+/// The hardware address of somebody outside.
+const OUTSIDE_HARDWARE: [u8; 6] = [0x0a, 0x58, 192, 0, 2, 100];
 
 /// This program, where Pods find it.
 pub(super) fn program() -> PathBuf {
@@ -104,5 +106,6 @@ fn connect() -> anyhow::Result<()> {
         addresses: vec![IpAddr::V4(OUTSIDE)],
         gateways: vec![IpAddr::V4(NODE)],
         mtu: None,
+        hardware: OUTSIDE_HARDWARE,
     })?)
 }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use dns::config::{Block, Cache, Config, Fallthrough, Forward, Key, Kubernetes, Name, Pods, Server, To};
 use dns::reload::Content;
+use dns::serve::ClientLimits;
 use dns::zone::Quirks;
 
 use crate::config::{DnsArguments, DnsPods, DnsQuirks};
@@ -34,6 +35,12 @@ pub(super) fn config(corefile: Option<&Content>, arguments: &DnsArguments, domai
         Some(content) => content.config.clone().map_err(anyhow::Error::msg),
         None => Ok(Config { blocks: vec![block(arguments, domain)?] }),
     }
+}
+
+/// Limits per client. They protect the server, not a zone, so they hold with a Corefile, too.
+pub(super) fn client_limits(arguments: &DnsArguments) -> ClientLimits {
+    let (queries, forwards) = (arguments.dns_client_qps, arguments.dns_client_forward_qps);
+    ClientLimits { queries, forwards, ..ClientLimits::default() }
 }
 
 /// What the flags say.

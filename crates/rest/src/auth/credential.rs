@@ -1,0 +1,228 @@
+//! What is kept of a credential that was shown, so that it can be checked again later.
+//!
+//! In: a request, once. Out: the user, and a [`Credential`] from which [`Authenticator::renew`] makes the user again as long as what was shown
+//! is good: until the token or the certificate ends, its account or bound object is deleted, or its Secret or line is removed. What is
+//! kept opens nothing by itself: a certificate without its key, claims without their signature, the hash of a token.
+
+use std::sync::Arc;
+
+use api::bootstrap_token::{Kept, NAME_PREFIX, NAMESPACE, Token};
+use api::status::Status;
+use http::HeaderMap;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::objects::Referent;
+use super::token_file::{self, TokenHash};
+use super::{Authenticator, User, bearer, bootstrap, certificate, impersonate};
+
+/// A credential that was shown.
+#[derive(Clone, Debug)]
+pub struct Credential {
+    proof: Proof,
+    /// As whom it was used, in the words of the request.
+    acting_as: Option<User>,
+}
+
+#[derive(Clone, Debug)]
+enum Proof {
+    Certificate(Arc<[u8]>),
+    /// The claims of a ServiceAccount token.
+    Account(Arc<Value>),
+    /// A bootstrap token: its id, and the hash of all of it.
+    Bootstrap(String, TokenHash),
+    /// A token of the token file.
+    Static(TokenHash),
+}
+
+impl Authenticator {
+    /// The user of a request, as [`Self::authenticate`] finds it, and what is to be kept of their credential; nothing of those who showed none.
+    ///
+    /// # Errors
+    /// As [`Self::authenticate`].
+    pub fn identify(
+        &self,
+        headers: &HeaderMap,
+        client_cert: Option<&[u8]>,
+        now: Timestamp,
+    ) -> Result<(User, Option<Credential>), Status> {
+        let user = self.authenticate(headers, client_cert, now)?;
+        let Some(proof) = self.proof(headers, client_cert, now)? else { return Ok((user, None)) };
+        Ok((user, Some(Credential { proof, acting_as: impersonate::wanted(headers)? })))
+    }
+
+    /// What is kept of a request that was authenticated; the sources are tried in the same order.
+    fn proof(&self, headers: &HeaderMap, client_cert: Option<&[u8]>, now: Timestamp) -> Result<Option<Proof>, Status> {
+        if let Some(der) = client_cert
+            && certificate::user(der, now).is_ok_and(|user| user.is_some())
+        {
+            return Ok(Some(Proof::Certificate(der.into())));
+        }
+        let Some(token) = bearer(headers)? else { return Ok(None) };
+        let hash = token_file::hash(token);
+        if self.tokens.user_by_hash(&hash).is_some() {
+            return Ok(Some(Proof::Static(hash)));
+        }
+        if self.bootstrap_user(token, now).is_some() {
+            return Ok(Token::parse(token).map(|token| Proof::Bootstrap(token.id().to_owned(), hash)));
+        }
+        let verified = self.token_user(token, &[self.accounts.issuer()], now).map_err(|_| Status::unauthorized())?;
+        Ok(Some(Proof::Account(Arc::new(verified.claims))))
+    }
+
+    /// The user of a credential that was shown before; nobody once it has ended.
+    #[must_use]
+    pub fn renew(&self, credential: &Credential, now: Timestamp) -> Option<User> {
+        let user = match &credential.proof {
+            Proof::Certificate(der) => certificate::user(der, now).ok()??,
+            Proof::Account(claims) => self.accounts.holder(claims, now, &*self.lookup).ok()?,
+            Proof::Bootstrap(id, hash) => self.bootstrap_user_by_hash(id, hash, now)?,
+            Proof::Static(hash) => self.tokens.user_by_hash(hash)?.clone(),
+        };
+        let user = user.authenticated();
+        match &credential.acting_as {
+            None => Some(user),
+            Some(wanted) => impersonate::act(&user, wanted.clone()).ok().filter(|acting| self.is_still_there(acting)),
+        }
+    }
+
+    fn bootstrap_user_by_hash(&self, id: &str, hash: &TokenHash, now: Timestamp) -> Option<User> {
+        let secret = (self.lookup)(Referent::Secret, NAMESPACE, &format!("{NAME_PREFIX}{id}"))?;
+        let kept = Kept::read(&secret)?;
+        (token_file::hash(&kept.token.text()) == *hash).then(|| bootstrap::user(&kept.token, &secret, now))?
+    }
+
+    /// Whether a user who is acted as still exists, as far as that can be known: accounts can be deleted.
+    fn is_still_there(&self, user: &User) -> bool {
+        use api::value::ValueExt as _;
+        match super::service_account::split_username(&user.name) {
+            Some((namespace, name)) => {
+                let account = (self.lookup)(Referent::ServiceAccount, namespace, name);
+                account.is_some_and(|account| user.uid.is_empty() || account.text("metadata.uid") == user.uid)
+            }
+            None => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use parking_lot::Mutex;
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject as _;
+    use serde_json::json;
+
+    use super::*;
+    use crate::auth::service_account::{Binding, Grant, Reference, ServiceAccounts};
+    use crate::auth::token_file::TokenFile;
+    use crate::pki::scratch::Scratch;
+    use crate::pki::{Pki, ServingNames, load_or_create};
+
+    const NOW: i64 = 1_800_000_000;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    struct Bed {
+        _scratch: Scratch,
+        pki: Pki,
+        authn: Authenticator,
+        /// Kinds of objects that exist.
+        there: Arc<Mutex<Vec<Referent>>>,
+        bootstrap: Token,
+    }
+
+    fn bed() -> Bed {
+        let scratch = Scratch::new();
+        let pki = load_or_create(scratch.path(), &ServingNames::default(), at(NOW)).unwrap();
+        let there = Arc::new(Mutex::new(vec![Referent::ServiceAccount, Referent::Pod, Referent::Secret]));
+        let bootstrap = bootstrap::new_token();
+        let mut secret = bootstrap.keep("", Some(at(NOW + 3600)));
+        api::kinds::secret::KIND.rules.default(&mut secret);
+        let known = there.clone();
+        let lookup = Box::new(move |what: Referent, _: &str, _: &str| {
+            let found = if what == Referent::Secret { secret.clone() } else { json!({"metadata": {"uid": "u"}}) };
+            known.lock().contains(&what).then_some(found)
+        });
+        let tokens = TokenFile::parse("t,root,1,system:masters", "f").unwrap();
+        let accounts = ServiceAccounts::new(pki.signing_key(), "cluster.local").unwrap();
+        Bed { authn: Authenticator::new(tokens, accounts, lookup), _scratch: scratch, pki, there, bootstrap }
+    }
+
+    impl Bed {
+        fn shown(&self, token: &str) -> Credential {
+            self.shown_with(token, &[])
+        }
+
+        fn shown_with(&self, token: &str, more: &[(&'static str, &'static str)]) -> Credential {
+            let mut headers = HeaderMap::new();
+            headers.insert("authorization", HeaderValue::from_str(&format!("Bearer {token}")).unwrap());
+            headers.extend(
+                more.iter().map(|(k, v)| (k.parse::<http::HeaderName>().unwrap(), HeaderValue::from_static(v))),
+            );
+            let (user, credential) = self.authn.identify(&headers, None, at(NOW)).unwrap();
+            let credential = credential.expect("a credential");
+            assert_eq!(self.authn.renew(&credential, at(NOW)), Some(user), "it is the same user");
+            credential
+        }
+
+        fn lasts(&self, credential: &Credential, second: i64) -> bool {
+            self.authn.renew(credential, at(second)).is_some()
+        }
+
+        fn gone(&self, what: Referent) {
+            self.there.lock().retain(|own| *own != what);
+        }
+
+        fn account_token(&self) -> String {
+            let bound = Binding { pod: Some(Reference { name: "p", uid: "u" }), ..Binding::default() };
+            let audiences = [self.authn.accounts().issuer()];
+            let grant = Grant { namespace: "ns", name: "robot", uid: "u", audiences: &audiences, seconds: 600, bound };
+            self.authn.accounts().sign(&grant, at(NOW)).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_credential_ends_with_its_time() {
+        let bed = bed();
+        let account = bed.shown(&bed.account_token());
+        assert_eq!((bed.lasts(&account, NOW + 600), bed.lasts(&account, NOW + 661)), (true, false));
+        let bootstrap = bed.shown(&bed.bootstrap.text());
+        assert_eq!((bed.lasts(&bootstrap, NOW + 3599), bed.lasts(&bootstrap, NOW + 3601)), (true, false));
+
+        let issued = bed.pki.issue_client("ada", "dev", at(NOW)).unwrap();
+        let der = CertificateDer::from_pem_slice(issued.certificate_pem.as_bytes()).unwrap();
+        let (_, certificate) = bed.authn.identify(&HeaderMap::new(), Some(&der), at(NOW)).unwrap();
+        let certificate = certificate.unwrap();
+        assert_eq!(bed.authn.renew(&certificate, at(NOW)).unwrap().name, "ada");
+        assert!(!bed.lasts(&certificate, NOW + 366 * 86_400));
+        assert!(bed.authn.identify(&HeaderMap::new(), None, at(NOW)).unwrap().1.is_none(), "nothing was shown");
+    }
+
+    #[test]
+    fn a_credential_ends_with_what_it_depends_on() {
+        let bed = bed();
+        let (account, bootstrap) = (bed.shown(&bed.account_token()), bed.shown(&bed.bootstrap.text()));
+        let acting = bed.shown_with("t", &[("impersonate-user", "system:serviceaccount:ns:robot")]);
+        bed.gone(Referent::Pod);
+        assert!(!bed.lasts(&account, NOW), "the Pod is gone");
+        assert!(bed.lasts(&acting, NOW));
+        bed.gone(Referent::ServiceAccount);
+        assert!(!bed.lasts(&acting, NOW), "the account that was acted as is gone");
+        assert!(bed.lasts(&bootstrap, NOW));
+        bed.gone(Referent::Secret);
+        assert!(!bed.lasts(&bootstrap, NOW), "the Secret is gone");
+    }
+
+    #[test]
+    fn a_line_that_left_the_token_file_ends_its_credential() {
+        let mut bed = bed();
+        let root = bed.shown("t");
+        assert!(bed.lasts(&root, NOW + 86_400));
+        bed.authn.tokens = TokenFile::parse("other,root,1,system:masters", "f").unwrap();
+        assert!(!bed.lasts(&root, NOW));
+        assert!(!format!("{root:?}").contains("\"t\""), "the token is not kept");
+    }
+}

@@ -1,0 +1,208 @@
+//! Connections that bring no request, seen from the client: when they end, and which do not.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::{http1, http2};
+use jiff::Timestamp;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::*;
+use crate::auth::objects;
+use crate::auth::service_account::ServiceAccounts;
+use crate::auth::token_file::TokenFile;
+use crate::pki::scratch::Scratch;
+use crate::pki::{Pki, ServingNames, load_or_create};
+
+const SHORT: Duration = Duration::from_millis(300);
+/// What does not come within this time does not come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server with limits of its own, until it is dropped.
+struct Bed {
+    address: SocketAddr,
+    pki: Pki,
+    _stop: oneshot::Sender<()>,
+    _scratch: Scratch,
+}
+
+impl Bed {
+    async fn start(connections: ConnectionLimits) -> Self {
+        let scratch = Scratch::new();
+        let names = ServingNames { ips: vec![[127, 0, 0, 1].into()], dns: Vec::new() };
+        let pki = load_or_create(&scratch.path().join("pki"), &names, Timestamp::now()).unwrap();
+        let index = |_: &str, _: &[u8]| api::facts::Facts::default();
+        let store = store::Embedded::open(scratch.path().join("store"), index, store::Options::default()).unwrap();
+        let store: Arc<dyn store::Store> = Arc::new(store);
+        let accounts = ServiceAccounts::new(pki.signing_key(), "cluster.local").unwrap();
+        let server = Server::bind(Options {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            beside: Vec::new(),
+            tls: pki.server_config(),
+            authn: Authenticator::new(TokenFile::default(), accounts, objects::stored(store.clone())),
+            store,
+            agents: None,
+            local_node: None,
+            allocates_pod_cidrs: false,
+            ranges: store::allocation::Ranges {
+                addresses: vec!["10.96.0.0/16".parse().unwrap()],
+                ports: 30000..=32767,
+            },
+            connections,
+            max_in_flight: 100,
+            request_timeout: PATIENCE,
+            figures: Box::new(String::new),
+        });
+        let server = server.await.unwrap();
+        let address = server.address();
+        let (stop, stopped) = oneshot::channel::<()>();
+        tokio::spawn(server.run(async {
+            let _ = stopped.await;
+        }));
+        Self { address, pki, _stop: stop, _scratch: scratch }
+    }
+
+    async fn tcp(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// A connection of the administrator, after its handshake.
+    async fn tls(&self, protocol: &[u8]) -> TlsStream<TcpStream> {
+        self.try_tls(protocol).await.unwrap()
+    }
+
+    async fn try_tls(&self, protocol: &[u8]) -> io::Result<TlsStream<TcpStream>> {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(self.pki.ca_der().clone()).unwrap();
+        let admin = self.pki.admin();
+        let chain = vec![CertificateDer::from_pem_slice(admin.certificate_pem.as_bytes()).unwrap()];
+        let key = PrivateKeyDer::from_pem_slice(admin.key_pem.as_bytes()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let mut config = builder.unwrap().with_root_certificates(roots).with_client_auth_cert(chain, key).unwrap();
+        config.alpn_protocols = vec![protocol.to_vec()];
+        let name = ServerName::IpAddress(self.address.ip().into());
+        TlsConnector::from(Arc::new(config)).connect(name, self.tcp().await).await
+    }
+
+    /// A connection for one request, and its end.
+    async fn http1(&self) -> (http1::SendRequest<Full<Bytes>>, JoinHandle<hyper::Result<()>>) {
+        let (sender, connection) = http1::handshake(TokioIo::new(self.tls(b"http/1.1").await)).await.unwrap();
+        (sender, tokio::spawn(connection))
+    }
+}
+
+/// Idle connections end soon.
+fn short() -> ConnectionLimits {
+    ConnectionLimits {
+        handshake_timeout: SHORT,
+        first_request_timeout: SHORT,
+        idle_timeout: SHORT,
+        close_timeout: SHORT,
+        ..ConnectionLimits::default()
+    }
+}
+
+/// Reads to the end of a connection, whichever way it ends.
+async fn end(mut stream: impl tokio::io::AsyncRead + Unpin) -> Vec<u8> {
+    let mut read = Vec::new();
+    let _ = within("the end of a connection", stream.read_to_end(&mut read)).await;
+    read
+}
+
+async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("{what} did not come"))
+}
+
+fn request(method: &str, path: &str, body: &'static str) -> Request<Full<Bytes>> {
+    let builder = Request::builder().method(method).uri(path).header("host", "127.0.0.1");
+    builder.header("content-type", "application/json").body(Full::from(body)).unwrap()
+}
+
+#[tokio::test]
+async fn connections_without_a_request_are_closed() {
+    let bed = Bed::start(short()).await;
+    assert_eq!(end(bed.tcp().await).await, b"", "no handshake");
+    let begun = Instant::now();
+    assert_eq!(end(bed.tls(b"http/1.1").await).await, b"", "no request");
+    assert!(begun.elapsed() >= SHORT, "it had its time");
+    let mut half = bed.tls(b"http/1.1").await;
+    half.write_all(b"GET /heal").await.unwrap();
+    let said = end(half).await;
+    assert!(!said.starts_with(b"HTTP/1.1 200"), "{said:?}");
+}
+
+#[tokio::test]
+async fn an_http2_client_that_acknowledges_nothing_is_cut_off() {
+    let bed = Bed::start(short()).await;
+    let mut silent = bed.tls(b"h2").await;
+    // The preface and empty SETTINGS, and then nothing whatever the server sends.
+    silent.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    let said = end(silent).await;
+    let goaway = |frame: &[u8]| frame[3] == 7;
+    let mut rest = &said[..];
+    let mut seen = false;
+    while let [a, b, c, ..] = *rest {
+        seen |= goaway(rest);
+        let length = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
+        rest = rest.get(9 + length..).unwrap_or_default();
+    }
+    assert!(seen, "the end was announced: {said:02x?}");
+}
+
+#[tokio::test]
+async fn connections_are_closed_some_time_after_their_last_request() {
+    let bed = Bed::start(ConnectionLimits { first_request_timeout: PATIENCE, ..short() }).await;
+    let (mut one, ended) = bed.http1().await;
+    assert_eq!(one.send_request(request("GET", "/healthz", "")).await.unwrap().status(), 200);
+    within("the end of HTTP/1.1", ended).await.unwrap().unwrap();
+
+    let stream = TokioIo::new(bed.tls(b"h2").await);
+    let (mut two, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+    let ended = tokio::spawn(connection);
+    let answer = two.send_request(request("GET", "https://127.0.0.1/healthz", "")).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    within("the end of HTTP/2", ended).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_quiet_watch_is_not_idle() {
+    let bed = Bed::start(ConnectionLimits { first_request_timeout: PATIENCE, ..short() }).await;
+    let (mut sender, _) = bed.http1().await;
+    let watch = sender.send_request(request("GET", "/api/v1/namespaces?watch=true", "")).await.unwrap();
+    assert_eq!(watch.status(), 200);
+    // Others come, ask once and are closed for being idle: the watch has been quiet for longer than any of them may be.
+    for _ in 0..3 {
+        let (mut other, ended) = bed.http1().await;
+        assert_eq!(other.send_request(request("GET", "/healthz", "")).await.unwrap().status(), 200);
+        within("the end of an idle connection", ended).await.unwrap().unwrap();
+    }
+    let (mut writer, _) = bed.http1().await;
+    let made = writer.send_request(request("POST", "/api/v1/namespaces", r#"{"metadata": {"name": "new"}}"#)).await;
+    assert_eq!(made.unwrap().status(), 201);
+    let event = within("an event", watch.into_body().frame()).await.unwrap().unwrap();
+    assert!(event.into_data().unwrap().starts_with(br#"{"type":"ADDED""#));
+}
+
+#[tokio::test]
+async fn one_connection_too_many_is_closed_before_its_handshake() {
+    let hour = Duration::from_hours(1);
+    let limits = ConnectionLimits { total: 4, handshake_timeout: hour, first_request_timeout: hour, ..short() };
+    let bed = Bed::start(limits).await;
+    let (first, second) = (bed.tls(b"http/1.1").await, bed.tls(b"http/1.1").await);
+    assert_eq!(end(bed.tcp().await).await, b"", "loopback may have half, and has it");
+    assert!(bed.try_tls(b"http/1.1").await.is_err());
+    drop(first);
+    // The slot is free when the server has read the end of the connection.
+    let third = async { while bed.try_tls(b"http/1.1").await.is_err() {} };
+    within("room for another", third).await;
+    drop(second);
+}
