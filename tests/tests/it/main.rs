@@ -4,6 +4,7 @@
 mod adopted;
 mod allocation;
 mod announce;
+mod attacks;
 mod bgp;
 mod cli;
 mod crash;

@@ -98,9 +98,10 @@ fn row_tests() -> BTreeMap<String, BTreeSet<String>> {
     for text in sources.map(|path| read(&path)) {
         for name in text.lines().filter_map(test_name) {
             let row = name.split('_').next().expect("a first word");
-            let number = row.strip_prefix('s').filter(|digits| digits.len() == 2 && digits.parse::<u8>().is_ok());
-            if let Some(number) = number {
-                out.entry(format!("S{number}")).or_default().insert(name.to_owned());
+            let number =
+                row.strip_prefix(['s', 'b']).filter(|digits| digits.len() == 2 && digits.parse::<u8>().is_ok());
+            if number.is_some() {
+                out.entry(row.to_uppercase()).or_default().insert(name.to_owned());
             }
         }
     }
@@ -119,7 +120,7 @@ fn true_status(text: &str, tests: &BTreeMap<String, BTreeSet<String>>) -> String
     for line in text.lines() {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         match cells[..] {
-            ["", row, words, _, ""] if row.starts_with('S') && row.len() == 3 => {
+            ["", row, words, _, ""] if row.starts_with(['S', 'B']) && row.len() == 3 => {
                 let shown = tests.get(row).map_or_else(String::new, |names| {
                     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" ")
                 });
@@ -136,8 +137,9 @@ fn the_status_page_lists_the_tests_there_are() {
     let path = root().join("docs/status.md");
     let text = read(&path);
     let wanted = true_status(&text, &row_tests());
-    for number in 1..=55 {
-        assert!(text.contains(&format!("| S{number:02} |")), "S{number:02} is missing");
+    let rows = (1..=55).map(|number| format!("S{number:02}")).chain((1..=15).map(|number| format!("B{number:02}")));
+    for row in rows {
+        assert!(text.contains(&format!("| {row} |")), "{row} is missing");
     }
     if std::env::var_os("BLESS").is_some() {
         fs::write(&path, &wanted).expect("written");

@@ -4,10 +4,13 @@
 //! costs. They speak through `testbed::wire` (bytes) and `curl` (HTTP/2).
 
 mod access;
+mod dials;
+mod floods;
 mod formats;
 mod hostile;
 mod limits;
 mod metrics;
+mod tokens;
 
 use std::process::Command;
 

@@ -108,6 +108,35 @@ fn s01_an_account_gets_a_token_and_is_known_by_it() {
     assert!(kubectl(&robot, "get services").failure().contains("You must be logged in to the server"));
 }
 
+/// A token that ends with an object. A kubectl without the flags sends the same request by hand.
+fn bound_token(bed: &Bed, account: &str, kind: &str, name: &str) -> String {
+    if *MINOR >= 24 {
+        let line = format!("create token {account} --bound-object-kind {kind} --bound-object-name {name}");
+        return bed.ok(&line).trim().to_owned();
+    }
+    let bound = serde_json::json!({"apiVersion": "v1", "kind": kind, "name": name});
+    let request = serde_json::json!({"spec": {"boundObjectRef": bound}}).to_string();
+    let path = format!("/api/v1/namespaces/default/serviceaccounts/{account}/token");
+    let answer: Value =
+        serde_json::from_str(&bed.ok_with(&format!("create --raw {path} -f -"), &request)).expect("JSON");
+    answer["status"]["token"].as_str().expect("a token").to_owned()
+}
+
+#[test]
+fn b01_a_token_bound_to_a_pod_ends_with_it() {
+    let bed = Bed::start();
+    bed.ok("create serviceaccount robot");
+    let pod = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+                  "spec": {"serviceAccountName": "robot", "containers": [{"name": "c", "image": "i"}]}}"#;
+    bed.ok_with("create -f -", pod);
+    let robot = kubeconfig_of(&bed, &bound_token(&bed, "robot", "Pod", "p"));
+    let me = whoami(&robot)["status"]["userInfo"].clone();
+    assert_eq!(me["extra"]["authentication.kubernetes.io/pod-name"], serde_json::json!(["p"]), "{me}");
+    // kubectl comes back when the Pod is gone.
+    bed.ok("delete pod p");
+    assert!(kubectl(&robot, "get services").failure().contains("You must be logged in to the server"));
+}
+
 #[test]
 fn s01_a_token_that_nobody_gave_is_refused() {
     let bed = Bed::start();

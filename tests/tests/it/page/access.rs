@@ -1,6 +1,10 @@
 //! Links and cookies as bytes: whoever is not meant gets nothing, and whoever is meant gets no more than the page shows.
 
+use api::bootstrap_token::Token;
+use jiff::Timestamp;
+use serde_json::json;
 use testbed::Server;
+use testbed::net::eventually;
 use testbed::session::{SERVICES, text};
 use testbed::wire::{Reply, Wire};
 
@@ -149,6 +153,44 @@ fn a_visit_sees_what_its_user_sees_and_ends_with_them() {
     assert!(report.contains("cannot get resource \"nodes/proxy\""), "the user may not, so the visit may not: {report}");
     assert_eq!(admin.ask("DELETE", &format!("{accounts}/robot"), &[], b"").code, 200);
     assert_eq!(with(&server, &cookie, "GET", SERVICES, &[]).code, 401, "the account is gone");
+}
+
+/// The cookie of a visit that a bearer token began.
+fn visit_with(server: &Server, token: &str) -> String {
+    let bearer = format!("Bearer {token}");
+    let made = Wire::anonymous(server).ask("POST", "/page/links", &[JSON, ("Authorization", &bearer)], b"{}").success();
+    let reply = enter(server, word(text(&made, "/path")), &[]);
+    reply.header("set-cookie").expect("a cookie").split(';').next().expect("a pair").to_owned()
+}
+
+#[test]
+fn b01_a_visit_ends_with_the_token_that_began_it() {
+    let server = server();
+    let mut admin = Wire::admin(&server);
+    let mut post = |path: &str, object: &serde_json::Value| {
+        admin.ask("POST", path, &[JSON], object.to_string().as_bytes()).success()
+    };
+    let here = "/api/v1/namespaces/default";
+    post(&format!("{here}/serviceaccounts"), &json!({"metadata": {"name": "robot"}}));
+    post(&format!("{here}/secrets"), &json!({"metadata": {"name": "s"}}));
+    let bound = json!({"spec": {"boundObjectRef": {"apiVersion": "v1", "kind": "Secret", "name": "s"}}});
+    let answer = post(&format!("{here}/serviceaccounts/robot/token"), &bound);
+    let revoked = visit_with(&server, text(&answer, "/status/token"));
+
+    // A bootstrap token that is good for some seconds, which is long enough to begin a visit.
+    // Secrets write whole seconds.
+    let until = Timestamp::from_second(Timestamp::now().as_second() + 5).expect("a time");
+    let token = Token::parse("abcdef.0123456789abcdef").expect("a token");
+    post("/api/v1/namespaces/kube-system/secrets", &token.keep("", Some(until)));
+    let short = visit_with(&server, &token.text());
+    assert_eq!(with(&server, &short, "GET", SESSION, &[]).code, 200);
+    assert_eq!(with(&server, &revoked, "GET", SERVICES, &[]).code, 200);
+
+    assert_eq!(admin.ask("DELETE", &format!("{here}/secrets/s"), &[], b"").code, 200);
+    assert_eq!(with(&server, &revoked, "GET", SERVICES, &[]).code, 401, "its token was revoked");
+    assert_eq!(with(&server, &revoked, "GET", SESSION, &[]).code, 401);
+    eventually("the visit ends with its token", || with(&server, &short, "GET", SESSION, &[]).code == 401);
+    assert!(Timestamp::now() >= until, "not before its time");
 }
 
 #[test]

@@ -13,5 +13,6 @@ mod nodes;
 mod oci;
 mod probes;
 mod rights;
+mod spoofing;
 mod storm;
 mod volumes;

@@ -3,6 +3,7 @@
 mod certificates;
 mod machines;
 mod rights;
+mod takeover;
 mod tokens;
 
 use std::path::{Path, PathBuf};

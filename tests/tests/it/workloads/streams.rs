@@ -348,10 +348,13 @@ fn an_agent_hears_only_the_server() {
     }
     let url = format!("https://{}/pods", bed.agent.address);
     let file = |name: &str| dir.path().join(name).display().to_string();
-    let curl = |more: &[&str]| run(Command::new("curl").args(["-sS", "--cacert", &file("ca"), &url]).args(more), "");
-    assert!(!curl(&[]).ok, "no certificate");
-    assert!(!curl(&["--cert", &file("crt"), "--key", &file("key")]).ok, "the administrator's");
     let pki = bed.server.home().join("pki");
     let own = |name: &str| pki.join(name).display().to_string();
-    assert!(curl(&["--cert", &own("agents.crt"), "--key", &own("agents.key")]).success().contains("PodList"));
+    let curl = |ca: &str, more: &[&str]| run(Command::new("curl").args(["-sS", "--cacert", ca, &url]).args(more), "");
+    let agent_ca = own("agent-ca.crt");
+    assert!(!curl(&agent_ca, &[]).ok, "no certificate");
+    assert!(!curl(&agent_ca, &["--cert", &file("crt"), "--key", &file("key")]).ok, "the administrator's");
+    let server = ["--cert", &own("agents.crt"), "--key", &own("agents.key")];
+    assert!(curl(&agent_ca, &server).success().contains("PodList"));
+    assert!(!curl(&file("ca"), &server).ok, "clients of the API do not trust what agents show");
 }

@@ -116,6 +116,26 @@ fn a_pod_that_ends_is_not_begun_again_when_it_should_not() {
 }
 
 #[test]
+fn a_last_message_of_ten_gigabytes_is_cut_and_takes_no_memory() {
+    let mut machine = Machine::new();
+    // A sparse file: it takes no room on the disk, but whoever reads it as a whole needs the memory.
+    let huge = script("c", "echo hello > /dev/termination-log; truncate -s 10G /dev/termination-log; exit 1");
+    machine.pod("huge", json!({"restartPolicy": "Never", "containers": [huge]}));
+    let mut noisy = script("c", "i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i + 1)); done; exit 1");
+    noisy["terminationMessagePolicy"] = json!("FallbackToLogsOnError");
+    machine.pod("noisy", json!({"restartPolicy": "Never", "containers": [noisy]}));
+    let said = |pod: &serde_json::Value| {
+        container(pod, "c")["state"]["terminated"]["message"].as_str().expect("a message").to_owned()
+    };
+    let huge = said(&machine.until("huge", "failed", |pod| pod["status"]["phase"] == "Failed"));
+    assert!(huge.starts_with("hello\n") && huge.len() == 4096, "{} bytes", huge.len());
+    let noisy = said(&machine.until("noisy", "failed", |pod| pod["status"]["phase"] == "Failed"));
+    assert_eq!((noisy.lines().count(), noisy.lines().last()), (80, Some("line 2999")));
+    let peak = machine.peak_memory();
+    assert!(peak < 1 << 30, "the agent needed {} MiB", peak >> 20);
+}
+
+#[test]
 fn s25_a_pod_that_takes_its_time_to_end_is_hurried_by_a_second_deletion() {
     let mut machine = Machine::new();
     let stubborn = || script("c", "trap '' TERM; while :; do sleep 0.05; done");

@@ -175,6 +175,15 @@ impl Machine {
         assert!(run.ok, "cleanup: {}", run.err);
     }
 
+    /// The most memory that the program has had, in bytes.
+    pub(super) fn peak_memory(&self) -> u64 {
+        let pid = self.process.as_ref().expect("it runs").pid();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its memory");
+        let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+        kibibytes << 10
+    }
+
     pub(in crate::workloads) fn logged(&self) -> String {
         self.process.as_ref().map_or_else(String::new, Process::log)
     }

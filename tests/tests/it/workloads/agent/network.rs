@@ -123,4 +123,5 @@ fn s19_a_pod_asks_the_api_with_its_token_through_the_service() {
     assert!(matches!(lines[1], "401" | "403"), "without a token nothing is to be had: {log}");
     assert_eq!(lines[2], "201", "{log}");
     assert!(log.contains("system:serviceaccount:default:robot") && log.contains("default\nthat is all"), "{log}");
+    assert!(log.contains(r#""authentication.kubernetes.io/pod-name":["p"]"#), "the token is bound to its Pod: {log}");
 }

@@ -164,3 +164,52 @@ fn s33_pods_of_two_machines_reach_each_other_and_a_machine_that_goes_is_forgotte
     let _ = server.ask(|session| session.delete("/api/v1/nodes/n2")).success();
     eventually("the way to it is forgotten", || known(&one) == 0);
 }
+
+#[test]
+fn a_node_that_claims_ranges_of_others_draws_no_packets_to_itself() {
+    let cluster = Cluster::new();
+    let mut server = Server::start(&cluster);
+    let one = Agent::start(cluster.node("n1"), &server.home);
+    let own = server.ask(|session| session.get("/api/v1/nodes/n1")).success()["spec"]["podCIDR"].clone();
+    let own = own.as_str().expect("a range").to_owned();
+    let via = server.api.v4().to_string();
+    let claims = [
+        ("half", "0.0.0.0/1"),
+        ("resolver", "8.8.8.8/32"),
+        ("machines", "192.0.2.0/24"),
+        ("own", own.as_str()),
+        ("honest", "10.245.200.0/24"),
+        ("thief", "10.245.200.128/25"),
+        // Made last: when it is routed, all others have been heard of.
+        ("last", "10.245.201.0/24"),
+    ];
+    for (name, range) in claims {
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"podCIDR": range, "podCIDRs": [range]},
+            "status": {"addresses": [{"type": "InternalIP", "address": via}]},
+        });
+        let _ = server.ask(|session| session.post("/api/v1/nodes", &node)).success();
+    }
+    eventually("the last one is routed", || one.routes().contains("10.245.201.0/24"));
+    let routes = one.routes();
+    let to: Vec<&str> =
+        routes.lines().filter(|line| line.contains(&via)).filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(to, ["10.245.200.0/24", "10.245.201.0/24"], "{routes}");
+    let log = one.process.as_ref().expect("it runs").log();
+    let refused = |name: &str| {
+        let field = format!("node={name} ");
+        let lines = log.lines().filter(|line| line.contains("refused pod CIDR of node")).map(plain);
+        lines.filter(|line| line.contains(&field)).count()
+    };
+    for name in ["half", "resolver", "machines", "own", "thief"] {
+        assert_eq!(refused(name), 1, "{name} is said once:\n{log}");
+    }
+    assert_eq!((refused("honest"), refused("last")), (0, 0), "{log}");
+}
+
+/// A line of a log without colours.
+fn plain(line: &str) -> String {
+    let mut parts = line.split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once('m').map_or("", |(_, rest)| rest))
+}

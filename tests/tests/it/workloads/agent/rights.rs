@@ -1,7 +1,7 @@
 //! What containers may, and what they do not see: rights, users, other Pods' processes, files and secrets.
 
 use serde_json::{Value, json};
-use testbed::net::eventually;
+use testbed::net::{Family, eventually};
 
 use super::machine::{Machine, script};
 use super::oci;
@@ -28,6 +28,7 @@ const BIND: u64 = 1 << 10;
 const CHOWN: u64 = 1;
 const ADMIN: u64 = 1 << 21;
 const NET_ADMIN: u64 = 1 << 12;
+const NET_RAW: u64 = 1 << 13;
 const ALL: u64 = 0x1ff_ffff_ffff;
 
 #[test]
@@ -49,6 +50,7 @@ fn rights_are_those_of_containers_and_what_was_added_and_dropped() {
             ("none", none.clone()),
             ("one", one.clone()),
             ("more", more.clone()),
+            ("raw", json!({"capabilities": {"add": ["NET_RAW"]}})),
             ("all", json!({"privileged": true})),
         ] {
             machine.pod(
@@ -58,12 +60,52 @@ fn rights_are_those_of_containers_and_what_was_added_and_dropped() {
         }
         let mut held = |name: &str| rights(&said(&mut machine, &format!("{kind}-{name}")));
         let usual = held("usual");
-        assert!(usual & BIND != 0 && usual & CHOWN != 0 && usual & (ADMIN | NET_ADMIN) == 0, "{kind}: {usual:x}");
+        assert!(
+            usual & BIND != 0 && usual & CHOWN != 0 && usual & (ADMIN | NET_ADMIN | NET_RAW) == 0,
+            "{kind}: {usual:x}"
+        );
+        assert_eq!(held("raw"), usual | NET_RAW, "{kind}");
         assert_eq!((held("none"), held("one")), (0, BIND), "{kind}");
         let more = held("more");
         assert_eq!(more, (usual & !CHOWN) | (NET_ADMIN & ours), "{kind}: {more:x}");
         assert_eq!(held("all"), ALL & ours, "{kind}");
     }
+}
+
+#[test]
+fn packets_of_any_kind_need_a_right_but_an_echo_does_not() {
+    let mut machine = Machine::new();
+    // As root and as somebody else: a raw socket, and an echo to the machine through a socket of its own kind.
+    let look = r#"exec python3 -c '
+import os, socket, struct, time
+def attempt(name, work):
+    try:
+        print(name, work(), flush=True)
+    except OSError as error:
+        print(name, error.strerror, flush=True)
+def raw():
+    socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    return "open"
+def echo(family, protocol, kind, to):
+    s = socket.socket(family, socket.SOCK_DGRAM, protocol)
+    s.settimeout(10)
+    s.sendto(struct.pack("!BBHHH", kind, 0, 0, 0, 1) + b"hello", (to, 0))
+    return s.recv(100)[8:].decode()
+attempt("raw", raw)
+for user in [0, 1234]:
+    os.setresuid(user, user, user)
+    attempt("v4", lambda: echo(socket.AF_INET, socket.IPPROTO_ICMP, 8, "@FOUR@"))
+    attempt("v6", lambda: echo(socket.AF_INET6, socket.IPPROTO_ICMPV6, 128, "@SIX@"))
+print("that is all", flush=True)
+time.sleep(1000)'"#;
+    let [v4, v6] = [Family::V4, Family::V6].map(|family| machine.node.address(family).to_string());
+    let look = look.replace("@FOUR@", &v4).replace("@SIX@", &v6);
+    machine.pod("usual", json!({"containers": [script("c", &look)]}));
+    let raw = with(script("c", &look), json!({"capabilities": {"add": ["NET_RAW"]}}));
+    machine.pod("raw", json!({"containers": [raw]}));
+    let echoes = "v4 hello\nv6 hello\nv4 hello\nv6 hello\nthat is all\n";
+    assert_eq!(said(&mut machine, "usual"), format!("raw Operation not permitted\n{echoes}"));
+    assert_eq!(said(&mut machine, "raw"), format!("raw open\n{echoes}"));
 }
 
 #[test]
