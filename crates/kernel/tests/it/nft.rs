@@ -249,7 +249,8 @@ fn a_big_table_is_loaded_at_once() {
 }
 
 /// Shows where the kernel dropped a packet.
-const COUNTERS: &str = "nft list ruleset; ip -s address; cat /proc/net/softnet_stat /proc/net/stat/nf_conntrack; nstat -a";
+const COUNTERS: &str =
+    "nft list ruleset; ip -s address; cat /proc/net/softnet_stat /proc/net/stat/nf_conntrack; nstat -a";
 
 #[test]
 fn rejected_packets_are_told() {
