@@ -88,6 +88,14 @@ fn until_it_lives(stage: &Stage, node: &Node) {
     });
 }
 
+/// Whether the thread that answers neighbours sleeps: then it waits for a frame.
+fn waits_for_frames(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
+    let status = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+    let mut of_announcer = threads.flatten().map(status).filter(|status| status.starts_with("Name:\tannounce\n"));
+    of_announcer.any(|status| status.contains("State:\tS "))
+}
+
 #[test]
 fn a_process_that_stands_still_does_not_answer_when_it_goes_on() {
     let stage = Stage::new(&["n1", "n2"]);
@@ -97,7 +105,11 @@ fn a_process_that_stands_still_does_not_answer_when_it_goes_on() {
     let (watcher, mac) = Watcher::start(&stage.outside, ip);
     let first = stage.node_of(mac).clone();
     let pid = stage.served.with_proxy(&first, |proxy| proxy.pid());
-    let _ = first.run(format!("kill -STOP {pid}").as_str());
+    // Not between the look at its claims and the frame that it sends then: nobody could take that one frame back.
+    watcher.pause(|| {
+        eventually("it waits for frames", || waits_for_frames(pid));
+        let _ = first.run(format!("kill -STOP {pid}").as_str());
+    });
     eventually("another answers", || watcher.has_heard(|other| other != mac));
     let _ = first.run(format!("kill -CONT {pid}").as_str());
     // It goes on, finds its life over, and begins another.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use kernel::packets::linux::Linux;
 use kernel::packets::{Heard, Mac, Packets as _};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use testbed::net::{Host, eventually};
 
 /// How long an answer may take.
@@ -119,6 +119,8 @@ fn says(frame: &[u8], ip: IpAddr) -> Option<(Mac, bool)> {
 pub(super) struct Watcher {
     stop: Arc<AtomicBool>,
     seen: Arc<Mutex<Vec<(Instant, Mac)>>>,
+    /// Held while a question is asked and its answers are awaited.
+    asking: Arc<Mutex<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -127,21 +129,30 @@ impl Watcher {
     pub(super) fn start(host: &Host, ip: IpAddr) -> (Self, Mac) {
         let (mut wire, stop, seen) =
             (Wire::of(host), Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<_>>>::default());
+        let asking = Arc::<Mutex<()>>::default();
         let thread = std::thread::spawn({
-            let (stop, seen) = (stop.clone(), seen.clone());
+            let (stop, seen, asking) = (stop.clone(), seen.clone(), asking.clone());
             move || {
                 while !stop.load(Ordering::Acquire) {
+                    let mut asking = asking.lock();
                     let begun = Instant::now();
                     wire.ask(ip);
                     let heard = wire.listen(ip, begun + Duration::from_millis(3));
                     seen.lock().extend(heard.into_iter().map(|(mac, _)| (begun, mac)));
+                    MutexGuard::bump(&mut asking);
                 }
             }
         });
-        let watcher = Self { stop, seen, thread: Some(thread) };
+        let watcher = Self { stop, seen, asking, thread: Some(thread) };
         eventually("somebody answers", || watcher.has_heard(|_| true));
         let first = watcher.seen.lock()[0].1;
         (watcher, first)
+    }
+
+    /// Does something while nothing is asked.
+    pub(super) fn pause<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _asking = self.asking.lock();
+        work()
     }
 
     /// Whether such a machine has answered.

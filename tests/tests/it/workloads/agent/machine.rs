@@ -189,10 +189,26 @@ impl Machine {
     }
 }
 
+impl Machine {
+    /// For the reader of a failed test: what every instance of every container wrote.
+    fn print_container_logs(&self) {
+        let entries =
+            |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let pods = entries(&self.home.path().join("agent/pods")).map(|pod| pod.join("containers"));
+        let containers: Vec<PathBuf> = pods.flat_map(|folder| entries(&folder).collect::<Vec<_>>()).collect();
+        for file in containers.iter().flat_map(|container| entries(container)) {
+            if let Ok(text) = std::fs::read_to_string(&file) {
+                eprintln!("{}:\n{text}", file.display());
+            }
+        }
+    }
+}
+
 impl Drop for Machine {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}", self.logged());
+            self.print_container_logs();
         }
         if let Some(mut process) = self.process.take() {
             process.kill();
