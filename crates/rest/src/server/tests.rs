@@ -23,8 +23,8 @@ use crate::pki::scratch::Scratch;
 use crate::pki::{Pki, ServingNames, load_or_create};
 
 const SHORT: Duration = Duration::from_millis(300);
-/// What does not come within this time does not come.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Upper bound for anything that a test awaits.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server with limits of its own, until it is dropped.
 struct Bed {
@@ -58,7 +58,7 @@ impl Bed {
             },
             connections,
             max_in_flight: 100,
-            request_timeout: PATIENCE,
+            request_timeout: TIMEOUT,
             figures: Box::new(String::new),
         });
         let server = server.await.unwrap();
@@ -119,7 +119,7 @@ async fn end(mut stream: impl tokio::io::AsyncRead + Unpin) -> Vec<u8> {
 }
 
 async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("{what} did not come"))
+    tokio::time::timeout(TIMEOUT, future).await.unwrap_or_else(|_| panic!("timed out: {what}"))
 }
 
 fn request(method: &str, path: &str, body: &'static str) -> Request<Full<Bytes>> {
@@ -160,7 +160,7 @@ async fn an_http2_client_that_acknowledges_nothing_is_cut_off() {
 
 #[tokio::test]
 async fn connections_are_closed_some_time_after_their_last_request() {
-    let bed = Bed::start(ConnectionLimits { first_request_timeout: PATIENCE, ..short() }).await;
+    let bed = Bed::start(ConnectionLimits { first_request_timeout: TIMEOUT, ..short() }).await;
     let (mut one, ended) = bed.http1().await;
     assert_eq!(one.send_request(request("GET", "/healthz", "")).await.unwrap().status(), 200);
     within("the end of HTTP/1.1", ended).await.unwrap().unwrap();
@@ -175,7 +175,7 @@ async fn connections_are_closed_some_time_after_their_last_request() {
 
 #[tokio::test]
 async fn a_quiet_watch_is_not_idle() {
-    let bed = Bed::start(ConnectionLimits { first_request_timeout: PATIENCE, ..short() }).await;
+    let bed = Bed::start(ConnectionLimits { first_request_timeout: TIMEOUT, ..short() }).await;
     let (mut sender, _) = bed.http1().await;
     let watch = sender.send_request(request("GET", "/api/v1/namespaces?watch=true", "")).await.unwrap();
     assert_eq!(watch.status(), 200);
