@@ -21,8 +21,10 @@ use crate::pki::MASTERS;
 
 /// Memory for the bodies of one user, in bytes.
 const USER_LIMIT: usize = 64 * 1024 * 1024;
-/// Memory for the bodies of all users together; administrators and nodes are bounded by [`USER_LIMIT`] alone.
-const TOTAL_LIMIT: usize = 256 * 1024 * 1024;
+/// Memory for the bodies of one node, in bytes: nodes send small objects, and a join token makes many nodes.
+const NODE_LIMIT: usize = 8 * 1024 * 1024;
+/// Memory for the bodies of all nodes together, and for those of all other users together but administrators.
+const CLASS_LIMIT: usize = 256 * 1024 * 1024;
 /// What a request costs before any of its body has arrived: it bounds how many a user may begin (4096).
 const BASE_COST: usize = 16 * 1024;
 
@@ -34,8 +36,37 @@ pub(crate) struct Uploads {
 
 #[derive(Default)]
 struct Held {
-    total: usize,
+    by_class: [usize; 3],
     by_user: HashMap<String, usize>,
+}
+
+/// Users that share memory: those of one class cannot use up that of another.
+#[derive(Clone, Copy)]
+enum Class {
+    Administrator,
+    Node,
+    Other,
+}
+
+impl Class {
+    fn of(user: &User) -> Self {
+        if user.is_in(MASTERS) {
+            Self::Administrator
+        } else if node::is_node(user) {
+            Self::Node
+        } else {
+            Self::Other
+        }
+    }
+
+    /// The limit for one user, and for all of the class.
+    const fn limits(self) -> (usize, usize) {
+        match self {
+            Self::Administrator => (USER_LIMIT, usize::MAX),
+            Self::Node => (NODE_LIMIT, CLASS_LIMIT),
+            Self::Other => (USER_LIMIT, CLASS_LIMIT),
+        }
+    }
 }
 
 /// A body, and the memory it holds.
@@ -48,7 +79,7 @@ pub(crate) struct Uploaded {
 struct Share {
     held: Arc<Mutex<Held>>,
     user: String,
-    is_privileged: bool,
+    class: Class,
     size: usize,
 }
 
@@ -72,8 +103,8 @@ impl Uploads {
     }
 
     fn begin(&self, user: &User) -> Result<Share, Status> {
-        let is_privileged = user.is_in(MASTERS) || node::is_node(user);
-        let mut share = Share { held: self.held.clone(), user: user.name.clone(), is_privileged, size: 0 };
+        let (held, class) = (self.held.clone(), Class::of(user));
+        let mut share = Share { held, user: user.name.clone(), class, size: 0 };
         share.grow(BASE_COST)?;
         Ok(share)
     }
@@ -108,12 +139,14 @@ impl Share {
     fn grow(&mut self, size: usize) -> Result<(), Status> {
         let mut held = self.held.lock();
         let own = held.by_user.get(&self.user).copied().unwrap_or_default() + size;
-        if own > USER_LIMIT || (held.total + size > TOTAL_LIMIT && !self.is_privileged) {
+        let all = held.by_class[self.class as usize] + size;
+        let (user_limit, class_limit) = self.class.limits();
+        if own > user_limit || all > class_limit {
             return Err(Status::too_many_requests(
                 "too many request bodies are being received, please try again later",
             ));
         }
-        held.total += size;
+        held.by_class[self.class as usize] = all;
         match held.by_user.get_mut(&self.user) {
             Some(sum) => *sum = own,
             None => drop(held.by_user.insert(self.user.clone(), own)),
@@ -126,7 +159,7 @@ impl Share {
 impl Drop for Share {
     fn drop(&mut self) {
         let mut held = self.held.lock();
-        held.total -= self.size;
+        held.by_class[self.class as usize] -= self.size;
         let Some(sum) = held.by_user.get_mut(&self.user) else { return };
         *sum -= self.size;
         if *sum == 0 {
@@ -154,7 +187,7 @@ mod tests {
 
     fn held(uploads: &Uploads) -> (usize, usize) {
         let held = uploads.held.lock();
-        (held.total, held.by_user.len())
+        (held.by_class.iter().sum(), held.by_user.len())
     }
 
     #[tokio::test]
@@ -199,7 +232,19 @@ mod tests {
             shares.push(share);
         }
         assert_eq!(uploads.begin(&user("e", "x")).err().map(|status| status.code), Some(429), "all is in use");
-        assert!(uploads.begin(&user("root", MASTERS)).is_ok(), "administrators still get through");
+        assert!(uploads.begin(&user("root", MASTERS)).is_ok(), "administrators have memory of their own");
         assert!(uploads.begin(&user("system:node:n", node::NODES)).is_ok(), "and nodes");
+    }
+
+    #[test]
+    fn many_nodes_do_not_use_up_all_memory() {
+        let uploads = Uploads::default();
+        let full = |number: usize| {
+            let mut share = uploads.begin(&user(&format!("system:node:{number}"), node::NODES))?;
+            share.grow(NODE_LIMIT - BASE_COST).map(|()| share)
+        };
+        let shares: Vec<Share> = (0..).map_while(|number| full(number).ok()).collect();
+        assert_eq!(shares.len(), CLASS_LIMIT / NODE_LIMIT);
+        assert!(uploads.begin(&user("alice", "x")).is_ok() && uploads.begin(&user("root", MASTERS)).is_ok());
     }
 }
