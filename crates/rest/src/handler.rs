@@ -28,6 +28,8 @@ use crate::upload::Uploads;
 use crate::view::{Include, View};
 use crate::{compress, page, pages, query, verbs};
 
+/// A body that takes longer than this arrives from somebody whose credential may have ended meanwhile: it is checked again.
+const SLOW_BODY: Duration = Duration::from_secs(1);
 /// The group of those who did not say who they are.
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 
@@ -155,7 +157,7 @@ async fn answer(
         now,
     };
     match route {
-        Route::Resource(target) => resource(shared, ask, target, sent).await,
+        Route::Resource(target) => resource(shared, certificate, ask, target, sent).await,
         Route::NoSuchResource => failed(&plain, &Status::no_such_resource()),
         Route::Nowhere => Reply::bytes(404, "text/plain; charset=utf-8", "404 page not found\n"),
         other => {
@@ -169,7 +171,13 @@ async fn answer(
 }
 
 /// A request about objects.
-async fn resource(shared: &Arc<Shared>, mut ask: Ask<'_>, target: Target<'_>, sent: Sent) -> Reply {
+async fn resource(
+    shared: &Arc<Shared>,
+    certificate: Option<&[u8]>,
+    mut ask: Ask<'_>,
+    target: Target<'_>,
+    sent: Sent,
+) -> Reply {
     let mut warnings = Vec::new();
     if target.kind.plural == "endpoints" {
         warnings.push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
@@ -200,12 +208,18 @@ async fn resource(shared: &Arc<Shared>, mut ask: Ask<'_>, target: Target<'_>, se
             // What the answer looks like is not ours to choose, nor how long it takes.
             return verbs::converse(shared, &ask, &target, sent).await;
         }
+        let begun = Instant::now();
         let body = match verb {
             "get" | "list" | "watch" => None,
             _ => Some(shared.uploads.read(ask.user, sent.body, shared.request_timeout).await?),
         };
         if body.is_some() {
             // The body may have taken long: what was allowed when the headers arrived must still be.
+            if begun.elapsed() >= SLOW_BODY
+                && shared.authn.authenticate(ask.headers, certificate, Timestamp::now())? != *ask.user
+            {
+                return Err(Status::unauthorized());
+            }
             allowed()?;
         }
         let bytes = body.as_ref().map(|body| body.bytes.clone()).unwrap_or_default();

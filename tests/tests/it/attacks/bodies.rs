@@ -48,6 +48,26 @@ fn b03_a_pod_of_another_node_that_is_created_while_a_body_arrives_is_not_deleted
     assert_eq!(ask(&server, "n1", "POST", &format!("{PODS}/second/eviction"), JSON, &eviction).code, 201);
 }
 
+#[test]
+fn b01_a_token_that_ends_while_a_body_arrives_is_not_accepted() {
+    let (server, _folder) = server(&[]);
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let account = r#"{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}}"#;
+    make(&server, accounts, account);
+    let request = r#"{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}"#;
+    let mut admin = Wire::admin(&server);
+    let issued = admin.ask("POST", &format!("{accounts}/robot/token"), &[JSON], request.as_bytes()).success();
+    let token = text(&issued, "/status/token");
+    let review = r#"{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}"#;
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let [good, late] = [(); 2].map(|()| Half::send(&server, token, "POST", path, JSON, review));
+    // The credential is checked again when a body took longer than a second.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    assert_eq!(good.finish().code, 201);
+    assert_eq!(admin.ask("DELETE", &format!("{accounts}/robot"), &[], b"").code, 200);
+    assert_eq!(late.finish().refused(401), "Unauthorized");
+}
+
 /// More than `--max-requests-inflight` is by default.
 const SLOW: usize = 450;
 
