@@ -65,6 +65,9 @@ static STATUS: Reset = Reset::of(&["status"]);
 static SPEC: Reset = Reset::of(&["spec"]);
 static SPEC_AND_METADATA: Reset = Reset::of(&["spec", "metadata"]);
 static NOTHING: Reset = Reset::of(&[]);
+static SPEC_AND_STATUS: Reset = Reset::of(&["spec", "status"]);
+static REQUEST_STATUS: Reset = Reset::of(&["spec", "status.conditions"]);
+static REQUEST_APPROVAL: Reset = Reset::of(&["spec", "status.certificate"]);
 static POD_STATUS: Reset = Reset::of(&["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]);
 
 /// Fields that a write to a resource cannot change, whatever the client sends ("reset fields"): nobody comes to own them by it, and an
@@ -83,13 +86,14 @@ impl Reset {
         self.set.get_or_init(|| Set::of_fields(self.paths))
     }
 
-    /// Gives these fields the values they have in the live object; without one they are removed. Of `metadata` as a whole, which also says
-    /// which object and revision is meant, the rules of the kind keep what must stay.
+    /// Gives these fields the values they have in the live object. A new object keeps its spec and has no status yet. Of `metadata` as a
+    /// whole, which also says which object and revision is meant, the rules of the kind keep what must stay.
     fn restore(&self, live: Option<&Value>, object: &mut Value) {
         for path in self.paths.iter().filter(|path| **path != "metadata") {
-            match live.filter(|live| live.has(path)) {
-                Some(live) => object.put(path, live.at(path).clone()),
-                None => drop(object.drop_path(path)),
+            match live {
+                Some(live) if live.has(path) => object.put(path, live.at(path).clone()),
+                None if *path == "spec" => {}
+                _ => drop(object.drop_path(path)),
             }
         }
     }
@@ -101,6 +105,9 @@ const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 /// The paths that a write to this resource cannot change, whatever the client sends.
 fn reset_fields(ty: TypeId, subresource: &str) -> &'static Reset {
     match (subresource, ty.get().name) {
+        ("", "certificates.CertificateSigningRequest") => &SPEC_AND_STATUS,
+        ("status", "certificates.CertificateSigningRequest") => &REQUEST_STATUS,
+        ("approval", "certificates.CertificateSigningRequest") => &REQUEST_APPROVAL,
         ("", _) | ("finalize", "core.Namespace") => &STATUS,
         ("status", "core.Pod") => &POD_STATUS,
         ("status", "networking.ServiceCIDR") => &SPEC_AND_METADATA,

@@ -24,6 +24,8 @@ pub mod pod;
 pub mod replicaset;
 pub mod replicationcontroller;
 pub mod reviews;
+pub mod role;
+pub mod rolebinding;
 pub mod scale;
 pub mod secret;
 pub mod service;
@@ -67,6 +69,10 @@ pub static KINDS: &[&Kind] = &[
     &ingress::KIND,
     &ipaddress::KIND,
     &servicecidr::KIND,
+    &rolebinding::CLUSTER_ROLE_BINDING,
+    &role::CLUSTER_ROLE,
+    &rolebinding::ROLE_BINDING,
+    &role::ROLE,
     &bgppeer::KIND,
     &ippool::KIND,
 ];

@@ -28,6 +28,7 @@ pub mod pool;
 pub mod portion;
 pub mod proto;
 pub mod quantity;
+pub mod rbac;
 pub mod resolv_conf;
 pub mod schema;
 pub mod selector;

@@ -59,6 +59,16 @@ impl Watch {
         }
     }
 
+    /// The next events that are there already, without waiting; none when everything was delivered. Comes in steps, so it is called until it
+    /// is empty.
+    ///
+    /// # Errors
+    ///
+    /// When the events that follow were forgotten before they were read; the watch is of no more use then.
+    pub fn ready(&mut self) -> Result<Vec<Arc<Event>>, Compacted> {
+        self.pull()
+    }
+
     /// Everything up to this revision was delivered. Moves on with the revision of the whole store while this table
     /// is quiet, so that a watcher can say how far it is without events.
     #[must_use]

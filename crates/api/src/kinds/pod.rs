@@ -16,6 +16,7 @@ mod table;
 pub(super) mod template;
 #[cfg(test)]
 mod tests;
+mod volumes;
 mod warn;
 
 use serde_json::{Value, json};

@@ -191,6 +191,8 @@ const KINDS: &[&str] = &[
     "coordination.Lease",
     "certificates.CertificateSigningRequest",
     "events.Event",
+    "rbac.ClusterRole",
+    "rbac.RoleBinding",
     "authentication.TokenReview",
     "authorization.SubjectAccessReview",
     "meta.Status",

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::containers::{self, Context};
+use super::volumes;
 use crate::field::{Errors, Path};
 use crate::ip;
 use crate::kinds::common::{one_of, report};
@@ -22,7 +23,7 @@ const MAX_SEARCH_CHARACTERS: usize = 2048;
 
 /// Checks the spec of a Pod, or that of a template of Pods, which stands elsewhere.
 pub(super) fn validate(path: &Path<'_>, spec: &Value, errors: &mut Errors) {
-    let volumes = validate_volumes(&path.child("volumes"), spec, errors);
+    let volumes = volumes::validate(&path.child("volumes"), spec, errors);
     let context = Context { volumes, grace: spec.int("terminationGracePeriodSeconds") };
     containers::validate_main(&path.child("containers"), spec, &context, errors);
     containers::validate_init(&path.child("initContainers"), spec, &context, errors);
@@ -58,51 +59,6 @@ pub(super) fn validate(path: &Path<'_>, spec: &Value, errors: &mut Errors) {
     if spec.int("terminationGracePeriodSeconds") < 0 {
         let seconds = spec.int("terminationGracePeriodSeconds");
         errors.invalid(&path.child("terminationGracePeriodSeconds"), seconds, "must be greater than or equal to 0");
-    }
-}
-
-/// Checks the volumes; gives back the names of the good ones.
-fn validate_volumes<'s>(list: &Path<'_>, spec: &'s Value, errors: &mut Errors) -> HashSet<&'s str> {
-    let mut good = HashSet::new();
-    for (index, volume) in spec.items("volumes").iter().enumerate() {
-        let path = list.index(index);
-        let before = errors.0.len();
-        validate_volume_source(&path, volume, errors);
-        let name = volume.text("name");
-        if name.is_empty() {
-            errors.required(&path.child("name"), "");
-        } else {
-            report(&path.child("name"), name, names::dns_label(name), errors);
-        }
-        if good.contains(name) {
-            errors.duplicate(&path.child("name"), name);
-        }
-        if errors.0.len() == before {
-            good.insert(name);
-        }
-    }
-    good
-}
-
-fn validate_volume_source(path: &Path<'_>, volume: &Value, errors: &mut Errors) {
-    let mut sources = volume
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter(|(key, value)| key.as_str() != "name" && !value.is_null())
-        .map(|(key, _)| key.as_str());
-    if sources.next().is_none() {
-        errors.required(path, "must specify a volume type");
-    }
-    for other in sources {
-        errors.forbidden(&path.child(other), "may not specify more than 1 volume type");
-    }
-    for (source, field) in
-        [("hostPath", "path"), ("secret", "secretName"), ("configMap", "name"), ("persistentVolumeClaim", "claimName")]
-    {
-        if volume.has(source) && volume.at(source).text(field).is_empty() {
-            errors.required(&path.child(source).child(field), "");
-        }
     }
 }
 

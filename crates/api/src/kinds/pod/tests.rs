@@ -104,6 +104,29 @@ fn mounts_refer_to_volumes() {
 }
 
 #[test]
+fn projected_files_stay_in_their_volume() {
+    let check = |sources: Value| on_create(&json!({"volumes": [{"name": "v", "projected": {"sources": sources}}]}));
+    let token =
+        |seconds: i64, path: &str| json!([{"serviceAccountToken": {"expirationSeconds": seconds, "path": path}}]);
+    assert_eq!(check(token(600, "a/b")), "[]");
+    let path = "spec.volumes[0].projected";
+    let seconds = format!("{path}.sources[0].serviceAccountToken.expirationSeconds: Invalid value");
+    assert_eq!(check(token(599, "t")), format!("{seconds}: 599: may not specify a duration less than 10 minutes"));
+    let more = (1_i64 << 32) + 1;
+    assert_eq!(
+        check(token(more, "t")),
+        format!("{seconds}: {more}: may not specify a duration larger than 2^32 seconds")
+    );
+    assert_eq!(check(token(600, "")), format!("{path}.path: Required value"));
+    assert_eq!(check(token(600, "/t")), format!("{path}.path: Invalid value: \"/t\": must be a relative path"));
+    assert_eq!(check(token(600, "..t")), format!("{path}.path: Invalid value: \"..t\": must not start with '..'"));
+    let twice = json!([{"secret": {"name": "s", "items": [{"key": "a", "path": "f"}, {"key": "b", "path": "f"}]}}]);
+    assert_eq!(check(twice), format!("{path}: Invalid value: \"s\": conflicting duplicate paths"));
+    let two = json!([{"secret": {"name": "s"}, "configMap": {"name": "c"}}]);
+    assert_eq!(check(two), format!("{path}.sources[0]: Forbidden: may not specify more than 1 volume type per source"));
+}
+
+#[test]
 fn probes_use_one_means() {
     let container = json!({
         "name": "c", "image": "i",
