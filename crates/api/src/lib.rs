@@ -24,6 +24,7 @@ pub mod names;
 pub mod object;
 pub mod options;
 pub mod patch;
+pub mod pod_security;
 pub mod pool;
 pub mod portion;
 pub mod proto;
