@@ -63,12 +63,17 @@ class Refusals(Case):
         known = self.api_client.configuration
         anonymous.host, anonymous.ssl_ca_cert = known.host, known.ssl_ca_cert
         with client.ApiClient(anonymous) as nobody:
-            self.refused(401, "Unauthorized", client.CoreV1Api(nobody).list_namespaced_service, self.namespace)
+            status = self.refused(403, "Forbidden", client.CoreV1Api(nobody).list_namespaced_service, self.namespace)
+        self.assertIn('User "system:anonymous" cannot list resource "services"', status["message"])
+        with client.ApiClient(anonymous, "authorization", "Bearer nonsense") as stranger:
+            self.refused(401, "Unauthorized", client.CoreV1Api(stranger).list_namespaced_service, self.namespace)
         self.core.create_namespaced_service_account(self.namespace, {"metadata": {"name": "robot"}})
         request = client.AuthenticationV1TokenRequest(spec=client.V1TokenRequestSpec(audiences=[]))
         answer = self.core.create_namespaced_service_account_token("robot", self.namespace, request)
         with client.ApiClient(anonymous, "authorization", "Bearer " + answer.status.token) as robot:
             core = client.CoreV1Api(robot)
+            self.refused(403, "Forbidden", core.list_namespaced_service, self.namespace)
+            self.grant("view", "robot")
             self.assertEqual(core.list_namespaced_service(self.namespace).items, [])
             status = self.refused(403, "Forbidden", core.create_namespaced_service, self.namespace, service("x"))
         user = "system:serviceaccount:%s:robot" % self.namespace

@@ -37,6 +37,15 @@ class Case(unittest.TestCase):
         """Creates a Service."""
         return self.core.create_namespaced_service(self.namespace, service(name, **spec))
 
+    def grant(self, role, account):
+        """Binds a ClusterRole to a ServiceAccount in the namespace of the test."""
+        group = "rbac.authorization.k8s.io"
+        client.RbacAuthorizationV1Api(self.api_client).create_namespaced_role_binding(self.namespace, {
+            "metadata": {"name": "%s-%s" % (account, role)},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": self.namespace}],
+        })
+
     def refused(self, status, reason, call, *arguments, **options):
         """Calls, expects a refusal, and answers its Status."""
         with self.assertRaises(client.ApiException) as caught:

@@ -61,6 +61,15 @@ pub enum Home {
 }
 
 impl Home {
+    /// A directory of its own, gone when the server is.
+    ///
+    /// # Panics
+    /// When there is no room for it.
+    #[must_use]
+    pub fn temporary() -> Self {
+        Self::Own(TempDir::new().expect("a temporary directory"))
+    }
+
     /// The path.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -75,7 +84,7 @@ impl Server {
     /// Starts a server in a directory of its own.
     #[must_use]
     pub fn start() -> Self {
-        Self::start_with(Home::Own(TempDir::new().expect("a temporary directory")), &[])
+        Self::start_with(Home::temporary(), &[])
     }
 
     /// Starts a server in this directory, with these arguments besides.

@@ -73,6 +73,20 @@ impl Wire {
         Ok(Self { stream: StreamOwned::new(connection, socket), unread: Vec::new() })
     }
 
+    /// Binds a ClusterRole to a user in the namespace `default`; the connection is the administrator's.
+    #[track_caller]
+    pub fn bind(&mut self, role: &str, user: &str) {
+        let group = "rbac.authorization.k8s.io";
+        let binding = serde_json::json!({
+            "metadata": {"generateName": "test-"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+        });
+        let path = format!("/apis/{group}/v1/namespaces/default/rolebindings");
+        let media = ("Content-Type", "application/json");
+        let _ = self.ask("POST", &path, &[media], binding.to_string().as_bytes()).success();
+    }
+
     /// The version of TLS that was agreed on.
     #[must_use]
     pub fn version(&self) -> Option<rustls::ProtocolVersion> {

@@ -1,8 +1,9 @@
-//! The objects without which a cluster is not one: namespaces, the Service ranges, and the `kubernetes` Service that leads to
-//! the server itself. Made when missing, never changed when there.
+//! The objects without which a cluster is not one: namespaces, default roles and bindings, the Service ranges, and the `kubernetes` Service
+//! that leads to the server itself. Made when missing; of what is there, only roles and bindings get what they lack.
 
 use std::net::{IpAddr, SocketAddr};
 
+use api::rbac::defaults::{DEFAULTS, Step, reconcile};
 use api::value::ValueExt as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -15,6 +16,8 @@ use crate::write::{Write, Writer};
 
 /// Namespaces that always exist.
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+/// How often default roles are looked at.
+const ATTEMPTS: usize = 5;
 /// Name and port of the Service that leads to the server.
 const SERVICE: &str = "kubernetes";
 
@@ -34,7 +37,58 @@ pub async fn run(store: &dyn Store, ranges: &Ranges, server: SocketAddr) -> Resu
             done => drop(done?),
         }
     }
+    default_roles(store, ranges).await
+}
+
+/// Adds what default roles and bindings lack, all at once: until they are there nobody but administrators may do anything.
+async fn default_roles(store: &dyn Store, ranges: &Ranges) -> Result<(), CommitError> {
+    // Once more for what had to be deleted first, and for what another server changed meanwhile.
+    for _ in 0..ATTEMPTS {
+        let writer = Writer { store, ranges, now: Timestamp::now(), checked: true };
+        let writes = lacking_roles(store);
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let txn = match writer.transaction(&writes) {
+            Ok(txn) => txn,
+            Err(error) => {
+                tracing::warn!(%error, "reconcile default roles failed");
+                return Ok(());
+            }
+        };
+        match store.commit(txn).await {
+            Err(error) if error.is_conflict() => {}
+            done => drop(done?),
+        }
+    }
     Ok(())
+}
+
+fn lacking_roles(store: &dyn Store) -> Vec<Write> {
+    let mut writes = Vec::new();
+    for default in DEFAULTS.iter() {
+        let (table, kind) = (default.kind.table, default.kind);
+        let name = default.object.text("metadata.name");
+        let name = match default.object.text("metadata.namespace") {
+            "" => name.to_owned(),
+            namespace => format!("{namespace}/{name}"),
+        };
+        let entry = store.get(&Key { table: Table::named(table), name: name.as_str().into() });
+        let existing = entry.as_ref().map(|entry| api::object::decode(kind, &entry.value, entry.modified));
+        match (reconcile(&default.object, existing.as_ref()), entry) {
+            (Some(Step::Create(object)), _) => writes.push(Write::create(table, object)),
+            (Some(Step::Update(object)), Some(entry)) => {
+                tracing::info!(kind = kind.kind, name, "add what a default role lacks");
+                writes.push(Write::Object { table, object: Box::new(object), modified: entry.modified });
+            }
+            (Some(Step::Replace(_)), Some(entry)) => {
+                tracing::info!(kind = kind.kind, name, "replace a default binding of another role");
+                writes.push(Write::delete(&entry));
+            }
+            (Some(_) | None, _) => {}
+        }
+    }
+    writes
 }
 
 /// The writes that make what is missing.

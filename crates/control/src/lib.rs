@@ -11,6 +11,7 @@ pub mod balancer_certificates;
 pub mod bootstrap;
 pub mod bootstrap_tokens;
 pub mod certificates;
+pub mod cluster_roles;
 pub mod conditions;
 pub mod controller;
 pub mod endpoints;
@@ -26,6 +27,7 @@ pub mod objects;
 pub mod pod_gc;
 pub mod runner;
 pub mod scheduler;
+pub mod service_accounts;
 pub mod workloads;
 pub mod world;
 
@@ -59,6 +61,10 @@ pub static CONTROLLERS: &[Controller] = &[
     mirroring::CONTROLLER,
     garbage::CONTROLLER,
     namespaces::CONTROLLER,
+    service_accounts::ACCOUNTS,
+    service_accounts::ROOT_CAS,
+    service_accounts::TOKENS,
+    cluster_roles::CONTROLLER,
     node_cidrs::CONTROLLER,
     node_health::CONTROLLER,
     node_taints::TAINTS,

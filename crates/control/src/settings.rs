@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use store::allocation::Ranges;
 
 use crate::certificates::{ServerNames, Signer};
+use crate::service_accounts::TokenSigner;
 
 /// Settings of the controllers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,6 +28,12 @@ pub struct Settings {
     pub node_grace: Duration,
     /// What machines that join must know of the cluster: a kubeconfig without a user.
     pub cluster_info: Option<String>,
+    /// The CA of the API server (PEM), for Pods.
+    pub root_ca: Option<String>,
+    /// Whether every namespace gets that CA as a ConfigMap.
+    pub publish_root_ca: bool,
+    /// Who signs the tokens that Secrets keep.
+    pub token_signer: Option<TokenSigner>,
     /// Who signs certificates for nodes, if somebody does.
     pub signer: Option<Signer>,
     /// Under which names and addresses clients reach the API server; no agent gets a certificate for them.
@@ -98,6 +105,9 @@ impl Settings {
             node_masks: (24, 64),
             node_grace: Duration::from_secs(50),
             cluster_info: None,
+            root_ca: None,
+            publish_root_ca: true,
+            token_signer: None,
             signer: None,
             server_names: ServerNames { dns: Vec::new(), ips: Vec::new(), domain: String::new() },
             certificate_lifetime: Duration::from_secs(365 * 86_400),

@@ -8,7 +8,7 @@
 pub mod bootstrap;
 pub mod certificate;
 mod credential;
-mod impersonate;
+pub(crate) mod impersonate;
 pub mod objects;
 pub mod service_account;
 pub mod token_file;
@@ -82,6 +82,8 @@ pub struct Authenticator {
     tokens: TokenFile,
     accounts: ServiceAccounts,
     lookup: ObjectLookup,
+    /// Whether requests without credentials are let in, as `system:anonymous`.
+    anonymous: bool,
 }
 
 impl std::fmt::Debug for Authenticator {
@@ -94,7 +96,14 @@ impl Authenticator {
     /// Puts the sources together; `lookup` finds the objects that tokens depend on, at each request: deleting one ends its tokens.
     #[must_use]
     pub fn new(tokens: TokenFile, accounts: ServiceAccounts, lookup: ObjectLookup) -> Self {
-        Self { tokens, accounts, lookup }
+        Self { tokens, accounts, lookup, anonymous: true }
+    }
+
+    /// Refuses requests without credentials, instead of letting them in as `system:anonymous`.
+    #[must_use]
+    pub fn without_anonymous(mut self) -> Self {
+        self.anonymous = false;
+        self
     }
 
     /// The signer of ServiceAccount tokens.
@@ -112,8 +121,7 @@ impl Authenticator {
     /// The user of a request. `client_cert` is the end certificate (DER) of a handshake that **verified** it.
     ///
     /// # Errors
-    /// 401 when credentials are malformed or not good, 403 or 400 when another user is to be impersonated and that is
-    /// not allowed or not well put.
+    /// 401 when credentials are malformed or not good, or missing where they must be shown.
     pub fn authenticate(
         &self,
         headers: &HeaderMap,
@@ -125,16 +133,14 @@ impl Authenticator {
             Some(der) => certificate::user(der, now).map_err(|_| Status::unauthorized())?,
             None => None,
         };
-        let user = match (certified, token) {
-            (Some(user), _) => user.authenticated(),
+        match (certified, token) {
+            (Some(user), _) => Ok(user.authenticated()),
             (None, Some(token)) => {
-                self.token_user(token, &[self.accounts.issuer()], now).map_err(|_| Status::unauthorized())?.user
+                let verified = self.token_user(token, &[self.accounts.issuer()], now);
+                Ok(verified.map_err(|_| Status::unauthorized())?.user)
             }
-            (None, None) => User::anonymous(),
-        };
-        match impersonate::wanted(headers)? {
-            Some(wanted) => impersonate::act(&user, wanted),
-            None => Ok(user),
+            (None, None) if self.anonymous => Ok(User::anonymous()),
+            (None, None) => Err(Status::unauthorized()),
         }
     }
 

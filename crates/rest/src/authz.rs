@@ -1,30 +1,32 @@
-//! Who may do what, until there are RBAC objects: one small table.
+//! Who may do what: the Node authorizer beside RBAC, as in Kubernetes.
 //!
-//! In: the [`Attributes`] of a request. Out: a [`Decision`], or the 403 with the words of the original.
-//!
-//! - `system:masters`: everything.
-//! - `system:nodes`: what [`node`] says of the node that asks.
-//! - `system:bootstrappers`: ask for a certificate.
-//! - `system:authenticated`: get, list and watch everything but Secrets and ways into pods (`exec`, `attach`,
-//!   `portforward`, `proxy`), unless it is one of the two above; ask what it may do; read discovery and health.
-//! - `system:unauthenticated`: read health, version, and how to join (`kube-public/cluster-info`).
-//!
-//! Rights add up. Everything that no rule allows is denied. The table has the form of
-//! RBAC rules with one addition, `except`, because "all but Secrets" must hold for kinds that do not exist yet.
+//! In: the [`Attributes`] of a request. Out: a [`Decision`], or the 403 with the words of the original. `system:masters` may do everything.
+//! A node may do what [`node`] says; everybody, nodes included, may do what roles grant them ([`grants`]). Rights add up, and what nothing
+//! allows is denied.
 
+pub mod grants;
 pub mod node;
-mod policy;
 pub mod relations;
+#[cfg(test)]
+pub(crate) mod testing;
+mod tracked;
+
+use std::sync::Arc;
 
 use api::field::quote;
+use api::rbac::{PolicyRule, Request};
 use api::status::{Resource, Status};
 use serde_json::json;
+use store::Store;
 
 use crate::auth::User;
+use crate::pki::MASTERS;
 
 pub use node::{Nothing, Relations};
-pub use policy::{Role, Rule, roles_of};
 pub use relations::Stored;
+
+use grants::Grants;
+use tracked::Tracked;
 
 /// What is asked: a verb on a resource, or on a path.
 #[derive(Clone, Copy, Debug)]
@@ -49,12 +51,12 @@ pub struct Attributes<'a> {
     pub path: Option<&'a str>,
 }
 
-/// The answer, and which part of the table gave it.
+/// The answer, and what gave it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Decision {
     /// Whether it is allowed.
     pub allowed: bool,
-    /// Why; empty when nothing allows it.
+    /// Why; empty when nothing allows it and there is no more to say.
     pub reason: String,
 }
 
@@ -73,37 +75,92 @@ impl<'a> Attributes<'a> {
         found.map(|(_, _, value)| value.as_str())
     }
 
-    /// The one object that is meant, by its name or by a selector; empty when there may be others.
+    /// What a rule is held against.
+    fn request(&self) -> Request<'a> {
+        let Self { verb, group, resource, subresource, name, .. } = *self;
+        match self.path {
+            Some(path) => Request::Path { verb, path },
+            None => Request::Resource { verb, group, resource, subresource, name },
+        }
+    }
+}
+
+/// Decides, from the roles and bindings of a store.
+pub struct Authorizer {
+    store: Arc<dyn Store>,
+    grants: Tracked,
+}
+
+impl Authorizer {
+    /// Follows the roles and bindings of a store.
     #[must_use]
-    pub fn one_name(&self) -> &'a str {
-        if self.name.is_empty() { self.requires("metadata.name").unwrap_or_default() } else { self.name }
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { grants: Tracked::new(&*store), store }
+    }
+
+    /// Decides.
+    #[must_use]
+    pub fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
+        self.grants.read(&*self.store, |grants| decide(attributes, grants, &Stored(&*self.store)))
+    }
+
+    /// Decides, and words the refusal.
+    ///
+    /// # Errors
+    /// The 403 that answers the request.
+    pub fn require(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+        match self.authorize(attributes) {
+            Decision { allowed: true, .. } => Ok(()),
+            Decision { reason, .. } => Err(refused(attributes, &reason)),
+        }
+    }
+
+    /// The rules that a user has in a namespace, and roles of bindings that do not exist.
+    #[must_use]
+    pub fn rules(&self, user: &User, namespace: &str) -> (Vec<PolicyRule>, Vec<String>) {
+        let (mut rules, mut problems) = (Vec::new(), Vec::new());
+        self.grants.read(&*self.store, |grants| {
+            for granted in grants.of(user, namespace) {
+                match granted.rules {
+                    Ok(own) => rules.extend_from_slice(own),
+                    Err(problem) => problems.push(problem),
+                }
+            }
+        });
+        (rules, problems)
+    }
+
+    /// The rules of a role; none when there is no such role.
+    #[must_use]
+    pub fn role_rules(&self, kind: &str, namespace: &str, name: &str) -> Option<Vec<PolicyRule>> {
+        self.grants.read(&*self.store, |grants| grants.rules_of(kind, namespace, name).map(<[PolicyRule]>::to_vec))
     }
 }
 
-/// Decides.
-#[must_use]
-pub fn authorize(attributes: &Attributes<'_>, relations: &dyn Relations) -> Decision {
-    if let Some(role) = roles_of(attributes.user).find(|role| role.allows(attributes)) {
-        // Masters need no reason, as in the original.
-        let told = role.group != crate::pki::MASTERS;
-        let reason = if told { format!("allowed to group {}", quote(role.group)) } else { String::new() };
-        return Decision { allowed: true, reason };
+/// Decides by what is granted and by what runs where.
+fn decide(asked: &Attributes<'_>, grants: &Grants, relations: &dyn Relations) -> Decision {
+    if asked.user.is_in(MASTERS) {
+        return Decision { allowed: true, reason: String::new() };
     }
-    match node::decide(attributes, relations) {
-        Some(Ok(())) => Decision { allowed: true, reason: String::new() },
-        Some(Err(reason)) => Decision { allowed: false, reason },
-        None => Decision { allowed: false, reason: String::new() },
+    let mut reasons = Vec::new();
+    match node::decide(asked, relations) {
+        Some(Ok(())) => return Decision { allowed: true, reason: String::new() },
+        Some(Err(reason)) if !reason.is_empty() => reasons.push(format!("node: {reason}")),
+        _ => {}
     }
+    match grants.allow(asked.user, asked.namespace, &asked.request()) {
+        Ok(reason) => return Decision { allowed: true, reason },
+        Err(problems) if problems.is_empty() => {}
+        Err(problems) => reasons.push(format!("rbac: RBAC: {}", listed(&problems))),
+    }
+    Decision { allowed: false, reason: reasons.join("\n") }
 }
 
-/// Decides, and words the refusal.
-///
-/// # Errors
-/// The 403 that answers the request.
-pub fn require(attributes: &Attributes<'_>, relations: &dyn Relations) -> Result<(), Status> {
-    match authorize(attributes, relations) {
-        Decision { allowed: true, .. } => Ok(()),
-        Decision { reason, .. } => Err(refused(attributes, &reason)),
+/// Several problems as the original lists them.
+pub(crate) fn listed(problems: &[String]) -> String {
+    match problems {
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
     }
 }
 

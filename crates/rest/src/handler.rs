@@ -14,8 +14,8 @@ use jiff::Timestamp;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
-use crate::auth::{Authenticator, User};
-use crate::authz::{self, Attributes};
+use crate::auth::impersonate::Impersonation;
+use crate::auth::{Authenticator, UNAUTHENTICATED, User};
 use crate::dial::DialPolicy;
 use crate::forward::Sent;
 use crate::metrics::Metrics;
@@ -23,6 +23,7 @@ use crate::negotiate::{self, PLAIN};
 use crate::openapi::OpenApi;
 use crate::registry::Registry;
 use crate::reply::{Body, Reply};
+use crate::request::RequestInfo;
 use crate::route::{self, Route, Target};
 use crate::upload::Uploads;
 use crate::view::{Include, View};
@@ -30,13 +31,12 @@ use crate::{compress, page, pages, query, verbs};
 
 /// A body that takes longer than this arrives from somebody whose credential may have ended meanwhile: it is checked again.
 const SLOW_BODY: Duration = Duration::from_secs(1);
-/// The group of those who did not say who they are.
-const UNAUTHENTICATED: &str = "system:unauthenticated";
 
 /// What all requests share.
 pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) authn: Authenticator,
+    pub(crate) impersonation: Impersonation,
     /// Who looks at the page.
     pub(crate) visits: page::Visits,
     pub(crate) metrics: Arc<Metrics>,
@@ -67,6 +67,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) query: Vec<(String, String)>,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) user: &'a User,
+    /// What it asks for, as authorization sees it.
+    pub(crate) info: &'a RequestInfo<'a>,
     pub(crate) view: View,
     pub(crate) now: Timestamp,
 }
@@ -124,86 +126,78 @@ async fn answer(
 ) -> Reply {
     let now = Timestamp::now();
     let plain = View { form: PLAIN, include: Include::default(), now };
-    let reads = matches!(parts.method, Method::GET | Method::HEAD);
-    match route {
-        Route::Health { .. } | Route::Version if !reads => return failed(&plain, &Status::method_not_allowed()),
-        Route::Health { page, check } => {
-            return pages::health(shared, page, check, parts.uri.query().unwrap_or_default());
-        }
-        Route::Version => return pages::version(),
-        Route::Page(rest) => return page::answer(shared, certificate, parts, rest, sent.body, now).await,
-        _ => {}
+    if let Route::Page(rest) = route {
+        return page::answer(shared, certificate, parts, rest, sent.body, now).await;
     }
-    let known = shared.authn.authenticate(&parts.headers, certificate, now);
-    let visitor = |user: User| match user.is_in(UNAUTHENTICATED) {
-        true => page::visitor(shared, parts, path, &route, now).unwrap_or(Ok(user)),
-        false => Ok(user),
-    };
-    let user = match known.and_then(visitor) {
-        // Strangers are asked who they are, except where everybody may look.
-        Ok(user) if user.is_in(UNAUTHENTICATED) && !matches!(route, Route::Resource(_)) => {
-            return failed(&plain, &Status::unauthorized());
-        }
+    let query = query::parse(parts.uri.query().unwrap_or_default());
+    let info = RequestInfo::of(&parts.method, path, &query);
+    let user_now = || identify(shared, certificate, parts, path, &route, &info, Timestamp::now());
+    let user = match user_now() {
         Ok(user) => user,
         Err(status) => return failed(&plain, &status),
     };
     let ask = Ask {
         method: &parts.method,
         uri: &parts.uri,
-        query: query::parse(parts.uri.query().unwrap_or_default()),
+        query,
         headers: &parts.headers,
         user: &user,
+        info: &info,
         view: plain,
         now,
     };
+    if let Route::Resource(target) = route {
+        return resource(shared, &user_now, ask, target, sent).await;
+    }
+    if let Err(status) = shared.registry.authorizer.require(&info.attributes(&user)) {
+        return failed(&plain, &status);
+    }
+    let reads = matches!(parts.method, Method::GET | Method::HEAD);
     match route {
-        Route::Resource(target) => resource(shared, certificate, ask, target, sent).await,
+        Route::Health { .. } | Route::Version if !reads => failed(&plain, &Status::method_not_allowed()),
+        Route::Health { page, check } => pages::health(shared, page, check, parts.uri.query().unwrap_or_default()),
+        Route::Version => pages::version(),
         Route::NoSuchResource => failed(&plain, &Status::no_such_resource()),
         Route::Nowhere => Reply::bytes(404, "text/plain; charset=utf-8", "404 page not found\n"),
-        other => {
-            let verb = parts.method.as_str().to_ascii_lowercase();
-            match authz::require(&Attributes::path(&user, &verb, path), &authz::Nothing) {
-                Ok(()) => pages::page(shared, &ask, other),
-                Err(status) => failed(&plain, &status),
-            }
-        }
+        other => pages::page(shared, &ask, other),
     }
+}
+
+/// Who sends a request: the user of its credentials or of a visit of the page, or the one that this user impersonates.
+fn identify(
+    shared: &Shared,
+    certificate: Option<&[u8]>,
+    parts: &http::request::Parts,
+    path: &str,
+    route: &Route<'_>,
+    info: &RequestInfo<'_>,
+    now: Timestamp,
+) -> Result<User, Status> {
+    let known = shared.authn.authenticate(&parts.headers, certificate, now);
+    let is_nobody = known.as_ref().map_or(true, |user| user.is_in(UNAUTHENTICATED));
+    let visitor = if is_nobody { page::visitor(shared, parts, path, route, now) } else { None };
+    let user = visitor.unwrap_or(known)?;
+    let acting = shared.impersonation.resolve(&shared.registry.authorizer, &parts.headers, &info.attributes(&user))?;
+    Ok(acting.unwrap_or(user))
 }
 
 /// A request about objects.
 async fn resource(
     shared: &Arc<Shared>,
-    certificate: Option<&[u8]>,
+    user_now: &(dyn Fn() -> Result<User, Status> + Sync),
     mut ask: Ask<'_>,
     target: Target<'_>,
     sent: Sent,
 ) -> Reply {
     let mut warnings = Vec::new();
-    if target.kind.plural == "endpoints" {
-        warnings.push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
-    }
     let plain = ask.view;
     let done = async {
-        let Some(verb) = verbs::verb(&ask, &target) else {
-            let stranger = ask.user.is_in(UNAUTHENTICATED);
-            return Err(if stranger { Status::unauthorized() } else { Status::method_not_allowed() });
-        };
-        let attributes = Attributes {
-            user: ask.user,
-            verb,
-            group: target.kind.group,
-            resource: target.kind.plural,
-            subresource: target.subresource.map_or("", |sub| sub.name),
-            name: target.name.unwrap_or_default(),
-            namespace: target.namespace,
-            fields: &api::selector::field_terms(ask.param("fieldSelector").unwrap_or_default()),
-            path: None,
-        };
-        let allowed = || {
-            authz::require(&attributes, &authz::Stored(&*shared.registry.store))
-                .map_err(|status| if ask.user.is_in(UNAUTHENTICATED) { Status::unauthorized() } else { status })
-        };
+        let allowed = || shared.registry.authorizer.require(&ask.info.attributes(ask.user));
         allowed()?;
+        if target.kind.plural == "endpoints" {
+            warnings.push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
+        }
+        let Some(verb) = verbs::verb(&ask, &target) else { return Err(Status::method_not_allowed()) };
         if verbs::takes_its_time(&target) {
             // What the answer looks like is not ours to choose, nor how long it takes.
             return verbs::converse(shared, &ask, &target, sent).await;
@@ -215,9 +209,7 @@ async fn resource(
         };
         if body.is_some() {
             // The body may have taken long: what was allowed when the headers arrived must still be.
-            if begun.elapsed() >= SLOW_BODY
-                && shared.authn.authenticate(ask.headers, certificate, Timestamp::now())? != *ask.user
-            {
+            if begun.elapsed() >= SLOW_BODY && user_now()? != *ask.user {
                 return Err(Status::unauthorized());
             }
             allowed()?;

@@ -20,6 +20,7 @@ mod pages;
 mod query;
 mod registry;
 mod reply;
+mod request;
 mod reviews;
 mod route;
 mod server;
@@ -29,6 +30,7 @@ mod version;
 mod view;
 mod watch;
 
+pub mod admission;
 pub mod auth;
 pub mod authz;
 pub mod client;

@@ -138,7 +138,9 @@ pub(crate) fn visitor(
     route: &Route<'_>,
     now: Timestamp,
 ) -> Option<Result<User, Status>> {
-    let user = user(shared, &parts.headers, now)?;
+    cookie(shared, &parts.headers)?;
+    // Like any credential that is not good: whoever shows it is told, and does not go on as nobody.
+    let Some(user) = user(shared, &parts.headers, now) else { return Some(Err(Status::unauthorized())) };
     let allowed = is_from_here(parts).and_then(|()| reads(&parts.method, path, parts.uri.path(), route));
     Some(allowed.map(|()| user))
 }

@@ -7,7 +7,11 @@
 mod admission;
 mod create;
 mod delete;
+mod escalation;
+mod pod_security;
 mod restriction;
+mod service_account;
+mod signer;
 mod update;
 mod virtual_addresses;
 
@@ -23,8 +27,9 @@ use serde_json::Value;
 use store::allocation::{Gather, Ranges, Rehearsal};
 use store::{CommitError, Compare, Entry, Key, Op, Store, Table, Txn};
 
+use crate::admission::Plugins;
 use crate::auth::User;
-use crate::authz::{self, Attributes};
+use crate::authz::{Attributes, Authorizer};
 use crate::view;
 
 pub(crate) use create::{check_name, match_namespace};
@@ -38,6 +43,10 @@ const ATTEMPTS: usize = 200;
 pub(crate) struct Registry {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) ranges: Ranges,
+    /// Who may do what, for what is decided on the object.
+    pub(crate) authorizer: Arc<Authorizer>,
+    /// Which admission plugins run.
+    pub(crate) plugins: Plugins,
     /// Whether this cluster gives Nodes their pod CIDRs: nodes may not choose them then.
     pub(crate) allocates_pod_cidrs: bool,
 }
@@ -87,6 +96,21 @@ impl Call<'_> {
         lifecycle::seconds(self.now)
     }
 
+    /// A request about an object of this kind and part, by the same user, with another verb.
+    pub(crate) fn attributes<'a>(&'a self, verb: &'a str, name: &'a str) -> Attributes<'a> {
+        Attributes {
+            user: self.user,
+            verb,
+            group: self.kind.group,
+            resource: self.kind.plural,
+            subresource: self.subresource.map_or("", |sub| sub.name),
+            name,
+            namespace: self.namespace,
+            fields: &[],
+            path: None,
+        }
+    }
+
     fn not_found(&self, name: &str) -> Status {
         Status::not_found(self.kind.resource(), name)
     }
@@ -107,22 +131,6 @@ impl Registry {
     /// One object.
     pub(crate) fn get(&self, call: &Call<'_>, name: &str) -> Result<Arc<Entry>, Status> {
         self.store.get(&call.key(name)).ok_or_else(|| call.not_found(name))
-    }
-
-    /// Demands a permission beyond that of the request: an update that creates must be allowed to create.
-    fn require(&self, call: &Call<'_>, verb: &str, name: &str) -> Result<(), Status> {
-        let attributes = Attributes {
-            user: call.user,
-            verb,
-            group: call.kind.group,
-            resource: call.kind.plural,
-            subresource: call.subresource.map_or("", |sub| sub.name),
-            name,
-            namespace: call.namespace,
-            fields: &[],
-            path: None,
-        };
-        authz::require(&attributes, &authz::Stored(&*self.store))
     }
 
     /// What this kind claims runs against the real pools, or against dummies in a dry run.

@@ -74,6 +74,11 @@ impl Reply {
         Self { code, content_type, body, warnings: Vec::new(), headers: Vec::new(), passed: None }
     }
 
+    /// An answer without a body.
+    pub(crate) fn no_content() -> Self {
+        Self { body: Body::Whole(None), ..Self::bytes(204, "text/plain", "") }
+    }
+
     /// A stream that begins now.
     pub(crate) fn stream(content_type: &'static str, stream: BoxStream<'static, Bytes>) -> Self {
         let body = Body::Stream(stream);

@@ -9,6 +9,7 @@ mod token_request;
 mod validate;
 
 use api::lifecycle::seconds;
+use api::rbac::PolicyRule;
 use api::selector::Terms;
 use api::status::Status;
 use api::value::ValueExt as _;
@@ -17,7 +18,7 @@ use serde_json::{Map, Value, json};
 
 use crate::auth::service_account::{TokenError, Verified};
 use crate::auth::{Authenticator, User};
-use crate::authz::{self, Attributes, Relations, Role, Rule};
+use crate::authz::{self, Attributes, Authorizer};
 
 pub(crate) use token_request::{TokenRequest, token_request};
 
@@ -27,8 +28,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) user: &'a User,
     /// The sources of users.
     pub(crate) authn: &'a Authenticator,
-    /// What runs where.
-    pub(crate) relations: &'a dyn Relations,
+    /// Who may do what.
+    pub(crate) authorizer: &'a Authorizer,
 }
 
 /// Answers a review of this kind. The metadata of a LocalSubjectAccessReview has the namespace of the request.
@@ -36,7 +37,7 @@ pub(crate) struct Asked<'a> {
 /// # Errors
 /// 400 and 422, with the words of the original; 404 for kinds that are not reviews.
 pub(crate) fn review(kind: &str, body: &Value, asked: &Asked<'_>, now: Timestamp) -> Result<Value, Status> {
-    let access = |user: &User| access(body, user, asked.relations);
+    let access = |user: &User| access(body, user, asked.authorizer);
     Ok(match kind {
         "SelfSubjectAccessReview" => {
             validate::self_access(body)?;
@@ -50,7 +51,7 @@ pub(crate) fn review(kind: &str, body: &Value, asked: &Asked<'_>, now: Timestamp
             validate::local_access(body)?;
             access(&subject(body))
         }
-        "SelfSubjectRulesReview" => rules(body, asked.user)?,
+        "SelfSubjectRulesReview" => rules(body, asked.user, asked.authorizer)?,
         "TokenReview" => token(body, asked.authn, now)?,
         "SelfSubjectReview" => who_am_i(body, asked.user, now),
         _ => return Err(Status::no_such_resource()),
@@ -76,9 +77,9 @@ fn fresh(body: &Value, metadata: &Value, status: &Value) -> Value {
 
 // === access ===
 
-fn access(body: &Value, user: &User, relations: &dyn Relations) -> Value {
+fn access(body: &Value, user: &User, authorizer: &Authorizer) -> Value {
     let fields = fields(body);
-    let decision = authz::authorize(&attributes(body, user, &fields), relations);
+    let decision = authorizer.authorize(&attributes(body, user, &fields));
     let mut status = json!({"allowed": decision.allowed});
     if !decision.reason.is_empty() {
         status["reason"] = decision.reason.into();
@@ -137,37 +138,25 @@ fn subject(body: &Value) -> User {
 
 // === rules ===
 
-fn rules(body: &Value, user: &User) -> Result<Value, Status> {
-    if body.text("spec.namespace").is_empty() {
+fn rules(body: &Value, user: &User, authorizer: &Authorizer) -> Result<Value, Status> {
+    let namespace = body.text("spec.namespace");
+    if namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
-    let roles: Vec<&Role> = authz::roles_of(user).collect();
-    let all: Vec<&Rule> = roles.iter().flat_map(|role| role.rules).collect();
-    let resource_rules = all.iter().map(|rule| {
-        let mut out = json!({"verbs": rule.verbs, "apiGroups": rule.groups, "resources": rule.resources});
-        if !rule.names.is_empty() {
-            out["resourceNames"] = json!(rule.names);
-        }
-        out
-    });
-    let on_paths = roles.iter().filter(|role| !role.paths.is_empty());
-    let path_rules = on_paths.map(|role| json!({"verbs": role.verbs_on_paths, "nonResourceURLs": role.paths}));
-    let mut status = json!({
-        "resourceRules": resource_rules.collect::<Vec<Value>>(),
-        "nonResourceRules": path_rules.collect::<Vec<Value>>(),
-        "incomplete": false,
-    });
-    // The answer has no place for exceptions; they mean nothing to someone who may do everything anyway.
-    let unlimited = all.iter().any(|rule| [rule.verbs, rule.groups, rule.resources] == [&["*"]; 3]);
-    let except: Vec<&str> = all.iter().flat_map(|rule| rule.except).copied().collect();
-    if !unlimited && !except.is_empty() {
-        status["incomplete"] = true.into();
-        status["evaluationError"] = format!("\"*\" in resources does not include {}", except.join(", ")).into();
+    let (rules, mut problems) = authorizer.rules(user, namespace);
+    let (on_paths, on_resources): (Vec<&PolicyRule>, Vec<&PolicyRule>) =
+        rules.iter().partition(|rule| !rule.non_resource_urls.is_empty());
+    let shown = |rules: Vec<&PolicyRule>| rules.into_iter().map(PolicyRule::to_value).collect::<Vec<Value>>();
+    // What a node may do depends on its Pods.
+    let is_node = authz::node::is_node(user);
+    if is_node {
+        problems.insert(0, "node authorizer does not support user rule resolution".to_owned());
     }
-    if authz::node::is_node(user) {
-        // What a node may do depends on its Pods.
-        status["incomplete"] = true.into();
-        status["evaluationError"] = "node authorizer does not support user rule resolution".into();
+    let mut status = json!({
+        "resourceRules": shown(on_resources), "nonResourceRules": shown(on_paths), "incomplete": is_node,
+    });
+    if !problems.is_empty() {
+        status["evaluationError"] = authz::listed(&problems).into();
     }
     let mut out = fresh(body, &json!({}), &status);
     out["spec"] = json!({});

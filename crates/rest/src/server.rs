@@ -16,7 +16,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
+use crate::admission::Plugins;
 use crate::auth::Authenticator;
+use crate::auth::impersonate::Impersonation;
+use crate::authz::Authorizer;
 use crate::connections::{Activity, ConnectionLimits, Connections, Counted, Slot, Tracked};
 use crate::dial::DialPolicy;
 use crate::handler::{self, Shared};
@@ -51,6 +54,8 @@ pub struct Options {
     pub local_node: Option<String>,
     /// What Services may have.
     pub ranges: store::allocation::Ranges,
+    /// Which admission plugins run.
+    pub plugins: Plugins,
     /// Whether this cluster gives Nodes their pod CIDRs.
     pub allocates_pod_cidrs: bool,
     /// How many connections there may be, and how long they may be idle.
@@ -97,11 +102,14 @@ impl Server {
         let connections = Connections::new(options.connections, metrics.clone());
         let shared = Arc::new(Shared {
             registry: Registry {
+                authorizer: Arc::new(Authorizer::new(options.store.clone())),
                 store: options.store,
                 ranges: options.ranges,
+                plugins: options.plugins,
                 allocates_pod_cidrs: options.allocates_pod_cidrs,
             },
             authn: options.authn,
+            impersonation: Impersonation::default(),
             visits: page::Visits::default(),
             metrics,
             openapi: OpenApi::new(api::kinds::KINDS),

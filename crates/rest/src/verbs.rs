@@ -18,7 +18,6 @@ use api::value::ValueExt as _;
 use api::{apply, kinds, lifecycle, names};
 use http::{Method, header};
 
-use crate::authz;
 use crate::forward::Sent;
 use crate::handler::{Ask, Shared};
 use crate::query;
@@ -104,7 +103,7 @@ pub(crate) async fn run(
     }
     match target.subresource.map_or("", |sub| sub.name) {
         SCALE => return scale::run(shared, ask, target, verb, body, warnings).await,
-        part if target.kind.plural == "pods" && UNSERVED.contains(&part) => return Err(unserved(shared, target, part)),
+        part if target.kind.plural == "pods" && UNSERVED.contains(&part) => return unserved(shared, target, part),
         _ => {}
     }
     match verb {
@@ -131,20 +130,21 @@ fn check_url_name(target: &Target<'_>) -> Result<(), Status> {
     Err(Status::bad_request(format!("Name parameter invalid: {name}: {}", wrong.join(", "))))
 }
 
-/// The answer where nobody can help.
-fn unserved(shared: &Shared, target: &Target<'_>, part: &str) -> Status {
+/// The answer to a request about a part of a Pod where no agent runs.
+fn unserved(shared: &Shared, target: &Target<'_>, part: &str) -> Result<Reply, Status> {
     let name = target.name.unwrap_or_default();
-    let Some(entry) = shared.registry.store.get(&crate::registry::key(target.kind, target.namespace, name)) else {
-        return Status::not_found(target.kind.resource(), name);
-    };
-    match (part, crate::view::read(target.kind, &entry).text("spec.nodeName")) {
+    let entry = shared.registry.store.get(&crate::registry::key(target.kind, target.namespace, name));
+    let entry = entry.ok_or_else(|| Status::not_found(target.kind.resource(), name))?;
+    Err(match (part, crate::view::read(target.kind, &entry).text("spec.nodeName")) {
+        // Nothing can have been written yet.
+        ("log", "") => return Ok(Reply::no_content()),
         ("ephemeralcontainers", _) => Status::bad_request(format!(
             "ephemeral containers cannot be added to pod {name}: this cluster does not run them; use kubectl exec, or kubectl debug \
              with --copy-to"
         )),
         (_, "") => Status::bad_request(format!("pod {name} does not have a host assigned")),
         (_, node) => Status::unavailable(format!("{part} of pod {name}: no agent runs on node {node}")),
-    }
+    })
 }
 
 /// Kinds that are answered and not stored.
@@ -166,8 +166,7 @@ fn review(
     let manager = apply::Manager { name: &name, api_version: &api_version, subresource: "" };
     apply::track_update(target.kind.type_id(), None, &mut object, &manager, &lifecycle::seconds(ask.now));
     let answer = {
-        let asked =
-            reviews::Asked { user: ask.user, authn: &shared.authn, relations: &authz::Stored(&*shared.registry.store) };
+        let asked = reviews::Asked { user: ask.user, authn: &shared.authn, authorizer: &shared.registry.authorizer };
         reviews::review(target.kind.kind, &object, &asked, ask.now)?
     };
     Ok(Reply::document(201, ask.view.object(target.kind, answer)?))

@@ -190,7 +190,11 @@ impl Served {
         let (collection, name) = place(object);
         let path = format!("{collection}/{name}");
         self.session(|session| {
-            let answer = session.put(&path, object);
+            let answer = match object["kind"].as_str() {
+                // The spec of a Pod stays, with what admission added to it.
+                Some("Pod") => session.merge(&path, &json!({ "metadata": object["metadata"] })),
+                _ => session.put(&path, object),
+            };
             let answer = if answer.code == 404 { session.post(&collection, object) } else { answer };
             let _ = answer.success();
             let is_stateful = matches!(object["kind"].as_str(), Some("Service" | "Node" | "Pod"));

@@ -3,16 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use testbed::{Server, run};
+use testbed::{Home, Server, run};
 
 /// Where the cases are.
 pub(crate) fn golden(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(path)
 }
 
+/// Those cases were recorded where Pods get no ServiceAccount.
+const WITHOUT_ACCOUNTS: &[&str] = &["--disable-admission-plugins", "ServiceAccount"];
+
 /// Replays the cases of a folder or a file against a server of its own.
-fn replay(cases: &Path, arguments: &[&str]) -> String {
-    let server = Server::start();
+fn replay(server: &[&str], cases: &Path, arguments: &[&str]) -> String {
+    let server = Server::start_with(Home::temporary(), server);
     let mut command = Command::new("python3");
     command.arg(golden("replay")).arg("--kubeconfig").arg(server.kubeconfig());
     run(command.args(arguments).arg(cases), "").success()
@@ -26,14 +29,18 @@ fn assert_all_passed(out: &str) {
 
 #[test]
 fn s01_every_recorded_answer_is_ours_too() {
-    assert_all_passed(&replay(&golden("api"), &["--skip", "go-text"]));
+    assert_all_passed(&replay(WITHOUT_ACCOUNTS, &golden("api"), &["--skip", "go-text"]));
 }
 
 /// Where the original repeats a text of Go's libraries, ours may use other words: status, reason and field must be right.
 #[test]
 fn s01_answers_in_the_words_of_go_differ_only_in_words() {
     let words = ["--ignore", "message", "--ignore", "details.causes.*.message"];
-    assert_all_passed(&replay(&golden("api"), &[["--only", "go-text"].as_slice(), words.as_slice()].concat()));
+    assert_all_passed(&replay(
+        WITHOUT_ACCOUNTS,
+        &golden("api"),
+        &[["--only", "go-text"].as_slice(), words.as_slice()].concat(),
+    ));
 }
 
 /// Most of a case is waiting to see that nothing more happens, so the files run side by side.
@@ -45,9 +52,57 @@ fn s02_controllers_make_of_objects_what_the_recorded_ones_made() {
         .collect();
     assert!(files.len() >= 9, "{files:?}");
     std::thread::scope(|scope| {
-        let runs: Vec<_> = files.iter().map(|file| scope.spawn(|| replay(file, &[]))).collect();
+        let runs: Vec<_> = files.iter().map(|file| scope.spawn(|| replay(WITHOUT_ACCOUNTS, file, &[]))).collect();
         for run in runs {
             assert_all_passed(&run.join().expect("a replay"));
         }
     });
+}
+
+/// Identity, authorisation and admission, each file against a server with the usual plugins.
+fn replay_access(name: &str, arguments: &[&str]) -> String {
+    replay(&[], &golden("access").join(name), arguments)
+}
+
+/// As above, where the original repeats a text of Go's libraries.
+#[test]
+fn b02_refusals_in_the_words_of_go_differ_only_in_words() {
+    let words = ["--ignore", "message", "--ignore", "details.causes.*.message"];
+    let only = ["--only", "go-text", "--skip", "vap", "--skip", "quota-limitrange"];
+    assert_all_passed(&replay(&[], &golden("access"), &[only.as_slice(), words.as_slice()].concat()));
+}
+
+#[test]
+fn b01_service_accounts_and_tokens_are_those_of_kubernetes() {
+    assert_all_passed(&replay_access("serviceaccounts.json", &["--skip", "go-text"]));
+}
+
+#[test]
+fn b02_roles_and_bindings_are_those_of_kubernetes() {
+    assert_all_passed(&replay_access("rbac-objects.json", &["--skip", "go-text"]));
+}
+
+#[test]
+fn b02_decisions_are_those_of_kubernetes() {
+    assert_all_passed(&replay_access("rbac-decisions.json", &["--skip", "go-text"]));
+}
+
+#[test]
+fn b02_nobody_grants_what_they_do_not_have() {
+    assert_all_passed(&replay_access("rbac-escalation.json", &["--skip", "go-text"]));
+}
+
+#[test]
+fn b03_a_node_may_do_what_it_may_in_kubernetes() {
+    assert_all_passed(&replay_access("node.json", &["--skip", "go-text"]));
+}
+
+#[test]
+fn b03_certificates_are_signed_as_in_kubernetes() {
+    assert_all_passed(&replay_access("certificates.json", &["--skip", "go-text"]));
+}
+
+#[test]
+fn b04_pod_security_is_that_of_kubernetes() {
+    assert_all_passed(&replay_access("podsecurity.json", &["--skip", "go-text"]));
 }

@@ -1,6 +1,7 @@
 //! One binary for all black-box tests: one link, and one server where a test needs no fault of its own.
 #![expect(clippy::disallowed_methods, reason = "these tests run the programs that users run")]
 
+mod access;
 mod adopted;
 mod allocation;
 mod announce;

@@ -110,6 +110,12 @@ pub(crate) fn program(wish: &Wish<'_>, defaults: &Defaults) -> Result<Program, R
     if all.is_empty() {
         return Err(Refused::create("no command specified: give the container a command"));
     }
+    if wish.pod.at("spec.hostUsers") == &Value::Bool(false) {
+        // Pod Security allows root in such a Pod: it must not become root of this machine.
+        return Err(Refused::config(
+            "hostUsers: false needs a user namespace, which this node does not make: remove hostUsers",
+        ));
+    }
     let user = number(setting(wish, "runAsUser")).or(defaults.user);
     let group = number(setting(wish, "runAsGroup")).or(defaults.group).or(user.map(|_| 0));
     if setting(wish, "runAsNonRoot").as_bool() == Some(true) && user.unwrap_or(0) == 0 {

@@ -8,6 +8,11 @@ use ring::digest::{SHA256, digest};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::{CREDENTIAL_ID, User};
+use crate::authz::node;
+
+/// The group of machines that showed the certificate of a node: they run proxy, DNS server and announcer besides the kubelet's part. The
+/// ClusterRole `system:waypost:node` says what they may do for that.
+const WAYPOST_NODES: &str = "system:waypost:nodes";
 
 /// Why a certificate is no credential.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -37,7 +42,11 @@ pub fn user(der: &[u8], now: Timestamp) -> Result<Option<User>, CertificateError
     let groups = subject.iter_organization().filter_map(|part| part.as_str().ok()).map(str::to_owned).collect();
     let credential = format!("X509SHA256={}", hex(digest(&SHA256, der).as_ref()));
     let extra = [(CREDENTIAL_ID.to_owned(), vec![credential])].into();
-    Ok(Some(User { name: name.to_owned(), uid: String::new(), groups, extra }))
+    let mut user = User { name: name.to_owned(), uid: String::new(), groups, extra };
+    if node::name_of(&user).is_some() {
+        user.add_group(WAYPOST_NODES);
+    }
+    Ok(Some(user))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -65,7 +74,7 @@ mod tests {
         let found = user(&der, now).unwrap().unwrap();
         assert_eq!(
             (found.name.as_str(), found.groups.as_slice()),
-            ("system:node:n1", &["system:nodes".to_owned()][..])
+            ("system:node:n1", &["system:nodes".to_owned(), WAYPOST_NODES.to_owned()][..])
         );
         let id = &found.extra[CREDENTIAL_ID][0];
         assert!(id.strip_prefix("X509SHA256=").is_some_and(|hex| hex.len() == 64), "{id}");

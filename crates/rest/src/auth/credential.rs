@@ -18,11 +18,7 @@ use super::{Authenticator, User, bearer, bootstrap, certificate, impersonate};
 
 /// A credential that was shown.
 #[derive(Clone, Debug)]
-pub struct Credential {
-    proof: Proof,
-    /// As whom it was used, in the words of the request.
-    acting_as: Option<User>,
-}
+pub struct Credential(Proof);
 
 #[derive(Clone, Debug)]
 enum Proof {
@@ -39,16 +35,20 @@ impl Authenticator {
     /// The user of a request, as [`Self::authenticate`] finds it, and what is to be kept of their credential; nothing of those who showed none.
     ///
     /// # Errors
-    /// As [`Self::authenticate`].
+    /// As [`Self::authenticate`]; 400 with `Impersonate-*` headers, since whether a user may impersonate is decided request by request.
     pub fn identify(
         &self,
         headers: &HeaderMap,
         client_cert: Option<&[u8]>,
         now: Timestamp,
     ) -> Result<(User, Option<Credential>), Status> {
+        if impersonate::wanted(headers)?.is_some() {
+            return Err(Status::bad_request(
+                "a session cannot impersonate: repeat the request without Impersonate-* headers",
+            ));
+        }
         let user = self.authenticate(headers, client_cert, now)?;
-        let Some(proof) = self.proof(headers, client_cert, now)? else { return Ok((user, None)) };
-        Ok((user, Some(Credential { proof, acting_as: impersonate::wanted(headers)? })))
+        Ok((user, self.proof(headers, client_cert, now)?.map(Credential)))
     }
 
     /// What is kept of a request that was authenticated; the sources are tried in the same order.
@@ -73,35 +73,19 @@ impl Authenticator {
     /// The user of a credential that was shown before; nobody once it has ended.
     #[must_use]
     pub fn renew(&self, credential: &Credential, now: Timestamp) -> Option<User> {
-        let user = match &credential.proof {
+        let user = match &credential.0 {
             Proof::Certificate(der) => certificate::user(der, now).ok()??,
             Proof::Account(claims) => self.accounts.holder(claims, now, &*self.lookup).ok()?,
             Proof::Bootstrap(id, hash) => self.bootstrap_user_by_hash(id, hash, now)?,
             Proof::Static(hash) => self.tokens.user_by_hash(hash)?.clone(),
         };
-        let user = user.authenticated();
-        match &credential.acting_as {
-            None => Some(user),
-            Some(wanted) => impersonate::act(&user, wanted.clone()).ok().filter(|acting| self.is_still_there(acting)),
-        }
+        Some(user.authenticated())
     }
 
     fn bootstrap_user_by_hash(&self, id: &str, hash: &TokenHash, now: Timestamp) -> Option<User> {
         let secret = (self.lookup)(Referent::Secret, NAMESPACE, &format!("{NAME_PREFIX}{id}"))?;
         let kept = Kept::read(&secret)?;
         (token_file::hash(&kept.token.text()) == *hash).then(|| bootstrap::user(&kept.token, &secret, now))?
-    }
-
-    /// Whether a user who is acted as still exists, as far as that can be known: accounts can be deleted.
-    fn is_still_there(&self, user: &User) -> bool {
-        use api::value::ValueExt as _;
-        match super::service_account::split_username(&user.name) {
-            Some((namespace, name)) => {
-                let account = (self.lookup)(Referent::ServiceAccount, namespace, name);
-                account.is_some_and(|account| user.uid.is_empty() || account.text("metadata.uid") == user.uid)
-            }
-            None => true,
-        }
     }
 }
 
@@ -153,15 +137,8 @@ mod tests {
 
     impl Bed {
         fn shown(&self, token: &str) -> Credential {
-            self.shown_with(token, &[])
-        }
-
-        fn shown_with(&self, token: &str, more: &[(&'static str, &'static str)]) -> Credential {
             let mut headers = HeaderMap::new();
             headers.insert("authorization", HeaderValue::from_str(&format!("Bearer {token}")).unwrap());
-            headers.extend(
-                more.iter().map(|(k, v)| (k.parse::<http::HeaderName>().unwrap(), HeaderValue::from_static(v))),
-            );
             let (user, credential) = self.authn.identify(&headers, None, at(NOW)).unwrap();
             let credential = credential.expect("a credential");
             assert_eq!(self.authn.renew(&credential, at(NOW)), Some(user), "it is the same user");
@@ -205,15 +182,19 @@ mod tests {
     fn a_credential_ends_with_what_it_depends_on() {
         let bed = bed();
         let (account, bootstrap) = (bed.shown(&bed.account_token()), bed.shown(&bed.bootstrap.text()));
-        let acting = bed.shown_with("t", &[("impersonate-user", "system:serviceaccount:ns:robot")]);
         bed.gone(Referent::Pod);
         assert!(!bed.lasts(&account, NOW), "the Pod is gone");
-        assert!(bed.lasts(&acting, NOW));
-        bed.gone(Referent::ServiceAccount);
-        assert!(!bed.lasts(&acting, NOW), "the account that was acted as is gone");
         assert!(bed.lasts(&bootstrap, NOW));
         bed.gone(Referent::Secret);
         assert!(!bed.lasts(&bootstrap, NOW), "the Secret is gone");
+    }
+
+    #[test]
+    fn a_session_does_not_impersonate() {
+        let mut headers = HeaderMap::new();
+        headers.insert("authorization", HeaderValue::from_static("Bearer t"));
+        headers.insert("impersonate-user", HeaderValue::from_static("ada"));
+        assert_eq!(bed().authn.identify(&headers, None, at(NOW)).unwrap_err().code, 400);
     }
 
     #[test]

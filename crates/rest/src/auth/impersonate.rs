@@ -1,13 +1,21 @@
 //! Acting as someone else: the `Impersonate-*` headers.
 //!
-//! In: the user who asks, and the headers. Out: the user to act as. Each thing that is taken on (name, uid, groups,
-//! extra) must be allowed by [`crate::authz`] with the verb `impersonate`; the words of a refusal are its words.
+//! In: who asks, the headers, and what the request is. Out: the user to act as. Each thing that is taken on (name, uid, groups, extra) must be
+//! allowed with the verb of a mode. The constrained modes also demand the right to do this request while impersonating
+//! (`impersonate-on:MODE:VERB`); the verb `impersonate` allows whatever the impersonated user may do. The first mode that allows it counts, and
+//! the words of a refusal are those of the first mode that was tried.
 
+use std::collections::HashMap;
+
+use api::names;
 use api::status::Status;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use parking_lot::Mutex;
 
 use super::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User, service_account};
-use crate::authz::{self, Attributes};
+use crate::authz::node::{NODES, USER_PREFIX as NODE_PREFIX};
+use crate::authz::{Attributes, Authorizer, refused};
+use crate::pki::MASTERS;
 
 const USER: HeaderName = HeaderName::from_static("impersonate-user");
 const UID: HeaderName = HeaderName::from_static("impersonate-uid");
@@ -15,22 +23,182 @@ const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 const EXTRA: &str = "impersonate-extra-";
 /// The group of the resources that stand for parts of a user.
 const API_GROUP: &str = "authentication.k8s.io";
+/// In a token of a Pod: the node that it runs on.
+const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+/// For how many users the last mode is remembered.
+const REMEMBERED: usize = 1024;
 
-/// The user as whom a request acts, when the one who asks may.
-pub(super) fn act(user: &User, mut wanted: User) -> Result<User, Status> {
-    authorize(user, &wanted)?;
-    if let Some((namespace, _)) = service_account::split_username(&wanted.name)
-        && wanted.groups.is_empty()
-    {
-        wanted.groups = service_account::groups(namespace);
+/// How impersonation may be allowed, in the order in which it is tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    /// The node that the Pod of the ServiceAccount runs on.
+    AssociatedNode,
+    /// Any node.
+    ArbitraryNode,
+    ServiceAccount,
+    /// Everybody who is neither node nor ServiceAccount.
+    UserInfo,
+    /// By the verb `impersonate`, without constraint.
+    Unconstrained,
+}
+
+const MODES: [Mode; 5] =
+    [Mode::AssociatedNode, Mode::ArbitraryNode, Mode::ServiceAccount, Mode::UserInfo, Mode::Unconstrained];
+
+/// Decides on impersonation, and remembers by which mode a user may: it is tried first the next time.
+#[derive(Default)]
+pub(crate) struct Impersonation {
+    last: Mutex<HashMap<String, Mode>>,
+}
+
+impl Impersonation {
+    /// The user as whom a request acts; `asked` is the request as the user who sends it makes it.
+    ///
+    /// # Errors
+    /// 403 when that is not allowed, 400 when the headers name no user.
+    pub(crate) fn resolve(
+        &self,
+        authorizer: &Authorizer,
+        headers: &HeaderMap,
+        asked: &Attributes<'_>,
+    ) -> Result<Option<User>, Status> {
+        let Some(wanted) = wanted(headers)? else { return Ok(None) };
+        let known = self.last.lock().get(&asked.user.name).copied();
+        let others = MODES.into_iter().filter(|mode| Some(*mode) != known);
+        let mut refusal = None;
+        for mode in known.into_iter().chain(others).filter(|mode| mode.applies(&wanted, asked.user)) {
+            match mode.check(authorizer, &wanted, asked) {
+                Ok(user) => {
+                    self.remember(&asked.user.name, mode);
+                    tracing::debug!(user = asked.user.name, impersonated = user.name, ?mode, "impersonate user");
+                    return Ok(Some(user));
+                }
+                Err(status) => refusal = refusal.or(Some(status)),
+            }
+        }
+        Err(refusal.unwrap_or_else(|| Status::internal("no mode of impersonation applies")))
     }
-    if wanted.name == ANONYMOUS {
-        wanted.add_group(UNAUTHENTICATED);
-    } else if !wanted.is_in(UNAUTHENTICATED) {
-        wanted.add_group(AUTHENTICATED);
+
+    fn remember(&self, user: &str, mode: Mode) {
+        let mut last = self.last.lock();
+        if last.len() >= REMEMBERED && !last.contains_key(user) {
+            last.clear();
+        }
+        last.insert(user.to_owned(), mode);
     }
-    tracing::debug!(user = user.name, acting_as = wanted.name, "impersonation");
-    Ok(wanted)
+}
+
+impl Mode {
+    /// The name in verbs; none for the mode without constraint.
+    const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::AssociatedNode => Some("associated-node"),
+            Self::ArbitraryNode => Some("arbitrary-node"),
+            Self::ServiceAccount => Some("serviceaccount"),
+            Self::UserInfo => Some("user-info"),
+            Self::Unconstrained => None,
+        }
+    }
+
+    /// Whether this mode is for such a user.
+    fn applies(self, wanted: &User, user: &User) -> bool {
+        let only_name = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
+        let (node, account) = (node_name(&wanted.name), service_account::split_username(&wanted.name));
+        match self {
+            Self::AssociatedNode => {
+                let own = user.extra.get(NODE_NAME).and_then(|values| values.first());
+                let is_account = service_account::split_username(&user.name).is_some();
+                only_name && is_account && node.is_some() && own.map(String::as_str) == node
+            }
+            Self::ArbitraryNode => only_name && node.is_some(),
+            Self::ServiceAccount => only_name && account.is_some(),
+            Self::UserInfo => node.is_none() && account.is_none(),
+            Self::Unconstrained => true,
+        }
+    }
+
+    fn check(self, authorizer: &Authorizer, wanted: &User, asked: &Attributes<'_>) -> Result<User, Status> {
+        let verb = match self.name() {
+            Some(name) => {
+                let on = format!("impersonate-on:{name}:{}", asked.verb);
+                authorizer.require(&Attributes { verb: &on, ..*asked })?;
+                format!("impersonate:{name}")
+            }
+            None => "impersonate".to_owned(),
+        };
+        let base = Attributes {
+            user: asked.user,
+            verb: &verb,
+            group: API_GROUP,
+            resource: "",
+            subresource: "",
+            name: "",
+            namespace: "",
+            fields: &[],
+            path: None,
+        };
+        let group = if self == Self::Unconstrained { "" } else { API_GROUP };
+        self.check_name(authorizer, wanted, &Attributes { group, ..base })?;
+        if !wanted.uid.is_empty() {
+            authorizer.require(&Attributes { resource: "uids", name: &wanted.uid, ..base })?;
+        }
+        self.check_groups(authorizer, wanted, &Attributes { group, resource: "groups", ..base })?;
+        for (key, values) in &wanted.extra {
+            for value in values {
+                authorizer.require(&Attributes { resource: "userextras", subresource: key, name: value, ..base })?;
+            }
+        }
+        Ok(self.acting(wanted))
+    }
+
+    fn check_name(self, authorizer: &Authorizer, wanted: &User, base: &Attributes<'_>) -> Result<(), Status> {
+        let name = match (service_account::split_username(&wanted.name), node_name(&wanted.name)) {
+            (Some((namespace, name)), _) => Attributes { resource: "serviceaccounts", namespace, name, ..*base },
+            // Which node it is was compared already.
+            (None, Some(_)) if self == Self::AssociatedNode => Attributes { resource: "nodes", name: "*", ..*base },
+            (None, Some(name)) if self != Self::Unconstrained => Attributes { resource: "nodes", name, ..*base },
+            _ => Attributes { resource: "users", name: &wanted.name, ..*base },
+        };
+        authorizer.require(&name)
+    }
+
+    fn check_groups(self, authorizer: &Authorizer, wanted: &User, base: &Attributes<'_>) -> Result<(), Status> {
+        for group in &wanted.groups {
+            let one = Attributes { name: group, ..*base };
+            if self != Self::Unconstrained && group.is_empty() {
+                return Err(refused(base, "impersonating the empty string group is not allowed"));
+            }
+            if self != Self::Unconstrained && group == MASTERS {
+                return Err(refused(&one, "impersonating the system:masters group is not allowed"));
+            }
+            authorizer.require(&one)?;
+        }
+        Ok(())
+    }
+
+    /// The user with the groups that come with the name.
+    fn acting(self, wanted: &User) -> User {
+        let mut user = wanted.clone();
+        if let Some((namespace, _)) = service_account::split_username(&user.name)
+            && user.groups.is_empty()
+        {
+            user.groups = service_account::groups(namespace);
+        }
+        if self != Self::Unconstrained && node_name(&user.name).is_some() {
+            user.groups = vec![NODES.to_owned()];
+        }
+        if user.name == ANONYMOUS {
+            user.add_group(UNAUTHENTICATED);
+        } else if !user.is_in(UNAUTHENTICATED) {
+            user.add_group(AUTHENTICATED);
+        }
+        user
+    }
+}
+
+/// The node that a user name is for.
+fn node_name(user: &str) -> Option<&str> {
+    user.strip_prefix(NODE_PREFIX).filter(|name| names::dns_subdomain(name).is_empty())
 }
 
 /// As whom a request is to act, in the words of its headers; nobody else when there are none.
@@ -50,39 +218,28 @@ pub(super) fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
     if wanted == User::default() {
         return Ok(None);
     }
-    Err(Status::bad_request("requested a uid, groups or extra without impersonating a user name"))
+    Err(Status::bad_request(format!("requested {} without impersonating a user name", printed(&wanted))))
 }
 
-fn authorize(user: &User, wanted: &User) -> Result<(), Status> {
-    let base = Attributes {
-        user,
-        verb: "impersonate",
-        group: "",
-        resource: "users",
-        subresource: "",
-        name: &wanted.name,
-        namespace: "",
-        fields: &[],
-        path: None,
+/// A user as Go prints one.
+fn printed(user: &User) -> String {
+    let list = |words: &[String]| words.iter().map(|word| api::field::quote(word)).collect::<Vec<_>>().join(", ");
+    let groups = match &user.groups[..] {
+        [] => "[]string(nil)".to_owned(),
+        groups => format!("[]string{{{}}}", list(groups)),
     };
-    let name = match service_account::split_username(&wanted.name) {
-        Some((namespace, name)) => Attributes { resource: "serviceaccounts", namespace, name, ..base },
-        None => base,
-    };
-    authz::require(&name, &authz::Nothing)?;
-    if !wanted.uid.is_empty() {
-        authz::require(&Attributes { group: API_GROUP, resource: "uids", name: &wanted.uid, ..base }, &authz::Nothing)?;
-    }
-    for group in &wanted.groups {
-        authz::require(&Attributes { resource: "groups", name: group, ..base }, &authz::Nothing)?;
-    }
-    for (key, values) in &wanted.extra {
-        for value in values {
-            let extra = Attributes { group: API_GROUP, resource: "userextras", subresource: key, name: value, ..base };
-            authz::require(&extra, &authz::Nothing)?;
+    let extra = match user.extra.len() {
+        0 => "map[string][]string(nil)".to_owned(),
+        _ => {
+            let pairs = user
+                .extra
+                .iter()
+                .map(|(key, values)| format!("{}:[]string{{{}}}", api::field::quote(key), list(values)));
+            format!("map[string][]string{{{}}}", pairs.collect::<Vec<_>>().join(", "))
         }
-    }
-    Ok(())
+    };
+    let uid = api::field::quote(&user.uid);
+    format!("&user.DefaultInfo{{Name:\"\", UID:{uid}, Groups:{groups}, Extra:{extra}}}")
 }
 
 /// A header that may be there once; absent reads as empty.
@@ -119,14 +276,4 @@ fn unescape(key: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn extra_keys_are_unescaped() {
-        assert_eq!(unescape("acme.com%2fproject"), "acme.com/project");
-        for odd in ["50%", "%zz", "%2", "%+1", "%ff"] {
-            assert_eq!(unescape(odd), odd);
-        }
-    }
-}
+mod tests;

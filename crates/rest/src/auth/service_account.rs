@@ -5,6 +5,7 @@
 //! whatever a token's header says, so the header cannot talk the server into another one.
 
 mod bound;
+mod legacy;
 
 use std::fmt::{self, Debug, Formatter};
 
@@ -198,7 +199,6 @@ impl ServiceAccounts {
     /// # Errors
     /// When there is no randomness to be had.
     pub fn sign(&self, grant: &Grant<'_>, now: Timestamp) -> Result<String, KeyError> {
-        let header = json!({"alg": "ES256", "kid": self.key_id});
         let issued = now.as_second();
         let mut claims = json!({
             "iss": self.issuer,
@@ -214,6 +214,19 @@ impl ServiceAccounts {
             },
         });
         grant.bound.write(&mut claims["kubernetes.io"]);
+        self.signed(&claims)
+    }
+
+    /// A token that a Secret keeps, and that is good for as long as it does. The account is given by name and uid.
+    ///
+    /// # Errors
+    /// When there is no randomness to be had.
+    pub fn sign_kept(&self, namespace: &str, account: (&str, &str), secret: &str) -> Result<String, KeyError> {
+        self.signed(&legacy::claims(namespace, account, secret))
+    }
+
+    fn signed(&self, claims: &Value) -> Result<String, KeyError> {
+        let header = json!({"alg": "ES256", "kid": self.key_id});
         let mut token = URL_SAFE_NO_PAD.encode(header.to_string());
         token.push('.');
         URL_SAFE_NO_PAD.encode_string(claims.to_string(), &mut token);
@@ -234,7 +247,11 @@ impl ServiceAccounts {
         now: Timestamp,
         lookup: Lookup<'_>,
     ) -> Result<Verified, TokenError> {
-        let claims = self.claims(token)?;
+        let mut claims = self.claims(token)?;
+        if claims["iss"] == legacy::ISSUER {
+            legacy::keep(&mut claims, token);
+            claims["aud"] = json!([self.issuer]);
+        }
         let have: Vec<&str> = match &claims["aud"] {
             Value::String(one) => vec![one],
             _ => claims.texts("aud"),
@@ -255,6 +272,9 @@ impl ServiceAccounts {
     /// # Errors
     /// Why they are not good any more.
     pub fn holder(&self, claims: &Value, now: Timestamp, lookup: Lookup<'_>) -> Result<User, TokenError> {
+        if claims["iss"] == legacy::ISSUER {
+            return legacy::holder(claims, now, lookup);
+        }
         check_times(claims, now.as_second())?;
         let kubernetes = &claims["kubernetes.io"];
         let (namespace, name) = (kubernetes.text("namespace"), kubernetes.text("serviceaccount.name"));
@@ -283,7 +303,7 @@ impl ServiceAccounts {
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Unknown)?;
         let (header, payload) = signed.split_once('.').ok_or(TokenError::Unknown)?;
         let claims = json_part(payload)?;
-        if ![self.issuer.as_str(), EARLIER_ISSUER].contains(&claims.text("iss")) {
+        if ![self.issuer.as_str(), EARLIER_ISSUER, legacy::ISSUER].contains(&claims.text("iss")) {
             return Err(TokenError::Unknown);
         }
         let header = json_part(header)?;

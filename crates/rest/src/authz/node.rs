@@ -1,17 +1,18 @@
-//! What a node may do: its own Node, its own Pods and what they use, and what a proxy must know of the cluster.
+//! What a node may do: its own Node, its own Pods and what they use, and what every kubelet must know of the cluster.
 //!
 //! In: a request of a user `system:node:NAME` of the group `system:nodes`, and [`Relations`], which know what runs where. Out: yes, or no with
 //! a reason. A machine that was taken over can then do harm only to what it runs. What this lets through is looked at once more with the
 //! object in hand (`registry::restriction`): names and labels of new objects are not known here.
 
+use api::rbac::defaults::NODE_RULES;
+
 use super::Attributes;
-use super::policy::{Rule, rule};
 use crate::auth::User;
 
 /// The group of nodes.
 pub const NODES: &str = "system:nodes";
 /// What the user name of a node begins with.
-const USER_PREFIX: &str = "system:node:";
+pub(crate) const USER_PREFIX: &str = "system:node:";
 /// Where nodes say that they live.
 const LEASES: &str = "kube-node-lease";
 /// Where nodes agree on who announces which address, and what the Leases for that are called.
@@ -58,22 +59,10 @@ impl Relations for Nothing {
 
 const READ: &[&str] = &["get", "list", "watch"];
 
-/// What every node may do, whichever it is.
-static RULES: &[Rule] = &[
-    rule(READ, &[""], &["services", "namespaces", "nodes"]),
-    rule(READ, &["discovery.k8s.io"], &["endpointslices"]),
-    rule(READ, &["networking.k8s.io"], &["servicecidrs"]),
-    rule(READ, &["waypost.dev"], &["ippools", "bgppeers"]),
-    // Who announces which address: any node may take over from one that is silent.
-    Rule { namespace: ANNOUNCERS, ..rule(READ, &["coordination.k8s.io"], &["leases"]) },
-    rule(&["create", "patch", "update"], &["", "events.k8s.io"], &["events"]),
-    rule(&["create", "get", "list", "watch"], &["certificates.k8s.io"], &["certificatesigningrequests"]),
-];
-
 /// Whether a user is a node.
 #[must_use]
 pub fn is_node(user: &User) -> bool {
-    user.is_in(NODES)
+    user.name.starts_with(USER_PREFIX) && user.is_in(NODES)
 }
 
 /// The name of the node that a user is.
@@ -90,9 +79,6 @@ pub(super) fn decide(asked: &Attributes<'_>, relations: &dyn Relations) -> Optio
     let Some(node) = name_of(asked.user) else {
         return Some(Err(format!("unknown node for user {:?}", asked.user.name)));
     };
-    if RULES.iter().any(|rule| rule.allows(asked)) {
-        return Some(Ok(()));
-    }
     let asks = Question { node, asked, relations };
     Some(match (asked.group, asked.resource) {
         ("", "secrets") => asks.read(Used::Secret),
@@ -101,6 +87,7 @@ pub(super) fn decide(asked: &Attributes<'_>, relations: &dyn Relations) -> Optio
         ("", "pods") => asks.pod(),
         ("", "nodes") => asks.node(),
         ("coordination.k8s.io", "leases") => asks.lease(),
+        _ if NODE_RULES.iter().any(|rule| rule.allows(&asked.request())) => Ok(()),
         _ => Err(String::new()),
     })
 }
@@ -130,23 +117,25 @@ impl Question<'_> {
             "cannot read subresource"
         } else if asked.namespace.is_empty() {
             "can only read namespaced object of this type"
-        } else if asked.one_name().is_empty() {
+        } else if asked.name.is_empty() {
             "No Object name found"
         } else {
-            let one = Attributes { name: asked.one_name(), ..*asked };
-            return Question { asked: &one, ..*self }.used(what);
+            return self.used(what);
         };
         Err(why.to_owned())
     }
 
-    /// Accounts of its Pods: it may read them, and have tokens for them.
+    /// Accounts of its Pods: it may read each, and have tokens for it.
     fn account(&self) -> Result<(), String> {
         let asked = self.asked;
         match (asked.verb, asked.subresource) {
-            ("create", "token") if !asked.name.is_empty() => self.used(Used::ServiceAccount),
-            ("create", "token") => Err("can only create tokens for individual service accounts".to_owned()),
-            (verb, "") if READ.contains(&verb) => self.read(Used::ServiceAccount),
-            _ => Err("can only create token subresource of serviceaccount".to_owned()),
+            ("get", "") => self.read(Used::ServiceAccount),
+            ("create", _) if asked.name.is_empty() => {
+                Err("can only create tokens for individual service accounts".to_owned())
+            }
+            ("create", "token") => self.used(Used::ServiceAccount),
+            ("create", _) => Err("can only create token subresource of serviceaccount".to_owned()),
+            _ => Err("can only create tokens for individual service accounts".to_owned()),
         }
     }
 
@@ -158,7 +147,8 @@ impl Question<'_> {
             ("get", "") if is_ours(asked.name) => Ok(()),
             ("get", "") => self.unrelated(),
             ("list" | "watch", "") if asked.requires("spec.nodeName") == Some(self.node) => Ok(()),
-            ("list" | "watch", "") if !asked.one_name().is_empty() && is_ours(asked.one_name()) => Ok(()),
+            ("list" | "watch", "") if !asked.name.is_empty() && is_ours(asked.name) => Ok(()),
+            ("list" | "watch", "") if !asked.name.is_empty() => self.unrelated(),
             ("list" | "watch", "") => Err("can only list/watch pods with spec.nodeName field selector".to_owned()),
             // Which Pods these may be is decided on the object, inside the transaction (`registry::restriction`): what is true when the
             // headers arrive need not be true when the object is written.
@@ -170,9 +160,15 @@ impl Question<'_> {
     fn node(&self) -> Result<(), String> {
         let asked = self.asked;
         match (asked.verb, asked.subresource) {
-            ("create", "") => Ok(()),
             // Which Node this may be is decided on the object as well.
-            ("update" | "patch", "" | "status") => Ok(()),
+            ("create", "") | ("update" | "patch", "" | "status") => Ok(()),
+            (verb, "") if READ.contains(&verb) && asked.name == self.node => Ok(()),
+            (verb, "") if READ.contains(&verb) && asked.name.is_empty() => {
+                Err(format!("node '{}' cannot read all nodes, only its own Node object", self.node))
+            }
+            (verb, "") if READ.contains(&verb) => {
+                Err(format!("node '{}' cannot read '{}', only its own Node object", self.node, asked.name))
+            }
             _ => Err(String::new()),
         }
     }

@@ -5,7 +5,7 @@
 
 use k8s_openapi::api::{
     apps, authentication, authorization, autoscaling, certificates, coordination, core, discovery, events, networking,
-    policy,
+    policy, rbac,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta;
 use schemars::SchemaGenerator;
@@ -62,6 +62,10 @@ impl Texts {
             networking::v1::IngressClass,
             networking::v1::ServiceCIDR,
             policy::v1::Eviction,
+            rbac::v1::ClusterRole,
+            rbac::v1::ClusterRoleBinding,
+            rbac::v1::Role,
+            rbac::v1::RoleBinding,
         );
         Self(generator.take_definitions(false))
     }

@@ -182,7 +182,10 @@ mod tests {
         let identity = key.certified(&made).unwrap();
         let der = CertificateDer::from_pem_slice(identity.certificate_pem.as_bytes()).unwrap();
         let user = certificate::user(&der, now).unwrap().unwrap();
-        assert_eq!((user.name.as_str(), &user.groups[..]), ("system:node:n1", &["system:nodes".to_owned()][..]));
+        assert_eq!(
+            (user.name.as_str(), user.groups.join(" ")),
+            ("system:node:n1", "system:nodes system:waypost:nodes".into())
+        );
         let (start, end) = validity(&made).unwrap();
         assert_eq!((end.as_second(), start < now), (1_800_001_000, true));
         assert!(OwnKey::generate().unwrap().certified(&made).is_err(), "that is another key");

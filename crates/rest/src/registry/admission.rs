@@ -8,7 +8,8 @@ use api::value::ValueExt as _;
 use serde_json::Value;
 use store::{Compare, Key, Table};
 
-use super::{Call, Registry, restriction};
+use super::{Call, Registry, restriction, signer};
+use crate::admission::Plugin;
 
 /// Namespaces that always exist.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -18,7 +19,12 @@ const DEFAULT_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
 impl Registry {
     /// Admits a new object. What it relied on must still hold when it is stored: that is returned as compares.
     pub(super) fn admit_create(&self, call: &Call<'_>, name: &str, object: &mut Value) -> Result<Vec<Compare>, Status> {
-        restriction::on_create(call, name, object)?;
+        let account = self.admit_account(call, name, object)?;
+        signer::on_create(call, name, object)?;
+        if self.plugins.has(Plugin::NodeRestriction) {
+            restriction::on_create(call, name, object, &|node| self.node_uid(node))?;
+        }
+        self.check_grant(call, name, object, None)?;
         if call.kind.plural == "ingresses" {
             self.default_ingress_class(object);
         }
@@ -34,7 +40,14 @@ impl Registry {
         if namespace.has("metadata.deletionTimestamp") {
             return Err(being_terminated(call, name));
         }
-        Ok(vec![Compare { key, modified: entry.modified }])
+        let namespace = Compare { key, modified: entry.modified };
+        Ok(std::iter::once(namespace).chain(account).collect())
+    }
+
+    /// The uid of a Node; none when there is no such Node.
+    fn node_uid(&self, name: &str) -> Option<String> {
+        let entry = self.store.get(&Key { table: Table::named(kinds::node::KIND.table), name: name.into() })?;
+        Some(object::decode_light(&entry.value).text("metadata.uid").to_owned())
     }
 
     /// Refuses the deletion of namespaces without which nothing works.

@@ -37,6 +37,7 @@ impl Registry {
         version_set: bool,
         warnings: &mut Vec<String>,
     ) -> Result<Outcome, Status> {
+        self.await_default_account(call, &object).await;
         wipe_system_fields(&mut object);
         meta::drop_repeated_owners(&mut object, warnings);
         object.put("metadata.uid", new_uid());
@@ -93,6 +94,7 @@ impl Registry {
         let mut noted = Vec::new();
         rules.warnings(&object, None, &mut noted);
         self.warn_of_cluster_ips(call, &object, None, &mut noted);
+        self.check_pod_security(call, name, &object, None, &mut noted).map_err(Lost::Refused)?;
         if version_set {
             return Err(Lost::Refused(Status::raw("resourceVersion should not be set on objects to be created")));
         }

@@ -1,19 +1,15 @@
-//! What depends on who writes: nodes may not give themselves what would bring them other people's Pods, and who asks for a certificate is
-//! written into the request by the server.
+//! The admission plugin NodeRestriction: nodes may not give themselves what would bring them other people's Pods.
 //!
-//! In: who writes, and the object before and after. Out: 403 with the words of the original, or the object with what only the server may say.
+//! In: who writes, and the object before and after. Out: 403 with the words of the original.
 
 use api::adopted;
-use api::kinds::certificatesigningrequest::request::Request;
-use api::kinds::certificatesigningrequest::{self as csr, API_CLIENT, server_names};
+use api::kinds::certificatesigningrequest::server_names;
 use api::status::Status;
 use api::value::ValueExt as _;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::Call;
-use crate::auth::User;
 use crate::authz::node;
-use crate::pki::MASTERS;
 
 /// Labels under reserved domains that a node may give itself.
 const OWN_LABELS: [&str; 14] = [
@@ -37,17 +33,18 @@ const OWN_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 /// The domain under which it may have none.
 const RESTRICTED: &str = "node-restriction.kubernetes.io";
 
+/// Marks a Pod that stands for one that a node runs from a file.
+const MIRROR: &str = "kubernetes.io/config.mirror";
 /// The subresource that evicts a Pod from its node.
 const EVICTION: &str = "eviction";
 /// What a Node without pod CIDRs has.
 const NO_POD_CIDRS: (&str, &[Value]) = ("", &[]);
 
+/// Finds the uid of a Node.
+pub(super) type NodeUid<'a> = &'a dyn Fn(&str) -> Option<String>;
+
 /// Before a new object is checked.
-pub(super) fn on_create(call: &Call<'_>, name: &str, object: &mut Value) -> Result<(), Status> {
-    if call.kind.plural == csr::KIND.plural {
-        sign_in(call.user, object);
-        return requested(call, name, object);
-    }
+pub(super) fn on_create(call: &Call<'_>, name: &str, object: &Value, node_uid: NodeUid<'_>) -> Result<(), Status> {
     let Some(own) = node::name_of(call.user) else { return Ok(()) };
     let refuse = |why: &str| Err(Status::forbidden(call.kind.resource(), name, why));
     match call.kind.plural {
@@ -68,9 +65,78 @@ pub(super) fn on_create(call: &Call<'_>, name: &str, object: &mut Value) -> Resu
         "leases" if name != own || call.namespace == "kube-system" => {
             refuse("can only access node lease with the same name as the requesting node")
         }
+        "pods" if is_mirror(object) => mirror(own, object, node_uid).or_else(|why| refuse(&why)),
         "pods" => adoption(own, object).or_else(|why| refuse(&why)),
         _ => Ok(()),
     }
+}
+
+fn is_mirror(pod: &Value) -> bool {
+    pod.at("metadata.annotations").get(MIRROR).is_some()
+}
+
+/// Whether a node may make a mirror Pod: one that stands for what it runs from a file, and that uses nothing of the cluster.
+fn mirror(own: &str, pod: &Value, node_uid: NodeUid<'_>) -> Result<(), String> {
+    if pod.text("spec.nodeName") != own {
+        return Err(format!("node {own:?} can only create pods with spec.nodeName set to itself"));
+    }
+    let owner = match pod.items("metadata.ownerReferences") {
+        [owner] => owner,
+        [] => return Err(format!("node {own:?} can only create pods with an owner reference set to itself")),
+        _ => return Err(format!("node {own:?} can only create pods with a single owner reference set to itself")),
+    };
+    if (owner.text("apiVersion"), owner.text("kind"), owner.text("name")) != ("v1", "Node", own) {
+        return Err(format!("node {own:?} can only create pods with an owner reference set to itself"));
+    }
+    if !owner.flag("controller") {
+        return Err(format!("node {own:?} can only create pods with a controller owner reference set to itself"));
+    }
+    if owner.flag("blockOwnerDeletion") {
+        return Err(format!("node {own:?} must not set blockOwnerDeletion on an owner reference"));
+    }
+    let (named, uid) = (owner.text("uid"), node_uid(own).ok_or_else(|| format!("nodes {own:?} not found"))?);
+    if named != uid {
+        return Err(format!("node {own} UID mismatch: expected {named} got {uid}"));
+    }
+    match used(pod) {
+        Some(what) => Err(format!("node {own:?} can not create pods that reference {what}")),
+        None => Ok(()),
+    }
+}
+
+/// What a Pod uses of the cluster: the first kind of object that it names.
+fn used(pod: &Value) -> Option<&'static str> {
+    let volumes = || pod.items("spec.volumes").iter();
+    let sources = || volumes().flat_map(|volume| volume.items("projected.sources"));
+    let containers = ["containers", "initContainers", "ephemeralContainers"];
+    let containers = || containers.iter().flat_map(|list| pod.items(&format!("spec.{list}")));
+    let variables = |one: &str, all: &str| {
+        containers().any(|container| {
+            container.items("env").iter().any(|env| env.at("valueFrom").has(one))
+                || container.items("envFrom").iter().any(|source| source.has(all))
+        })
+    };
+    let secrets = variables("secretKeyRef", "secretRef")
+        || !pod.items("spec.imagePullSecrets").is_empty()
+        || volumes().any(|volume| volume.has("secret"))
+        || sources().any(|source| source.has("secret"));
+    let maps = variables("configMapKeyRef", "configMapRef")
+        || volumes().any(|volume| volume.has("configMap"))
+        || sources().any(|source| source.has("configMap"));
+    let tokens = || sources().any(|source| source.has("serviceAccountToken"));
+    if !pod.text("spec.serviceAccountName").is_empty() || tokens() {
+        return Some("a service account");
+    }
+    if secrets {
+        return Some("secrets");
+    }
+    if maps {
+        return Some("configmaps");
+    }
+    if volumes().any(|volume| volume.has("persistentVolumeClaim")) {
+        return Some("persistentvolumeclaims");
+    }
+    (!pod.items("spec.resourceClaims").is_empty()).then_some("resourceclaims")
 }
 
 /// Whether a node may make a Pod: one that stands for what runs on it already, and that uses nothing of the cluster.
@@ -97,6 +163,17 @@ fn adoption(own: &str, pod: &Value) -> Result<(), String> {
         Some(what) => Err(format!("node {own:?} can not create pods that have {what}")),
         None => Ok(()),
     }
+}
+
+/// Before the rules of the kind run on a change: they drop the field that is checked here.
+pub(super) fn before_update(call: &Call<'_>, name: &str, new: &Value, old: &Value) -> Result<(), Status> {
+    let Some(own) = node::name_of(call.user).filter(|_| call.kind.plural == "nodes") else { return Ok(()) };
+    let source = |node: &Value| node.at("spec.configSource").clone();
+    if source(new).is_null() || source(new) == source(old) {
+        return Ok(());
+    }
+    let why = format!("node {own:?} is not allowed to update configSource to a new non-nil configSource");
+    Err(Status::forbidden(call.kind.resource(), name, &why))
 }
 
 /// Before a change is checked.
@@ -176,34 +253,17 @@ fn may_label(label: &str) -> bool {
     !within(RESTRICTED) && (!reserved || OWN_LABELS.contains(&label) || OWN_DOMAINS.iter().any(|own| within(own)))
 }
 
-/// Writes who asks into a request for a certificate.
-fn sign_in(user: &User, object: &mut Value) {
-    for (field, value) in [
-        ("username", json!(user.name)),
-        ("uid", json!(user.uid)),
-        ("groups", json!(user.groups)),
-        ("extra", json!(user.extra)),
-    ] {
-        object.put(&format!("spec.{field}"), value);
-    }
-}
-
-/// Nobody becomes an administrator by a signature.
-fn requested(call: &Call<'_>, name: &str, object: &Value) -> Result<(), Status> {
-    let is_master = || Request::of(object).is_ok_and(|request| request.organizations.iter().any(|own| own == MASTERS));
-    if object.text("spec.signerName") != API_CLIENT || !is_master() {
-        return Ok(());
-    }
-    let why = format!("use of {API_CLIENT} signer with {MASTERS} group is not allowed");
-    Err(Status::forbidden(call.kind.resource(), name, &why))
-}
-
 #[cfg(test)]
 mod tests {
     use api::kinds;
     use jiff::Timestamp;
+    use serde_json::json;
 
     use super::*;
+    use crate::auth::User;
+
+    /// There are no Nodes.
+    const NOBODY: fn(&str) -> Option<String> = |_| None;
 
     fn user(name: &str) -> User {
         User { name: name.into(), groups: vec![node::NODES.into()], ..User::default() }
@@ -227,32 +287,33 @@ mod tests {
     fn a_node_makes_itself_and_nobody_else() {
         let n1 = user("system:node:n1");
         let mut object = json!({"metadata": {"labels": {"kubernetes.io/hostname": "n1", "mine": "x"}}});
-        assert_eq!(on_create(&call(&n1, "nodes", ""), "n1", &mut object), Ok(()));
-        let other = on_create(&call(&n1, "nodes", ""), "n2", &mut object).unwrap_err();
+        assert_eq!(on_create(&call(&n1, "nodes", ""), "n1", &object, &NOBODY), Ok(()));
+        let other = on_create(&call(&n1, "nodes", ""), "n2", &object, &NOBODY).unwrap_err();
         assert_eq!(other.message, "nodes \"n2\" is forbidden: node \"n1\" is not allowed to modify node \"n2\"");
         object.put(
             "metadata.labels",
             json!({"node-role.kubernetes.io/control-plane": "", "a.node-restriction.kubernetes.io/b": ""}),
         );
-        let labels = on_create(&call(&n1, "nodes", ""), "n1", &mut object).unwrap_err();
+        let labels = on_create(&call(&n1, "nodes", ""), "n1", &object, &NOBODY).unwrap_err();
         assert_eq!(
             labels.message,
             "nodes \"n1\" is forbidden: node \"n1\" is not allowed to set the following labels: \
              a.node-restriction.kubernetes.io/b, node-role.kubernetes.io/control-plane"
         );
         let as_server = user("system:node:kubernetes.default.svc");
-        let server = on_create(&call(&as_server, "nodes", ""), "kubernetes.default.svc", &mut json!({})).unwrap_err();
+        let server =
+            on_create(&call(&as_server, "nodes", ""), "kubernetes.default.svc", &json!({}), &NOBODY).unwrap_err();
         assert!(server.code == 403 && server.message.contains("a name of the API server"), "{}", server.message);
-        let lease = on_create(&call(&n1, "leases", ""), "n2", &mut json!({})).unwrap_err();
+        let lease = on_create(&call(&n1, "leases", ""), "n2", &json!({}), &NOBODY).unwrap_err();
         assert_eq!(lease.code, 403);
         let of_addresses = Call { namespace: "kube-system", ..call(&n1, "leases", "") };
-        assert_eq!(on_create(&of_addresses, "waypost-address-192.0.2.7", &mut json!({})), Ok(()));
+        assert_eq!(on_create(&of_addresses, "waypost-address-192.0.2.7", &json!({}), &NOBODY), Ok(()));
         assert!(
-            on_create(&of_addresses, "n1", &mut json!({})).is_err()
-                && on_create(&of_addresses, "x", &mut json!({})).is_err()
+            on_create(&of_addresses, "n1", &json!({}), &NOBODY).is_err()
+                && on_create(&of_addresses, "x", &json!({}), &NOBODY).is_err()
         );
         let admin = User { name: "admin".into(), ..User::default() };
-        assert_eq!(on_create(&call(&admin, "nodes", ""), "n2", &mut object), Ok(()), "this is about nodes alone");
+        assert_eq!(on_create(&call(&admin, "nodes", ""), "n2", &object, &NOBODY), Ok(()), "this is about nodes alone");
     }
 
     #[test]
@@ -266,7 +327,7 @@ mod tests {
             "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
         });
         let make = |pod: &Value| {
-            on_create(&call(&n1, "pods", ""), "p", &mut pod.clone()).map_err(|status| (status.code, status.message))
+            on_create(&call(&n1, "pods", ""), "p", pod, &NOBODY).map_err(|status| (status.code, status.message))
         };
         assert_eq!(make(&good), Ok(()));
         for (path, value, why) in [
@@ -288,6 +349,41 @@ mod tests {
         bare.put("metadata.annotations", json!({}));
         let dropped = on_update(&call(&n1, "pods", "status"), "p", &bare, &good, true);
         assert_eq!(dropped.map_err(|status| status.code), Err(403), "a Pod is adopted for good");
+    }
+
+    #[test]
+    fn a_node_makes_mirror_pods_of_itself() {
+        let n1 = user("system:node:n1");
+        let good = json!({
+            "metadata": {
+                "annotations": {MIRROR: "h"},
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u", "controller": true}],
+            },
+            "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
+        });
+        let uid = |_: &str| Some("u".to_owned());
+        let make = |pod: &Value| on_create(&call(&n1, "pods", ""), "p", pod, &uid).map_err(|status| status.message);
+        assert_eq!(make(&good), Ok(()));
+        let owner = |change: Value| {
+            let mut owner = good.items("metadata.ownerReferences")[0].clone();
+            owner.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+            json!([owner])
+        };
+        for (path, value, why) in [
+            ("spec.nodeName", json!("n2"), "spec.nodeName set to itself"),
+            ("metadata.ownerReferences", json!([]), "an owner reference set to itself"),
+            ("metadata.ownerReferences", owner(json!({"name": "n2"})), "an owner reference set to itself"),
+            ("metadata.ownerReferences", owner(json!({"controller": false})), "a controller owner reference"),
+            ("metadata.ownerReferences", owner(json!({"uid": "v"})), "node n1 UID mismatch: expected v got u"),
+            ("spec.serviceAccountName", json!("a"), "reference a service account"),
+            ("spec.imagePullSecrets", json!([{"name": "s"}]), "reference secrets"),
+            ("spec.volumes", json!([{"name": "v", "configMap": {"name": "m"}}]), "reference configmaps"),
+        ] {
+            let mut pod = good.clone();
+            pod.put(path, value);
+            let message = make(&pod).unwrap_err();
+            assert!(message.contains(why), "{path}: {message}");
+        }
     }
 
     #[test]
@@ -341,21 +437,11 @@ mod tests {
         for spec in [json!({"podCIDR": "0.0.0.0/1"}), json!({"podCIDRs": ["0.0.0.0/1"]})] {
             let mut node = bare.clone();
             node.put("spec", spec);
-            let made = on_create(&call(&n1, "nodes", ""), "n1", &mut node.clone());
+            let made = on_create(&call(&n1, "nodes", ""), "n1", &node, &NOBODY);
             assert_eq!(made.map_err(|status| status.code), Err(403));
             let change = |allocates| on_update(&call(&n1, "nodes", ""), "n1", &node, &bare, allocates);
             assert_eq!(change(true).map_err(|status| status.code), Err(403));
             assert_eq!(change(false), Ok(()), "as in the original where the cluster gives out none");
         }
-    }
-
-    #[test]
-    fn who_asks_is_not_for_them_to_say() {
-        let mut object = json!({"spec": {"username": "system:masters", "groups": ["system:masters"], "uid": "x"}});
-        sign_in(&user("system:node:n1"), &mut object);
-        assert_eq!(
-            object,
-            json!({"spec": {"username": "system:node:n1", "groups": ["system:nodes"], "uid": "", "extra": {}}})
-        );
     }
 }

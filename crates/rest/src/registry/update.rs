@@ -17,6 +17,7 @@ use store::{Entry, Txn};
 use super::create::invalid;
 use super::create::{check_name, manager, match_namespace, note, track, typed};
 use super::{ATTEMPTS, Call, Lost, Outcome, Registry, Shown, old_object, restriction, sent_revision};
+use crate::admission::Plugin;
 
 /// A change of one object.
 pub(crate) struct Change<'a> {
@@ -95,7 +96,8 @@ impl Registry {
             _ => {}
         }
         check_name(&object, change.name)?;
-        self.require(call, "create", change.name)?;
+        // An update that creates must be allowed to create.
+        self.authorizer.require(&call.attributes("create", change.name))?;
         sent_revision(&object)?;
         object.drop_path("metadata.resourceVersion");
         if matches!(change.source, Source::Body(_)) {
@@ -181,6 +183,12 @@ impl Registry {
     fn prepare(&self, call: &Call<'_>, name: &str, mut new: Value, old: &Value) -> Result<Prepared, Status> {
         let rules = call.kind.rules;
         let mut noted = Vec::new();
+        self.check_grant(call, name, &new, Some(old))?;
+        self.check_signer(call, name, &new, old)?;
+        let restricts_nodes = self.plugins.has(Plugin::NodeRestriction);
+        if restricts_nodes {
+            restriction::before_update(call, name, &new, old)?;
+        }
         meta::drop_repeated_owners(&mut new, &mut noted);
         let (mut new, txn) = self.with_claims(call, name, |claims| {
             match call.subresource {
@@ -196,7 +204,9 @@ impl Registry {
             certificatesigningrequest::stamp_conditions(&mut new, old, &call.now_text());
         }
         keep_system_fields(&mut new, old);
-        restriction::on_update(call, name, &new, old, self.allocates_pod_cidrs)?;
+        if restricts_nodes {
+            restriction::on_update(call, name, &new, old, self.allocates_pod_cidrs)?;
+        }
         decode::prune(call.kind.type_id(), &mut new);
         // What is said of an object is no new wish of its author; how many Pods there should be is.
         if call.subresource.is_none_or(|part| part.name == SCALE) {
@@ -218,6 +228,7 @@ impl Registry {
         } else {
             rules.status_warnings(&new, old, &mut noted);
         }
+        self.check_pod_security(call, name, &new, Some(old), &mut noted)?;
         Ok(Prepared { object: new, txn, noted })
     }
 

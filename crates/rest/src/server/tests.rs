@@ -51,6 +51,7 @@ impl Bed {
             store,
             agents: None,
             local_node: None,
+            plugins: Plugins::default(),
             allocates_pod_cidrs: false,
             ranges: store::allocation::Ranges {
                 addresses: vec!["10.96.0.0/16".parse().unwrap()],

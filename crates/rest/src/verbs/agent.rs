@@ -23,7 +23,7 @@ use serde_json::Value;
 use store::{Key, Table};
 use tokio::time::Instant;
 
-use crate::authz::{self, Attributes};
+use crate::authz::Attributes;
 use crate::forward::{self, Outward, Sent};
 use crate::handler::{Ask, Shared};
 use crate::query;
@@ -54,7 +54,7 @@ pub(super) async fn pod(
 ) -> Result<Reply, Status> {
     let name = target.name.unwrap_or_default();
     if part != "log" {
-        may_create(ask, target, part)?;
+        may_create(shared, ask)?;
     }
     let found = stored(shared, target.kind, &format!("{}/{name}", target.namespace));
     let pod = found.ok_or_else(|| Status::not_found(target.kind.resource(), name))?;
@@ -67,6 +67,10 @@ pub(super) async fn pod(
         }
         _ => format!("/{part}/{namespace}/{name}/{}{}", container(&pod, ask.param("container"))?, switches(&ask.query)),
     };
+    if node.is_empty() && part == "log" {
+        // Nothing can have been written yet.
+        return Ok(Reply::no_content());
+    }
     if node.is_empty() {
         return Err(Status::bad_request(format!("pod {name} does not have a host assigned")));
     }
@@ -98,22 +102,11 @@ pub(super) async fn node(
 }
 
 /// Whoever may only read must not get in by a GET: with WebSocket that is how getting in looks.
-fn may_create(ask: &Ask<'_>, target: &Target<'_>, part: &str) -> Result<(), Status> {
+fn may_create(shared: &Shared, ask: &Ask<'_>) -> Result<(), Status> {
     if *ask.method != Method::GET {
         return Ok(());
     }
-    let attributes = Attributes {
-        user: ask.user,
-        verb: "create",
-        group: target.kind.group,
-        resource: target.kind.plural,
-        subresource: part,
-        name: target.name.unwrap_or_default(),
-        namespace: target.namespace,
-        fields: &[],
-        path: None,
-    };
-    authz::require(&attributes, &authz::Nothing)
+    shared.registry.authorizer.require(&Attributes { verb: "create", ..ask.info.attributes(ask.user) })
 }
 
 fn stored(shared: &Shared, kind: &'static Kind, name: &str) -> Option<Value> {
@@ -239,7 +232,7 @@ async fn to_agent(shared: &Shared, ask: &Ask<'_>, node: &str, path: &str, sent: 
     };
     let io = match io {
         Ok(io) => io,
-        Err(why) => return Err(unreachable(ask, node, address, why, begun).await),
+        Err(why) => return Err(unreachable(shared, ask, node, address, why, begun).await),
     };
     let failed = |why: String| Status::raw(format!("error dialing backend: {why}"));
     let outward = Outward { method: ask.method, path, host: &address.to_string(), headers: ask.headers };
@@ -248,7 +241,14 @@ async fn to_agent(shared: &Shared, ask: &Ask<'_>, node: &str, path: &str, sent: 
 
 /// The answer when there is no agent that has shown who it is. Who may use `nodes/proxy` may know all of it. For others, whatever was
 /// tried takes as long and sounds the same: they could otherwise find out which ports are open wherever a Node says that it is.
-async fn unreachable(ask: &Ask<'_>, node: &str, address: SocketAddr, why: String, begun: Instant) -> Status {
+async fn unreachable(
+    shared: &Shared,
+    ask: &Ask<'_>,
+    node: &str,
+    address: SocketAddr,
+    why: String,
+    begun: Instant,
+) -> Status {
     tracing::info!(node, %address, user = ask.user.name, path = ask.uri.path(), error = why, "failed to reach agent");
     let right = Attributes {
         user: ask.user,
@@ -261,7 +261,7 @@ async fn unreachable(ask: &Ask<'_>, node: &str, address: SocketAddr, why: String
         fields: &[],
         path: None,
     };
-    if authz::authorize(&right, &authz::Nothing).allowed {
+    if shared.registry.authorizer.authorize(&right).allowed {
         return Status::raw(format!("error dialing backend: {why}{}", unknown_issuer(&why)));
     }
     tokio::time::sleep_until(begun + CONNECT).await;

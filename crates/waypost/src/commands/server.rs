@@ -11,9 +11,11 @@ use api::ip::Family;
 use api::kinds::certificatesigningrequest::NODE_SERVING;
 use bytes::Bytes;
 use control::certificates::{Order, ServerNames, Signer};
+use control::service_accounts::{TokenOrder, TokenSigner};
 use control::{Election, Settings};
 use jiff::Timestamp;
 use kernel::addresses::Addresses as _;
+use rest::admission::{Plugin, Plugins};
 use rest::auth::service_account::ServiceAccounts;
 use rest::auth::token_file::TokenFile;
 use rest::auth::{Authenticator, objects};
@@ -132,20 +134,37 @@ pub(super) async fn start(arguments: &ServerArguments, beside: &Beside) -> anyho
     let (address, advertised) = (server.address(), advertised(arguments, &server, &ranges));
     let kubeconfig = data_dir.join("kubeconfig");
     kubeconfig::write_admin(&kubeconfig, &reachable(address), &pki).context("writing the admin kubeconfig")?;
+    // Before anybody is let in: without roles nobody may do anything.
+    control::bootstrap::run(&*store, &ranges, advertised).await.context("making the first objects")?;
     let readiness = server.readiness();
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let serving = tokio::spawn(server.run(async {
         let _ = stopped.await;
     }));
-    control::bootstrap::run(&*store, &ranges, advertised).await.context("making the first objects")?;
     let info = ClusterInfo { server: format!("https://{advertised}"), ca_pem: pki.ca_pem().to_owned() };
     let shared: Arc<dyn Store> = store.clone();
     let (halt, halted) = tokio::sync::oneshot::channel();
     let server_names = ServerNames { dns: names.dns, ips: names.ips, domain: arguments.cluster_domain.clone() };
-    let settings = Settings { cluster_info: Some(info.render()), server_names, ..settings(arguments, &ranges, &pki) };
+    let accounts = service_accounts(arguments, &pki)?;
+    let sign = move |order: &TokenOrder<'_>| {
+        accounts.sign_kept(order.namespace, order.account, order.secret).map_err(|error| error.to_string())
+    };
+    let settings = Settings {
+        cluster_info: Some(info.render()),
+        server_names,
+        root_ca: Some(pki.ca_pem().to_owned()),
+        // It is for the volumes that the plugin adds to Pods.
+        publish_root_ca: admission_plugins(arguments).has(Plugin::ServiceAccount),
+        token_signer: Some(TokenSigner::new(sign)),
+        ..settings(arguments, &ranges, &pki)
+    };
     let control = tokio::spawn(controllers(arguments.leader_elect, shared, settings, metrics, halted));
     let _ = readiness.send(true);
     Ok(Running { address, kubeconfig, pki, stop, serving, halt, control, store })
+}
+
+fn admission_plugins(arguments: &ServerArguments) -> Plugins {
+    Plugins::new(&arguments.enable_admission_plugins, &arguments.disable_admission_plugins)
 }
 
 fn options(
@@ -160,12 +179,12 @@ fn options(
         Some(path) => TokenFile::load(path).context("reading --token-auth-file")?,
         None => TokenFile::default(),
     };
-    let mut accounts = ServiceAccounts::new(pki.signing_key(), &arguments.cluster_domain)
-        .context("reading the key of ServiceAccount tokens")?;
+    let mut accounts = service_accounts(arguments, pki)?;
     if let Some(seconds) = arguments.service_account_max_token_expiration {
         accounts = accounts.with_max_lifetime(seconds);
     }
     let authn = Authenticator::new(tokens, accounts, objects::stored(shared.clone()));
+    let authn = if arguments.anonymous_auth { authn } else { authn.without_anonymous() };
     let (figures, control) = (store.clone(), control.clone());
     Ok(Options {
         listen: arguments.listen,
@@ -176,12 +195,19 @@ fn options(
         agents: Some(pki.agents_config()),
         local_node: None,
         ranges: ranges.clone(),
+        plugins: admission_plugins(arguments),
         allocates_pod_cidrs: arguments.allocate_node_cidrs.unwrap_or_default(),
         connections: connection_limits(arguments),
         max_in_flight: arguments.max_requests_inflight,
         request_timeout: arguments.request_timeout,
         figures: Box::new(move || crate::figures::text(&figures.figures()) + &control.text()),
     })
+}
+
+/// Signs and verifies tokens of ServiceAccounts.
+fn service_accounts(arguments: &ServerArguments, pki: &Pki) -> anyhow::Result<ServiceAccounts> {
+    ServiceAccounts::new(pki.signing_key(), &arguments.cluster_domain)
+        .context("reading the key of ServiceAccount tokens")
 }
 
 /// How many connections there may be. The process needs files for other things, too: connections get a quarter of those it may open, and

@@ -8,6 +8,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use ipnet::IpNet;
 
+use rest::admission::Plugin;
+
 use super::values::{count, lifetime, port_range, seconds, token_lifetime};
 use super::{LoadBalancerArguments, ReachedArguments};
 
@@ -150,6 +152,15 @@ pub(crate) struct ServerArguments {
     /// Let only one of several servers over one store run the controllers
     #[arg(long, env = "WAYPOST_LEADER_ELECT", num_args = 0..=1, default_missing_value = "true", default_value = "false", value_name = "BOOL")]
     pub(crate) leader_elect: bool,
+    /// Answer requests without credentials, as the user system:anonymous; false refuses them
+    #[arg(long, env = "WAYPOST_ANONYMOUS_AUTH", num_args = 0..=1, default_missing_value = "true", default_value = "true", value_name = "BOOL")]
+    pub(crate) anonymous_auth: bool,
+    /// Admission plugins that run besides the usual ones, by their names in Kubernetes
+    #[arg(long, env = "WAYPOST_ENABLE_ADMISSION_PLUGINS", value_delimiter = ',', value_name = "NAMES")]
+    pub(crate) enable_admission_plugins: Vec<Plugin>,
+    /// Admission plugins that do not run, by their names in Kubernetes
+    #[arg(long, env = "WAYPOST_DISABLE_ADMISSION_PLUGINS", value_delimiter = ',', value_name = "NAMES")]
+    pub(crate) disable_admission_plugins: Vec<Plugin>,
     /// Bearer tokens: lines of `token,user,uid,"group1,group2"`
     #[arg(long, env = "WAYPOST_TOKEN_AUTH_FILE", value_name = "FILE")]
     pub(crate) token_auth_file: Option<PathBuf>,

@@ -36,7 +36,7 @@ fn b03_an_apply_to_the_status_leaves_the_spec_alone() {
     let pod = Wire::admin(&server).ask("GET", &format!("{PODS}/own"), &[], b"").success();
     assert_eq!(
         (&pod["spec"]["containers"][0]["image"], &pod["spec"]["serviceAccountName"]),
-        (&json!("i"), &json!(null))
+        (&json!("i"), &json!("default"))
     );
     let owned = pod["metadata"]["managedFields"].to_string();
     assert!(!owned.contains("theirs") && owned.contains("f:phase"), "{owned}");

@@ -66,10 +66,16 @@ fn s01_the_administrator_may_do_everything() {
 }
 
 #[test]
-fn s01_others_may_look_but_not_touch() {
+fn b02_others_may_do_what_they_are_granted() {
     let bed = Bed::start();
+    for (question, answer) in [("list services", false), ("get /version", true), ("get /metrics", false)] {
+        let run = bed.run(&format!("auth can-i {question} --as=somebody"), "");
+        assert_eq!((run.ok, run.out.as_str()), (answer, if answer { "yes\n" } else { "no\n" }), "{question}");
+    }
+    bed.ok("create rolebinding viewers --clusterrole=view --user=somebody");
     for (question, answer) in [
         ("list services", true),
+        ("list services --namespace=kube-system", false),
         ("watch endpointslices.discovery.k8s.io", true),
         ("create services", false),
         ("patch services --subresource=status", false),
@@ -101,6 +107,8 @@ fn s01_an_account_gets_a_token_and_is_known_by_it() {
     for group in ["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"] {
         assert!(groups.contains(&group.into()), "{group} in {me}");
     }
+    assert!(kubectl(&robot, "get services -o name").failure().contains("(Forbidden)"));
+    bed.ok("create rolebinding robot --clusterrole=view --serviceaccount=default:robot");
     assert_eq!(kubectl(&robot, "get services -o name").success(), "service/kubernetes\n");
     assert!(kubectl(&robot, "delete service kubernetes").failure().contains("(Forbidden)"));
     // A token is worth nothing once its account is gone.

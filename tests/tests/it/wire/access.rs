@@ -109,7 +109,7 @@ fn s01_a_certificate_of_another_authority_is_refused() {
 fn s01_nobody_in_particular_sees_health_and_version_and_nothing_else() {
     let server = Server::start();
     let mut wire = Wire::anonymous(&server);
-    for path in ["/healthz", "/livez", "/readyz", "/readyz?verbose", "/livez/ping", "/version"] {
+    for path in ["/healthz", "/livez", "/readyz", "/readyz?verbose", "/version"] {
         assert_eq!(wire.ask("GET", path, &[], b"").code, 200, "{path}");
     }
     let one = format!("{SERVICES}/kubernetes");
@@ -130,14 +130,26 @@ fn s01_nobody_in_particular_sees_health_and_version_and_nothing_else() {
         &one,
         "/api/v1/services?watch=true",
         "/healthzx",
+        "/livez/ping",
         "/version/../api",
     ];
     for path in paths {
-        assert_eq!(Wire::anonymous(&server).ask("GET", path, &[], b"").refused(401), "Unauthorized", "{path}");
+        let refused = Wire::anonymous(&server).ask("GET", path, &[], b"").refused(403);
+        assert!(refused.contains("User \"system:anonymous\" cannot "), "{path}: {refused}");
     }
     for method in ["POST", "PUT", "PATCH", "DELETE"] {
-        assert_eq!(Wire::anonymous(&server).ask(method, &one, &[JSON], b"{}").refused(401), "Unauthorized", "{method}");
+        let refused = Wire::anonymous(&server).ask(method, &one, &[JSON], b"{}").refused(403);
+        assert!(refused.contains("User \"system:anonymous\" cannot "), "{method}: {refused}");
     }
+}
+
+#[test]
+fn b02_without_anonymous_requests_everybody_shows_a_credential() {
+    let server = Server::start_with(Home::temporary(), &["--anonymous-auth", "false"]);
+    for path in ["/healthz", "/version", "/api", SERVICES] {
+        assert_eq!(Wire::anonymous(&server).ask("GET", path, &[], b"").refused(401), "Unauthorized", "{path}");
+    }
+    assert_eq!(Wire::admin(&server).ask("GET", "/healthz", &[], b"").code, 200);
 }
 
 #[test]
@@ -150,6 +162,8 @@ fn s01_a_token_of_the_token_file_names_its_user_and_groups() {
 
     assert_eq!(with_token(&server, "r00t", "GET", "/api/v1/namespaces/default/secrets").code, 200);
     assert_eq!(with_token(&server, "r00t", "DELETE", &format!("{SERVICES}/none")).code, 404);
+    assert_eq!(with_token(&server, "r3ader", "GET", SERVICES).code, 403, "nothing is granted to this user yet");
+    Wire::admin(&server).bind("view", "reader");
     assert_eq!(with_token(&server, "r3ader", "GET", SERVICES).code, 200);
     let forbidden = "services \"x\" is forbidden: User \"reader\" cannot delete resource \"services\" in API group \"\" \
                      in the namespace \"default\"";
@@ -157,15 +171,17 @@ fn s01_a_token_of_the_token_file_names_its_user_and_groups() {
     let secrets = with_token(&server, "r3ader", "GET", "/api/v1/namespaces/default/secrets").refused(403);
     assert!(secrets.contains("cannot list resource \"secrets\""), "{secrets}");
 
-    for token in ["", "r00", "r00tt", "R00T", "r00t,root"] {
+    for token in ["r00", "r00tt", "R00T", "r00t,root"] {
         assert_eq!(with_token(&server, token, "GET", SERVICES).code, 401, "{token:?}");
     }
-    for headers in [
-        &[("Authorization", "Basic cm9vdDpyMDB0")][..],
-        &[("Authorization", "r00t")],
-        &[("Authorization", "Bearer r00t"), ("Authorization", "Bearer r3ader")],
+    // What is no token at all is not looked at, as by kube-apiserver: the request is anonymous.
+    for (headers, code) in [
+        (&[("Authorization", "Bearer ")][..], 403),
+        (&[("Authorization", "Basic cm9vdDpyMDB0")], 403),
+        (&[("Authorization", "r00t")], 403),
+        (&[("Authorization", "Bearer r00t"), ("Authorization", "Bearer r3ader")], 401),
     ] {
-        assert_eq!(Wire::anonymous(&server).ask("GET", SERVICES, headers, b"").code, 401, "{headers:?}");
+        assert_eq!(Wire::anonymous(&server).ask("GET", SERVICES, headers, b"").code, code, "{headers:?}");
     }
 }
 
@@ -181,6 +197,7 @@ fn s01_a_service_account_token_is_good_as_long_as_its_account() {
     let token = text(&answer, "/status/token").to_owned();
     assert_eq!(token.split('.').count(), 3, "{answer}");
 
+    admin.bind("view", "system:serviceaccount:default:robot");
     assert_eq!(with_token(&server, &token, "GET", SERVICES).code, 200);
     let me = Wire::anonymous(&server).ask(
         "POST",

@@ -22,6 +22,7 @@ struct Bed {
 impl Bed {
     fn new(server: &Server) -> Self {
         let mut admin = Wire::admin(server);
+        admin.bind("view", "reader");
         let node = json!({"metadata": {"name": "n1"}}).to_string();
         let _ = admin.ask("POST", "/api/v1/nodes", &[JSON], node.as_bytes()).success();
         let spec = json!({"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]});

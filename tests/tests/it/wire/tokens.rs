@@ -58,6 +58,7 @@ fn b01_a_bound_token_is_refused_once_its_object_is_gone() {
     let of_pod = token(&mut admin, &bound("Pod", &on_n1));
     let of_secret = token(&mut admin, &bound("Secret", &secret));
     let of_node = token(&mut admin, &bound("Node", &node));
+    admin.bind("view", "system:serviceaccount:default:robot");
 
     let review = post(&mut admin, REVIEWS, &json!({"spec": {"token": of_pod}}));
     let extra = &review["status"]["user"]["extra"];

@@ -4,6 +4,7 @@ mod containers;
 mod crash;
 mod disk;
 mod grpc;
+mod in_cluster;
 mod kubectl;
 mod leftovers;
 mod lifecycle;

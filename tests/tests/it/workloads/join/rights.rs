@@ -122,7 +122,7 @@ fn kubectl_says_what_a_node_may() {
     ] {
         assert_eq!(can(yes), "yes", "{yes}");
     }
-    let no = "no - no relationship found between node 'n1' and this object";
+    let no = "no - node: no relationship found between node 'n1' and this object";
     assert_eq!((can("get secrets/for-n2").as_str(), can("get pods/n2").as_str()), (no, no));
     for word in ["list pods", "list secrets", "delete nodes/n1", "update leases/n2 -n kube-node-lease"] {
         assert!(can(word).starts_with("no"), "{word}: {}", can(word));

@@ -93,7 +93,7 @@ fn a_token_lets_somebody_ask_for_a_certificate_and_nothing_else() {
         "/api/v1/namespaces/default/configmaps/cluster-info",
         "/api/v1/pods",
     ] {
-        assert_eq!(curl(path, None).0, "401", "{path}");
+        assert_eq!(curl(path, None).0, "403", "{path}");
     }
     assert_eq!(curl("/api/v1/pods", Some("aaaaaa.0123456789abcdef")).0, "401");
     let (code, body) = curl("/api/v1/pods", Some(&token));

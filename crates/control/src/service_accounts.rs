@@ -1,0 +1,245 @@
+//! What every namespace has for its Pods: the ServiceAccount `default`, and the CA by which they know the API server.
+//!
+//! In: namespaces, and these two objects. Out: both, made when missing; the CA also when it was changed. A third controller fills Secrets of
+//! the type `kubernetes.io/service-account-token`, and removes those whose account is gone.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+
+use api::kinds::{configmap, namespace, secret, serviceaccount};
+use api::object;
+use api::value::ValueExt as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use store::{Entry, Key, Table};
+
+use crate::controller::{Controller, Verdict, View, Wakes, always};
+use crate::objects::metadata::Metadata;
+use crate::objects::split;
+use crate::settings::Settings;
+use crate::world::Change;
+use crate::write::Write;
+
+const DEFAULT: &str = "default";
+const ROOT_CA: &str = "kube-root-ca.crt";
+/// The entry of the ConfigMap, and of token Secrets.
+const CA: &str = "ca.crt";
+const DESCRIPTION: (&str, &str) = (
+    "kubernetes.io/description",
+    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal \
+     service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.",
+);
+/// Secrets that hold a token of an account, which stays good until the Secret goes.
+const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
+/// The annotations that name the account of such a Secret.
+const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
+const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
+
+/// Makes the account `default`.
+pub(crate) const ACCOUNTS: Controller = Controller {
+    name: "serviceaccount",
+    enabled: always,
+    concerns: account_changed,
+    reconcile: make_account,
+    every: None,
+};
+
+/// Publishes the CA.
+pub(crate) const ROOT_CAS: Controller = Controller {
+    name: "root-ca-certificate-publisher",
+    enabled: has_ca,
+    concerns: ca_changed,
+    reconcile: publish_ca,
+    every: None,
+};
+
+/// Fills token Secrets.
+pub(crate) const TOKENS: Controller = Controller {
+    name: "serviceaccount-token",
+    enabled: has_tokens,
+    concerns: token_changed,
+    reconcile: fill_token,
+    every: None,
+};
+
+/// Signs the token of a Secret: namespace, account, uid of the account, name of the Secret, uid of the Secret.
+type SignToken = dyn Fn(&TokenOrder<'_>) -> Result<String, String> + Send + Sync;
+
+/// Signs tokens of accounts that are kept in Secrets.
+#[derive(Clone)]
+pub struct TokenSigner(Arc<SignToken>);
+
+/// What a token is to say.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenOrder<'a> {
+    /// The namespace of account and Secret.
+    pub namespace: &'a str,
+    /// The name and uid of the account.
+    pub account: (&'a str, &'a str),
+    /// The name of the Secret.
+    pub secret: &'a str,
+}
+
+impl TokenSigner {
+    /// Signs so.
+    #[must_use]
+    pub fn new(sign: impl Fn(&TokenOrder<'_>) -> Result<String, String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(sign))
+    }
+}
+
+impl fmt::Debug for TokenSigner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenSigner")
+    }
+}
+
+impl PartialEq for TokenSigner {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for TokenSigner {}
+
+fn has_ca(settings: &Settings) -> bool {
+    settings.publish_root_ca && settings.root_ca.is_some()
+}
+
+fn has_tokens(settings: &Settings) -> bool {
+    settings.token_signer.is_some()
+}
+
+/// Wakes for a namespace: when it is new, and when its object of that name changed.
+fn wake_namespace(change: &Change, table: &str, name: &str, wakes: &mut Wakes<'_>) {
+    if change.is_of(namespace::KIND.table) && !change.deleted {
+        wakes.add(change.key());
+    }
+    if change.is_of(table) && !change.initial {
+        let (namespace, own) = split(change.key());
+        if own == name {
+            wakes.add(namespace);
+        }
+    }
+}
+
+fn account_changed(_: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+    wake_namespace(change, serviceaccount::KIND.table, DEFAULT, wakes);
+}
+
+fn ca_changed(_: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+    wake_namespace(change, configmap::KIND.table, ROOT_CA, wakes);
+}
+
+/// Whether a namespace takes new objects.
+fn is_open(view: &View<'_>, namespace: &str) -> bool {
+    let entry = view.store.get(&Key::new(Table::named(namespace::KIND.table), namespace));
+    entry.is_some_and(|entry| !Metadata::read(&entry.value).is_deleting())
+}
+
+fn stored(view: &View<'_>, table: &str, namespace: &str, name: &str) -> Option<Arc<Entry>> {
+    view.store.get(&Key::new(Table::named(table), format!("{namespace}/{name}")))
+}
+
+fn make_account(view: &View<'_>, namespace: &str) -> Verdict {
+    let table = serviceaccount::KIND.table;
+    if !is_open(view, namespace) || stored(view, table, namespace, DEFAULT).is_some() {
+        return Verdict::settled();
+    }
+    let account = json!({"metadata": {"name": DEFAULT, "namespace": namespace}});
+    Verdict::write(vec![Write::create(table, account)])
+}
+
+fn publish_ca(view: &View<'_>, namespace: &str) -> Verdict {
+    let (Some(ca), true) = (&view.settings.root_ca, is_open(view, namespace)) else { return Verdict::settled() };
+    let (table, data) = (configmap::KIND.table, json!({CA: ca}));
+    let Some(entry) = stored(view, table, namespace, ROOT_CA) else {
+        let annotations = json!({DESCRIPTION.0: DESCRIPTION.1});
+        let metadata = json!({"name": ROOT_CA, "namespace": namespace, "annotations": annotations});
+        return Verdict::write(vec![Write::create(table, json!({"metadata": metadata, "data": data}))]);
+    };
+    let mut map = object::decode_bare(&entry.value);
+    let described = map.at("metadata.annotations").get(DESCRIPTION.0).and_then(Value::as_str) == Some(DESCRIPTION.1);
+    if map.at("data") == &data && described {
+        return Verdict::settled();
+    }
+    map.put("data", data);
+    let mut annotations = map.map("metadata.annotations").cloned().unwrap_or_default();
+    annotations.insert(DESCRIPTION.0.to_owned(), DESCRIPTION.1.into());
+    map.put("metadata.annotations", annotations);
+    Verdict::write(vec![Write::Object { table, object: Box::new(map), modified: entry.modified }])
+}
+
+/// Wakes for token Secrets: when one changed, and when the account of some is gone or another.
+fn token_changed(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+    if change.is_of(secret::KIND.table) && !change.deleted {
+        wakes.add(change.key());
+    }
+    if change.is_of(serviceaccount::KIND.table) && (change.deleted || change.previous.is_none()) {
+        let (namespace, _) = split(change.key());
+        let range = view.store.range(Table::named(secret::KIND.table), &format!("{namespace}/"), None);
+        for entry in range.into_iter().flat_map(|range| range.entries) {
+            wakes.add(&entry.key.name);
+        }
+    }
+}
+
+fn fill_token(view: &View<'_>, key: &str) -> Verdict {
+    let Some(entry) = view.store.get(&Key::new(Table::named(secret::KIND.table), key)) else {
+        return Verdict::settled();
+    };
+    let mut secret = object::decode_bare(&entry.value);
+    if secret.text("type") != TOKEN_TYPE || secret.has("metadata.deletionTimestamp") {
+        return Verdict::settled();
+    }
+    let annotation =
+        |name: &str| secret.at("metadata.annotations").get(name).and_then(Value::as_str).unwrap_or_default();
+    let (namespace, secret_name) = split(key);
+    let account_name = annotation(ACCOUNT_NAME).to_owned();
+    let account = stored(view, serviceaccount::KIND.table, namespace, &account_name);
+    let account = account.map(|entry| object::decode_light(&entry.value));
+    let uid = account.as_ref().map(|account| account.text("metadata.uid").to_owned());
+    // A token of an account that is gone, or that another of its name followed, is good for nothing.
+    let Some(uid) = uid.filter(|uid| ["", uid.as_str()].contains(&annotation(ACCOUNT_UID))) else {
+        tracing::info!(secret = key, account = account_name, "delete token Secret of missing ServiceAccount");
+        return Verdict::write(vec![Write::delete(&entry)]);
+    };
+    let before = secret.clone();
+    if let Err(error) =
+        fill(view, &mut secret, &TokenOrder { namespace, account: (&account_name, &uid), secret: secret_name })
+    {
+        tracing::warn!(secret = key, error, "sign token failed");
+        return Verdict::settled();
+    }
+    if secret == before {
+        return Verdict::settled();
+    }
+    Verdict::write(vec![Write::Object {
+        table: secret::KIND.table,
+        object: Box::new(secret),
+        modified: entry.modified,
+    }])
+}
+
+fn fill(view: &View<'_>, secret: &mut Value, order: &TokenOrder<'_>) -> Result<(), String> {
+    let mut data = secret.map("data").cloned().unwrap_or_default();
+    let mut set = |name: &str, text: &str| data.insert(name.to_owned(), STANDARD.encode(text).into());
+    if let Some(ca) = &view.settings.root_ca {
+        set(CA, ca);
+    }
+    set("namespace", order.namespace);
+    let has_token = data.get("token").and_then(Value::as_str).is_some_and(|token| !token.is_empty());
+    if let (false, Some(signer)) = (has_token, &view.settings.token_signer) {
+        let token = (signer.0)(order)?;
+        data.insert("token".to_owned(), STANDARD.encode(token).into());
+    }
+    secret.put("data", data);
+    let mut annotations = secret.map("metadata.annotations").cloned().unwrap_or_default();
+    annotations.insert(ACCOUNT_UID.to_owned(), order.account.1.into());
+    secret.put("metadata.annotations", annotations);
+    Ok(())
+}

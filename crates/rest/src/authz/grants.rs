@@ -1,0 +1,258 @@
+//! Who has which rules: roles and bindings, indexed by subject.
+//!
+//! In: Roles, ClusterRoles and their bindings, one change at a time. Out: the rules of a user in a namespace, each with the binding that
+//! grants it. A decision looks only at the bindings of the user and of their groups, however many others there are.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use api::field::quote;
+use api::kind::Kind;
+use api::kinds::{role, rolebinding};
+use api::rbac::{PolicyRule, Request};
+use api::value::ValueExt as _;
+use serde_json::Value;
+
+use crate::auth::{User, service_account};
+
+/// Where an object is: its namespace, empty for those without one, and its name.
+type Place = (String, String);
+
+/// Roles and bindings.
+#[derive(Debug, Default)]
+pub struct Grants {
+    /// Roles; ClusterRoles have no namespace.
+    roles: HashMap<Place, Arc<[PolicyRule]>>,
+    /// Bindings; ClusterRoleBindings have no namespace.
+    bindings: HashMap<Place, Arc<Binding>>,
+    /// The bindings of a subject in a namespace, or everywhere.
+    by_subject: HashMap<Subject, HashMap<String, Vec<Arc<Binding>>>>,
+}
+
+/// Whom a binding is for. A ServiceAccount is the user of its name.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Subject {
+    User(String),
+    Group(String),
+}
+
+#[derive(PartialEq, Eq, Debug)]
+struct Binding {
+    /// Empty for a ClusterRoleBinding.
+    namespace: String,
+    name: String,
+    /// `Role` or `ClusterRole`.
+    role_kind: String,
+    role: String,
+    /// Each with how it is described.
+    subjects: Vec<(Subject, String)>,
+}
+
+/// A rule that a user has, or a role that a binding names and that does not exist.
+pub struct Granted<'a> {
+    binding: &'a Binding,
+    subject: &'a str,
+    /// The rules of the role.
+    pub rules: Result<&'a [PolicyRule], String>,
+}
+
+impl Granted<'_> {
+    /// Why a request is allowed, in the words of the original.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        let Binding { namespace, name, role_kind, role, .. } = self.binding;
+        let binding = match namespace.as_str() {
+            "" => format!("ClusterRoleBinding {}", quote(name)),
+            _ => format!("RoleBinding {}", quote(&format!("{name}/{namespace}"))),
+        };
+        format!("RBAC: allowed by {binding} of {role_kind} {} to {}", quote(role), self.subject)
+    }
+}
+
+impl Grants {
+    /// Takes over an object as it is now; one that is gone is `None`.
+    pub fn change(&mut self, kind: &Kind, namespace: &str, name: &str, object: Option<&Value>) {
+        let place = (namespace.to_owned(), name.to_owned());
+        if kind.kind == role::ROLE.kind || kind.kind == role::CLUSTER_ROLE.kind {
+            match object {
+                Some(object) => self.roles.insert(place, PolicyRule::read_all(object).into()),
+                None => self.roles.remove(&place),
+            };
+            return;
+        }
+        debug_assert!([rolebinding::ROLE_BINDING.kind, rolebinding::CLUSTER_ROLE_BINDING.kind].contains(&kind.kind));
+        if let Some(old) = self.bindings.remove(&place) {
+            self.forget(&old);
+        }
+        if let Some(object) = object {
+            let binding = Arc::new(Binding::read(namespace, name, object));
+            for (subject, _) in &binding.subjects {
+                let places = self.by_subject.entry(subject.clone()).or_default();
+                places.entry(namespace.to_owned()).or_default().push(binding.clone());
+            }
+            self.bindings.insert(place, binding);
+        }
+    }
+
+    fn forget(&mut self, binding: &Arc<Binding>) {
+        for (subject, _) in &binding.subjects {
+            let Some(places) = self.by_subject.get_mut(subject) else { continue };
+            if let Some(list) = places.get_mut(&binding.namespace) {
+                list.retain(|other| !Arc::ptr_eq(other, binding));
+            }
+            places.retain(|_, list| !list.is_empty());
+            if places.is_empty() {
+                self.by_subject.remove(subject);
+            }
+        }
+    }
+
+    /// What a user has in a namespace: what they have everywhere, then what they have there.
+    pub fn of<'a>(&'a self, user: &User, namespace: &str) -> Vec<Granted<'a>> {
+        let user_subject = Subject::User(user.name.clone());
+        let subjects: Vec<Subject> =
+            std::iter::once(user_subject).chain(user.groups.iter().cloned().map(Subject::Group)).collect();
+        let mut out = Vec::new();
+        let scopes = if namespace.is_empty() { &[""][..] } else { &["", namespace] };
+        for scope in scopes {
+            for subject in &subjects {
+                let bindings = self.by_subject.get(subject).and_then(|places| places.get(*scope));
+                for binding in bindings.into_iter().flatten() {
+                    out.extend(self.granted(binding, subject));
+                }
+            }
+        }
+        out
+    }
+
+    fn granted<'a>(&'a self, binding: &'a Binding, subject: &Subject) -> Option<Granted<'a>> {
+        let (_, described) = binding.subjects.iter().find(|(own, _)| own == subject)?;
+        let rules = self.rules_of(&binding.role_kind, &binding.namespace, &binding.role);
+        let rules = rules.ok_or_else(|| {
+            format!("{}.{} {} not found", binding.role_kind.to_lowercase(), api::rbac::GROUP, quote(&binding.role))
+        });
+        Some(Granted { binding, subject: described, rules })
+    }
+
+    /// The rules of a role.
+    #[must_use]
+    pub fn rules_of(&self, kind: &str, namespace: &str, name: &str) -> Option<&[PolicyRule]> {
+        let namespace = if kind == role::CLUSTER_ROLE.kind { "" } else { namespace };
+        self.roles.get(&(namespace.to_owned(), name.to_owned())).map(|rules| &**rules)
+    }
+
+    /// Whether a user may make a request: the reason, or what could not be found out.
+    ///
+    /// # Errors
+    /// Roles that bindings of the user name and that do not exist; empty when all exist and none allows it.
+    pub fn allow(&self, user: &User, namespace: &str, request: &Request<'_>) -> Result<String, Vec<String>> {
+        let mut problems = Vec::new();
+        for granted in self.of(user, namespace) {
+            match &granted.rules {
+                Ok(rules) if rules.iter().any(|rule| rule.allows(request)) => return Ok(granted.reason()),
+                Ok(_) => {}
+                Err(problem) if problems.contains(problem) => {}
+                Err(problem) => problems.push(problem.clone()),
+            }
+        }
+        Err(problems)
+    }
+}
+
+impl Binding {
+    fn read(namespace: &str, name: &str, object: &Value) -> Self {
+        let subjects = object.items("subjects").iter().filter_map(|subject| read_subject(namespace, subject));
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            role_kind: object.text("roleRef.kind").to_owned(),
+            role: object.text("roleRef.name").to_owned(),
+            subjects: subjects.collect(),
+        }
+    }
+}
+
+/// A subject and its description; a ServiceAccount without namespace is one of the namespace of the binding.
+fn read_subject(binding_namespace: &str, subject: &Value) -> Option<(Subject, String)> {
+    let name = subject.text("name");
+    match subject.text("kind") {
+        "User" => Some((Subject::User(name.to_owned()), format!("User {}", quote(name)))),
+        "Group" => Some((Subject::Group(name.to_owned()), format!("Group {}", quote(name)))),
+        "ServiceAccount" => {
+            let namespace = match subject.text("namespace") {
+                "" => binding_namespace,
+                namespace => namespace,
+            };
+            let described = format!("ServiceAccount {}", quote(&format!("{name}/{namespace}")));
+            (!namespace.is_empty()).then(|| (Subject::User(service_account::username(namespace, name)), described))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn user(name: &str, groups: &[&str]) -> User {
+        User { name: name.into(), groups: groups.iter().map(|group| (*group).to_owned()).collect(), ..User::default() }
+    }
+
+    fn get(resource: &str) -> Request<'_> {
+        Request::Resource { verb: "get", group: "", resource, subresource: "", name: "x" }
+    }
+
+    fn reader(resource: &str) -> Value {
+        json!({"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": [resource]}]})
+    }
+
+    fn binding(kind: &str, role: &str, subject: &Value) -> Value {
+        json!({"roleRef": {"kind": kind, "name": role}, "subjects": [subject]})
+    }
+
+    fn grants() -> Grants {
+        let mut grants = Grants::default();
+        grants.change(&role::CLUSTER_ROLE, "", "nodes", Some(&reader("nodes")));
+        grants.change(&role::ROLE, "a", "pods", Some(&reader("pods")));
+        let dev = binding("ClusterRole", "nodes", &json!({"kind": "Group", "name": "dev"}));
+        grants.change(&rolebinding::CLUSTER_ROLE_BINDING, "", "all", Some(&dev));
+        let robot = binding("Role", "pods", &json!({"kind": "ServiceAccount", "name": "robot"}));
+        grants.change(&rolebinding::ROLE_BINDING, "a", "b", Some(&robot));
+        grants
+    }
+
+    #[test]
+    fn bindings_grant_in_their_namespace_or_everywhere() {
+        let grants = grants();
+        let (alice, robot) = (user("alice", &["dev"]), user("system:serviceaccount:a:robot", &[]));
+        let everywhere = "RBAC: allowed by ClusterRoleBinding \"all\" of ClusterRole \"nodes\" to Group \"dev\"";
+        assert_eq!(grants.allow(&alice, "", &get("nodes")), Ok(everywhere.to_owned()));
+        assert_eq!(grants.allow(&alice, "a", &get("nodes")), Ok(everywhere.to_owned()));
+        assert_eq!(grants.allow(&alice, "a", &get("pods")), Err(Vec::new()));
+        let there = "RBAC: allowed by RoleBinding \"b/a\" of Role \"pods\" to ServiceAccount \"robot/a\"";
+        assert_eq!(grants.allow(&robot, "a", &get("pods")), Ok(there.to_owned()));
+        for elsewhere in ["", "b"] {
+            assert_eq!(grants.allow(&robot, elsewhere, &get("pods")), Err(Vec::new()), "{elsewhere}");
+        }
+    }
+
+    #[test]
+    fn what_is_taken_away_is_gone() {
+        let (mut grants, alice) = (grants(), user("alice", &["dev"]));
+        grants.change(&role::CLUSTER_ROLE, "", "nodes", None);
+        assert_eq!(
+            grants.allow(&alice, "", &get("nodes")),
+            Err(vec!["clusterrole.rbac.authorization.k8s.io \"nodes\" not found".to_owned()])
+        );
+        grants.change(&role::CLUSTER_ROLE, "", "nodes", Some(&reader("nodes")));
+        let others = binding("ClusterRole", "nodes", &json!({"kind": "Group", "name": "ops"}));
+        grants.change(&rolebinding::CLUSTER_ROLE_BINDING, "", "all", Some(&others));
+        assert_eq!(grants.allow(&alice, "", &get("nodes")), Err(Vec::new()));
+        assert!(grants.allow(&user("bob", &["ops"]), "", &get("nodes")).is_ok());
+        grants.change(&rolebinding::CLUSTER_ROLE_BINDING, "", "all", None);
+        grants.change(&rolebinding::ROLE_BINDING, "a", "b", None);
+        assert!(grants.by_subject.is_empty() && grants.bindings.is_empty());
+    }
+}

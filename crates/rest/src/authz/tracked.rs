@@ -1,0 +1,99 @@
+//! [`Grants`] that follow a store.
+//!
+//! Before each decision the changes since the last one are taken over, so that a binding counts from the moment its creation was answered
+//! and no longer than until its deletion was. Nothing runs in the background, and a quiet table costs one comparison.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use api::kind::Kind;
+use api::kinds::{role, rolebinding};
+use api::object;
+use parking_lot::RwLock;
+use store::{Compacted, Entry, Revision, Store, Table, Watch};
+
+use super::grants::Grants;
+
+/// The kinds that grants are made of.
+static KINDS: [&Kind; 4] =
+    [&role::ROLE, &role::CLUSTER_ROLE, &rolebinding::ROLE_BINDING, &rolebinding::CLUSTER_ROLE_BINDING];
+
+pub(super) struct Tracked {
+    state: RwLock<State>,
+    /// Everything up to this revision of the store is in the state.
+    seen: AtomicU64,
+}
+
+struct State {
+    grants: Grants,
+    watches: Vec<(&'static Kind, Watch)>,
+}
+
+impl Tracked {
+    pub(super) fn new(store: &dyn Store) -> Self {
+        let seen = store.revision();
+        Self { state: RwLock::new(State::load(store)), seen: AtomicU64::new(seen) }
+    }
+
+    /// Looks at what is granted now.
+    pub(super) fn read<T>(&self, store: &dyn Store, look: impl FnOnce(&Grants) -> T) -> T {
+        let revision: Revision = store.revision();
+        if self.seen.load(Ordering::Acquire) < revision {
+            let mut state = self.state.write();
+            if state.follow().is_err() {
+                *state = State::load(store);
+            }
+            self.seen.fetch_max(revision, Ordering::AcqRel);
+        }
+        look(&self.state.read().grants)
+    }
+}
+
+impl State {
+    fn load(store: &dyn Store) -> Self {
+        loop {
+            let mut state = Self { grants: Grants::default(), watches: Vec::new() };
+            let loaded = KINDS.iter().try_for_each(|kind| state.load_kind(kind, store));
+            match loaded {
+                Ok(()) => return state,
+                // History was forgotten between reading and watching: what is there now is read again.
+                Err(error) => tracing::debug!(%error, "reload roles and bindings"),
+            }
+        }
+    }
+
+    fn load_kind(&mut self, kind: &'static Kind, store: &dyn Store) -> Result<(), Compacted> {
+        let table = Table::named(kind.table);
+        let range = store.range(table, "", None)?;
+        for entry in &range.entries {
+            self.take(kind, entry, false);
+        }
+        self.watches.push((kind, store.watch(table, "", range.revision)?));
+        Ok(())
+    }
+
+    /// Takes over what changed.
+    fn follow(&mut self) -> Result<(), Compacted> {
+        let mut watches = std::mem::take(&mut self.watches);
+        for (kind, watch) in &mut watches {
+            loop {
+                let events = watch.ready()?;
+                if events.is_empty() {
+                    break;
+                }
+                for event in events {
+                    self.take(kind, &event.entry, event.deleted);
+                }
+            }
+        }
+        self.watches = watches;
+        Ok(())
+    }
+
+    fn take(&mut self, kind: &Kind, entry: &Entry, deleted: bool) {
+        let whole: &str = &entry.key.name;
+        let (namespace, name) =
+            if kind.namespaced { whole.split_once('/').unwrap_or(("", whole)) } else { ("", whole) };
+        let object = (!deleted).then(|| object::decode_light(&entry.value));
+        self.grants.change(kind, namespace, name, object.as_ref());
+    }
+}
