@@ -18,11 +18,13 @@ pub mod ingressclass;
 pub mod ipaddress;
 pub mod ippool;
 pub mod lease;
+pub mod limitrange;
 pub mod namespace;
 pub mod node;
 pub mod pod;
 pub mod replicaset;
 pub mod replicationcontroller;
+pub mod resourcequota;
 pub mod reviews;
 pub mod role;
 pub mod rolebinding;
@@ -44,10 +46,12 @@ pub static KINDS: &[&Kind] = &[
     &configmap::KIND,
     &endpoints::KIND,
     &event::KIND,
+    &limitrange::KIND,
     &namespace::KIND,
     &node::KIND,
     &pod::KIND,
     &replicationcontroller::KIND,
+    &resourcequota::KIND,
     &secret::KIND,
     &serviceaccount::KIND,
     &service::KIND,

@@ -3,6 +3,7 @@
 //! JSON values flow in and out; the [`schema`] tables give them their types. Everything here is a pure function, so
 //! the rules can be read, tested and fuzzed without a server.
 
+pub mod admission;
 pub mod adopted;
 pub mod announcer;
 pub mod apply;
@@ -18,6 +19,7 @@ pub mod ip;
 pub mod kind;
 pub mod kinds;
 pub mod lifecycle;
+pub mod limit_range;
 pub mod list;
 pub mod meta;
 pub mod names;
@@ -29,8 +31,10 @@ pub mod pool;
 pub mod portion;
 pub mod proto;
 pub mod quantity;
+pub mod quota;
 pub mod rbac;
 pub mod resolv_conf;
+pub mod resources;
 pub mod schema;
 pub mod selector;
 pub mod status;

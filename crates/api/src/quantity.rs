@@ -2,7 +2,11 @@
 //!
 //! In: what a client wrote. Out: the canonical string, or Go's words for what is wrong. Decimal amounts are kept as
 //! digits and an exponent, so no size is too big and nothing is rounded except below a nano, which rounds up: who
-//! asks for something gets something.
+//! asks for something gets something. [`Amount`] is the type for arithmetic.
+
+mod amount;
+
+pub use amount::Amount;
 
 /// The text does not look like a quantity.
 const FORMAT: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
@@ -20,12 +24,18 @@ const NANO: i64 = -9;
 /// Digits beyond which the original leaves its fast path; only there is a spelling taken over as it is.
 const FAST_DIGITS: usize = 18;
 
+/// How many billionths make one.
+const NANOS: u128 = 1_000_000_000;
+
 /// How an amount is spelled.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Format {
+    /// `12e6`.
     Exponent,
+    /// `12M`.
     Decimal,
-    Binary(u32),
+    /// `12Mi`.
+    Binary,
 }
 
 /// A number taken apart.
@@ -34,7 +44,10 @@ struct Parts<'a> {
     whole: &'a str,
     fraction: &'a str,
     format: Format,
+    /// The power of ten that the suffix stands for.
     exponent: i64,
+    /// The power of two that the suffix stands for.
+    shift: u32,
 }
 
 /// The canonical spelling of a quantity.
@@ -51,30 +64,16 @@ pub fn canonical(text: &str) -> Result<String, &'static str> {
         return Ok(text.to_owned());
     }
     Ok(match parts.format {
-        Format::Binary(shift) => parts.print_binary(shift),
+        Format::Binary => print(parts.negative, parts.binary_nanos(), Format::Binary),
         _ => parts.print_decimal(),
     })
 }
 
 /// A quantity in thousandths, rounded up; none when it is no quantity, nothing when it is below nothing. What is too large
-/// to be counted counts as the largest number there is.
+/// to be counted counts as the largest number of 63 bits.
 #[must_use]
 pub fn thousandths(text: &str) -> Option<u64> {
-    let parts = split(text.trim()).ok().filter(|_| !text.trim().is_empty())?;
-    if parts.negative {
-        return Some(0);
-    }
-    let (digits, exponent) = parts.amount();
-    let digits: u128 = if digits.is_empty() { 0 } else { digits.parse().unwrap_or(u128::MAX) };
-    let shifted = match parts.format {
-        Format::Binary(shift) => digits.saturating_mul(1 << shift),
-        _ => digits,
-    };
-    let power = |by: i64| 10_u128.checked_pow(u32::try_from(by).unwrap_or(u32::MAX)).unwrap_or(u128::MAX);
-    let exponent = exponent + 3;
-    let value =
-        if exponent >= 0 { shifted.saturating_mul(power(exponent)) } else { shifted.div_ceil(power(-exponent)) };
-    Some(u64::try_from(value).unwrap_or(u64::MAX))
+    Amount::parse(text).ok().map(|amount| amount.thousandths().max(0).unsigned_abs())
 }
 
 fn split(text: &str) -> Result<Parts<'_>, &'static str> {
@@ -94,22 +93,24 @@ fn split(text: &str) -> Result<Parts<'_>, &'static str> {
     if tail[letters + sign..].contains(|c: char| !c.is_ascii_digit()) {
         return Err(FORMAT);
     }
-    let (format, exponent) = suffix(tail)?;
+    let (format, exponent, shift) = suffix(tail)?;
     if whole.is_empty() && fraction.is_empty() {
         return Err(NUMERIC);
     }
-    Ok(Parts { negative: text.starts_with('-'), whole: whole.trim_start_matches('0'), fraction, format, exponent })
+    let whole = whole.trim_start_matches('0');
+    Ok(Parts { negative: text.starts_with('-'), whole, fraction, format, exponent, shift })
 }
 
-fn suffix(text: &str) -> Result<(Format, i64), &'static str> {
+/// What a suffix means: how the amount is spelled, the power of ten, and the power of two.
+fn suffix(text: &str) -> Result<(Format, i64, u32), &'static str> {
     if let Some((_, exponent)) = DECIMAL.iter().find(|(name, _)| *name == text) {
-        return Ok((Format::Decimal, *exponent));
+        return Ok((Format::Decimal, *exponent, 0));
     }
     if let Some((_, shift)) = BINARY.iter().find(|(name, _)| *name == text) {
-        return Ok((Format::Binary(*shift), 0));
+        return Ok((Format::Binary, 0, *shift));
     }
     let exponent = text.strip_prefix(['e', 'E']).and_then(|digits| digits.parse::<i32>().ok()).ok_or(SUFFIX)?;
-    Ok((Format::Exponent, i64::from(exponent)))
+    Ok((Format::Exponent, i64::from(exponent), 0))
 }
 
 impl Parts<'_> {
@@ -118,8 +119,8 @@ impl Parts<'_> {
     fn is_spelled_well(&self) -> bool {
         let whole_digits = self.whole.len().max(1);
         match self.format {
-            Format::Binary(shift) => {
-                let room = 14_i64 - whole_digits as i64 - i64::from(shift) * 3 / 10;
+            Format::Binary => {
+                let room = 14_i64 - whole_digits as i64 - i64::from(self.shift) * 3 / 10;
                 let odd = self.whole.parse::<u64>().is_ok_and(|value| value & 7 != 0);
                 self.fraction.is_empty() && room >= 0 && odd
             }
@@ -161,60 +162,69 @@ impl Parts<'_> {
 
     fn print_decimal(&self) -> String {
         let (digits, exponent) = self.amount();
-        if digits.is_empty() { "0".to_owned() } else { self.spell(digits, exponent) }
+        print_digits(self.negative, digits, exponent, self.format)
     }
 
-    /// Digits and exponent with the nearest suffix below.
-    fn spell(&self, mut digits: String, exponent: i64) -> String {
-        let shift = exponent.rem_euclid(3);
-        digits.extend(std::iter::repeat_n('0', usize::try_from(shift).unwrap_or(0)));
-        let exponent = exponent - shift;
-        let suffix = match self.format {
-            Format::Exponent if exponent == 0 => String::new(),
-            Format::Exponent => format!("e{exponent}"),
-            // Beyond exa the original has no suffix and prints none.
-            _ => DECIMAL.iter().find(|(_, known)| *known == exponent).map_or("", |(name, _)| name).to_owned(),
-        };
-        format!("{}{digits}{suffix}", self.sign())
-    }
-
-    fn sign(&self) -> &'static str {
-        if self.negative { "-" } else { "" }
-    }
-
-    /// Binary amounts are capped at the largest int64; what is no whole number, or small, is spelled in decimal.
-    fn print_binary(&self, shift: u32) -> String {
-        let limit = i64::MAX.unsigned_abs();
+    /// A binary amount in billionths, rounded up; capped at the largest int64 of whole ones.
+    fn binary_nanos(&self) -> u128 {
+        let limit = u128::from(i64::MAX.unsigned_abs());
         // Twenty digits of a whole number are past the cap already; so many of a fraction are finer than a nano.
-        let whole: u128 = if self.whole.len() > 20 { u128::from(limit) } else { self.whole.parse().unwrap_or(0) };
+        let whole: u128 = if self.whole.len() > 20 { limit } else { self.whole.parse().unwrap_or(0) };
         let fraction = self.fraction.get(..self.fraction.len().min(18)).unwrap_or("");
-        let mut divisor: u128 = 1;
-        let mut part: u128 = 0;
+        let (mut divisor, mut part) = (1_u128, 0_u128);
         for byte in fraction.bytes() {
             divisor *= 10;
             part = part * 10 + u128::from(byte - b'0');
         }
-        let scaled = part << shift;
-        let value = (whole << shift) + scaled / divisor;
-        let rest = scaled % divisor;
-        if value >= u128::from(limit) {
-            return format!("{}{limit}", self.sign());
+        let scaled = part << self.shift;
+        let value = (whole << self.shift) + scaled / divisor;
+        if value >= limit {
+            return limit * NANOS;
         }
-        if rest == 0 && value >= 1024 {
-            let (mut value, mut step) = (value, 0);
-            while value.is_multiple_of(1024) && step < BINARY.len() {
-                value /= 1024;
-                step += 1;
-            }
-            let suffix = step.checked_sub(1).map_or("", |index| BINARY[index].0);
-            return format!("{}{value}{suffix}", self.sign());
-        }
-        // A billionth is the finest that is kept; the rest is rounded up.
-        let nanos = (rest * 1_000_000_000).div_ceil(divisor);
-        let digits = (value * 1_000_000_000 + nanos).to_string();
-        let parts = Parts { whole: &digits, fraction: "", format: Format::Decimal, exponent: NANO, ..*self };
-        parts.print_decimal()
+        value * NANOS + (scaled % divisor * NANOS).div_ceil(divisor)
     }
+}
+
+/// Billionths in their canonical spelling. Binary suffixes are for whole numbers of at least 1024.
+fn print(negative: bool, nanos: u128, format: Format) -> String {
+    if format != Format::Binary {
+        return print_digits(negative, nanos.to_string(), NANO, format);
+    }
+    let whole = nanos / NANOS;
+    if !nanos.is_multiple_of(NANOS) || whole < 1024 {
+        return print_digits(negative, nanos.to_string(), NANO, Format::Decimal);
+    }
+    let (mut value, mut step) = (whole, 0);
+    while value.is_multiple_of(1024) && step < BINARY.len() {
+        value /= 1024;
+        step += 1;
+    }
+    let suffix = step.checked_sub(1).and_then(|index| BINARY.get(index)).map_or("", |(name, _)| name);
+    format!("{}{value}{suffix}", sign(negative))
+}
+
+/// Digits times a power of ten, with the nearest suffix below.
+fn print_digits(negative: bool, mut digits: String, mut exponent: i64, format: Format) -> String {
+    let trimmed = digits.trim_end_matches('0').len();
+    if trimmed == 0 {
+        return "0".to_owned();
+    }
+    exponent += (digits.len() - trimmed) as i64;
+    digits.truncate(trimmed);
+    let shift = exponent.rem_euclid(3);
+    digits.extend(std::iter::repeat_n('0', usize::try_from(shift).unwrap_or(0)));
+    let exponent = exponent - shift;
+    let suffix = match format {
+        Format::Exponent if exponent == 0 => String::new(),
+        Format::Exponent => format!("e{exponent}"),
+        // Beyond exa the original has no suffix and prints none.
+        _ => DECIMAL.iter().find(|(_, known)| *known == exponent).map_or("", |(name, _)| name).to_owned(),
+    };
+    format!("{}{digits}{suffix}", sign(negative))
+}
+
+const fn sign(negative: bool) -> &'static str {
+    if negative { "-" } else { "" }
 }
 
 fn add_one(digits: &str) -> String {
@@ -309,7 +319,7 @@ mod tests {
             ("2e3", 2_000_000),
             ("0", 0),
             ("-1", 0),
-            ("9E", u64::MAX),
+            ("9E", i64::MAX.unsigned_abs()),
             ("9E9", 9_000_000_000_000),
         ] {
             assert_eq!(thousandths(text), Some(value), "{text}");

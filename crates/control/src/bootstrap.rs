@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use api::admission::Plugins;
 use api::rbac::defaults::{DEFAULTS, Step, reconcile};
 use api::value::ValueExt as _;
 use jiff::Timestamp;
@@ -29,7 +30,7 @@ pub async fn run(store: &dyn Store, ranges: &Ranges, server: SocketAddr) -> Resu
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let setting = Setting { ranges, now: &now };
     for writes in missing(store, &setting, server) {
-        let writer = Writer { store, ranges, now: Timestamp::now(), checked: false };
+        let writer = Writer { store, ranges, now: Timestamp::now(), checked: false, plugins: &Plugins::none() };
         let Ok(txn) = writer.transaction(&writes) else { continue };
         match store.commit(txn).await {
             // Another server was faster.
@@ -44,7 +45,7 @@ pub async fn run(store: &dyn Store, ranges: &Ranges, server: SocketAddr) -> Resu
 async fn default_roles(store: &dyn Store, ranges: &Ranges) -> Result<(), CommitError> {
     // Once more for what had to be deleted first, and for what another server changed meanwhile.
     for _ in 0..ATTEMPTS {
-        let writer = Writer { store, ranges, now: Timestamp::now(), checked: true };
+        let writer = Writer { store, ranges, now: Timestamp::now(), checked: true, plugins: &Plugins::none() };
         let writes = lacking_roles(store);
         if writes.is_empty() {
             return Ok(());

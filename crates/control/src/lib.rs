@@ -25,6 +25,7 @@ pub mod node_health;
 pub mod node_taints;
 pub mod objects;
 pub mod pod_gc;
+pub mod resource_quotas;
 pub mod runner;
 pub mod scheduler;
 pub mod service_accounts;
@@ -65,6 +66,7 @@ pub static CONTROLLERS: &[Controller] = &[
     service_accounts::ROOT_CAS,
     service_accounts::TOKENS,
     cluster_roles::CONTROLLER,
+    resource_quotas::CONTROLLER,
     node_cidrs::CONTROLLER,
     node_health::CONTROLLER,
     node_taints::TAINTS,

@@ -2,10 +2,12 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use api::lifecycle;
 use api::value::ValueExt as _;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::write::Write;
+use crate::write::{Refusal, Write};
 
 /// Enough of an object to speak about it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -47,6 +49,16 @@ pub(crate) struct Finding<'a> {
     pub(crate) message: &'a str,
     /// The time, as objects write it.
     pub(crate) now: &'a str,
+}
+
+/// An Event about the owner of a new object that admission refused.
+pub(crate) fn refused(controller: &str, refusal: &Refusal, now: Timestamp) -> Write {
+    let Refusal { namespace, owner, why } = refusal;
+    let object =
+        Reference { namespace: namespace.clone(), name: owner.text("name").into(), uid: owner.text("uid").into() };
+    let (message, now) = (format!("Error creating: {why}"), lifecycle::seconds(now));
+    let finding = Finding { controller, normal: false, reason: "FailedCreate", message: &message, now: &now };
+    about(owner.text("kind"), owner.text("apiVersion"), &object, &finding)
 }
 
 /// An Event about an object of a kind. The same finding on the same object has the same name, so what stays wrong is said

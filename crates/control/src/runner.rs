@@ -22,9 +22,10 @@ use crate::controller::{Verdict, View, WHOLE, Wake, Wakes};
 use crate::feed::{Feed, News, is_watched};
 use crate::metrics::Metrics;
 use crate::queue::{Due, Queue, Task};
+use crate::report;
 use crate::settings::Settings;
 use crate::world::World;
-use crate::write::{Unfit, Write, Writer};
+use crate::write::{Refusal, Unfit, Write, Writer};
 
 /// How many keys may wait for the store at once; the store writes them to disk together.
 const IN_FLIGHT: usize = 256;
@@ -43,7 +44,7 @@ pub async fn run(store: Arc<dyn Store>, settings: Settings, metrics: Arc<Metrics
 /// Life from one full reading of the store to the loss of a watch.
 struct Round {
     store: Arc<dyn Store>,
-    settings: Settings,
+    settings: Arc<Settings>,
     metrics: Arc<Metrics>,
     world: World,
     queue: Queue,
@@ -78,6 +79,8 @@ enum Failure {
     Conflict,
     /// Nothing new may be in the namespace: there is nothing more to do.
     Pointless,
+    /// Admission refuses a new object; that may change.
+    Refused(Box<Refusal>),
     /// Something else.
     Error(String),
 }
@@ -86,7 +89,7 @@ impl Round {
     fn new(store: Arc<dyn Store>, settings: Settings, metrics: Arc<Metrics>) -> Self {
         Self {
             store,
-            settings,
+            settings: Arc::new(settings),
             metrics,
             world: World::default(),
             queue: Queue::default(),
@@ -234,23 +237,28 @@ impl Round {
             self.finish(&due, again, started, 0);
             return;
         }
-        let (store, ranges) = (self.store.clone(), self.settings.ranges.clone());
+        let (store, settings) = (self.store.clone(), self.settings.clone());
+        let name = CONTROLLERS[due.task.controller].name;
         self.flying.spawn(async move {
             let mut written = Written::default();
             let mut outcome = Ok(());
             for writes in &transactions {
-                outcome = commit(&*store, &ranges, writes, &mut written).await;
+                outcome = commit(&*store, &settings, writes, &mut written).await;
                 if outcome.is_err() {
                     break;
                 }
             }
             // Of what was not done nothing is said; whoever looks again will say it.
-            let events = if matches!(outcome, Err(Failure::Conflict)) { Vec::new() } else { events };
+            let events = match &outcome {
+                Err(Failure::Conflict) => Vec::new(),
+                Err(Failure::Refused(refusal)) => vec![report::refused(name, refusal, Timestamp::now())],
+                _ => events,
+            };
             // Each stands alone: one of this name may be there already, or there is no place for it, and nobody is held up
             // by that. Handed over together, they are written to disk together.
             let events = events.into_iter().map(|event| {
-                let (store, ranges) = (&*store, &ranges);
-                async move { commit(store, ranges, &[event], &mut Written::default()).await.is_ok() }
+                let (store, settings) = (&*store, &settings);
+                async move { commit(store, settings, &[event], &mut Written::default()).await.is_ok() }
             });
             futures_util::future::join_all(events).await;
             Landed { due, again, started, outcome: outcome.map(|()| written) }
@@ -273,8 +281,14 @@ impl Round {
                 let key = due.task.key.clone();
                 let wait = self.queue.failed(due, Instant::now(), fastrand::f64());
                 self.metrics.added(controller.name);
-                if let Failure::Error(error) = failure {
-                    tracing::warn!(controller = controller.name, %key, ?wait, %error, "could not write; will try again");
+                match failure {
+                    Failure::Error(error) => {
+                        tracing::warn!(controller = controller.name, %key, ?wait, %error, "could not write; will try again");
+                    }
+                    Failure::Refused(refusal) => {
+                        tracing::info!(controller = controller.name, %key, ?wait, why = refusal.why, "admission refused object");
+                    }
+                    _ => {}
                 }
             }
         }
@@ -308,12 +322,13 @@ impl Written {
 /// Carries out one transaction.
 async fn commit(
     store: &dyn Store,
-    ranges: &store::allocation::Ranges,
+    settings: &Settings,
     writes: &[Write],
     written: &mut Written,
 ) -> Result<(), Failure> {
-    let txn =
-        Writer { store, ranges, now: Timestamp::now(), checked: true }.transaction(writes).map_err(Failure::from)?;
+    let Settings { ranges, plugins, .. } = settings;
+    let writer = Writer { store, ranges, now: Timestamp::now(), checked: true, plugins };
+    let txn = writer.transaction(writes).map_err(Failure::from)?;
     let tables: Vec<Table> = txn.ops.iter().map(table_of).collect();
     let revision = store.commit(txn).await.map_err(Failure::from)?;
     written.writes += tables.len();
@@ -333,6 +348,7 @@ impl From<Unfit> for Failure {
             Unfit::Stale(_) => Self::Conflict,
             Unfit::NoNamespace(_) => Self::Pointless,
             Unfit::Invalid { .. } => Self::Error(unfit.to_string()),
+            Unfit::Refused(refusal) => Self::Refused(refusal),
         }
     }
 }

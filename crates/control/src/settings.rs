@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::admission::Plugins;
 use api::pool::Range;
 use ipnet::IpNet;
 use store::allocation::Ranges;
@@ -30,6 +31,8 @@ pub struct Settings {
     pub cluster_info: Option<String>,
     /// The CA of the API server (PEM), for Pods.
     pub root_ca: Option<String>,
+    /// The admission plugins that new objects of controllers pass.
+    pub plugins: Plugins,
     /// Whether every namespace gets that CA as a ConfigMap.
     pub publish_root_ca: bool,
     /// Who signs the tokens that Secrets keep.
@@ -107,6 +110,7 @@ impl Settings {
             cluster_info: None,
             root_ca: None,
             publish_root_ca: true,
+            plugins: Plugins::none(),
             token_signer: None,
             signer: None,
             server_names: ServerNames { dns: Vec::new(), ips: Vec::new(), domain: String::new() },

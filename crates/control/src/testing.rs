@@ -240,7 +240,9 @@ impl Cluster {
                     self.woken.insert((index, key.to_owned()));
                     return;
                 }
-                Err(unfit @ Unfit::Invalid { .. }) => panic!("{}: {unfit}", self.controllers[index].name),
+                Err(unfit @ (Unfit::Invalid { .. } | Unfit::Refused(_))) => {
+                    panic!("{}: {unfit}", self.controllers[index].name)
+                }
             }
         }
         for event in events {
@@ -255,8 +257,13 @@ impl Cluster {
 
     /// Carries out a transaction as the runner and the store would.
     fn commit(&mut self, writes: &[Write]) -> Result<(), Unfit> {
-        let writer =
-            Writer { store: &self.shelf, ranges: &self.settings.ranges, now: Timestamp::UNIX_EPOCH, checked: true };
+        let writer = Writer {
+            store: &self.shelf,
+            ranges: &self.settings.ranges,
+            now: Timestamp::UNIX_EPOCH,
+            checked: true,
+            plugins: &self.settings.plugins,
+        };
         let txn = writer.transaction(writes)?;
         let holds = |key: &Key, modified| self.shelf.get(key).map_or(0, |entry| entry.modified) == modified;
         if let Some(stale) = txn.compares.iter().find(|compare| !holds(&compare.key, compare.modified)) {

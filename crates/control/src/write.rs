@@ -7,21 +7,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::admission::Plugins;
 use api::apply::{self, Manager};
 use api::facts::Facts;
 use api::field::Errors;
 use api::kind::Kind;
 use api::options::Propagation;
+use api::status::Status;
 use api::value::ValueExt as _;
 use api::{decode, kinds, lifecycle, object};
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::Value;
+use store::admission::{Admission, Request};
 use store::allocation::{Gather, Ranges};
 use store::{Compare, Entry, Key, Op, Store, Table, Txn};
 
 /// Whom the fields belong to that controllers write.
 pub(crate) const MANAGER: &str = "kube-controller-manager";
+/// As whom controllers write, where admission looks at users.
+const USER: &str = "system:kube-controller-manager";
 
 /// One change. All of them carry the revision their controller has seen, so that none overwrites what it does not know.
 #[derive(Clone, PartialEq, Debug)]
@@ -90,6 +95,20 @@ pub(crate) enum Unfit {
         /// What is wrong.
         why: String,
     },
+    /// Admission refuses it.
+    #[error("{}", .0.why)]
+    Refused(Box<Refusal>),
+}
+
+/// A new object that admission refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Refusal {
+    /// Its namespace.
+    pub(crate) namespace: String,
+    /// The reference to its owner, if it has one.
+    pub(crate) owner: Value,
+    /// Why.
+    pub(crate) why: String,
 }
 
 impl Write {
@@ -114,6 +133,8 @@ pub(crate) struct Writer<'a> {
     /// Whether the rules of the kinds are asked. The objects that lead to the server itself may break them: its address may
     /// be one that no other endpoint may have.
     pub(crate) checked: bool,
+    /// The admission plugins that new objects pass.
+    pub(crate) plugins: &'a Plugins,
 }
 
 impl Writer<'_> {
@@ -153,6 +174,23 @@ impl Writer<'_> {
             let name = lifecycle::generate_name(base, |below| fastrand::usize(..below));
             object.put("metadata.name", name);
         }
+        let name = object.text("metadata.name").to_owned();
+        let namespace = object.text("metadata.namespace").to_owned();
+        let admission = Admission { store: self.store, plugins: self.plugins, now: self.now };
+        let request = Request { kind, namespace: &namespace, name: &name, subresource: "", user: USER };
+        let owner = object.items("metadata.ownerReferences").first().cloned().unwrap_or_default();
+        let refused = |status: Status| {
+            Unfit::Refused(Box::new(Refusal { namespace: namespace.clone(), owner, why: status.message }))
+        };
+        let filled = admission.fill(&request, &mut object);
+        match filled {
+            Ok(compares) => txn.compares.extend(compares),
+            Err(status) => return Err(refused(status)),
+        }
+        if kind.plural == kinds::pod::KIND.plural {
+            // What limits filled in decides the QoS class.
+            kind.rules.prepare_create(&mut object);
+        }
         let now = lifecycle::seconds(self.now);
         if !object.has("metadata.uid") {
             object.put("metadata.uid", new_uid());
@@ -173,6 +211,7 @@ impl Writer<'_> {
         kind.rules.validate_create(&object, &mut errors);
         let key = object_key(table, &object);
         self.refuse(&key, &errors)?;
+        admission.check(&request, &object, None, txn, &mut Vec::new()).map_err(refused)?;
         put(kind, key, &object, 0, txn);
         Ok(())
     }

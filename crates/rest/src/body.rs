@@ -21,8 +21,7 @@ pub(crate) const LIMIT: usize = 3 * 1024 * 1024;
 const EXCERPT: usize = 30;
 
 /// Kinds of core/v1 that Kubernetes knows and we do not serve: bodies may still claim to be one.
-const UNSERVED: [&str; 6] =
-    ["ComponentStatus", "LimitRange", "PersistentVolume", "PersistentVolumeClaim", "PodTemplate", "ResourceQuota"];
+const UNSERVED: [&str; 4] = ["ComponentStatus", "PersistentVolume", "PersistentVolumeClaim", "PodTemplate"];
 /// Kinds that exist in every group.
 const EVERYWHERE: [&str; 8] = [
     "CreateOptions",

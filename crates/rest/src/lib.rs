@@ -30,7 +30,6 @@ mod version;
 mod view;
 mod watch;
 
-pub mod admission;
 pub mod auth;
 pub mod authz;
 pub mod client;

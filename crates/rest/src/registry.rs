@@ -8,7 +8,6 @@ mod admission;
 mod create;
 mod delete;
 mod escalation;
-mod pod_security;
 mod restriction;
 mod service_account;
 mod signer;
@@ -17,6 +16,7 @@ mod virtual_addresses;
 
 use std::sync::Arc;
 
+use api::admission::Plugins;
 use api::kind::{Kind, Subresource};
 use api::lifecycle;
 use api::object;
@@ -24,10 +24,10 @@ use api::status::Status;
 use api::value::ValueExt as _;
 use jiff::Timestamp;
 use serde_json::Value;
+use store::admission::{Admission, Request};
 use store::allocation::{Gather, Ranges, Rehearsal};
 use store::{CommitError, Compare, Entry, Key, Op, Store, Table, Txn};
 
-use crate::admission::Plugins;
 use crate::auth::User;
 use crate::authz::{Attributes, Authorizer};
 use crate::view;
@@ -111,6 +111,17 @@ impl Call<'_> {
         }
     }
 
+    /// The same, as admission sees it.
+    fn admission<'a>(&'a self, name: &'a str) -> Request<'a> {
+        Request {
+            kind: self.kind,
+            namespace: self.namespace,
+            name,
+            subresource: self.subresource.map_or("", |sub| sub.name),
+            user: &self.user.name,
+        }
+    }
+
     fn not_found(&self, name: &str) -> Status {
         Status::not_found(self.kind.resource(), name)
     }
@@ -131,6 +142,11 @@ impl Registry {
     /// One object.
     pub(crate) fn get(&self, call: &Call<'_>, name: &str) -> Result<Arc<Entry>, Status> {
         self.store.get(&call.key(name)).ok_or_else(|| call.not_found(name))
+    }
+
+    /// The admission plugins, for a call.
+    fn admission(&self, call: &Call<'_>) -> Admission<'_> {
+        Admission { store: &*self.store, plugins: &self.plugins, now: call.now }
     }
 
     /// What this kind claims runs against the real pools, or against dummies in a dry run.

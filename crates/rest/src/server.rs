@@ -3,6 +3,7 @@
 //! Connections are counted, and closed when they bring no request ([`crate::connections`]). Limits that cost nothing to keep live
 //! here: how long the headers of a request may take, how many headers there may be, how many streams one connection may open.
 
+use api::admission::Plugins;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -16,7 +17,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
-use crate::admission::Plugins;
 use crate::auth::Authenticator;
 use crate::auth::impersonate::Impersonation;
 use crate::authz::Authorizer;

@@ -14,6 +14,7 @@
 //! ```
 //! Nothing is visible before it is durable, and no reader ever waits for the disk.
 
+pub mod admission;
 pub mod allocation;
 mod batch;
 mod compaction;

@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "these tests run the programs that users run")]
 
 mod access;
+mod admission;
 mod adopted;
 mod allocation;
 mod announce;

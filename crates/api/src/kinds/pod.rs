@@ -10,7 +10,7 @@ mod change;
 mod containers;
 mod defaults;
 mod handlers;
-mod qos;
+pub(crate) mod qos;
 mod spec;
 mod table;
 pub(super) mod template;

@@ -177,6 +177,8 @@ const KINDS: &[&str] = &[
     "core.Secret",
     "core.ReplicationController",
     "core.Binding",
+    "core.LimitRange",
+    "core.ResourceQuota",
     "apps.Deployment",
     "apps.ReplicaSet",
     "apps.StatefulSet",

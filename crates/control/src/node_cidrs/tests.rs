@@ -1,5 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::admission::Plugins;
 use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -156,8 +157,13 @@ fn runs_that_know_nothing_of_each_other_collide() {
         cluster.put("minions", node(&format!("a{number}")));
     }
     cluster.settle();
-    let writer =
-        Writer { store: &cluster.shelf, ranges: &cluster.settings.ranges, now: Timestamp::UNIX_EPOCH, checked: true };
+    let writer = Writer {
+        store: &cluster.shelf,
+        ranges: &cluster.settings.ranges,
+        now: Timestamp::UNIX_EPOCH,
+        checked: true,
+        plugins: &Plugins::none(),
+    };
     assert!(matches!(writer.transaction(&late[0]), Err(Unfit::Stale(_))));
 }
 

@@ -1,6 +1,7 @@
 //! What the cluster has to say before the rules of a kind: does the namespace exist, may it be deleted, which class is the
 //! default.
 
+use api::admission::Plugin;
 use api::kinds;
 use api::object;
 use api::status::{Resource, Status};
@@ -9,7 +10,6 @@ use serde_json::Value;
 use store::{Compare, Key, Table};
 
 use super::{Call, Registry, restriction, signer};
-use crate::admission::Plugin;
 
 /// Namespaces that always exist.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -19,7 +19,8 @@ const DEFAULT_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
 impl Registry {
     /// Admits a new object. What it relied on must still hold when it is stored: that is returned as compares.
     pub(super) fn admit_create(&self, call: &Call<'_>, name: &str, object: &mut Value) -> Result<Vec<Compare>, Status> {
-        let account = self.admit_account(call, name, object)?;
+        let filled =
+            if call.is_main() { self.admission(call).fill(&call.admission(name), object)? } else { Vec::new() };
         signer::on_create(call, name, object)?;
         if self.plugins.has(Plugin::NodeRestriction) {
             restriction::on_create(call, name, object, &|node| self.node_uid(node))?;
@@ -41,7 +42,7 @@ impl Registry {
             return Err(being_terminated(call, name));
         }
         let namespace = Compare { key, modified: entry.modified };
-        Ok(std::iter::once(namespace).chain(account).collect())
+        Ok(std::iter::once(namespace).chain(filled).collect())
     }
 
     /// The uid of a Node; none when there is no such Node.

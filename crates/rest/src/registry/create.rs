@@ -94,7 +94,8 @@ impl Registry {
         let mut noted = Vec::new();
         rules.warnings(&object, None, &mut noted);
         self.warn_of_cluster_ips(call, &object, None, &mut noted);
-        self.check_pod_security(call, name, &object, None, &mut noted).map_err(Lost::Refused)?;
+        let (admission, request) = (self.admission(call), call.admission(name));
+        admission.check(&request, &object, None, &mut txn, &mut noted).map_err(Lost::Refused)?;
         if version_set {
             return Err(Lost::Refused(Status::raw("resourceVersion should not be set on objects to be created")));
         }

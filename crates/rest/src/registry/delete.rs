@@ -1,5 +1,6 @@
 //! Deleting an object: preconditions, finalizers, grace, and finally one transaction that frees what it held.
 
+use api::admission::Plugin;
 use api::lifecycle::{is_released, mark_deleted};
 use api::options::Propagation;
 use api::status::Status;
@@ -9,7 +10,6 @@ use store::{Entry, Txn};
 
 use super::create::typed;
 use super::{ATTEMPTS, Call, Lost, Outcome, Registry, Shown, old_object, restriction};
-use crate::admission::Plugin;
 
 /// What a DELETE asks for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

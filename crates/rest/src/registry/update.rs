@@ -4,6 +4,7 @@
 //! somebody else was faster the source runs again on the new current object, which is what makes patches safe without a
 //! resourceVersion.
 
+use api::admission::Plugin;
 use api::field::{Errors, Path};
 use api::kind::SCALE;
 use api::kinds::certificatesigningrequest;
@@ -17,7 +18,6 @@ use store::{Entry, Txn};
 use super::create::invalid;
 use super::create::{check_name, manager, match_namespace, note, track, typed};
 use super::{ATTEMPTS, Call, Lost, Outcome, Registry, Shown, old_object, restriction, sent_revision};
-use crate::admission::Plugin;
 
 /// A change of one object.
 pub(crate) struct Change<'a> {
@@ -190,7 +190,7 @@ impl Registry {
             restriction::before_update(call, name, &new, old)?;
         }
         meta::drop_repeated_owners(&mut new, &mut noted);
-        let (mut new, txn) = self.with_claims(call, name, |claims| {
+        let (mut new, mut txn) = self.with_claims(call, name, |claims| {
             match call.subresource {
                 None => {
                     rules.begin_update(&mut new, old, claims)?;
@@ -228,7 +228,7 @@ impl Registry {
         } else {
             rules.status_warnings(&new, old, &mut noted);
         }
-        self.check_pod_security(call, name, &new, Some(old), &mut noted)?;
+        self.admission(call).check(&call.admission(name), &new, Some(old), &mut txn, &mut noted)?;
         Ok(Prepared { object: new, txn, noted })
     }
 

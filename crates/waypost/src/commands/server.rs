@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use api::admission::{Plugin, Plugins};
 use api::facts::Facts;
 use api::ip::Family;
 use api::kinds::certificatesigningrequest::NODE_SERVING;
@@ -15,7 +16,6 @@ use control::service_accounts::{TokenOrder, TokenSigner};
 use control::{Election, Settings};
 use jiff::Timestamp;
 use kernel::addresses::Addresses as _;
-use rest::admission::{Plugin, Plugins};
 use rest::auth::service_account::ServiceAccounts;
 use rest::auth::token_file::TokenFile;
 use rest::auth::{Authenticator, objects};
@@ -155,6 +155,7 @@ pub(super) async fn start(arguments: &ServerArguments, beside: &Beside) -> anyho
         root_ca: Some(pki.ca_pem().to_owned()),
         // It is for the volumes that the plugin adds to Pods.
         publish_root_ca: admission_plugins(arguments).has(Plugin::ServiceAccount),
+        plugins: admission_plugins(arguments),
         token_signer: Some(TokenSigner::new(sign)),
         ..settings(arguments, &ranges, &pki)
     };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use ipnet::IpNet;
 
-use rest::admission::Plugin;
+use api::admission::Plugin;
 
 use super::values::{count, lifetime, port_range, seconds, token_lifetime};
 use super::{LoadBalancerArguments, ReachedArguments};

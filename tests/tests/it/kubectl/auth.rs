@@ -97,6 +97,32 @@ fn b02_others_may_do_what_they_are_granted() {
 }
 
 #[test]
+fn b02_roles_are_reconciled_and_listed() {
+    let bed = Bed::start();
+    let manifest = |resources: &str| {
+        format!(
+            "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {{name: r, namespace: default}}\n\
+             rules: [{{verbs: [get], apiGroups: [''], resources: {resources}}}]\n---\n\
+             apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {{name: b, namespace: default}}\n\
+             roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: r}}\n\
+             subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: ada}}]\n"
+        )
+    };
+    let out = bed.ok_with("auth reconcile -f -", &manifest("[pods]"));
+    assert!(out.contains("role.rbac.authorization.k8s.io/r reconciled"), "{out}");
+    assert!(out.contains("rolebinding.rbac.authorization.k8s.io/b reconciled"), "{out}");
+    // What is missing is added; what is there stays.
+    bed.ok_with("auth reconcile -f -", &manifest("[services]"));
+    let list = bed.ok("auth can-i --list --as=ada");
+    for resource in ["pods", "services"] {
+        let line = list.lines().find(|line| line.starts_with(&format!("{resource} ")));
+        assert!(line.is_some_and(|line| line.ends_with("[get]")), "{resource}: {list}");
+    }
+    let line = list.lines().find(|line| line.starts_with("selfsubjectaccessreviews.authorization.k8s.io "));
+    assert!(line.is_some_and(|line| line.ends_with("[create]")), "what everybody may: {list}");
+}
+
+#[test]
 fn s01_an_account_gets_a_token_and_is_known_by_it() {
     let bed = Bed::start();
     bed.ok("create serviceaccount robot");

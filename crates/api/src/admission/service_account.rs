@@ -3,14 +3,15 @@
 //! In: a new Pod and its ServiceAccount. Out: the Pod with what it needs, or why it may not use what it names. Pods that stand for something
 //! which runs already (mirror Pods, adopted ones) have no account and may use nothing of the cluster.
 
-use api::adopted;
-use api::field::quote;
-use api::lifecycle;
-use api::value::ValueExt as _;
 use serde_json::{Value, json};
 
+use crate::adopted;
+use crate::field::quote;
+use crate::lifecycle;
+use crate::value::ValueExt as _;
+
 /// The account of Pods that name none.
-pub(crate) const DEFAULT: &str = "default";
+pub const DEFAULT: &str = "default";
 /// Marks a Pod that stands for one that a node runs from a file.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 /// Where containers find the token.
@@ -28,7 +29,7 @@ const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 ///
 /// # Errors
 /// Why the Pod may not be.
-pub(crate) fn account_of(pod: &mut Value) -> Result<Option<String>, String> {
+pub fn account_of(pod: &mut Value) -> Result<Option<String>, String> {
     if is_mirror(pod) {
         return check_mirror(pod).map(|()| None);
     }
@@ -43,17 +44,17 @@ pub(crate) fn account_of(pod: &mut Value) -> Result<Option<String>, String> {
     Ok(Some(name))
 }
 
-/// Gives a Pod what comes with its account, and checks what it uses.
+/// Gives a Pod what comes with its account, and checks what it uses. `pick` chooses a number below another at random, for the name of the volume.
 ///
 /// # Errors
 /// Why the Pod may not use a Secret.
-pub(crate) fn admit(pod: &mut Value, account: &Value) -> Result<(), String> {
+pub fn admit(pod: &mut Value, account: &Value, pick: impl FnMut(usize) -> usize) -> Result<(), String> {
     let wish = |object: &Value, path: &str| object.at(path).as_bool();
     let mounts = wish(pod, "spec.automountServiceAccountToken")
         .or_else(|| wish(account, "automountServiceAccountToken"))
         .unwrap_or(true);
     if mounts {
-        mount_token(pod);
+        mount_token(pod, pick);
     }
     if pod.items("spec.imagePullSecrets").is_empty() && !account.items("imagePullSecrets").is_empty() {
         let names = account.items("imagePullSecrets").iter().map(|secret| json!({"name": secret.text("name")}));
@@ -103,11 +104,11 @@ fn secrets(pod: &Value) -> Vec<&str> {
 }
 
 /// Mounts the token into every container that has nothing there.
-fn mount_token(pod: &mut Value) {
+fn mount_token(pod: &mut Value, pick: impl FnMut(usize) -> usize) {
     let prefix = format!("{VOLUME}-");
     let existing = pod.items("spec.volumes").iter().map(|volume| volume.text("name"));
     let existing = existing.into_iter().find(|name| name.starts_with(&prefix)).map(str::to_owned);
-    let name = existing.clone().unwrap_or_else(|| lifecycle::generate_name(&prefix, |below| fastrand::usize(..below)));
+    let name = existing.clone().unwrap_or_else(|| lifecycle::generate_name(&prefix, pick));
     let mut needed = false;
     for list in ["spec.initContainers", "spec.containers"] {
         for container in pod.items_mut(list) {
@@ -196,7 +197,7 @@ mod tests {
             &json!({"containers": [{"name": "a"}, {"name": "b", "volumeMounts": [{"name": "e", "mountPath": MOUNT_PATH}]}]}),
         );
         assert_eq!(account_of(&mut pod), Ok(Some(DEFAULT.to_owned())));
-        assert_eq!(admit(&mut pod, &json!({"metadata": {"name": DEFAULT}})), Ok(()));
+        assert_eq!(admit(&mut pod, &json!({"metadata": {"name": DEFAULT}}), |_| 0), Ok(()));
         assert_eq!((pod.text("spec.serviceAccountName"), pod.text("spec.serviceAccount")), (DEFAULT, DEFAULT));
         let volume = pod.items("spec.volumes")[0].clone();
         assert!(volume.text("name").starts_with("kube-api-access-"));
@@ -212,7 +213,7 @@ mod tests {
     fn pods_and_accounts_may_refuse_the_token() {
         let mounted = |spec: Value, account: Value| {
             let mut pod = pod(&spec);
-            admit(&mut pod, &account).unwrap();
+            admit(&mut pod, &account, |_| 0).unwrap();
             !pod.items("spec.volumes").is_empty()
         };
         let (yes, no) = (json!({"automountServiceAccountToken": true}), json!({"automountServiceAccountToken": false}));
@@ -243,7 +244,7 @@ mod tests {
             "metadata": {"name": "robot", "annotations": {ENFORCE: "true"}}, "automountServiceAccountToken": false,
             "secrets": [{"name": "good"}],
         });
-        let check = |spec: Value| admit(&mut pod(&spec), &account);
+        let check = |spec: Value| admit(&mut pod(&spec), &account, |_| 0);
         let volume = |name: &str| json!({"volumes": [{"name": "v", "secret": {"secretName": name}}]});
         assert_eq!(check(volume("good")), Ok(()));
         assert_eq!(

@@ -1,7 +1,5 @@
-//! Admission: what the cluster adds to an object, and what it refuses, before the rules of the kind.
-//!
-//! Each plugin is one file with pure functions; `registry` calls them inside of the transaction. Which ones run is said by
-//! `--enable-admission-plugins` and `--disable-admission-plugins`, with the names of Kubernetes.
+//! Admission plugins: their names, and which of them run. What they decide is pure and elsewhere in this crate; `store::admission` finds what
+//! they need and makes it part of the transaction.
 
 pub mod service_account;
 
@@ -11,23 +9,30 @@ use std::str::FromStr;
 /// A plugin that can be switched off.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Plugin {
+    /// LimitRanges fill in and bound what Pods ask for.
+    LimitRanger,
     /// Nodes change only what is theirs.
     NodeRestriction,
     /// Pods do only what the labels of their Namespace allow.
     PodSecurity,
+    /// Namespaces use no more than their ResourceQuotas say.
+    ResourceQuota,
     /// Pods have a ServiceAccount, and its token.
     ServiceAccount,
 }
 
-const ALL: [Plugin; 3] = [Plugin::NodeRestriction, Plugin::PodSecurity, Plugin::ServiceAccount];
+const ALL: [Plugin; 5] =
+    [Plugin::LimitRanger, Plugin::NodeRestriction, Plugin::PodSecurity, Plugin::ResourceQuota, Plugin::ServiceAccount];
 
 impl Plugin {
     /// The name in Kubernetes.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::LimitRanger => "LimitRanger",
             Self::NodeRestriction => "NodeRestriction",
             Self::PodSecurity => "PodSecurity",
+            Self::ResourceQuota => "ResourceQuota",
             Self::ServiceAccount => "ServiceAccount",
         }
     }
@@ -60,6 +65,12 @@ impl Plugins {
         Self(ALL.into_iter().filter(runs).collect())
     }
 
+    /// No plugins.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self(BTreeSet::new())
+    }
+
     /// Whether a plugin runs.
     #[must_use]
     pub fn has(&self, plugin: Plugin) -> bool {
@@ -74,10 +85,8 @@ mod tests {
     #[test]
     fn plugins_are_switched_by_name() {
         assert_eq!("ServiceAccount".parse(), Ok(Plugin::ServiceAccount));
-        assert!(
-            "Frob".parse::<Plugin>().is_err_and(|why| why.contains("NodeRestriction, PodSecurity, ServiceAccount"))
-        );
-        assert!(Plugins::default().has(Plugin::ServiceAccount));
+        assert!("Frob".parse::<Plugin>().is_err_and(|why| why.contains("PodSecurity, ResourceQuota, ServiceAccount")));
+        assert!(Plugins::default().has(Plugin::ServiceAccount) && !Plugins::none().has(Plugin::ServiceAccount));
         let off = Plugins::new(&[], &[Plugin::ServiceAccount]);
         assert!(!off.has(Plugin::ServiceAccount) && off.has(Plugin::NodeRestriction));
         assert!(Plugins::new(&[Plugin::ServiceAccount], &[Plugin::ServiceAccount]).has(Plugin::ServiceAccount));

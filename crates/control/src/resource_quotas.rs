@@ -1,0 +1,126 @@
+//! ResourceQuota status: `status.hard` equals `spec.hard`, `status.used` is the usage of all objects of the namespace.
+//!
+//! In: ResourceQuotas, and objects of every kind that quotas count. Out: the status of a quota, fully recalculated.
+//! Admission charges quotas in the transaction that creates an object, so the controller mainly follows deletions,
+//! decreases, and new or changed quotas. A recalculation cannot lose a concurrent charge: the quota is read before the
+//! objects, and written only if its revision is still the same.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use api::kind::Kind;
+use api::kinds::{self, resourcequota};
+use api::object;
+use api::quota::evaluator::Evaluator;
+use api::quota::{self, Recalculated};
+use api::resources::ResourceList;
+use api::value::ValueExt as _;
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use store::{Key, Table};
+
+use crate::controller::{Controller, Verdict, View, Wakes, always};
+use crate::objects::split;
+use crate::world::Change;
+use crate::write::Write;
+
+/// Delay after a deletion or decrease, so that many together lead to one recalculation.
+const REPLENISH_DELAY: Duration = Duration::from_millis(100);
+/// Delay after a creation. Admission has charged it already, unless the quota had no status yet.
+const AUDIT_DELAY: Duration = Duration::from_secs(2);
+/// Added to the end of a grace period, which is inclusive.
+const AFTER_END: Duration = Duration::from_millis(10);
+
+/// The controller.
+pub(crate) const CONTROLLER: Controller =
+    Controller { name: "resourcequota", enabled: always, concerns, reconcile, every: None };
+
+fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+    if change.is_of(resourcequota::KIND.table)
+        && let Some(delay) = quota_delay(change)
+    {
+        wakes.add_after(change.key(), delay);
+    }
+    // At start, every quota is recalculated because of its own initial change.
+    if !change.initial {
+        objects_changed(view, change, wakes);
+    }
+}
+
+/// The delay after a change of a quota; `None` if it was deleted. A change of the status alone is usually a charge.
+fn quota_delay(change: &Change) -> Option<Duration> {
+    let hard = |stored: &[u8]| object::decode_light(stored).at("spec.hard").clone();
+    let is_same = |previous: &store::Entry| hard(&previous.value) == hard(&change.entry.value);
+    match &change.previous {
+        _ if change.deleted => None,
+        Some(previous) if is_same(previous) => Some(AUDIT_DELAY),
+        _ => Some(Duration::ZERO),
+    }
+}
+
+/// Queues the quotas that count an object.
+fn objects_changed(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+    let Some(kind) = kinds::by_table(change.table.as_str()).filter(|kind| kind.namespaced) else { return };
+    let Some(evaluator) = Evaluator::find(kind.group, kind.plural) else { return };
+    let (namespace, _) = split(change.key());
+    let Ok(quotas) = view.store.range(Table::named(resourcequota::KIND.table), &format!("{namespace}/"), None) else {
+        return;
+    };
+    if quotas.entries.is_empty() {
+        return;
+    }
+    let Some(delay) = object_delay(change, evaluator, view.now) else { return };
+    for entry in quotas.entries {
+        let quota = object::decode_light(&entry.value);
+        if quota.map("spec.hard").into_iter().flatten().any(|(name, _)| evaluator.tracks(name)) {
+            wakes.add_after(&entry.key.name, delay);
+        }
+    }
+}
+
+/// The delay after a change of an object; `None` if its usage is the same.
+fn object_delay(change: &Change, evaluator: Evaluator<'_>, now: Timestamp) -> Option<Duration> {
+    let Some(previous) = change.previous.as_ref().filter(|_| !change.deleted) else {
+        return Some(if change.deleted { REPLENISH_DELAY } else { AUDIT_DELAY });
+    };
+    if !evaluator.depends_on_content() {
+        return None;
+    }
+    let [old, new] = [previous, &change.entry].map(|entry| object::decode_light(&entry.value));
+    let is_same = evaluator.usage(&old, now) == evaluator.usage(&new, now)
+        && quota::evaluator::counts_until(&old) == quota::evaluator::counts_until(&new)
+        && !evaluator.is_rescoped(&old, &new);
+    (!is_same).then_some(REPLENISH_DELAY)
+}
+
+fn reconcile(view: &View<'_>, key: &str) -> Verdict {
+    let table = resourcequota::KIND.table;
+    let Some(entry) = view.store.get(&Key::new(Table::named(table), key)) else { return Verdict::settled() };
+    let mut quota = object::decode_bare(&entry.value);
+    let (namespace, _) = split(key);
+    let Recalculated { hard, used, until } =
+        quota::recalculate(&quota, view.now, |kind| stored_objects(view, kind, namespace));
+    let again = until.map(|end| time_left(end, view.now) + AFTER_END);
+    if is_shown(&quota, &hard, &used) {
+        return Verdict { again, ..Verdict::settled() };
+    }
+    quota.put("status", json!({"hard": hard.to_value(), "used": used.to_value()}));
+    let write = Write::Part { table, part: "status", object: Box::new(quota), modified: entry.modified };
+    Verdict { again, ..Verdict::write(vec![write]) }
+}
+
+fn stored_objects(view: &View<'_>, kind: &Kind, namespace: &str) -> Vec<Bytes> {
+    let range = view.store.range(Table::named(kind.table), &format!("{namespace}/"), None);
+    range.into_iter().flat_map(|range| range.entries).map(|entry| entry.value.clone()).collect()
+}
+
+fn is_shown(quota: &Value, hard: &ResourceList, used: &ResourceList) -> bool {
+    ResourceList::of(quota.at("status.hard")) == *hard && ResourceList::of(quota.at("status.used")) == *used
+}
+
+fn time_left(end: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(end.duration_since(now)).unwrap_or_default()
+}
