@@ -13,12 +13,14 @@ use store::{CommitError, Key, Store, Table};
 
 use crate::allocation::service_cidrs::{DEFAULT, as_flagged, default_object};
 use crate::allocation::snapshot::{Seen, Setting};
+use crate::cluster_roles;
 use crate::write::{Write, Writer};
 
 /// Namespaces that always exist.
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
-/// How often default roles are looked at.
-const ATTEMPTS: usize = 5;
+/// How often default roles are looked at: to make them, to aggregate them (`view` is a part of `edit`, which is a part of `admin`), and again for
+/// what had to be deleted first or what another server changed meanwhile.
+const ATTEMPTS: usize = 10;
 /// Name and port of the Service that leads to the server.
 const SERVICE: &str = "kubernetes";
 
@@ -41,12 +43,14 @@ pub async fn run(store: &dyn Store, ranges: &Ranges, server: SocketAddr) -> Resu
     default_roles(store, ranges).await
 }
 
-/// Adds what default roles and bindings lack, all at once: until they are there nobody but administrators may do anything.
+/// Adds what default roles and bindings lack, all at once, and aggregates: until they are there nobody but administrators may do anything.
 async fn default_roles(store: &dyn Store, ranges: &Ranges) -> Result<(), CommitError> {
-    // Once more for what had to be deleted first, and for what another server changed meanwhile.
     for _ in 0..ATTEMPTS {
         let writer = Writer { store, ranges, now: Timestamp::now(), checked: true, plugins: &Plugins::none() };
-        let writes = lacking_roles(store);
+        let mut writes = lacking_roles(store);
+        if writes.is_empty() {
+            writes = cluster_roles::outdated(store);
+        }
         if writes.is_empty() {
             return Ok(());
         }
@@ -199,4 +203,30 @@ fn slice(server: SocketAddr, now: &str) -> Value {
         "endpoints": [{"addresses": [server.ip().to_string()], "conditions": {"ready": true}}],
         "ports": [{"name": "https", "port": server.port(), "protocol": "TCP"}],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use api::object;
+    use store::{Embedded, Options};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn default_roles_are_aggregated_from_the_start() {
+        let home = tempfile::TempDir::new().expect("a directory");
+        let index = |table: &str, value: &[u8]| {
+            api::kinds::by_table(table).map_or_else(Default::default, |kind| kind.facts(&object::decode_light(value)))
+        };
+        let store = Embedded::open(home.path().join("store"), index, Options::default()).expect("a store");
+        let ranges = Ranges { addresses: vec!["10.96.0.0/16".parse().expect("a range")], ports: 30000..=32767 };
+        run(&store, &ranges, "127.0.0.1:6443".parse().expect("an address")).await.expect("first objects");
+        for (name, resource) in [("view", "services"), ("edit", "pods/exec"), ("admin", "rolebindings")] {
+            let role = store.get(&Key { table: Table::named("clusterroles"), name: name.into() }).expect("a role");
+            let rules = object::decode_light(&role.value).items("rules").to_vec();
+            assert!(rules.iter().any(|rule| rule.texts("resources").contains(&resource)), "{name}: {rules:?}");
+        }
+        assert_eq!(lacking_roles(&store), []);
+        assert_eq!(cluster_roles::outdated(&store), []);
+    }
 }

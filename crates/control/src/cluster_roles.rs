@@ -11,7 +11,7 @@ use api::object;
 use api::selector::{self, Selector};
 use api::value::ValueExt as _;
 use serde_json::Value;
-use store::{Range, Table};
+use store::{Range, Store, Table};
 
 use crate::controller::{Controller, Verdict, View, WHOLE, Wakes, always};
 use crate::world::Change;
@@ -28,8 +28,14 @@ fn concerns(_: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
 }
 
 fn reconcile(view: &View<'_>, _: &str) -> Verdict {
-    let Ok(range) = view.store.range(Table::named(CLUSTER_ROLE.table), "", None) else { return Verdict::settled() };
-    let mut transactions = Vec::new();
+    let transactions = outdated(view.store).into_iter().map(|write| vec![write]).collect();
+    Verdict { transactions, ..Verdict::settled() }
+}
+
+/// The writes that give aggregated roles their rules. Those that aggregate aggregated ones need another look after that.
+pub(crate) fn outdated(store: &dyn Store) -> Vec<Write> {
+    let Ok(range) = store.range(Table::named(CLUSTER_ROLE.table), "", None) else { return Vec::new() };
+    let mut writes = Vec::new();
     for entry in &range.entries {
         let mut role = object::decode_bare(&entry.value);
         let selectors: Vec<Selector> =
@@ -41,10 +47,10 @@ fn reconcile(view: &View<'_>, _: &str) -> Verdict {
         if role.items("rules") != rules {
             role.put("rules", rules);
             let object = Box::new(role);
-            transactions.push(vec![Write::Object { table: CLUSTER_ROLE.table, object, modified: entry.modified }]);
+            writes.push(Write::Object { table: CLUSTER_ROLE.table, object, modified: entry.modified });
         }
     }
-    Verdict { transactions, ..Verdict::settled() }
+    writes
 }
 
 /// The rules of all roles but one that a selector selects, each once, in the order of names: the same parts always make the same role.
