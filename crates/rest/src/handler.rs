@@ -11,12 +11,13 @@ use http::header::{self, HeaderMap};
 use http::{Method, Request, Response, Uri};
 use hyper::body::Incoming;
 use jiff::Timestamp;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::auth::impersonate::Impersonation;
 use crate::auth::{Authenticator, UNAUTHENTICATED, User};
 use crate::dial::DialPolicy;
+use crate::fairness::{self, Fairness, Permit};
 use crate::forward::Sent;
 use crate::metrics::Metrics;
 use crate::negotiate::{self, PLAIN};
@@ -29,8 +30,8 @@ use crate::upload::Uploads;
 use crate::view::{Include, View};
 use crate::{compress, page, pages, query, verbs};
 
-/// A body that takes longer than this arrives from somebody whose credential may have ended meanwhile: it is checked again.
-const SLOW_BODY: Duration = Duration::from_secs(1);
+/// A request whose body takes longer than this, or that waits longer, may be of somebody whose credential has ended: it is checked again.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// What all requests share.
 pub(crate) struct Shared {
@@ -49,8 +50,8 @@ pub(crate) struct Shared {
     pub(crate) uploads: Uploads,
     /// Which addresses are dialled on behalf of others.
     pub(crate) dial: DialPolicy,
-    /// How many requests may be answered at once.
-    pub(crate) in_flight: Arc<Semaphore>,
+    /// Which requests are answered, and which wait.
+    pub(crate) fairness: Arc<Fairness>,
     /// How long a request that is no watch may take.
     pub(crate) request_timeout: Duration,
     /// True once everything a client may rely on is there.
@@ -207,18 +208,26 @@ async fn resource(
             "get" | "list" | "watch" => None,
             _ => Some(shared.uploads.read(ask.user, sent.body, shared.request_timeout).await?),
         };
-        if body.is_some() {
-            // The body may have taken long: what was allowed when the headers arrived must still be.
-            if begun.elapsed() >= SLOW_BODY && user_now()? != *ask.user {
+        // What was allowed when the headers arrived must still be.
+        let check_again = |took: Duration| {
+            if took >= SLOW && user_now()? != *ask.user {
                 return Err(Status::unauthorized());
             }
-            allowed()?;
+            allowed()
+        };
+        if body.is_some() {
+            check_again(begun.elapsed())?;
         }
         let bytes = body.as_ref().map(|body| body.bytes.clone()).unwrap_or_default();
         ask.view.form = negotiate::choose(ask.header(header::ACCEPT), target.name.is_none())?;
         ask.view.form.pretty |= matches!(ask.param("pretty"), Some("true" | "1"));
         ask.view.include = Include::parse(ask.param("includeObject").unwrap_or_default())?;
-        limited(shared, verb, verbs::run(shared, &ask, &target, verb, &bytes, &mut warnings)).await
+        let size = || shared.registry.store.size(store::Table::named(target.kind.table));
+        let permit = shared.fairness.admit(ask.info, ask.user, || fairness::width(ask.info, &ask.query, size)).await?;
+        if !permit.waited().is_zero() {
+            check_again(permit.waited())?;
+        }
+        limited(shared, verb, permit, verbs::run(shared, &ask, &target, verb, &bytes, &mut warnings)).await
     };
     let done = done.await;
     let view = if ask.view.form == PLAIN { plain } else { ask.view };
@@ -228,18 +237,16 @@ async fn resource(
     reply
 }
 
-/// Keeps to the limits: so many at once, so long each. Watches are begun under the same limits and then live on.
+/// Keeps to the limit of time, of which waiting for the permit is a part. Watches are begun under the same limit and then live on, without
+/// the permit.
 async fn limited(
     shared: &Arc<Shared>,
     verb: &str,
+    permit: Permit,
     work: impl Future<Output = Result<Reply, Status>>,
 ) -> Result<Reply, Status> {
-    let Ok(_permit) = shared.in_flight.try_acquire() else {
-        shared.metrics.refused();
-        return Err(Status::too_many_requests("too many requests are being answered, please try again later"));
-    };
     let _counted = shared.metrics.in_flight();
-    match tokio::time::timeout(shared.request_timeout, work).await {
+    match tokio::time::timeout(shared.request_timeout.saturating_sub(permit.waited()), work).await {
         Ok(done) => done,
         Err(_) => Err(Status::timeout(format!(
             "Timeout: the {verb} was not finished within {} seconds",

@@ -1,6 +1,6 @@
 //! The Kubernetes wire: HTTP in, objects in the store; objects out of the store, answers and watches out.
 //!
-//! `server` accepts connections, `handler` takes a request through route, identity and permission to one of the `verbs`,
+//! `server` accepts connections, `handler` takes a request through route, identity and permission to one of the `verbs` when `fairness` says so,
 //! `registry` runs the rules of the kind and commits, `view` and `watch` write what the client asked to see.
 //!
 //! The other end is here too: `client` asks a server elsewhere, `remote` watches one.
@@ -10,6 +10,7 @@ mod compress;
 mod connections;
 mod dial;
 mod discovery;
+mod fairness;
 mod forward;
 mod handler;
 mod metrics;

@@ -12,6 +12,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::fairness::metrics::FlowMetrics;
+
 /// Upper bounds of request times, in seconds.
 const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 
@@ -55,6 +57,8 @@ pub(crate) struct Metrics {
     refused: Counter,
     connections: Gauge<i64, AtomicI64>,
     connections_refused: Family<ReasonLabels, Counter>,
+    /// Requests that wait, by priority level.
+    pub(crate) flow: FlowMetrics,
     others: Box<Figures>,
 }
 
@@ -76,6 +80,7 @@ impl Metrics {
             "Connections closed at once because of a limit",
             connections_refused.clone(),
         );
+        let flow = FlowMetrics::new(&mut registry);
         Arc::new(Self {
             registry,
             requests,
@@ -85,6 +90,7 @@ impl Metrics {
             refused,
             connections,
             connections_refused,
+            flow,
             others,
         })
     }

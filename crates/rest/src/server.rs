@@ -14,7 +14,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::auth::Authenticator;
@@ -22,6 +22,7 @@ use crate::auth::impersonate::Impersonation;
 use crate::authz::Authorizer;
 use crate::connections::{Activity, ConnectionLimits, Connections, Counted, Slot, Tracked};
 use crate::dial::DialPolicy;
+use crate::fairness::Fairness;
 use crate::handler::{self, Shared};
 use crate::metrics::{Figures, Metrics};
 use crate::openapi::OpenApi;
@@ -60,7 +61,7 @@ pub struct Options {
     pub allocates_pod_cidrs: bool,
     /// How many connections there may be, and how long they may be idle.
     pub connections: ConnectionLimits,
-    /// How many requests may be answered at once.
+    /// How many requests may be answered at once; more wait.
     pub max_in_flight: usize,
     /// How long a request that is no watch may take.
     pub request_timeout: Duration,
@@ -100,6 +101,7 @@ impl Server {
         let listening = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let metrics = Metrics::new(options.figures);
         let connections = Connections::new(options.connections, metrics.clone());
+        let fairness = Fairness::new(options.max_in_flight, options.request_timeout, metrics.clone());
         let shared = Arc::new(Shared {
             registry: Registry {
                 authorizer: Arc::new(Authorizer::new(options.store.clone())),
@@ -117,7 +119,7 @@ impl Server {
             agents: options.agents,
             uploads: Uploads::default(),
             dial: DialPolicy::new(listening, options.local_node),
-            in_flight: Arc::new(Semaphore::new(options.max_in_flight)),
+            fairness,
             request_timeout: options.request_timeout,
             ready: is_ready,
             draining: is_draining,

@@ -25,7 +25,7 @@ use crate::queue::{Message, Queue};
 use crate::recover::Recovery;
 use crate::snapshot;
 use crate::writer::{Writer, alone};
-use crate::{CommitError, Compacted, Entry, Key, Op, Range, Revision, Store, Table, Txn, Watch};
+use crate::{CommitError, Compacted, Entry, Key, Op, Range, Revision, Store, Table, TableSize, Txn, Watch};
 
 /// No transaction may be larger; far above what the API accepts.
 const MAX_TXN: usize = 64 << 20;
@@ -216,6 +216,10 @@ impl Store for Embedded {
 
     fn range(&self, table: Table, prefix: &str, at: Option<Revision>) -> Result<Range, Compacted> {
         self.memory.range(table, prefix, at)
+    }
+
+    fn size(&self, table: Table) -> TableSize {
+        self.memory.read().size(table)
     }
 
     fn commit(&self, mut txn: Txn) -> BoxFuture<'_, Result<Revision, CommitError>> {

@@ -72,6 +72,15 @@ pub struct Range {
     pub revision: Revision,
 }
 
+/// How much a table holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TableSize {
+    /// The number of its entries.
+    pub entries: usize,
+    /// The size of their values, in bytes.
+    pub bytes: usize,
+}
+
 /// A place for entries. Reads are answered from memory; only `commit` waits.
 pub trait Store: Send + Sync {
     /// The newest published revision.
@@ -86,6 +95,12 @@ pub trait Store: Send + Sync {
     /// All entries of a table whose name starts with `prefix`, now or as they were `at` an older revision. A
     /// revision of the future reads as the present.
     fn range(&self, table: Table, prefix: &str, at: Option<Revision>) -> Result<Range, Compacted>;
+
+    /// How much a table holds at present. An implementation that counts as it writes answers without reading every entry.
+    fn size(&self, table: Table) -> TableSize {
+        let entries = self.range(table, "", None).map_or_else(|_| Vec::new(), |range| range.entries);
+        TableSize { entries: entries.len(), bytes: entries.iter().map(|entry| entry.value.len()).sum() }
+    }
 
     /// Applies a transaction: all of it or nothing. Every change in it gets the same, new revision, which is the
     /// answer; a transaction that changes nothing answers the present revision. The transaction is handed over by

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::history::{History, Keep};
-use crate::{Compacted, Entry, Event, Key, Range, Revision, Table};
+use crate::{Compacted, Entry, Event, Key, Range, Revision, Table, TableSize};
 
 /// See the module.
 pub(crate) struct Memory {
@@ -39,6 +39,8 @@ pub(crate) struct State {
 
 struct Rows {
     entries: BTreeSet<Named>,
+    /// The size of the values of the entries.
+    bytes: usize,
     history: History,
 }
 
@@ -62,7 +64,9 @@ impl Memory {
         let mut state = State { revision, base, tables: BTreeMap::new(), live_bytes: 0 };
         for entry in entries {
             state.live_bytes += cost(&entry);
-            state.rows(entry.key.table).entries.insert(Named(entry));
+            let rows = state.rows(entry.key.table);
+            rows.bytes += entry.value.len();
+            rows.entries.insert(Named(entry));
         }
         Self { state: RwLock::new(state), bells: Mutex::default(), watchers: AtomicU64::new(0), keep }
     }
@@ -164,6 +168,12 @@ impl State {
         self.tables.values().flat_map(|rows| rows.entries.iter().map(|named| &named.0))
     }
 
+    /// See [`crate::Store::size`].
+    pub(crate) fn size(&self, table: Table) -> TableSize {
+        let rows = self.tables.get(&table);
+        rows.map_or_else(TableSize::default, |rows| TableSize { entries: rows.entries.len(), bytes: rows.bytes })
+    }
+
     /// How many entries each table has.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (Table, usize)> {
         self.tables.iter().map(|(table, rows)| (*table, rows.entries.len()))
@@ -180,18 +190,24 @@ impl State {
 
     fn rows(&mut self, table: Table) -> &mut Rows {
         let base = self.base;
-        self.tables.entry(table).or_insert_with(|| Rows { entries: BTreeSet::new(), history: History::since(base) })
+        self.tables.entry(table).or_insert_with(|| Rows {
+            entries: BTreeSet::new(),
+            bytes: 0,
+            history: History::since(base),
+        })
     }
 
     fn apply(&mut self, event: &Arc<Event>, now: Instant) {
         let entry = &event.entry;
         self.live_bytes -= event.previous.as_deref().map_or(0, cost);
         let rows = self.rows(entry.key.table);
-        if event.deleted {
-            rows.entries.remove(&*entry.key.name);
+        let replaced = if event.deleted {
+            rows.entries.take(&*entry.key.name)
         } else {
-            rows.entries.replace(Named(Arc::clone(entry)));
-        }
+            rows.bytes += entry.value.len();
+            rows.entries.replace(Named(Arc::clone(entry)))
+        };
+        rows.bytes -= replaced.map_or(0, |replaced| replaced.0.value.len());
         rows.history.push(Arc::clone(event), now);
         if !event.deleted {
             self.live_bytes += cost(entry);

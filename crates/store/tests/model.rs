@@ -11,7 +11,9 @@ use std::time::Duration;
 use common::{facts, index, open_with};
 use futures_util::future::{FutureExt, join_all};
 use proptest::prelude::*;
-use store::{CommitError, Compacted, Embedded, Event, Keep, Key, Options, Revision, Store, Table, Txn, Watch};
+use store::{
+    CommitError, Compacted, Embedded, Event, Keep, Key, Options, Revision, Store, Table, TableSize, Txn, Watch,
+};
 
 /// What a random transaction expects of a key.
 #[derive(Clone, Copy, Debug)]
@@ -212,6 +214,9 @@ fn read(store: &Embedded, model: &Model, table: Table, prefix: &str, at: usize, 
             assert!(tight && asked == at && asked < oldest && oldest <= store.compacted());
         }
     }
+    let present = model.range(table, "", model.revision());
+    let bytes = present.iter().map(|(_, version)| version.2.len()).sum();
+    assert_eq!(store.size(table), TableSize { entries: present.len(), bytes });
     for (key, version) in model.now() {
         assert_eq!(store.get(key).map(|entry| entry.modified), Some(version.1));
     }

@@ -184,7 +184,8 @@ pub(crate) struct ServerArguments {
         value_name = "N"
     )]
     pub(crate) max_connections_per_address: usize,
-    /// How many requests may be answered at once; more get a 429
+    /// How many requests may be answered at once, shared among kinds of users as by Kubernetes' priority levels; more wait, and get a 429 when
+    /// too many do
     #[arg(long, env = "WAYPOST_MAX_REQUESTS_INFLIGHT", default_value_t = 400, value_name = "N")]
     pub(crate) max_requests_inflight: usize,
     /// How long a request may take, in seconds; watches have limits of their own

@@ -57,43 +57,56 @@ fn until_in_flight(server: &Server) {
     }
 }
 
+/// The credential of a node; its requests are limited, those of the administrator are not.
+const NODE: (&str, &str) = ("Authorization", "Bearer n1");
+
+/// A server that answers one request at a time of each kind of user, and lets others wait for a second.
+fn narrow_server() -> (Server, TempDir) {
+    let folder = TempDir::new().expect("a directory");
+    let tokens = folder.path().join("tokens.csv");
+    std::fs::write(&tokens, "n1,system:node:n1,,system:nodes\n").expect("a file of tokens");
+    let tokens = tokens.to_str().expect("a path");
+    let home = Home::Own(TempDir::new().expect("a directory"));
+    let arguments = ["--max-requests-inflight", "1", "--request-timeout", "4", "--token-auth-file", tokens];
+    (Server::start_with(home, &arguments), folder)
+}
+
 #[test]
 fn s01_more_requests_than_allowed_are_told_to_come_back() {
-    let home = Home::Own(TempDir::new().expect("a directory"));
-    let server = Server::start_with(home, &["--max-requests-inflight", "1"]);
-    // A list of a revision that is still to come waits for it, for some seconds.
-    let mut waiting = Wire::admin(&server);
+    let (server, _folder) = narrow_server();
+    // A list of a revision that is still to come waits for it, for three seconds.
+    let mut waiting = Wire::anonymous(&server);
     let list = format!("{SERVICES}?resourceVersion=1000000&resourceVersionMatch=NotOlderThan");
-    waiting.send(&request("GET", &list, &[], b"")).expect("sent");
+    waiting.send(&request("GET", &list, &[NODE], b"")).expect("sent");
     until_in_flight(&server);
 
-    let mut wire = Wire::admin(&server);
-    let refused = wire.ask("GET", SERVICES, &[], b"");
+    let mut wire = Wire::anonymous(&server);
+    let refused = wire.ask("GET", SERVICES, &[NODE], b"");
     assert_eq!(refused.header("retry-after"), Some("1"));
     let answer = refused.answer();
     assert_eq!((text(&answer.body, "/reason"), answer.code), ("TooManyRequests", 429), "{}", answer.body);
-    // Whoever looks after the server must still be able to: health and figures are not counted.
-    for path in ["/readyz", "/livez", "/version", "/metrics"] {
-        assert_eq!(wire.ask("GET", path, &[], b"").code, 200, "{path}");
+    assert_eq!(text(&answer.body, "/message"), "Too many requests, please try again later.");
+    // Whoever looks after the server must still be able to.
+    for path in ["/readyz", "/livez", "/version", "/metrics", SERVICES] {
+        assert_eq!(Wire::admin(&server).ask("GET", path, &[], b"").code, 200, "{path}");
     }
     let head = waiting.head().expect("an answer");
     waiting.body(&head).expect("all of it");
     assert_eq!(head.code, 504, "the one that was first is answered");
-    assert_eq!(wire.ask("GET", SERVICES, &[], b"").code, 200, "and there is room again");
+    assert_eq!(wire.ask("GET", SERVICES, &[NODE], b"").code, 200, "and there is room again");
 }
 
 #[test]
 fn s01_watches_do_not_use_up_the_requests_that_are_allowed() {
-    let home = Home::Own(TempDir::new().expect("a directory"));
-    let server = Server::start_with(home, &["--max-requests-inflight", "1"]);
+    let (server, _folder) = narrow_server();
     let mut watchers = Vec::new();
     for _ in 0..20 {
-        let mut watcher = Wire::admin(&server);
-        watcher.send(&request("GET", &format!("{SERVICES}?watch=true"), &[], b"")).expect("sent");
+        let mut watcher = Wire::anonymous(&server);
+        watcher.send(&request("GET", &format!("{SERVICES}?watch=true"), &[NODE], b"")).expect("sent");
         assert_eq!(watcher.head().expect("a watch").code, 200);
         watchers.push(watcher);
     }
-    assert_eq!(Wire::admin(&server).ask("GET", SERVICES, &[], b"").code, 200);
+    assert_eq!(Wire::anonymous(&server).ask("GET", SERVICES, &[NODE], b"").code, 200);
 }
 
 #[test]
