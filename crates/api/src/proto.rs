@@ -152,6 +152,50 @@ fn partial(object: &Value, out: &mut Writer) {
     out.nested(1, |out| encode::message(*OBJECT_META, object.get("metadata").unwrap_or(&Value::Null), out));
 }
 
+/// Reads a list of objects of this type: the list's metadata, and each item.
+///
+/// # Errors
+/// When the bytes are no such message.
+pub fn decode_list(ty: TypeId, raw: &[u8]) -> Result<(Value, Vec<Value>), ProtoError> {
+    read_list(raw, |item| decode::message(ty, item))
+}
+
+/// Reads a `PartialObjectMetadata`.
+///
+/// # Errors
+/// When the bytes are no such message.
+pub fn decode_partial(raw: &[u8]) -> Result<Value, ProtoError> {
+    let mut metadata = Value::Object(serde_json::Map::new());
+    let mut reader = Reader::new(raw);
+    while let Some((number, payload)) = reader.field("PartialObjectMetadata")? {
+        if number == 1 {
+            metadata = decode::message(*OBJECT_META, payload.bytes("metadata")?)?;
+        }
+    }
+    Ok(serde_json::json!({ "metadata": metadata }))
+}
+
+/// Reads a `PartialObjectMetadataList`.
+///
+/// # Errors
+/// When the bytes are no such message.
+pub fn decode_partial_list(raw: &[u8]) -> Result<(Value, Vec<Value>), ProtoError> {
+    read_list(raw, decode_partial)
+}
+
+fn read_list(raw: &[u8], item: impl Fn(&[u8]) -> Result<Value, ProtoError>) -> Result<(Value, Vec<Value>), ProtoError> {
+    let (mut metadata, mut items) = (Value::Object(serde_json::Map::new()), Vec::new());
+    let mut reader = Reader::new(raw);
+    while let Some((number, payload)) = reader.field("List")? {
+        match number {
+            1 => metadata = decode::message(*LIST_META, payload.bytes("metadata")?)?,
+            2 => items.push(item(payload.bytes("items")?)?),
+            _ => {}
+        }
+    }
+    Ok((metadata, items))
+}
+
 /// Frames one event of a watch: its length, then the event around an envelope. The event itself has none.
 #[must_use]
 pub fn encode_watch_frame(event: &str, envelope: &[u8]) -> Vec<u8> {

@@ -194,7 +194,7 @@ pub fn refused(attributes: &Attributes<'_>, reason: &str) -> Status {
 }
 
 /// Names come from the request: a browser must not take the answer for a page.
-fn defuse(text: &str) -> String {
+pub(crate) fn defuse(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 

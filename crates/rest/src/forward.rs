@@ -27,7 +27,9 @@ use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tracing::Instrument as _;
 
+use crate::audit::Trail;
 use crate::client::connection::full;
 use crate::reply::{Body, Reply};
 
@@ -50,6 +52,8 @@ pub(crate) struct Sent {
     pub(crate) body: Incoming,
     /// The connection, once both sides have left HTTP.
     pub(crate) upgrade: OnUpgrade,
+    /// Held until that connection ends, if the request is audited.
+    pub(crate) audit: Option<Arc<Trail>>,
 }
 
 /// A request on its way to whoever answers it.
@@ -109,7 +113,7 @@ pub(crate) async fn send(io: Box<dyn Io>, outward: &Outward<'_>, sent: Sent) -> 
     let response = sender.send_request(request).await.map_err(words)?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return if upgrade.is_some() {
-            Ok(switched(response, sent.upgrade))
+            Ok(switched(response, sent.upgrade, sent.audit))
         } else {
             Err("an upgrade nobody asked for".to_owned())
         };
@@ -167,7 +171,7 @@ fn answered(response: Response<Incoming>) -> Reply {
 }
 
 /// An answer after which both connections carry another protocol.
-fn switched(response: Response<Incoming>, client: OnUpgrade) -> Reply {
+fn switched(response: Response<Incoming>, client: OnUpgrade, audit: Option<Arc<Trail>>) -> Reply {
     let mut headers = HeaderMap::new();
     pass(response.headers(), &mut headers);
     headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
@@ -175,7 +179,7 @@ fn switched(response: Response<Incoming>, client: OnUpgrade) -> Reply {
         headers.insert(header::UPGRADE, protocol.clone());
     }
     let server = hyper::upgrade::on(response);
-    tokio::spawn(async move {
+    let carry = async move {
         match try_join(client, server).await {
             Ok((client, server)) => {
                 let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
@@ -184,7 +188,9 @@ fn switched(response: Response<Incoming>, client: OnUpgrade) -> Reply {
             }
             Err(error) => tracing::debug!(%error, "a connection was not handed over"),
         }
-    });
+        drop(audit);
+    };
+    tokio::spawn(carry.in_current_span());
     Reply::passed(StatusCode::SWITCHING_PROTOCOLS.as_u16(), headers, Body::Whole(None))
 }
 

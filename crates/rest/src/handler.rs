@@ -2,20 +2,26 @@
 //!
 //! Nothing here knows what a Service is. Everything that can go wrong becomes a Status in the form the client asked for.
 
+use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::kinds;
 use api::status::Status;
-use http::header::{self, HeaderMap};
+use futures_util::FutureExt as _;
+use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, Uri};
 use hyper::body::Incoming;
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
+use crate::audit::{AUDIT_ID, Audit, Recorder};
 use crate::auth::impersonate::Impersonation;
 use crate::auth::{Authenticator, UNAUTHENTICATED, User};
+use crate::authz::{Attributes, refused};
 use crate::dial::DialPolicy;
 use crate::fairness::{self, Fairness, Permit};
 use crate::forward::Sent;
@@ -41,6 +47,8 @@ pub(crate) struct Shared {
     /// Who looks at the page.
     pub(crate) visits: page::Visits,
     pub(crate) metrics: Arc<Metrics>,
+    /// The audit log, if there is one.
+    pub(crate) audit: Option<Arc<Audit>>,
     pub(crate) openapi: OpenApi,
     /// `host:port`, as discovery tells it.
     pub(crate) address: String,
@@ -72,6 +80,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) info: &'a RequestInfo<'a>,
     pub(crate) view: View,
     pub(crate) now: Timestamp,
+    /// Where what is worth an audit annotation is noted.
+    pub(crate) audit: &'a Recorder<'a>,
 }
 
 impl Ask<'_> {
@@ -86,21 +96,48 @@ impl Ask<'_> {
     }
 }
 
-/// Answers a request.
-pub(crate) async fn handle(
-    shared: Arc<Shared>,
-    certificate: Option<Arc<[u8]>>,
-    mut request: Request<Incoming>,
-) -> Response<Body> {
-    let begun = Instant::now();
+/// Who sends the requests of a connection.
+#[derive(Clone)]
+pub(crate) struct Peer {
+    pub(crate) address: IpAddr,
+    /// The certificate that the handshake verified.
+    pub(crate) certificate: Option<Arc<[u8]>>,
+}
+
+/// Answers a request. Everything that is logged meanwhile carries its audit id.
+pub(crate) async fn handle(shared: Arc<Shared>, peer: Peer, mut request: Request<Incoming>) -> Response<Body> {
+    let received = Timestamp::now();
     let upgrade = hyper::upgrade::on(&mut request);
     let (parts, body) = request.into_parts();
+    let audit = Recorder::new(shared.audit.as_ref(), &parts, peer.address, received);
+    let sent = Sent { body, upgrade, audit: None };
+    // At the level of errors, so that no filter that lets a line through leaves out the id.
+    let span = tracing::error_span!("request", audit_id = audit.id());
+    let reply = respond(&shared, peer.certificate.as_deref(), &parts, sent, &audit).instrument(span).await;
+    let mut response = reply.into_response();
+    if let Ok(id) = HeaderValue::from_str(audit.id()) {
+        response.headers_mut().insert(AUDIT_ID, id);
+    }
+    response
+}
+
+async fn respond(
+    shared: &Arc<Shared>,
+    certificate: Option<&[u8]>,
+    parts: &http::request::Parts,
+    sent: Sent,
+    audit: &Recorder<'_>,
+) -> Reply {
+    let begun = Instant::now();
     let path = query::decode_path(parts.uri.path());
     let route = route::parse(&path);
     let (verb, kind, part) = describe(&parts.method, &parts.uri, &route);
-    let head = parts.method == Method::HEAD;
-    let mut reply = answer(&shared, certificate.as_deref(), &parts, &path, route, Sent { body, upgrade }).await;
-    if head {
+    let answer = AssertUnwindSafe(answer(shared, certificate, parts, &path, route, sent, audit));
+    let mut reply = match answer.catch_unwind().await {
+        Ok(reply) => audit.responded(reply),
+        Err(panic) => audit.panicked(&*panic),
+    };
+    if parts.method == Method::HEAD {
         reply.body = Body::Whole(None);
     }
     if accepts_gzip(&parts.headers) {
@@ -109,7 +146,7 @@ pub(crate) async fn handle(
     let took = begun.elapsed();
     shared.metrics.answered(verb, kind, part, reply.code, took);
     tracing::debug!(%verb, path = %path, code = reply.code, ?took, "answered");
-    reply.into_response()
+    reply
 }
 
 fn accepts_gzip(headers: &HeaderMap) -> bool {
@@ -124,18 +161,42 @@ async fn answer(
     path: &str,
     route: Route<'_>,
     sent: Sent,
+    audit: &Recorder<'_>,
 ) -> Reply {
     let now = Timestamp::now();
     let plain = View { form: PLAIN, include: Include::default(), now };
-    if let Route::Page(rest) = route {
-        return page::answer(shared, certificate, parts, rest, sent.body, now).await;
-    }
     let query = query::parse(parts.uri.query().unwrap_or_default());
     let info = RequestInfo::of(&parts.method, path, &query);
-    let user_now = || identify(shared, certificate, parts, path, &route, &info, Timestamp::now());
-    let user = match user_now() {
-        Ok(user) => user,
+    if let Route::Page(rest) = route {
+        if audit.is_enabled() {
+            let user = shared.authn.authenticate(&parts.headers, certificate, now);
+            let user = Arc::new(user.unwrap_or_else(|_| User::anonymous()));
+            if let Err(reply) = audit.begin(&info, Some(&user)).await {
+                return reply;
+            }
+        }
+        return page::answer(shared, certificate, parts, rest, sent.body, now).await;
+    }
+    let sender_now = || identify(shared, certificate, parts, path, &route, Timestamp::now());
+    let acting_as = |sender: &User| {
+        shared.impersonation.resolve(&shared.registry.authorizer, &parts.headers, &info.attributes(sender))
+    };
+    let sender = sender_now().map(Arc::new);
+    if let Err(reply) = audit.begin(&info, sender.as_ref().ok()).await {
+        return reply;
+    }
+    let user = match sender.and_then(|sender| Ok((acting_as(&sender)?, sender))) {
+        Ok((None, sender)) => sender,
+        Ok((Some((user, mode)), _)) => {
+            let user = Arc::new(user);
+            audit.impersonates(&user, mode);
+            user
+        }
         Err(status) => return failed(&plain, &status),
+    };
+    let user_now = || {
+        let sender = sender_now()?;
+        Ok(acting_as(&sender)?.map_or(sender, |(user, _)| user))
     };
     let ask = Ask {
         method: &parts.method,
@@ -146,11 +207,12 @@ async fn answer(
         info: &info,
         view: plain,
         now,
+        audit,
     };
     if let Route::Resource(target) = route {
         return resource(shared, &user_now, ask, target, sent).await;
     }
-    if let Err(status) = shared.registry.authorizer.require(&info.attributes(&user)) {
+    if let Err(status) = authorize(shared, &info.attributes(&user), audit) {
         return failed(&plain, &status);
     }
     let reads = matches!(parts.method, Method::GET | Method::HEAD);
@@ -164,22 +226,26 @@ async fn answer(
     }
 }
 
-/// Who sends a request: the user of its credentials or of a visit of the page, or the one that this user impersonates.
+/// Who sends a request: the user of its credentials or of a visit of the page.
 fn identify(
     shared: &Shared,
     certificate: Option<&[u8]>,
     parts: &http::request::Parts,
     path: &str,
     route: &Route<'_>,
-    info: &RequestInfo<'_>,
     now: Timestamp,
 ) -> Result<User, Status> {
     let known = shared.authn.authenticate(&parts.headers, certificate, now);
     let is_nobody = known.as_ref().map_or(true, |user| user.is_in(UNAUTHENTICATED));
     let visitor = if is_nobody { page::visitor(shared, parts, path, route, now) } else { None };
-    let user = visitor.unwrap_or(known)?;
-    let acting = shared.impersonation.resolve(&shared.registry.authorizer, &parts.headers, &info.attributes(&user))?;
-    Ok(acting.unwrap_or(user))
+    visitor.unwrap_or(known)
+}
+
+/// Decides whether a request is allowed, and records the decision.
+fn authorize(shared: &Shared, attributes: &Attributes<'_>, audit: &Recorder<'_>) -> Result<(), Status> {
+    let decision = shared.registry.authorizer.authorize(attributes);
+    audit.decided(&decision);
+    if decision.allowed { Ok(()) } else { Err(refused(attributes, &decision.reason)) }
 }
 
 /// A request about objects.
@@ -188,19 +254,21 @@ async fn resource(
     user_now: &(dyn Fn() -> Result<User, Status> + Sync),
     mut ask: Ask<'_>,
     target: Target<'_>,
-    sent: Sent,
+    mut sent: Sent,
 ) -> Reply {
     let mut warnings = Vec::new();
     let plain = ask.view;
     let done = async {
-        let allowed = || shared.registry.authorizer.require(&ask.info.attributes(ask.user));
+        let allowed = || authorize(shared, &ask.info.attributes(ask.user), ask.audit);
         allowed()?;
         if target.kind.plural == "endpoints" {
             warnings.push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
+            ask.audit.annotate("k8s.io/deprecated", "true");
         }
         let Some(verb) = verbs::verb(&ask, &target) else { return Err(Status::method_not_allowed()) };
         if verbs::takes_its_time(&target) {
             // What the answer looks like is not ours to choose, nor how long it takes.
+            sent.audit = ask.audit.trail();
             return verbs::converse(shared, &ask, &target, sent).await;
         }
         let begun = Instant::now();
@@ -227,7 +295,11 @@ async fn resource(
         if !permit.waited().is_zero() {
             check_again(permit.waited())?;
         }
-        limited(shared, verb, permit, verbs::run(shared, &ask, &target, verb, &bytes, &mut warnings)).await
+        let work = async {
+            ask.audit.body(&target, verb, &bytes);
+            verbs::run(shared, &ask, &target, verb, &bytes, &mut warnings).await
+        };
+        limited(shared, verb, permit, work).await
     };
     let done = done.await;
     let view = if ask.view.form == PLAIN { plain } else { ask.view };

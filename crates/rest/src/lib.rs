@@ -31,6 +31,7 @@ mod version;
 mod view;
 mod watch;
 
+pub mod audit;
 pub mod auth;
 pub mod authz;
 pub mod client;

@@ -12,6 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::audit;
 use crate::fairness::metrics::FlowMetrics;
 
 /// Upper bounds of request times, in seconds.
@@ -63,8 +64,11 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn new(others: Box<Figures>) -> Arc<Self> {
+    pub(crate) fn new(others: Box<Figures>, audit: Option<&audit::Metrics>) -> Arc<Self> {
         let mut registry = Registry::default();
+        if let Some(audit) = audit {
+            audit.register(&mut registry);
+        }
         let requests = Family::default();
         let durations = Family::new_with_constructor((|| Histogram::new(BUCKETS)) as fn() -> Histogram);
         let (watches, in_flight, refused) = (Family::default(), Gauge::default(), Counter::default());

@@ -18,6 +18,7 @@ pub(crate) struct RequestInfo<'a> {
     /// `get`, `list`, …; the method in lower case for paths.
     pub(crate) verb: Cow<'a, str>,
     pub(crate) group: &'a str,
+    pub(crate) version: &'a str,
     pub(crate) resource: &'a str,
     pub(crate) subresource: &'a str,
     /// The object, also when a list or watch selects it by name.
@@ -41,9 +42,9 @@ impl<'a> RequestInfo<'a> {
 
     fn resource(method: &Method, path: &'a str, query: &[(String, String)]) -> Option<Self> {
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-        let (group, rest) = match parts[..] {
-            ["api", _version, ref rest @ ..] => ("", rest),
-            ["apis", group, _version, ref rest @ ..] => (group, rest),
+        let (group, version, rest) = match parts[..] {
+            ["api", version, ref rest @ ..] => ("", version, rest),
+            ["apis", group, version, ref rest @ ..] => (group, version, rest),
             _ => return None,
         };
         let (old_watch, rest) = match rest {
@@ -61,6 +62,7 @@ impl<'a> RequestInfo<'a> {
         let mut info = Self {
             verb: verb(method).into(),
             group,
+            version,
             resource: part(0),
             subresource: part(2),
             name: part(1).to_owned(),

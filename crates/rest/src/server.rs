@@ -17,13 +17,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
+use crate::audit::Audit;
 use crate::auth::Authenticator;
 use crate::auth::impersonate::Impersonation;
 use crate::authz::Authorizer;
 use crate::connections::{Activity, ConnectionLimits, Connections, Counted, Slot, Tracked};
 use crate::dial::DialPolicy;
 use crate::fairness::Fairness;
-use crate::handler::{self, Shared};
+use crate::handler::{self, Peer, Shared};
 use crate::metrics::{Figures, Metrics};
 use crate::openapi::OpenApi;
 use crate::page;
@@ -65,6 +66,8 @@ pub struct Options {
     pub max_in_flight: usize,
     /// How long a request that is no watch may take.
     pub request_timeout: Duration,
+    /// The audit log, if there is to be one.
+    pub audit: Option<Audit>,
     /// Reads the figures of the store.
     pub figures: Box<Figures>,
 }
@@ -99,7 +102,7 @@ impl Server {
         let (ready, is_ready) = watch::channel(false);
         let (draining, is_draining) = watch::channel(false);
         let listening = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-        let metrics = Metrics::new(options.figures);
+        let metrics = Metrics::new(options.figures, options.audit.as_ref().map(Audit::metrics));
         let connections = Connections::new(options.connections, metrics.clone());
         let fairness = Fairness::new(options.max_in_flight, options.request_timeout, metrics.clone());
         let shared = Arc::new(Shared {
@@ -114,6 +117,7 @@ impl Server {
             impersonation: Impersonation::default(),
             visits: page::Visits::default(),
             metrics,
+            audit: options.audit.map(Arc::new),
             openapi: OpenApi::new(api::kinds::KINDS),
             address: address.to_string(),
             agents: options.agents,
@@ -177,7 +181,7 @@ impl Server {
                     };
                     let alive = alive.clone();
                     tokio::spawn(async move {
-                        open.serve(stream, slot).await;
+                        open.serve(stream, peer.ip(), slot).await;
                         drop(alive);
                     });
                 }
@@ -195,6 +199,9 @@ impl Server {
         tokio::select! {
             _ = ended.recv() => {}
             () = tokio::time::sleep(DRAIN) => tracing::warn!("some requests did not end in time"),
+        }
+        if let Some(audit) = &self.shared.audit {
+            audit.close().await;
         }
     }
 }
@@ -220,7 +227,7 @@ struct Open {
 
 impl Open {
     /// Serves a connection until it ends: by the client, by its being idle, or by the end of the server.
-    async fn serve(self, stream: TcpStream, mut slot: Slot) {
+    async fn serve(self, stream: TcpStream, address: IpAddr, mut slot: Slot) {
         // Answers are written whole; waiting to fill a packet only delays the small ones.
         let _ = stream.set_nodelay(true);
         let limits = *self.connections.limits();
@@ -233,13 +240,13 @@ impl Open {
         let Ok(Ok(stream)) = stream else { return };
         slot.secured();
         let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-        let certificate: Option<Arc<[u8]>> = certificate.map(|first| Arc::from(first.as_ref()));
+        let peer = Peer { address, certificate: certificate.map(|first| Arc::from(first.as_ref())) };
         let (shared, activity) = (self.shared, Activity::new());
         let requests = activity.clone();
         let service = service_fn(move |request| {
-            let (shared, certificate, busy) = (shared.clone(), certificate.clone(), requests.begin());
+            let (shared, peer, busy) = (shared.clone(), peer.clone(), requests.begin());
             async move {
-                let response = handler::handle(shared, certificate, request).await;
+                let response = handler::handle(shared, peer, request).await;
                 Ok::<_, std::convert::Infallible>(response.map(|body| Tracked::new(body, busy)))
             }
         });

@@ -29,7 +29,7 @@ use crate::config::Subject;
 /// Runs a subcommand.
 pub(crate) fn run(subject: Subject) -> anyhow::Result<()> {
     match subject {
-        Subject::Up(arguments) => up::exec(arguments),
+        Subject::Up(arguments) => up::exec(*arguments),
         Subject::Down(arguments) => down::exec(&arguments),
         Subject::Server(arguments) => server::exec(&arguments),
         Subject::Node(arguments) => node::exec(&arguments),

@@ -5,6 +5,7 @@
 
 mod adopt;
 mod agent;
+mod audit;
 mod dns;
 mod file;
 mod join;
@@ -23,6 +24,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use self::adopt::AdoptArguments;
 pub(crate) use self::agent::{AgentArguments, CleanupArguments, ImageSubject, ShimSubject};
+pub(crate) use self::audit::AuditArguments;
 pub(crate) use self::dns::{DnsArguments, DnsPods, DnsQuirks};
 pub(crate) use self::join::{JoinArguments, ReachedArguments, TokenSubject};
 pub(crate) use self::load_balancer::LoadBalancerArguments;
@@ -46,13 +48,13 @@ pub(crate) struct Arguments {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Subject {
     /// Run everything on this machine: a server, and the proxy that serves its Services
-    Up(UpArguments),
+    Up(Box<UpArguments>),
     /// Stop what `waypost up` started on this machine, and remove everything it made
     Down(DownArguments),
     /// Run the API server and its controllers
-    Server(ServerArguments),
+    Server(Box<ServerArguments>),
     /// Serve Services on this machine, for any Kubernetes API
-    Node(NodeArguments),
+    Node(Box<NodeArguments>),
     /// Remove every kernel object that Waypost made on this machine, and end its Pods
     Cleanup(CleanupArguments),
     /// Show Services at work on a node of their own, and leave nothing behind
@@ -128,7 +130,7 @@ mod tests {
     fn server(arguments: &[&str]) -> Result<ServerArguments, clap::Error> {
         let all = ["waypost", "server"].iter().chain(arguments).map(OsString::from);
         match parse(all)?.command {
-            Subject::Server(arguments) => Ok(arguments),
+            Subject::Server(arguments) => Ok(*arguments),
             other => panic!("not a server: {other:?}"),
         }
     }
@@ -162,5 +164,11 @@ mod tests {
         let arguments = server(&[]).expect("defaults");
         assert_eq!(arguments.service_cluster_ip_range.len(), 2);
         assert_eq!(arguments.request_timeout, Duration::from_secs(60));
+    }
+    #[test]
+    fn the_mode_of_the_audit_log_is_checked() {
+        assert!(server(&["--audit-log-path", "-", "--audit-log-mode", "blocking-strict"]).is_ok());
+        let error = server(&["--audit-log-mode", "strict"]).expect_err("refused");
+        assert!(error.to_string().contains("allowed modes are batch, blocking, blocking-strict"), "{error}");
     }
 }

@@ -124,6 +124,19 @@ fn lists_and_frames_have_their_shape() {
     assert_eq!(&frame[4..11], b"\x0a\x05ADDED");
 }
 
+#[test]
+fn lists_are_read_as_they_were_written() {
+    let (service, meta) = (json!({"metadata": {"name": "a"}}), json!({"resourceVersion": "7"}));
+    let ty = schema::named("core.Service");
+    let (metadata, items) = decode_list(ty, &encode_list(ty, &meta, [&service, &service])).expect("a list");
+    assert_eq!((metadata, items.len()), (meta.clone(), 2));
+    assert_eq!(items[1]["metadata"], service["metadata"]);
+    assert_eq!(decode_partial(&encode_partial(&service)), Ok(service.clone()));
+    let partial = encode_partial_list(&meta, [&service]);
+    assert_eq!(decode_partial_list(&partial), Ok((meta, vec![service])));
+    assert!(decode_list(ty, &partial[..partial.len() - 1]).is_err());
+}
+
 /// Turns random bytes into choices.
 struct Choices<'a>(&'a [u8], usize);
 

@@ -52,7 +52,8 @@ pub(crate) struct Impersonation {
 }
 
 impl Impersonation {
-    /// The user as whom a request acts; `asked` is the request as the user who sends it makes it.
+    /// The user as whom a request acts, and the constrained mode that allowed it, if it was one; `asked` is the request as the user
+    /// who sends it makes it.
     ///
     /// # Errors
     /// 403 when that is not allowed, 400 when the headers name no user.
@@ -61,7 +62,7 @@ impl Impersonation {
         authorizer: &Authorizer,
         headers: &HeaderMap,
         asked: &Attributes<'_>,
-    ) -> Result<Option<User>, Status> {
+    ) -> Result<Option<(User, Option<&'static str>)>, Status> {
         let Some(wanted) = wanted(headers)? else { return Ok(None) };
         let known = self.last.lock().get(&asked.user.name).copied();
         let others = MODES.into_iter().filter(|mode| Some(*mode) != known);
@@ -71,7 +72,7 @@ impl Impersonation {
                 Ok(user) => {
                     self.remember(&asked.user.name, mode);
                     tracing::debug!(user = asked.user.name, impersonated = user.name, ?mode, "impersonate user");
-                    return Ok(Some(user));
+                    return Ok(Some((user, mode.name())));
                 }
                 Err(status) => refusal = refusal.or(Some(status)),
             }

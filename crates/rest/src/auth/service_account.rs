@@ -327,6 +327,12 @@ fn quoted(list: &[String]) -> String {
     list.iter().map(|text| api::field::quote(text)).collect::<Vec<String>>().join(" ")
 }
 
+/// The id by which a token is known in users and in the audit log. The signature is not looked at.
+pub(crate) fn credential_id(token: &str) -> Option<String> {
+    let claims = json_part(token.split('.').nth(1)?).ok()?;
+    claims["jti"].as_str().map(|id| format!("JTI={id}"))
+}
+
 fn json_part(part: &str) -> Result<Value, TokenError> {
     let bytes = URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenError::Unknown)?;
     let value: Value = serde_json::from_slice(&bytes).map_err(|_| TokenError::Unknown)?;

@@ -6,7 +6,7 @@ fn connections(total: usize, per_source: usize) -> Arc<Connections> {
     let (handshakes, handshakes_per_source) = (total, per_source);
     let limits =
         ConnectionLimits { total, per_source, handshakes, handshakes_per_source, ..ConnectionLimits::default() };
-    Connections::new(limits, Metrics::new(Box::new(String::new)))
+    Connections::new(limits, Metrics::new(Box::new(String::new), None))
 }
 
 fn ip(text: &str) -> IpAddr {
@@ -52,7 +52,7 @@ fn loopback_and_others_leave_room_for_each_other() {
 #[test]
 fn handshakes_are_counted_until_they_are_over() {
     let limits = ConnectionLimits { handshakes: 10, handshakes_per_source: 2, ..ConnectionLimits::default() };
-    let connections = Connections::new(limits, Metrics::new(Box::new(String::new)));
+    let connections = Connections::new(limits, Metrics::new(Box::new(String::new), None));
     let mut held: Vec<Slot> = (0..2).map(|_| connections.admit(ip("192.0.2.1")).ok().unwrap()).collect();
     assert_eq!(refusal(&connections, "192.0.2.1"), Some(Refusal::SourceHandshakes));
     held[0].secured();

@@ -17,7 +17,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn fairness(total: usize) -> Arc<Fairness> {
-    Fairness::new(total, TIMEOUT, Metrics::new(Box::new(String::new)))
+    Fairness::new(total, TIMEOUT, Metrics::new(Box::new(String::new), None))
 }
 
 fn user(name: &str, groups: &[&str]) -> User {
@@ -103,7 +103,7 @@ async fn a_request_that_waits_too_long_is_told_to_come_back() {
     assert_eq!(metric(&fairness, "rejected_requests_total", "reason=\"time-out\""), 1.0);
     drop(held);
     assert!(admit(&fairness, &alice).now_or_never().is_some(), "it left its queue");
-    let long = Fairness::new(1, 100 * TIMEOUT, Metrics::new(Box::new(String::new)));
+    let long = Fairness::new(1, 100 * TIMEOUT, Metrics::new(Box::new(String::new), None));
     assert_eq!(long.longest_wait, Duration::from_mins(1));
 }
 

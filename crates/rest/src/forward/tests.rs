@@ -18,7 +18,7 @@ fn between() -> (DuplexStream, DuplexStream) {
         async move {
             let path = parts.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
             let outward = Outward { method: &parts.method, path: &path, host: "pod", headers: &parts.headers };
-            let reply = send(Box::new(io), &outward, Sent { body, upgrade }).await;
+            let reply = send(Box::new(io), &outward, Sent { body, upgrade, audit: None }).await;
             let failed = |why: String| Reply::bytes(503, "text/plain", why);
             Ok::<_, Infallible>(reply.unwrap_or_else(failed).into_response())
         }

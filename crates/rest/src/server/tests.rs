@@ -16,6 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::*;
+use crate::audit::{LogOptions, Mode, Policy};
 use crate::auth::objects;
 use crate::auth::service_account::ServiceAccounts;
 use crate::auth::token_file::TokenFile;
@@ -30,12 +31,17 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 struct Bed {
     address: SocketAddr,
     pki: Pki,
-    _stop: oneshot::Sender<()>,
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<()>,
     _scratch: Scratch,
 }
 
 impl Bed {
     async fn start(connections: ConnectionLimits) -> Self {
+        Self::start_with(connections, None).await
+    }
+
+    async fn start_with(connections: ConnectionLimits, audit: Option<Audit>) -> Self {
         let scratch = Scratch::new();
         let names = ServingNames { ips: vec![[127, 0, 0, 1].into()], dns: Vec::new() };
         let pki = load_or_create(&scratch.path().join("pki"), &names, Timestamp::now()).unwrap();
@@ -60,15 +66,16 @@ impl Bed {
             connections,
             max_in_flight: 100,
             request_timeout: TIMEOUT,
+            audit,
             figures: Box::new(String::new),
         });
         let server = server.await.unwrap();
         let address = server.address();
         let (stop, stopped) = oneshot::channel::<()>();
-        tokio::spawn(server.run(async {
+        let ended = tokio::spawn(server.run(async {
             let _ = stopped.await;
         }));
-        Self { address, pki, _stop: stop, _scratch: scratch }
+        Self { address, pki, stop, ended, _scratch: scratch }
     }
 
     async fn tcp(&self) -> TcpStream {
@@ -206,4 +213,54 @@ async fn one_connection_too_many_is_closed_before_its_handshake() {
     let third = async { while bed.try_tls(b"http/1.1").await.is_err() {} };
     within("room for another", third).await;
     drop(second);
+}
+
+#[tokio::test]
+async fn requests_are_in_the_audit_log_with_the_id_of_their_response() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("audit.log");
+    let rules = "rules: [{level: None, nonResourceURLs: [/healthz]}, {level: Metadata}]";
+    let policy = format!("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\n{rules}");
+    let (policy, _) = Policy::parse(policy.as_bytes()).unwrap();
+    let log = LogOptions { path: Some(path.clone()), max_size: 1, max_backups: 1, max_age_days: 1, compress: false };
+    let audit = Audit::open(policy, &log, Mode::BlockingStrict).unwrap();
+    let bed = Bed::start_with(ConnectionLimits::default(), Some(audit)).await;
+    let (mut sender, _) = bed.http1().await;
+    let mut ids = Vec::new();
+    for (method, path, body, id) in [
+        ("GET", "/healthz", "", "health"),
+        ("POST", "/api/v1/namespaces", r#"{"metadata": {"name": "new"}}"#, "own-id"),
+        ("GET", "/api/v1/namespaces/missing?pretty=true", "", "bad id"),
+        ("GET", "/api/v1/namespaces?watch=true&timeoutSeconds=1", "", "watch"),
+    ] {
+        let mut request = request(method, path, body);
+        request.headers_mut().insert("audit-id", id.parse().unwrap());
+        let response = sender.send_request(request).await.unwrap();
+        ids.push(response.headers()["audit-id"].to_str().unwrap().to_owned());
+        within("the whole response", response.into_body().collect()).await.unwrap();
+    }
+    assert_eq!([&*ids[0], &*ids[1], &*ids[3]], ["health", "own-id", "watch"]);
+    assert_eq!(ids[2].len(), 36, "{ids:?}");
+    drop(sender);
+    let _ = bed.stop.send(());
+    within("the end of the server", bed.ended).await.unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let events: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told: Vec<String> = events
+        .iter()
+        .map(|event| {
+            format!("{} {} {}", event["auditID"], event["stage"], event["responseStatus"]["code"]).replace('"', "")
+        })
+        .collect();
+    let missing = format!("{} ResponseComplete 404", ids[2]);
+    assert_eq!(
+        told,
+        ["own-id ResponseComplete 201", &missing, "watch ResponseStarted 200", "watch ResponseComplete 200"]
+    );
+    let created = &events[0];
+    assert_eq!(created["sourceIPs"], serde_json::json!(["127.0.0.1"]));
+    assert_eq!(created["user"]["groups"], serde_json::json!(["system:masters", "system:authenticated"]));
+    assert_eq!(created["objectRef"], serde_json::json!({"resource": "namespaces", "name": "new", "apiVersion": "v1"}));
+    assert_eq!(created["annotations"]["authorization.k8s.io/decision"], "allow");
+    assert_eq!(events[1]["responseStatus"]["reason"], "NotFound");
 }

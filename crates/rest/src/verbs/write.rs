@@ -4,14 +4,19 @@ use std::sync::Arc;
 
 use api::options::WriteOptions;
 use api::status::Status;
+use api::value::ValueExt as _;
 use http::header;
 
 use super::{call, manager, placement, written};
+use crate::auth::service_account;
 use crate::handler::{Ask, Shared};
 use crate::registry::{Change, Source, check_name};
 use crate::reply::Reply;
 use crate::route::Target;
 use crate::{body, negotiate, reviews};
+
+/// The audit annotation that names a token that was issued, by the id that it gives its users.
+const ISSUED_CREDENTIAL: &str = "authentication.kubernetes.io/issued-credential-id";
 
 /// POST of a collection.
 pub(super) async fn create(
@@ -48,6 +53,9 @@ pub(super) async fn create_part(
             let account = crate::view::read(target.kind, &account);
             let request = reviews::TokenRequest { body: &parsed, account: &account, user: ask.user };
             let answer = reviews::token_request(&request, &shared.authn, ask.now, warnings)?;
+            if let Some(id) = service_account::credential_id(answer.text("status.token")) {
+                ask.audit.annotate(ISSUED_CREDENTIAL, id);
+            }
             Ok(Reply::bytes(201, "application/json", answer.to_string()))
         }
         _ => Err(Status::method_not_allowed()),

@@ -201,6 +201,7 @@ fn options(
         connections: connection_limits(arguments),
         max_in_flight: arguments.max_requests_inflight,
         request_timeout: arguments.request_timeout,
+        audit: arguments.audit.open()?,
         figures: Box::new(move || crate::figures::text(&figures.figures()) + &control.text()),
     })
 }

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use api::admission::Plugin;
 
 use super::values::{count, lifetime, port_range, seconds, token_lifetime};
-use super::{LoadBalancerArguments, ReachedArguments};
+use super::{AuditArguments, LoadBalancerArguments, ReachedArguments};
 
 /// What to do with a store.
 #[derive(Subcommand, Debug)]
@@ -191,6 +191,8 @@ pub(crate) struct ServerArguments {
     /// How long a request may take, in seconds; watches have limits of their own
     #[arg(long, env = "WAYPOST_REQUEST_TIMEOUT", default_value = "60", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) request_timeout: Duration,
+    #[command(flatten)]
+    pub(crate) audit: AuditArguments,
     #[command(flatten)]
     pub(crate) balancing: LoadBalancerArguments,
 }

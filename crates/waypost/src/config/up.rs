@@ -89,7 +89,7 @@ mod tests {
     fn up(words: &[&str]) -> Result<UpArguments, clap::Error> {
         let all = ["waypost", "up"].iter().chain(words).map(OsString::from);
         match parse(all)?.command {
-            Subject::Up(arguments) => Ok(arguments),
+            Subject::Up(arguments) => Ok(*arguments),
             other => panic!("not `up`: {other:?}"),
         }
     }

@@ -56,6 +56,8 @@ fn a_token_names_its_account() {
     assert_eq!((user.name.as_str(), user.uid.as_str()), ("system:serviceaccount:ns:robot", "u-1"));
     assert_eq!(user.groups, ["system:serviceaccounts", "system:serviceaccounts:ns"]);
     assert!(user.extra[CREDENTIAL_ID][0].starts_with("JTI="));
+    assert_eq!(credential_id(&token).as_ref(), user.extra[CREDENTIAL_ID].first());
+    assert_eq!((credential_id("x"), credential_id("a.b.c")), (None, None));
     assert_eq!(audiences, [API_AUDIENCE]);
     assert_eq!(signer.verify(&token, &["other", "vault"], at(NOW), &lookup).unwrap().audiences, ["vault"]);
 

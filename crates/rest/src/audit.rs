@@ -1,0 +1,162 @@
+//! The audit log: who requested what of the API, when, and with which result, as `audit.k8s.io/v1` Events.
+//!
+//! In: requests, by a [`Recorder`] each, and a [`Policy`] that says what to record of which. Out: JSON lines in a file ([`file`]), one for each
+//! stage of a request that the policy does not omit. The request path evaluates the policy and hands over what it holds anyway; a thread
+//! renders and writes ([`writer`]), behind a bounded queue ([`queue`]).
+//!
+//! Every response carries an `Audit-Id`, which is also in the events and in the log lines of its request, whether or not there is a log.
+
+mod backups;
+mod event;
+mod file;
+mod json;
+mod level;
+mod metrics;
+mod objects;
+mod origin;
+mod policy;
+mod queue;
+mod record;
+mod recorder;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::io;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+
+pub use file::LogOptions;
+pub use level::{Level, Stage, Stages};
+pub use policy::{Policy, PolicyError, Verdict};
+
+pub(crate) use metrics::Metrics;
+pub(crate) use origin::AUDIT_ID;
+pub(crate) use recorder::{Recorder, Trail};
+
+use file::LogFile;
+use queue::{Limits, Queue};
+use record::Entry;
+use writer::{CLOSE_TIMEOUT, Output, Writer};
+
+/// How many events, and how many bytes of them and of the objects they hold, may wait to be written.
+const LIMITS: Limits = Limits { events: 10_000, bytes: 64 << 20 };
+/// How long a request waits until its event is in the queue, or on disk where it must be.
+const STORE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What requests do when the log cannot keep up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// Events are dropped, and counted.
+    Batch,
+    /// A new request waits until there is room for its events, and is refused when there is none in time. No event is lost.
+    #[default]
+    Blocking,
+    /// Also, a request is handled only after the event of its stage `RequestReceived` was written, and refused when that fails.
+    BlockingStrict,
+}
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "batch" => Ok(Self::Batch),
+            "blocking" => Ok(Self::Blocking),
+            "blocking-strict" => Ok(Self::BlockingStrict),
+            _ => Err("allowed modes are batch, blocking, blocking-strict".to_owned()),
+        }
+    }
+}
+
+/// The audit log of a server.
+pub struct Audit {
+    policy: Policy,
+    mode: Mode,
+    queue: Arc<Queue>,
+    metrics: Metrics,
+    /// True once the writer has ended.
+    ended: watch::Receiver<bool>,
+}
+
+/// An event could not be stored.
+#[derive(PartialEq, Eq, Debug)]
+struct NotStored;
+
+impl Audit {
+    /// Opens the log and starts to write.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, or no thread be started.
+    pub fn open(policy: Policy, log: &LogOptions, mode: Mode) -> io::Result<Self> {
+        Self::start(policy, LogFile::open(log)?, mode, LIMITS)
+    }
+
+    fn start(policy: Policy, output: impl Output + 'static, mode: Mode, limits: Limits) -> io::Result<Self> {
+        let (queue, metrics) = (Arc::new(Queue::new(limits)), Metrics::default());
+        let writer = Writer { queue: queue.clone(), output, metrics: metrics.clone() };
+        let (end, ended) = watch::channel(false);
+        std::thread::Builder::new().name("audit-log".to_owned()).spawn(move || {
+            writer.run();
+            let _ = end.send(true);
+        })?;
+        Ok(Self { policy, mode, queue, metrics, ended })
+    }
+
+    pub(crate) const fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Writes what is in the queue, and accepts nothing more.
+    pub(crate) async fn close(&self) {
+        self.queue.close();
+        let mut ended = self.ended.clone();
+        // The writer gives up by itself, but a write may block.
+        if tokio::time::timeout(2 * CLOSE_TIMEOUT, ended.wait_for(|ended| *ended)).await.is_err() {
+            tracing::error!("audit log did not end in time");
+        }
+    }
+
+    /// Waits until there is room for the events of a request.
+    async fn admit(&self) -> Result<(), NotStored> {
+        if self.mode == Mode::Batch {
+            return Ok(());
+        }
+        tokio::time::timeout(STORE_TIMEOUT, self.queue.room()).await.map_err(|_| NotStored)
+    }
+
+    /// Stores the event of the stage `RequestReceived`.
+    async fn receive(&self, mut entry: Entry) -> Result<(), NotStored> {
+        if self.mode != Mode::BlockingStrict {
+            self.store(entry);
+            return Ok(());
+        }
+        if self.queue.is_failing() {
+            return Err(NotStored);
+        }
+        let (written, answer) = oneshot::channel();
+        entry.written = Some(written);
+        self.store(entry);
+        match tokio::time::timeout(STORE_TIMEOUT, answer).await {
+            Ok(Ok(true)) => Ok(()),
+            _ => Err(NotStored),
+        }
+    }
+
+    /// Stores an event. Only the mode `Batch` drops it, when there is no room.
+    fn store(&self, entry: Entry) {
+        self.metrics.event();
+        if self.mode == Mode::Batch && self.queue.is_full() || !self.queue.push(entry) {
+            self.metrics.dropped();
+        }
+    }
+}
+
+impl Drop for Audit {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
