@@ -1,4 +1,4 @@
-//! API Priority and Fairness: which requests are executed, which wait, and which are told to come back.
+//! API Priority and Fairness: which requests are executed, which wait in a queue, and which are rejected.
 //!
 //! In: what a request asks for, and its user. Out: a [`Permit`] that holds its seats until it is dropped, or a 429.
 //!

@@ -139,7 +139,7 @@ pub(crate) fn visitor(
     now: Timestamp,
 ) -> Option<Result<User, Status>> {
     cookie(shared, &parts.headers)?;
-    // Like any credential that is not good: whoever shows it is told, and does not go on as nobody.
+    // Like any invalid credential: 401, not an anonymous request.
     let Some(user) = user(shared, &parts.headers, now) else { return Some(Err(Status::unauthorized())) };
     let allowed = is_from_here(parts).and_then(|()| reads(&parts.method, path, parts.uri.path(), route));
     Some(allowed.map(|()| user))

@@ -223,7 +223,7 @@ fn reviewed(admin: &mut Wire, served: &Served, verb: &str, caller: &Caller) -> b
     answer["status"]["allowed"].as_bool().expect("a decision")
 }
 
-/// The code that answers a request of the caller. Bodies are no JSON: who is allowed to send one is told so.
+/// The status code of a request of the caller. Bodies are invalid JSON: an allowed write gets 400, not 403.
 fn requested(server: &Server, admin: &mut Wire, served: &Served, verb: &str, caller: &Caller) -> u16 {
     let path = served.path(caller, verb);
     let (method, query, body): (_, _, &[u8]) = match verb {

@@ -35,7 +35,7 @@ fn pods(api: &mut Session) -> Vec<Value> {
 }
 
 /// Whether a ReplicaSet has an Event that says so.
-fn is_told(api: &mut Session, part: &str) -> bool {
+fn has_event(api: &mut Session, part: &str) -> bool {
     let events = api.items(&format!("{RESTRICTED}/events"));
     events.iter().any(|event| text(event, "/reason") == "FailedCreate" && text(event, "/message").contains(part))
 }
@@ -47,7 +47,7 @@ fn b04_pods_of_a_deployment_pass_admission() {
     namespace(&mut api, "limited", &json!({"pod-security.kubernetes.io/enforce": "baseline"}));
     deploy(&mut api, &deployment("bad", 1, &json!({"privileged": true})));
     eventually("its ReplicaSet says why there is no Pod", || {
-        is_told(&mut api, "is forbidden: violates PodSecurity \"baseline:latest\": privileged (container \"c\"")
+        has_event(&mut api, "is forbidden: violates PodSecurity \"baseline:latest\": privileged (container \"c\"")
     });
     assert!(pods(&mut api).is_empty());
     deploy(&mut api, &deployment("good", 1, &json!({})));
@@ -75,7 +75,7 @@ fn b04_a_deployment_makes_no_more_pods_than_its_quota_allows() {
     deploy(&mut api, &deployment("web", 3, &json!({})));
     eventually("there are as many Pods as may be", || pods(&mut api).len() == 2);
     eventually("its ReplicaSet says why there is no third Pod", || {
-        is_told(&mut api, "exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2")
+        has_event(&mut api, "exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2")
     });
     assert_eq!(pods(&mut api).len(), 2);
     let _ = api.merge(&format!("{quotas}/q"), &json!({"spec": {"hard": {"pods": "3"}}})).success();

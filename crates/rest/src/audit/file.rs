@@ -169,7 +169,7 @@ impl Pending {
     }
 }
 
-/// A thread that removes and compresses old files each time it is told to; it ends when nobody can tell it any more.
+/// A thread that removes and compresses old files after each signal; it ends when all senders are dropped.
 fn maintenance(backups: Backups) -> io::Result<SyncSender<()>> {
     let (sender, receiver) = mpsc::sync_channel(1);
     std::thread::Builder::new().name("audit-backups".to_owned()).spawn(move || {

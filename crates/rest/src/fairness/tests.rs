@@ -60,7 +60,7 @@ async fn b06_two_thousand_slow_requests_of_one_account_do_not_delay_others() {
         let (fairness, busy, done, executed) = (fairness.clone(), busy.clone(), done.clone(), executed.clone());
         tokio::spawn(async move {
             while !done.load(Relaxed) {
-                // One that is told to come back does, after the second that it is told to wait.
+                // A rejected request is sent again after the second of its Retry-After.
                 let permit = admit(&fairness, &busy).await;
                 sleep(SECOND).await;
                 executed.fetch_add(usize::from(permit.is_ok()), Relaxed);
