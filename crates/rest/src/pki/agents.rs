@@ -7,13 +7,13 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use parking_lot::RwLock;
 use rcgen::KeyPair;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert, WantsServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore, ServerConfig};
+use tokio::sync::watch;
 
 use super::anybody::Anybody;
 use super::certs::{Authority, Purpose};
@@ -76,7 +76,7 @@ pub fn agent_server_config(ca_pem: &str, identity: &Identity) -> Result<Arc<Serv
 /// A certificate that an agent shows, and that may be replaced while it serves. Until there is one, nobody gets through the handshake.
 #[derive(Default)]
 pub struct Served {
-    current: RwLock<Option<Arc<CertifiedKey>>>,
+    current: watch::Sender<Option<Arc<CertifiedKey>>>,
 }
 
 impl Served {
@@ -89,8 +89,14 @@ impl Served {
         let chain = vec![CertificateDer::from_pem_slice(identity.certificate_pem.as_bytes()).map_err(unusable)?];
         let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).map_err(unusable)?;
         let provider = rustls::crypto::ring::default_provider();
-        *self.current.write() = Some(Arc::new(CertifiedKey::from_der(chain, key, &provider)?));
+        self.current.send_replace(Some(Arc::new(CertifiedKey::from_der(chain, key, &provider)?)));
         Ok(())
+    }
+
+    /// Waits until there is one.
+    pub async fn shown(&self) {
+        // The sender lives as long as `self`, so that waiting cannot fail.
+        let _ = self.current.subscribe().wait_for(Option::is_some).await;
     }
 
     /// The TLS settings of an agent that shows it, to clients of the authority alone.
@@ -110,13 +116,13 @@ impl Served {
 
 impl ResolvesServerCert for Served {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.current.read().clone()
+        self.current.borrow().clone()
     }
 }
 
 impl std::fmt::Debug for Served {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Served").field("shows", &self.current.read().is_some()).finish()
+        f.debug_struct("Served").field("shows", &self.current.borrow().is_some()).finish()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
@@ -23,8 +24,13 @@ pub(super) struct Credentials {
     folder: PathBuf,
     /// Whether the kubeconfig is its own to renew.
     joined: bool,
+    /// The certificate of its agent, if it runs one.
+    served: Option<Arc<Served>>,
     tasks: JoinSet<()>,
 }
+
+/// How long a start waits for the agent's certificate: where a person approves it, the node serves without it meanwhile.
+const SERVING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Finds out how to reach the API, joining the cluster if that was said.
 pub(super) async fn credentials(arguments: &NodeArguments) -> anyhow::Result<Credentials> {
@@ -35,6 +41,7 @@ pub(super) async fn credentials(arguments: &NodeArguments) -> anyhow::Result<Cre
         node: node.clone(),
         folder: folder.clone(),
         joined,
+        served: None,
         tasks: JoinSet::new(),
     };
     let Some(server) = &arguments.join.join else {
@@ -87,10 +94,19 @@ impl Credentials {
         let served = Arc::new(Served::default());
         let tls = served.config(&cluster.ca_pem).context("preparing the agent's port")?;
         let names = Serving { node: self.node.clone(), ips: agent::serving_ips() };
+        self.served = Some(Arc::clone(&served));
         let (folder, remote): (PathBuf, Remote) = (self.folder.clone(), remote.clone());
         self.tasks.spawn(async move {
             join::keep_serving(Path::new(&folder), &names, &cluster.ca_pem, &remote, &served).await;
         });
         Ok(Some(tls))
+    }
+
+    /// Waits until the agent has a certificate, so that logs and reports of a node that is ready can be read; not for ever.
+    pub(super) async fn served(&self) {
+        let Some(served) = &self.served else { return };
+        if tokio::time::timeout(SERVING_TIMEOUT, served.shown()).await.is_err() {
+            tracing::warn!(node = self.node, "no serving certificate yet; approve its CertificateSigningRequest");
+        }
     }
 }

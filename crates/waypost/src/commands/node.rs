@@ -83,6 +83,7 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
         let ready = async {
             if let Some(pods) = &pods {
                 pods.ready().await;
+                credentials.served().await;
             }
             if let Some(dns) = &dns {
                 dns.ready().await;
