@@ -11,6 +11,7 @@ use testbed::run;
 /// Which crate may use which. ARCHITECTURE.md has the same table in words.
 const EDGES: &[(&str, &[&str])] = &[
     ("api", &[]),
+    ("cel", &[]),
     ("kernel", &[]),
     ("store", &["api"]),
     ("plan", &["api"]),
