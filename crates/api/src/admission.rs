@@ -11,6 +11,8 @@ use std::str::FromStr;
 pub enum Plugin {
     /// LimitRanges fill in and bound what Pods ask for.
     LimitRanger,
+    /// Webhooks change objects.
+    MutatingAdmissionWebhook,
     /// Nodes change only what is theirs.
     NodeRestriction,
     /// Pods do only what the labels of their Namespace allow.
@@ -19,10 +21,22 @@ pub enum Plugin {
     ResourceQuota,
     /// Pods have a ServiceAccount, and its token.
     ServiceAccount,
+    /// Requests keep to ValidatingAdmissionPolicies.
+    ValidatingAdmissionPolicy,
+    /// Webhooks may refuse requests.
+    ValidatingAdmissionWebhook,
 }
 
-const ALL: [Plugin; 5] =
-    [Plugin::LimitRanger, Plugin::NodeRestriction, Plugin::PodSecurity, Plugin::ResourceQuota, Plugin::ServiceAccount];
+const ALL: [Plugin; 8] = [
+    Plugin::LimitRanger,
+    Plugin::MutatingAdmissionWebhook,
+    Plugin::NodeRestriction,
+    Plugin::PodSecurity,
+    Plugin::ResourceQuota,
+    Plugin::ServiceAccount,
+    Plugin::ValidatingAdmissionPolicy,
+    Plugin::ValidatingAdmissionWebhook,
+];
 
 impl Plugin {
     /// The name in Kubernetes.
@@ -30,10 +44,13 @@ impl Plugin {
     pub const fn name(self) -> &'static str {
         match self {
             Self::LimitRanger => "LimitRanger",
+            Self::MutatingAdmissionWebhook => "MutatingAdmissionWebhook",
             Self::NodeRestriction => "NodeRestriction",
             Self::PodSecurity => "PodSecurity",
             Self::ResourceQuota => "ResourceQuota",
             Self::ServiceAccount => "ServiceAccount",
+            Self::ValidatingAdmissionPolicy => "ValidatingAdmissionPolicy",
+            Self::ValidatingAdmissionWebhook => "ValidatingAdmissionWebhook",
         }
     }
 }

@@ -87,6 +87,10 @@ pub const fn status_of(kind: &'static str) -> Subresource {
     Subresource { name: "status", kind, verbs: &["get", "patch", "update"] }
 }
 
+/// Kinds that a subresource exchanges and that belong to another group version than their parent.
+pub const FOREIGN_KINDS: &[(&str, &str, &str)] =
+    &[("Eviction", "policy", "v1"), ("Scale", "autoscaling", "v1"), ("TokenRequest", "authentication.k8s.io", "v1")];
+
 /// The subresource with which the number of Pods is read and changed, whatever the kind.
 pub const SCALE: &str = "scale";
 
@@ -291,6 +295,15 @@ impl Kind {
     #[must_use]
     pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
         self.subresources.iter().find(|sub| sub.name == name)
+    }
+
+    /// Group, version and name of the kind that is exchanged at a URL of this kind, or of a part of it.
+    #[must_use]
+    pub fn exchanged(&self, part: Option<&Subresource>) -> (&'static str, &'static str, &'static str) {
+        let name = part.map_or(self.kind, |part| part.kind);
+        let foreign = FOREIGN_KINDS.iter().find(|(kind, _, _)| part.is_some() && *kind == name);
+        let (group, version) = foreign.map_or((self.group, self.version), |(_, group, version)| (group, version));
+        (group, version, name)
     }
 
     /// What selectors may ask of an object (in its stored form).

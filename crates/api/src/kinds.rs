@@ -2,6 +2,7 @@
 //!
 //! Sorted as discovery lists them: by group (core first), then by plural.
 
+pub mod admissionregistration;
 pub mod bgppeer;
 pub mod binding;
 pub mod certificatesigningrequest;
@@ -55,6 +56,10 @@ pub static KINDS: &[&Kind] = &[
     &secret::KIND,
     &serviceaccount::KIND,
     &service::KIND,
+    &admissionregistration::webhooks::MUTATING,
+    &admissionregistration::policy::KIND,
+    &admissionregistration::binding::KIND,
+    &admissionregistration::webhooks::VALIDATING,
     &controllerrevision::KIND,
     &deployment::KIND,
     &replicaset::KIND,

@@ -12,6 +12,7 @@ pub mod bootstrap_token;
 pub mod claims;
 pub mod decode;
 pub mod duration;
+pub mod dynamic_admission;
 pub mod environment;
 pub mod facts;
 pub mod field;

@@ -142,6 +142,7 @@ const TABLES: &[(&str, &str)] = &[
     ("autoscaling", include_str!("../schema/autoscaling.schema")),
     ("policy", include_str!("../schema/policy.schema")),
     ("certificates", include_str!("../schema/certificates.schema")),
+    ("admissionregistration", include_str!("../schema/admissionregistration.schema")),
     ("rbac", include_str!("../schema/rbac.schema")),
     ("waypost", include_str!("../schema/waypost.schema")),
 ];

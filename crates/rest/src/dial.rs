@@ -59,6 +59,18 @@ impl DialPolicy {
         Ok(())
     }
 
+    /// Whether a webhook that is named by a URL may be at an address. On the machine of the server it may be only where the
+    /// API is served at loopback alone: elsewhere services of that machine trust whoever comes from it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn webhook(&self, at: SocketAddr, services: &[IpNet]) -> Result<(), &'static str> {
+        if at.ip().to_canonical().is_loopback() && self.listening.iter().all(|own| own.ip().is_loopback()) {
+            return if self.is_api(at) { Err("the API listens there") } else { Ok(()) };
+        }
+        self.pod(at, services)
+    }
+
     /// Whether a Node is on the machine of the server. A server at loopback alone is reached by agents of its machine alone.
     fn shares_machine(&self, node: &str) -> bool {
         self.local_node.as_deref() == Some(node) || self.listening.iter().all(|at| at.ip().is_loopback())
@@ -116,6 +128,17 @@ mod tests {
         }
         for at in ["10.244.0.7:80", "[fd00:10:244::7]:80", "192.0.2.1:6443", "192.0.2.10:80"] {
             assert!(may(at), "{at}");
+        }
+    }
+
+    #[test]
+    fn webhooks_are_at_loopback_only_beside_a_local_api() {
+        let may = |policy: &DialPolicy, at: &str| policy.webhook(at.parse().unwrap(), &services()).is_ok();
+        let (public, local) = (policy(&["192.0.2.10:6443"], Some("here")), policy(&["127.0.0.1:6443"], None));
+        assert!(may(&public, "192.0.2.11:443") && may(&local, "192.0.2.11:443") && may(&local, "127.0.0.1:8443"));
+        assert!(!may(&public, "127.0.0.1:8443") && !may(&local, "127.0.0.1:6443"));
+        for at in ["169.254.169.254:443", "10.96.0.7:443", "0.0.0.0:443"] {
+            assert!(!may(&public, at) && !may(&local, at), "{at}");
         }
     }
 

@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-use api::kind::{Kind, Subresource};
+use api::kind::{FOREIGN_KINDS, Kind, Subresource};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
@@ -45,10 +45,6 @@ const GROUP_ORDER: &[&str] = &[
     "node.k8s.io",
     "discovery.k8s.io",
 ];
-
-/// Kinds that a subresource exchanges and that belong to another group version than their parent.
-const FOREIGN_KINDS: &[(&str, &str, &str)] =
-    &[("Eviction", "policy", "v1"), ("Scale", "autoscaling", "v1"), ("TokenRequest", "authentication.k8s.io", "v1")];
 
 /// Paths that are served besides those of the groups.
 const OTHER_PATHS: &[&str] =

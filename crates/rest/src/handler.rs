@@ -32,6 +32,7 @@ use crate::registry::Registry;
 use crate::reply::{Body, Reply};
 use crate::request::RequestInfo;
 use crate::route::{self, Route, Target};
+use crate::service_backends::ServiceBackends;
 use crate::upload::Uploads;
 use crate::view::{Include, View};
 use crate::{compress, page, pages, query, verbs};
@@ -57,7 +58,7 @@ pub(crate) struct Shared {
     /// Bodies on their way in.
     pub(crate) uploads: Uploads,
     /// Which addresses are dialled on behalf of others.
-    pub(crate) dial: DialPolicy,
+    pub(crate) dial: Arc<DialPolicy>,
     /// Which requests are answered, and which wait.
     pub(crate) fairness: Arc<Fairness>,
     /// How long a request that is no watch may take.
@@ -82,6 +83,13 @@ pub(crate) struct Ask<'a> {
     pub(crate) now: Timestamp,
     /// Where what is worth an audit annotation is noted.
     pub(crate) audit: &'a Recorder<'a>,
+}
+
+impl Shared {
+    /// The Pods behind Services.
+    pub(crate) fn backends(&self) -> ServiceBackends<'_> {
+        ServiceBackends { store: &*self.registry.store, ranges: &self.registry.ranges, dial: &self.dial }
+    }
 }
 
 impl Ask<'_> {

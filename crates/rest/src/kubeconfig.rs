@@ -12,7 +12,7 @@ mod cluster_info;
 pub mod contexts;
 #[cfg(test)]
 mod tests;
-mod tls;
+pub(crate) mod tls;
 
 use std::path::Path;
 

@@ -7,7 +7,9 @@
 mod admission;
 mod create;
 mod delete;
+mod dynamic;
 mod escalation;
+mod param_rights;
 mod restriction;
 mod service_account;
 mod signer;
@@ -30,10 +32,12 @@ use store::{CommitError, Compare, Entry, Key, Op, Store, Table, Txn};
 
 use crate::auth::User;
 use crate::authz::{Attributes, Authorizer};
+use crate::dynamic_admission::DynamicAdmission;
 use crate::view;
 
 pub(crate) use create::{check_name, match_namespace};
 pub(crate) use delete::Deletion;
+pub(crate) use dynamic::About;
 pub(crate) use update::{Change, Patching, Source};
 
 /// How often a pipeline is run again because somebody else was faster.
@@ -47,6 +51,8 @@ pub(crate) struct Registry {
     pub(crate) authorizer: Arc<Authorizer>,
     /// Which admission plugins run.
     pub(crate) plugins: Plugins,
+    /// Policies and webhooks.
+    pub(crate) dynamic: DynamicAdmission,
     /// Whether this cluster gives Nodes their pod CIDRs: nodes may not choose them then.
     pub(crate) allocates_pod_cidrs: bool,
 }

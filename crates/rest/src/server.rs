@@ -23,6 +23,8 @@ use crate::auth::impersonate::Impersonation;
 use crate::authz::Authorizer;
 use crate::connections::{Activity, ConnectionLimits, Connections, Counted, Slot, Tracked};
 use crate::dial::DialPolicy;
+use crate::dynamic_admission::DynamicAdmission;
+use crate::dynamic_admission::client::WebhookClient;
 use crate::fairness::Fairness;
 use crate::handler::{self, Peer, Shared};
 use crate::metrics::{Figures, Metrics};
@@ -105,9 +107,15 @@ impl Server {
         let metrics = Metrics::new(options.figures, options.audit.as_ref().map(Audit::metrics));
         let connections = Connections::new(options.connections, metrics.clone());
         let fairness = Fairness::new(options.max_in_flight, options.request_timeout, metrics.clone());
+        let dial = Arc::new(DialPolicy::new(listening, options.local_node));
+        let authorizer = Arc::new(Authorizer::new(options.store.clone()));
+        let webhooks = WebhookClient::new(options.store.clone(), options.ranges.clone(), dial.clone());
+        let dynamic =
+            DynamicAdmission::new(options.store.clone(), authorizer.clone(), Box::new(webhooks), &options.plugins);
         let shared = Arc::new(Shared {
             registry: Registry {
-                authorizer: Arc::new(Authorizer::new(options.store.clone())),
+                authorizer,
+                dynamic,
                 store: options.store,
                 ranges: options.ranges,
                 plugins: options.plugins,
@@ -122,7 +130,7 @@ impl Server {
             address: address.to_string(),
             agents: options.agents,
             uploads: Uploads::default(),
-            dial: DialPolicy::new(listening, options.local_node),
+            dial,
             fairness,
             request_timeout: options.request_timeout,
             ready: is_ready,

@@ -1,6 +1,7 @@
 //! The verbs: which one a request is, and what it does. One file a verb.
 
 mod agent;
+mod connect;
 mod delete;
 mod patch;
 mod placement;
@@ -11,6 +12,7 @@ mod write;
 
 use std::sync::Arc;
 
+use api::dynamic_admission::request::Operation;
 use api::kind::SCALE;
 use api::options::WriteOptions;
 use api::status::Status;
@@ -21,7 +23,7 @@ use http::{Method, header};
 use crate::forward::Sent;
 use crate::handler::{Ask, Shared};
 use crate::query;
-use crate::registry::{Call, Outcome, Shown};
+use crate::registry::{About, Call, Outcome, Shown};
 use crate::reply::Reply;
 use crate::reviews;
 use crate::route::Target;
@@ -78,11 +80,14 @@ pub(crate) async fn converse(
     sent: Sent,
 ) -> Result<Reply, Status> {
     check_url_name(target)?;
+    let warnings = connect::admit(shared, ask, target).await?;
     let part = target.subresource.map_or("", |sub| sub.name);
-    match agent::PARTS.into_iter().find(|name| *name == part) {
-        Some(part) => agent::pod(shared, ask, target, part, sent).await,
-        None => proxy::proxy(shared, ask, target, sent).await,
-    }
+    let mut reply = match agent::PARTS.into_iter().find(|name| *name == part) {
+        Some(part) => agent::pod(shared, ask, target, part, sent).await?,
+        None => proxy::proxy(shared, ask, target, sent).await?,
+    };
+    reply.warnings.extend(warnings);
+    Ok(reply)
 }
 
 /// Carries out any other request.
@@ -114,8 +119,8 @@ pub(crate) async fn run(
         "create" => write::create(shared, ask, target, body, warnings).await,
         "update" => write::update(shared, ask, target, body, warnings).await,
         "patch" => patch::patch(shared, ask, target, body, warnings).await,
-        "delete" => delete::delete(shared, ask, target, body).await,
-        "deletecollection" => delete::delete_collection(shared, ask, target, body).await,
+        "delete" => delete::delete(shared, ask, target, body, warnings).await,
+        "deletecollection" => delete::delete_collection(shared, ask, target, body, warnings).await,
         _ => Err(Status::method_not_allowed()),
     }
 }
@@ -183,6 +188,11 @@ fn call<'a>(ask: &Ask<'a>, target: &Target<'a>, manager: &'a str, dry_run: bool)
         now: ask.now,
         user: ask.user,
     }
+}
+
+/// What admission is asked about: a message to the object of a URL, or a connection to it.
+fn about<'a>(target: &Target<'_>, operation: Operation, name: &'a str) -> About<'a> {
+    About { operation, kind: target.kind, subresource: target.subresource, name }
 }
 
 /// Who owns what this request writes: the manager it names, or its program.

@@ -8,6 +8,20 @@ use crate::schema::{Field, Shape, TypeId};
 
 /// Fields whose Go type is not the one that their shape suggests, sorted.
 const NAMED: &[(&str, &str)] = &[
+    ("admissionregistration.MatchResources.matchPolicy", "v1.MatchPolicyType"),
+    ("admissionregistration.MutatingWebhook.failurePolicy", "v1.FailurePolicyType"),
+    ("admissionregistration.MutatingWebhook.matchPolicy", "v1.MatchPolicyType"),
+    ("admissionregistration.MutatingWebhook.reinvocationPolicy", "v1.ReinvocationPolicyType"),
+    ("admissionregistration.MutatingWebhook.sideEffects", "v1.SideEffectClass"),
+    ("admissionregistration.ParamRef.parameterNotFoundAction", "v1.ParameterNotFoundActionType"),
+    ("admissionregistration.Rule.scope", "v1.ScopeType"),
+    ("admissionregistration.RuleWithOperations.operations", "[]v1.OperationType"),
+    ("admissionregistration.ValidatingAdmissionPolicyBindingSpec.validationActions", "[]v1.ValidationAction"),
+    ("admissionregistration.ValidatingAdmissionPolicySpec.failurePolicy", "v1.FailurePolicyType"),
+    ("admissionregistration.ValidatingWebhook.failurePolicy", "v1.FailurePolicyType"),
+    ("admissionregistration.ValidatingWebhook.matchPolicy", "v1.MatchPolicyType"),
+    ("admissionregistration.ValidatingWebhook.sideEffects", "v1.SideEffectClass"),
+    ("admissionregistration.Validation.reason", "v1.StatusReason"),
     ("apps.DeploymentCondition.status", "v1.ConditionStatus"),
     ("apps.DeploymentCondition.type", "v1.DeploymentConditionType"),
     ("apps.DeploymentStrategy.type", "v1.DeploymentStrategyType"),

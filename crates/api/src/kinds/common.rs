@@ -15,6 +15,15 @@ pub(super) const IMMUTABLE: &str = "field is immutable";
 /// The transport protocols, sorted as messages list them.
 pub(super) const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 
+/// Bytes of the message of a condition.
+const MAX_CONDITION_MESSAGE: usize = 32 * 1024;
+/// Bytes of the reason of a condition.
+const MAX_CONDITION_REASON: usize = 1024;
+const BAD_CONDITION_REASON: &str = "a condition reason must start with alphabetic character, optionally followed by a \
+     string of alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or \
+     'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is \
+     '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
+
 /// One `Invalid value` for each thing that is wrong with a string.
 pub(super) fn report(path: &Path<'_>, value: &str, wrong: Vec<String>, errors: &mut Errors) {
     for detail in wrong {
@@ -99,6 +108,63 @@ fn is_empty(value: &Value) -> bool {
         Value::Array(items) => items.is_empty(),
         Value::Object(map) => map.is_empty(),
         _ => false,
+    }
+}
+
+/// Metadata that users own stays as it was, where a change of the status may not touch it.
+pub(super) fn keep_metadata(new: &mut Value, old: &Value) {
+    for field in ["labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp", "generation"] {
+        let path = format!("metadata.{field}");
+        match old.at(&path) {
+            Value::Null => {
+                new.drop_path(&path);
+            }
+            value => new.put(&path, value.clone()),
+        }
+    }
+}
+
+/// Conditions of a status in the form that all newer kinds share (`metav1.Condition`).
+pub(super) fn validate_conditions(path: &Path<'_>, conditions: &[Value], errors: &mut Errors) {
+    const STATUSES: &[&str] = &["False", "True", "Unknown"];
+    for (index, condition) in conditions.iter().enumerate() {
+        let (path, kind) = (path.index(index), condition.text("type"));
+        if conditions[..index].iter().any(|earlier| earlier.text("type") == kind) {
+            errors.duplicate(&path, kind);
+        }
+        if kind.is_empty() {
+            errors.required(&path.child("type"), "is required");
+        } else {
+            report(&path.child("type"), kind, names::qualified_name(kind), errors);
+        }
+        one_of(&path.child("status"), condition.text("status"), STATUSES, errors);
+        let generation = condition.int("observedGeneration");
+        if generation < 0 {
+            errors.invalid(&path.child("observedGeneration"), generation, "must be greater than or equal to zero");
+        }
+        if !condition.has("lastTransitionTime") {
+            errors.required(&path.child("lastTransitionTime"), "");
+        }
+        validate_condition_reason(&path.child("reason"), condition.text("reason"), errors);
+        if condition.text("message").len() > MAX_CONDITION_MESSAGE {
+            errors.too_long(&path.child("message"), MAX_CONDITION_MESSAGE);
+        }
+    }
+}
+
+fn validate_condition_reason(path: &Path<'_>, reason: &str, errors: &mut Errors) {
+    if reason.is_empty() {
+        return errors.required(path, "");
+    }
+    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ',' | ':');
+    let is_valid = reason.starts_with(|c: char| c.is_ascii_alphabetic())
+        && reason.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+        && reason.chars().all(inner);
+    if !is_valid {
+        errors.invalid(path, reason, BAD_CONDITION_REASON);
+    }
+    if reason.len() > MAX_CONDITION_REASON {
+        errors.too_long(path, MAX_CONDITION_REASON);
     }
 }
 

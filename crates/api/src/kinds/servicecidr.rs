@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::common::IMMUTABLE;
+use super::common::{IMMUTABLE, keep_metadata};
 use crate::field::{Errors, Path};
 use crate::ip;
 use crate::kind::{Kind, Rules, keep_all_but_status, keep_status, status_of};
@@ -49,15 +49,7 @@ impl Rules for ServiceCidrRules {
 
     fn prepare_status(&self, new: &mut Value, old: &Value) {
         keep_all_but_status(new, old);
-        // Metadata that users own cannot be changed on the way.
-        for field in ["labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp", "generation"] {
-            match old.at("metadata").at(field) {
-                Value::Null => {
-                    new.drop_path(&format!("metadata.{field}"));
-                }
-                value => new.put(&format!("metadata.{field}"), value.clone()),
-            }
-        }
+        keep_metadata(new, old);
     }
 
     fn validate_create(&self, object: &Value, errors: &mut Errors) {

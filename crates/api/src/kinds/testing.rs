@@ -33,9 +33,17 @@ fn topic(name: &str) -> Option<Value> {
 
 /// Replays every case of a topic, as far as it is about this kind.
 pub(super) fn golden(name: &str, kind: &'static Kind) {
+    golden_where(name, kind, |_| true);
+}
+
+/// Replays the cases of a topic that a test asks for, as far as they are about this kind.
+pub(super) fn golden_where(name: &str, kind: &'static Kind, wanted: impl Fn(&Value) -> bool) {
     // The class of an Ingress without one is chosen by the server, which sees all classes.
     let for_rules = |case: &&Value| case.text("id") != "ingress.class-default";
     for case in topic(name).iter().flat_map(|topic| topic.items("cases")).filter(for_rules) {
+        if !wanted(case) {
+            continue;
+        }
         let mut replay = Replay { kind, objects: HashMap::new(), id: case.text("id").to_owned() };
         for step in case.items("steps") {
             if !replay.step(step) {

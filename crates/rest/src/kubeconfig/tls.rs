@@ -72,7 +72,8 @@ fn said<E: std::fmt::Display>(part: &'static str) -> impl Fn(E) -> String {
     move |error| format!("{part}: {error}")
 }
 
-fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
+/// The authorities of a PEM bundle.
+pub(crate) fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
         roots.add(certificate.map_err(|error| error.to_string())?).map_err(|error| error.to_string())?;
@@ -80,7 +81,8 @@ fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
     if roots.is_empty() { Err("there is no certificate in it".to_owned()) } else { Ok(roots) }
 }
 
-fn system_roots() -> Result<RootCertStore, String> {
+/// The authorities that the machine trusts.
+pub(crate) fn system_roots() -> Result<RootCertStore, String> {
     let found = SYSTEM_AUTHORITIES.iter().find_map(|path| std::fs::read(path).ok());
     let pem = found.ok_or("the cluster has no certificate-authority, and this machine has no list of its own")?;
     let mut roots = RootCertStore::empty();

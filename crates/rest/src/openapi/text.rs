@@ -4,8 +4,8 @@
 //! is asked once per build of a document and dropped afterwards. The prose of our own kinds is in [`own`].
 
 use k8s_openapi::api::{
-    apps, authentication, authorization, autoscaling, certificates, coordination, core, discovery, events, networking,
-    policy, rbac,
+    admissionregistration, apps, authentication, authorization, autoscaling, certificates, coordination, core,
+    discovery, events, networking, policy, rbac,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta;
 use schemars::SchemaGenerator;
@@ -25,6 +25,10 @@ impl Texts {
     pub(super) fn gather() -> Self {
         let mut generator = SchemaGenerator::default();
         describe!(generator:
+            admissionregistration::v1::MutatingWebhookConfiguration,
+            admissionregistration::v1::ValidatingAdmissionPolicy,
+            admissionregistration::v1::ValidatingAdmissionPolicyBinding,
+            admissionregistration::v1::ValidatingWebhookConfiguration,
             apps::v1::ControllerRevision,
             apps::v1::Deployment,
             apps::v1::ReplicaSet,

@@ -40,6 +40,7 @@ impl Registry {
         self.await_default_account(call, &object).await;
         wipe_system_fields(&mut object);
         meta::drop_repeated_owners(&mut object, warnings);
+        self.mutate_new(call, &mut object, warnings).await?;
         object.put("metadata.uid", new_uid());
         object.put("metadata.creationTimestamp", call.now_text());
         let given = object.text("metadata.name").to_owned();
@@ -91,11 +92,13 @@ impl Registry {
             })
             .map_err(Lost::Refused)?;
         let object = finished(call.kind, object).map_err(Lost::Refused)?;
+        self.check_params(call, &object, None).map_err(Lost::Refused)?;
         let mut noted = Vec::new();
         rules.warnings(&object, None, &mut noted);
         self.warn_of_cluster_ips(call, &object, None, &mut noted);
         let (admission, request) = (self.admission(call), call.admission(name));
         admission.check(&request, &object, None, &mut txn, &mut noted).map_err(Lost::Refused)?;
+        self.validate_object(call, name, &object, &Value::Null, &mut noted).await.map_err(Lost::Refused)?;
         if version_set {
             return Err(Lost::Refused(Status::raw("resourceVersion should not be set on objects to be created")));
         }
@@ -185,7 +188,7 @@ pub(super) fn manager<'a>(call: &'a Call<'_>, api_version: &'a str) -> apply::Ma
 }
 
 /// What clients may not choose.
-fn wipe_system_fields(object: &mut Value) {
+pub(super) fn wipe_system_fields(object: &mut Value) {
     for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         object.drop_path(&format!("metadata.{field}"));
     }

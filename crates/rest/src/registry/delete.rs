@@ -23,11 +23,17 @@ pub(crate) struct Deletion {
 
 impl Registry {
     /// Deletes an object, or marks it as deleted while something still holds it.
-    pub(crate) async fn delete(&self, call: &Call<'_>, name: &str, wish: &Deletion) -> Result<Outcome, Status> {
+    pub(crate) async fn delete(
+        &self,
+        call: &Call<'_>,
+        name: &str,
+        wish: &Deletion,
+        warnings: &mut Vec<String>,
+    ) -> Result<Outcome, Status> {
         self.admit_delete(call, name)?;
         for _ in 0..ATTEMPTS {
             let entry = self.get(call, name)?;
-            match self.try_delete(call, name, wish, &entry).await {
+            match self.try_delete(call, name, wish, &entry, warnings).await {
                 Ok(outcome) => return Ok(outcome),
                 Err(Lost::Refused(status)) => return Err(status),
                 Err(Lost::Race) => {}
@@ -36,12 +42,20 @@ impl Registry {
         Err(Status::too_many_requests("too many others are changing the same object; please try again"))
     }
 
-    async fn try_delete(&self, call: &Call<'_>, name: &str, wish: &Deletion, entry: &Entry) -> Result<Outcome, Lost> {
+    async fn try_delete(
+        &self,
+        call: &Call<'_>,
+        name: &str,
+        wish: &Deletion,
+        entry: &Entry,
+        warnings: &mut Vec<String>,
+    ) -> Result<Outcome, Lost> {
         let old = old_object(call.kind, entry);
         if self.plugins.has(Plugin::NodeRestriction) {
             restriction::on_delete(call, name, &old).map_err(Lost::Refused)?;
         }
         check_preconditions(call, name, wish, &old).map_err(Lost::Refused)?;
+        self.admit_deletion(call, name, &old, wish, warnings).await.map_err(Lost::Refused)?;
         let mut new = old.clone();
         mark_deleted(call.kind, &mut new, wish.grace, wish.propagation, call.now);
         if is_released(call.kind, &new) {

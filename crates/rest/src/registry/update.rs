@@ -128,11 +128,13 @@ impl Registry {
         let mut noted = Vec::new();
         let new = self.new_object(call, change, &old, &mut noted);
         note(warnings, noted);
-        let new = new.map_err(Lost::Refused)?;
+        let mut new = new.map_err(Lost::Refused)?;
+        self.mutate_change(call, change.name, &mut new, &old, warnings).await.map_err(Lost::Refused)?;
         check_revision(call, change, &new, &old).map_err(Lost::Refused)?;
         let prepared = self.prepare(call, change.name, new, &old).map_err(Lost::Refused)?;
         let Prepared { mut object, txn, noted } = prepared;
         note(warnings, noted);
+        self.validate_object(call, change.name, &object, &old, warnings).await.map_err(Lost::Refused)?;
         if old.has("metadata.deletionTimestamp") && is_released(call.kind, &object) {
             self.remove(call, change.name, entry, &object).await?;
             // The last finalizer is gone and the object with it: the answer still has the revision it had.
@@ -222,6 +224,7 @@ impl Registry {
         if !errors.is_empty() {
             return Err(invalid(call.kind, name, &errors));
         }
+        self.check_params(call, &new, Some(old))?;
         if call.is_main() {
             rules.warnings(&new, Some(old), &mut noted);
             self.warn_of_cluster_ips(call, &new, Some(old), &mut noted);

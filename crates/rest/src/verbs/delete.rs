@@ -19,10 +19,12 @@ pub(super) async fn delete(
     ask: &Ask<'_>,
     target: &Target<'_>,
     bytes: &[u8],
+    warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
     let options = options(ask, bytes)?;
     let call = call(ask, target, "", options.dry_run);
-    let outcome = shared.registry.delete(&call, target.name.unwrap_or_default(), &deletion(&options)).await?;
+    let name = target.name.unwrap_or_default();
+    let outcome = shared.registry.delete(&call, name, &deletion(&options), warnings).await?;
     written(ask, target, outcome)
 }
 
@@ -32,6 +34,7 @@ pub(super) async fn delete_collection(
     ask: &Ask<'_>,
     target: &Target<'_>,
     bytes: &[u8],
+    warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
     let options = options(ask, bytes)?;
     let (entries, meta) = super::read::matching(shared, ask, target).await?;
@@ -39,7 +42,7 @@ pub(super) async fn delete_collection(
     let wish = deletion(&options);
     for entry in &entries {
         let name = entry.key.name.rsplit('/').next().unwrap_or_default();
-        match shared.registry.delete(&call, name, &wish).await {
+        match shared.registry.delete(&call, name, &wish, warnings).await {
             // Somebody else was faster: it is gone, which is what was asked for.
             Err(status) if status.code == 404 => {}
             done => drop(done?),

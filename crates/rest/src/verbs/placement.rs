@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use api::dynamic_admission::request::Operation;
 use api::field::Errors;
 use api::kinds::{binding, pod};
 use api::lifecycle;
@@ -13,7 +14,7 @@ use api::value::ValueExt as _;
 use http::header;
 use serde_json::{Value, json};
 
-use super::{delete, manager};
+use super::{about, delete, manager};
 use crate::handler::{Ask, Shared};
 use crate::registry::{Call, Change, Source, check_name};
 use crate::reply::Reply;
@@ -30,8 +31,9 @@ pub(super) async fn bind(
 ) -> Result<Reply, Status> {
     let options = WriteOptions::create(&ask.query)?;
     let media = negotiate::body_media(ask.header(header::CONTENT_TYPE))?;
-    let sent = body::object(&binding::KIND, media, bytes, options.field_validation, warnings)?;
-    let name = target.name.unwrap_or_else(|| sent.text("metadata.name"));
+    let mut sent = body::object(&binding::KIND, media, bytes, options.field_validation, warnings)?;
+    let name = target.name.unwrap_or_else(|| sent.text("metadata.name")).to_owned();
+    let name = name.as_str();
     if target.name.is_some() && !sent.text("metadata.name").is_empty() {
         check_name(&sent, name)?;
     }
@@ -41,9 +43,10 @@ pub(super) async fn bind(
         return Err(Status::invalid("", binding::KIND.kind, name, &errors));
     }
     let now = lifecycle::seconds(ask.now);
-    let run = |old: &Value, _: &mut Vec<String>| bound(&sent, old, &now);
     let manager = manager(ask, &options.field_manager);
     let call = call(ask, target, &manager, options.dry_run);
+    shared.registry.admit_message(&call, about(target, Operation::Create, name), &mut sent, warnings).await?;
+    let run = |old: &Value, _: &mut Vec<String>| bound(&sent, old, &now);
     shared.registry.update(&call, &Change { name, source: Source::Patch(&run) }, warnings).await?;
     Ok(success(ask))
 }
@@ -80,21 +83,25 @@ pub(super) async fn evict(
     ask: &Ask<'_>,
     target: &Target<'_>,
     bytes: &[u8],
+    warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
     let name = target.name.unwrap_or_default();
     let options = WriteOptions::create(&ask.query)?;
     let media = negotiate::body_media(ask.header(header::CONTENT_TYPE))?;
-    let sent = body::message("policy.Eviction", media, bytes)?;
+    let mut sent = body::message("policy.Eviction", media, bytes)?;
     let named = sent.text("metadata.name");
     if !named.is_empty() && named != name {
         return Err(Status::bad_request(format!(
             "name in URL does not match name in Eviction object: name in URL: {name}, name in Eviction object: {named}"
         )));
     }
+    let part = target.subresource;
+    let asked = Call { subresource: part, ..call(ask, target, "", options.dry_run) };
+    shared.registry.admit_message(&asked, about(target, Operation::Create, name), &mut sent, warnings).await?;
     let mut wish = DeleteOptions::from_value(sent.at("deleteOptions"))?;
     wish.dry_run |= options.dry_run;
-    let call = Call { subresource: target.subresource, ..call(ask, target, "", wish.dry_run) };
-    shared.registry.delete(&call, name, &delete::deletion(&wish)).await?;
+    let call = Call { dry_run: wish.dry_run, ..asked };
+    shared.registry.delete(&call, name, &delete::deletion(&wish), warnings).await?;
     Ok(success(ask))
 }
 

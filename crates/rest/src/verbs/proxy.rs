@@ -9,19 +9,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::kinds;
+use api::field;
 use api::status::{Resource, Status};
 use api::value::ValueExt as _;
-use api::{field, object};
 use ipnet::IpNet;
 use serde_json::Value;
-use store::{Key, Table};
 
 use crate::forward::{self, Outward, Sent};
 use crate::handler::{Ask, Shared};
 use crate::pki;
 use crate::reply::Reply;
 use crate::route::Target;
+use crate::service_backends;
 
 /// How long it may take until there is a connection to a Pod.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -48,7 +47,7 @@ pub(super) async fn proxy(
 }
 
 /// The path behind `proxy`, and the query, both as the client encoded them.
-fn path(ask: &Ask<'_>, target: &Target<'_>) -> String {
+pub(super) fn path(ask: &Ask<'_>, target: &Target<'_>) -> String {
     // `/api/v1/namespaces/{ns}/{plural}/{name}/proxy/…`, or without a namespace.
     let before = if target.kind.namespaced { 8 } else { 6 };
     let rest = ask.uri.path().splitn(before + 1, '/').nth(before).unwrap_or_default();
@@ -76,60 +75,20 @@ fn service_address(shared: &Shared, namespace: &str, id: &str) -> Result<Place, 
     let (scheme, name, port) =
         split_id(id).ok_or_else(|| Status::bad_request(format!("invalid service request {}", field::quote(id))))?;
     let none = || Status::unavailable(format!("no endpoints available for service {}", field::quote(name)));
+    let backends = shared.backends();
     let port_name = match port.parse::<i64>() {
         Ok(number) => {
             let services = Resource { group: "", plural: "services", kind: "Service" };
-            let service = stored(shared, "services/specs", &format!("{namespace}/{name}"));
-            let service = service.ok_or_else(|| Status::not_found(services, name))?;
-            let found = service.items("spec.ports").iter().find(|port| port.int("port") == number);
-            let missing =
-                || Status::unavailable(format!("no service port {number} found for service {}", field::quote(name)));
-            found.ok_or_else(missing)?.text("name").to_owned()
+            let service = backends.service(namespace, name).ok_or_else(|| Status::not_found(services, name))?;
+            service_backends::port_name(&service, name, number).map_err(Status::unavailable)?
         }
         Err(_) => port.to_owned(),
     };
-    let mut found = endpoints(shared, namespace, name, &port_name);
+    let mut found = backends.ready(namespace, name, &port_name);
     if found.is_empty() {
         return Err(none());
     }
     Ok((found.swap_remove(fastrand::usize(..found.len())), scheme == "https"))
-}
-
-/// Ready endpoints of a Service that are Pods of its namespace.
-fn endpoints(shared: &Shared, namespace: &str, service: &str, port_name: &str) -> Vec<SocketAddr> {
-    let prefix = format!("{namespace}/");
-    let Ok(slices) = shared.registry.store.range(Table::named("endpointslices"), &prefix, None) else {
-        return Vec::new();
-    };
-    let ranges = service_ranges(shared);
-    let mut out = Vec::new();
-    for entry in slices.entries {
-        if entry.facts.label("kubernetes.io/service-name") != Some(service) {
-            continue;
-        }
-        let slice = object::decode_light(&entry.value);
-        let ports = slice.items("ports").iter().filter(|port| port.text("name") == port_name);
-        for port in ports.filter_map(|port| u16::try_from(port.int("port")).ok()) {
-            for endpoint in slice.items("endpoints") {
-                let ready = endpoint.at("conditions.ready").as_bool().unwrap_or(true);
-                let addresses = endpoint.texts("addresses");
-                let of_pod = |address: &&&str| is_of_pod(shared, namespace, endpoint.at("targetRef"), address);
-                let address = addresses.iter().find(of_pod).and_then(|text| text.parse::<IpAddr>().ok());
-                let at = address.map(|address| SocketAddr::new(address, port));
-                out.extend(at.filter(|at| ready && shared.dial.pod(*at, &ranges).is_ok()));
-            }
-        }
-    }
-    out
-}
-
-fn is_of_pod(shared: &Shared, namespace: &str, reference: &Value, address: &str) -> bool {
-    let same_namespace = matches!(reference.text("namespace"), "") || reference.text("namespace") == namespace;
-    if reference.text("kind") != "Pod" || !same_namespace {
-        return false;
-    }
-    let pod = stored(shared, "pods", &format!("{namespace}/{}", reference.text("name")));
-    pod.is_some_and(|pod| pod.items("status.podIPs").iter().any(|have| have.text("ip") == address))
 }
 
 fn pod_address(shared: &Shared, namespace: &str, id: &str) -> Result<Place, Status> {
@@ -154,19 +113,11 @@ fn pod_address(shared: &Shared, namespace: &str, id: &str) -> Result<Place, Stat
 
 /// The ranges of Services: those the server was started with, and those of ServiceCIDRs.
 pub(super) fn service_ranges(shared: &Shared) -> Vec<IpNet> {
-    let mut ranges = shared.registry.ranges.addresses.clone();
-    let Ok(found) = shared.registry.store.range(Table::named("servicecidrs"), "", None) else { return ranges };
-    for entry in found.entries {
-        let object = object::decode_light(&entry.value);
-        ranges.extend(object.texts("spec.cidrs").iter().filter_map(|range| range.parse::<IpNet>().ok()));
-    }
-    ranges
+    shared.backends().service_ranges()
 }
 
 fn stored(shared: &Shared, table: &'static str, name: &str) -> Option<Value> {
-    let kind = kinds::by_table(table)?;
-    let entry = shared.registry.store.get(&Key { table: Table::named(table), name: name.into() })?;
-    Some(object::decode(kind, &entry.value, entry.modified))
+    shared.backends().stored(table, name)
 }
 
 #[cfg(test)]

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use api::dynamic_admission::request::Operation;
 use api::options::WriteOptions;
 use api::status::Status;
 use api::value::ValueExt as _;
 use http::header;
 
-use super::{call, manager, placement, written};
+use super::{about, call, manager, placement, written};
 use crate::auth::service_account;
 use crate::handler::{Ask, Shared};
 use crate::registry::{Change, Source, check_name};
@@ -44,12 +45,14 @@ pub(super) async fn create_part(
 ) -> Result<Reply, Status> {
     match target.subresource.map(|sub| sub.name) {
         Some("binding") => placement::bind(shared, ask, target, bytes, warnings).await,
-        Some("eviction") => placement::evict(shared, ask, target, bytes).await,
+        Some("eviction") => placement::evict(shared, ask, target, bytes, warnings).await,
         Some("token") => {
             let media = negotiate::body_media(ask.header(header::CONTENT_TYPE))?;
-            let parsed = body::message("authentication.TokenRequest", media, bytes)?;
+            let mut parsed = body::message("authentication.TokenRequest", media, bytes)?;
             let call = call(ask, target, "", false);
-            let account = shared.registry.get(&call, target.name.unwrap_or_default())?;
+            let name = target.name.unwrap_or_default();
+            shared.registry.admit_message(&call, about(target, Operation::Create, name), &mut parsed, warnings).await?;
+            let account = shared.registry.get(&call, name)?;
             let account = crate::view::read(target.kind, &account);
             let request = reviews::TokenRequest { body: &parsed, account: &account, user: ask.user };
             let answer = reviews::token_request(&request, &shared.authn, ask.now, warnings)?;

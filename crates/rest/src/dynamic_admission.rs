@@ -1,0 +1,150 @@
+//! Dynamic admission control against the cluster: which policies and webhooks are configured, and calling webhooks.
+//!
+//! ```text
+//! mutate: webhooks by name, each on what the one before it left ─▶ plugins again ─▶ webhooks that want to see changes
+//! validate: policies ─▶ webhooks, all at once
+//! ```
+//! In: a [`Request`] and its user. Out: a changed object, or a refusal; warnings and audit annotations in [`Notes`]. What
+//! matches and what policies decide is pure and in `api::dynamic_admission`; here are the configuration that follows the
+//! store ([`configuration`]), the exchange with a webhook ([`review`], [`exchange`]) and the HTTPS client ([`client`]).
+
+pub(crate) mod client;
+mod cluster;
+mod configuration;
+mod exchange;
+mod mutate;
+mod review;
+mod rights;
+mod target;
+#[cfg(test)]
+pub(crate) mod testing;
+mod validate;
+mod webhook;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::admission::{Plugin, Plugins};
+use api::dynamic_admission::expression::{self, Compiler};
+use api::dynamic_admission::matching::labels;
+use api::dynamic_admission::request::Request;
+use api::status::Status;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use store::Store;
+
+use crate::auth::User;
+use crate::authz::Authorizer;
+use cluster::Stored;
+use configuration::{Configuration, Tracked};
+use target::Target;
+
+/// Calls webhooks.
+pub(crate) trait Caller: Send + Sync {
+    /// Posts a review and gives the body of the answer, which must come within a time.
+    ///
+    /// # Errors
+    /// What went wrong, from `failed to call webhook: ` on; in the words of Go's HTTP client as far as they are known.
+    fn post<'a>(&'a self, target: &'a Target, body: Bytes, within: Duration) -> BoxFuture<'a, Result<Bytes, String>>;
+}
+
+/// What admission has to say besides yes and no.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Notes {
+    /// Texts of Warning headers.
+    pub(crate) warnings: Vec<String>,
+    /// Annotations of the audit event.
+    pub(crate) annotations: Vec<(String, String)>,
+}
+
+/// Completes an object again after webhooks changed it, as plugins did before.
+pub(crate) type Refill<'a> = dyn Fn(&mut Value) -> Result<(), Status> + Sync + 'a;
+
+/// Policies and webhooks of a cluster.
+pub(crate) struct DynamicAdmission {
+    store: Arc<dyn Store>,
+    authorizer: Arc<Authorizer>,
+    configuration: Tracked,
+    caller: Box<dyn Caller>,
+    asks_policies: bool,
+    asks_mutating: bool,
+    asks_validating: bool,
+}
+
+impl DynamicAdmission {
+    /// Follows the configurations of a store, as far as plugins are not switched off.
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        authorizer: Arc<Authorizer>,
+        caller: Box<dyn Caller>,
+        plugins: &Plugins,
+    ) -> Self {
+        Self::with(store, authorizer, caller, plugins, expression::installed())
+    }
+
+    fn with(
+        store: Arc<dyn Store>,
+        authorizer: Arc<Authorizer>,
+        caller: Box<dyn Caller>,
+        plugins: &Plugins,
+        compiler: &'static dyn Compiler,
+    ) -> Self {
+        Self {
+            configuration: Tracked::new(&*store, compiler),
+            store,
+            authorizer,
+            caller,
+            asks_policies: plugins.has(Plugin::ValidatingAdmissionPolicy),
+            asks_mutating: plugins.has(Plugin::MutatingAdmissionWebhook),
+            asks_validating: plugins.has(Plugin::ValidatingAdmissionWebhook),
+        }
+    }
+
+    /// What is configured now.
+    fn configuration(&self) -> Arc<Configuration> {
+        self.configuration.read(&*self.store)
+    }
+
+    /// Whether there is something that may change objects: webhooks.
+    pub(crate) fn mutates(&self) -> bool {
+        self.asks_mutating && !self.configuration().mutating.is_empty()
+    }
+
+    /// Whether there is something that may refuse requests: webhooks, or policies in force.
+    pub(crate) fn validates(&self) -> bool {
+        let configuration = self.configuration();
+        (self.asks_validating && !configuration.validating.is_empty())
+            || (self.asks_policies && !configuration.bindings.is_empty())
+    }
+
+    fn cluster(&self) -> Stored<'_> {
+        Stored { store: &*self.store }
+    }
+
+    /// The labels of a namespace.
+    fn namespace_labels(&self, name: &str) -> Option<api::facts::Facts> {
+        use api::dynamic_admission::policy::Cluster as _;
+        self.cluster().namespace(name).map(|namespace| labels(&namespace))
+    }
+}
+
+/// The user of a request as reviews and expressions show it.
+pub(crate) fn user_info(user: &User) -> Value {
+    let mut out = json!({"username": user.name, "groups": user.groups});
+    if user.groups.is_empty() {
+        out = json!({"username": user.name});
+    }
+    if !user.uid.is_empty() {
+        out["uid"] = user.uid.as_str().into();
+    }
+    if !user.extra.is_empty() {
+        out["extra"] = json!(user.extra);
+    }
+    out
+}
+
+/// The object of a request in the words of a rule, for the log.
+fn described(request: &Request<'_>) -> String {
+    format!("{} {}/{}", request.operation.name(), request.kind.plural, request.name)
+}

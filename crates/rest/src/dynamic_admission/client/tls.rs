@@ -1,0 +1,73 @@
+//! TLS towards webhooks: whom to trust, and the words for what goes wrong.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustls::{CertificateError, ClientConfig};
+
+use crate::kubeconfig::tls::{roots, system_roots};
+
+/// How many settings are kept; there is one for each CA bundle.
+const MAX_CONFIGS: usize = 64;
+
+/// Settings by CA bundle. Sessions are resumed, because settings are kept.
+#[derive(Default)]
+pub(super) struct TlsConfigs(Mutex<HashMap<Vec<u8>, Arc<ClientConfig>>>);
+
+impl TlsConfigs {
+    /// Settings that trust the authorities of a PEM bundle, or those of the machine where it is empty.
+    ///
+    /// # Errors
+    /// When nothing in it can be trusted.
+    pub(super) fn get(&self, authorities: &[u8]) -> Result<Arc<ClientConfig>, String> {
+        if let Some(config) = self.0.lock().get(authorities) {
+            return Ok(config.clone());
+        }
+        let unusable = |_| "unable to load root certificates: unable to parse bytes as PEM block".to_owned();
+        let trusted = if authorities.is_empty() { system_roots()? } else { roots(authorities).map_err(unusable)? };
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider);
+        let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+        let mut config = builder.with_root_certificates(trusted).with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let config = Arc::new(config);
+        let mut kept = self.0.lock();
+        if kept.len() >= MAX_CONFIGS {
+            kept.clear();
+        }
+        kept.insert(authorities.to_vec(), config.clone());
+        Ok(config)
+    }
+}
+
+/// What went wrong in a handshake.
+pub(super) fn words(error: &io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let why = match inner {
+        Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature)) => {
+            "certificate signed by unknown authority".to_owned()
+        }
+        Some(rustls::Error::InvalidCertificate(
+            CertificateError::Expired | CertificateError::ExpiredContext { .. },
+        )) => "certificate has expired or is not yet valid".to_owned(),
+        Some(rustls::Error::InvalidCertificate(error)) => error.to_string(),
+        Some(error) => return format!("tls: {error}"),
+        None if error.kind() == io::ErrorKind::UnexpectedEof => return "EOF".to_owned(),
+        None => return format!("tls: {error}"),
+    };
+    format!("tls: failed to verify certificate: x509: {why}")
+}
+
+/// What went wrong with a connection.
+pub(super) fn io_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        io::ErrorKind::ConnectionReset => "connection reset by peer".to_owned(),
+        io::ErrorKind::HostUnreachable => "no route to host".to_owned(),
+        io::ErrorKind::NetworkUnreachable => "network is unreachable".to_owned(),
+        io::ErrorKind::TimedOut => "connection timed out".to_owned(),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,202 @@
+//! AdmissionReviews: what a webhook is sent, and what its answer means. Pure.
+//!
+//! In: a request, later the bytes of the answer. Out: the review as JSON, later an [`Answer`], or what is wrong with it in
+//! the words of the original. Versions `v1` and `v1beta1` differ in how strictly an answer is held to the review.
+
+use api::decode;
+use api::dynamic_admission::request::{Form, Request};
+use api::field::quote;
+use api::status::Status;
+use api::value::ValueExt as _;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Value, json};
+
+const GROUP: &str = "admission.k8s.io";
+const KIND: &str = "AdmissionReview";
+
+/// What a webhook answered.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Answer {
+    pub(super) allowed: bool,
+    /// A Status that explains a refusal, or null.
+    pub(super) result: Value,
+    /// A JSON patch; empty without one.
+    pub(super) patch: Vec<u8>,
+    /// What the patch is said to be; empty without one.
+    pub(super) patch_type: String,
+    pub(super) warnings: Vec<String>,
+    pub(super) annotations: Vec<(String, String)>,
+}
+
+/// What is wrong with an answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Malformed {
+    /// It is no review.
+    Unreadable(String),
+    /// It does not answer the review that was sent.
+    Invalid(String),
+}
+
+/// The review of a request, in the form that a rule asked for.
+pub(super) fn request(request: &Request<'_>, form: &Form, uid: &str, version: &str) -> Value {
+    let (object, old_object) = request.objects(form);
+    let mut described = request.describe(form);
+    described.put("uid", uid);
+    described.put("object", object);
+    described.put("oldObject", old_object);
+    json!({"kind": KIND, "apiVersion": format!("{GROUP}/{version}"), "request": described})
+}
+
+/// Reads the answer to the review of a uid and version.
+pub(super) fn read(bytes: &[u8], uid: &str, version: &str, mutating: bool) -> Result<Answer, Malformed> {
+    let review = parse(bytes, version).map_err(Malformed::Unreadable)?;
+    let response = review.at("response");
+    if response.is_null() {
+        return Err(Malformed::Invalid("webhook response was absent".to_owned()));
+    }
+    let mut answer = fields(response).map_err(Malformed::Unreadable)?;
+    if version == "v1" {
+        verify(&review, &answer, uid, mutating).map_err(Malformed::Invalid)?;
+    } else if !mutating {
+        (answer.patch, answer.patch_type) = Default::default();
+    } else if !answer.patch.is_empty() {
+        "JSONPatch".clone_into(&mut answer.patch_type);
+    }
+    Ok(answer)
+}
+
+/// A review of a version, or of none, which is taken for this version.
+fn parse(bytes: &[u8], version: &str) -> Result<Value, String> {
+    let syntax = |error| format!("couldn't get version/kind; json parse error: {error}");
+    let found = decode::find_kind(bytes).map_err(syntax)?;
+    let expected = format!("{GROUP}/{version}");
+    if !matches!(found.kind.as_str(), "" | KIND)
+        || !found.api_version.starts_with(GROUP) && !found.api_version.is_empty()
+    {
+        let (kind, version) = (quote(&found.kind), quote(&found.api_version));
+        return Err(format!("no kind {kind} is registered for version {version}"));
+    }
+    if !found.api_version.is_empty() && found.api_version != expected {
+        let other = found.api_version.rsplit('/').next().unwrap_or_default();
+        return Err(format!("converting ({other}.{KIND}) to ({version}.{KIND}): unknown conversion"));
+    }
+    decode::parse_json(bytes).map(|(review, _)| review).map_err(syntax)
+}
+
+/// The fields of a response; each must have its type.
+fn fields(response: &Value) -> Result<Answer, String> {
+    let wrong = |field: &str, target: &str| {
+        let word = match response.at(field) {
+            Value::Bool(_) => "bool",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            _ => "object",
+        };
+        format!(
+            "json: cannot unmarshal {word} into Go struct field AdmissionResponse.response.{field} of type {target}"
+        )
+    };
+    let text = |field: &str| match response.at(field) {
+        Value::Null => Ok(""),
+        Value::String(text) => Ok(text.as_str()),
+        _ => Err(wrong(field, "string")),
+    };
+    let allowed = match response.at("allowed") {
+        Value::Null => false,
+        Value::Bool(allowed) => *allowed,
+        _ => return Err(wrong("allowed", "bool")),
+    };
+    let result = response.at("status");
+    if !result.is_null() && !result.is_object() {
+        return Err(wrong("status", "v1.Status"));
+    }
+    let texts = |value: &Value| value.as_str().map(str::to_owned);
+    let warnings = match response.at("warnings") {
+        Value::Null => Some(Vec::new()),
+        Value::Array(list) => list.iter().map(texts).collect(),
+        _ => None,
+    };
+    let annotations = match response.at("auditAnnotations") {
+        Value::Null => Some(Vec::new()),
+        Value::Object(map) => map.iter().map(|(key, value)| Some((key.clone(), texts(value)?))).collect(),
+        _ => None,
+    };
+    Ok(Answer {
+        allowed,
+        result: result.clone(),
+        patch: BASE64_STANDARD.decode(text("patch")?).map_err(|error| format!("illegal base64 data: {error}"))?,
+        patch_type: text("patchType")?.to_owned(),
+        warnings: warnings.ok_or_else(|| wrong("warnings", "[]string"))?,
+        annotations: annotations.ok_or_else(|| wrong("auditAnnotations", "map[string]string"))?,
+    })
+}
+
+/// Whether an answer is one to the review that was sent.
+fn verify(review: &Value, answer: &Answer, uid: &str, mutating: bool) -> Result<(), String> {
+    let found = review.text("response.uid");
+    if found != uid {
+        return Err(format!("expected response.uid={}, got {}", quote(uid), quote(found)));
+    }
+    let api_version = review.text("apiVersion");
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let found = format!("{group}/{version}, Kind={}", review.text("kind"));
+    let expected = format!("{GROUP}/v1, Kind={KIND}");
+    if found != expected {
+        return Err(format!("expected webhook response of {expected}, got {found}"));
+    }
+    let (has_patch, has_type) = (!answer.patch.is_empty(), review.has("response.patchType"));
+    let why = match (mutating, has_patch, has_type) {
+        (false, true, _) => "validating webhook may not return response.patch",
+        (false, false, true) => "validating webhook may not return response.patchType",
+        (true, true, false) => "webhook returned response.patch but not response.patchType",
+        (true, false, true) => "webhook returned response.patchType but not response.patch",
+        (true, true, true) if answer.patch_type.is_empty() => "webhook returned invalid response.patchType of \"\"",
+        _ => return Ok(()),
+    };
+    Err(why.to_owned())
+}
+
+/// The refusal of a webhook.
+pub(super) fn denied(webhook: &str, result: &Value) -> Status {
+    let (message, reason) = (result.text("message"), result.text("reason"));
+    let by = format!("admission webhook {} denied the request", quote(webhook));
+    let message = match (message, reason) {
+        ("", "") => format!("{by} without explanation"),
+        ("", reason) => format!("{by}: {reason}"),
+        (message, _) => format!("{by}: {message}"),
+    };
+    let code = match result.int("code") {
+        ..400 => 400,
+        code => u16::try_from(code).ok().filter(|code| *code < 600).unwrap_or(500),
+    };
+    let details = Some(result.at("details").clone()).filter(Value::is_object);
+    Status { code, reason: REASONS.iter().copied().find(|known| *known == reason), details, ..Status::raw(message) }
+}
+
+/// The reasons that a Status may have.
+const REASONS: &[&str] = &[
+    "AlreadyExists",
+    "BadRequest",
+    "Conflict",
+    "Expired",
+    "Forbidden",
+    "Gone",
+    "InternalError",
+    "Invalid",
+    "MethodNotAllowed",
+    "NotAcceptable",
+    "NotFound",
+    "RequestEntityTooLarge",
+    "ServerTimeout",
+    "ServiceUnavailable",
+    "StoreReadError",
+    "Timeout",
+    "TooManyRequests",
+    "Unauthorized",
+    "UnsupportedMediaType",
+];
+
+#[cfg(test)]
+mod tests;
