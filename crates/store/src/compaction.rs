@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-use crate::disk::Disk;
+use crate::disk::{Disk, sync_parent};
+use crate::encryption::{Encryption, Encryptor};
 use crate::home::snapshot_path;
 use crate::{Entry, Revision, snapshot};
 
@@ -22,10 +23,22 @@ pub(crate) struct Job {
     pub(crate) dir: PathBuf,
     pub(crate) revision: Revision,
     pub(crate) entries: Vec<Arc<Entry>>,
-    /// Segments that hold nothing after the snapshot's revision.
-    pub(crate) segments: Vec<PathBuf>,
+    /// Files that the snapshot makes superfluous: segments that hold nothing after its revision, and what could not be removed
+    /// before.
+    pub(crate) obsolete: Vec<PathBuf>,
     /// The snapshot before, if there is one.
     pub(crate) previous: Option<Revision>,
+    pub(crate) encryption: Arc<Encryption>,
+    /// The generation of the encryption configuration.
+    pub(crate) generation: u64,
+}
+
+/// A snapshot that is there.
+pub(crate) struct Written {
+    pub(crate) revision: Revision,
+    pub(crate) generation: u64,
+    /// Superfluous files that are still there, or may come back after a crash.
+    pub(crate) left: Vec<PathBuf>,
 }
 
 /// When to write a snapshot.
@@ -44,28 +57,33 @@ impl Compaction {
         Self { least, running: None, retry_at: 0, newest }
     }
 
+    /// Whether no snapshot is being written.
+    pub(crate) const fn is_idle(&self) -> bool {
+        self.running.is_none()
+    }
+
     /// Whether the log has outgrown what it describes.
     pub(crate) fn is_due(&self, log_bytes: u64, live_bytes: u64) -> bool {
-        self.running.is_none() && log_bytes > self.least.max(2 * live_bytes).max(self.retry_at)
+        self.is_idle() && log_bytes > self.least.max(2 * live_bytes).max(self.retry_at)
     }
 
     /// Writes the snapshot in the background; `done` is called from there.
     pub(crate) fn start(
         &mut self,
         job: Job,
-        done: impl FnOnce(io::Result<Revision>) + Send + 'static,
+        done: impl FnOnce(io::Result<Written>) + Send + 'static,
     ) -> io::Result<()> {
-        let run = move || done(job.run().map(|()| job.revision));
+        let run = move || done(job.run());
         self.running = Some(Builder::new().name("waypost-store-snapshot".into()).spawn(run)?);
         Ok(())
     }
 
     /// Takes note of how the snapshot ended.
-    pub(crate) fn ended(&mut self, result: &io::Result<Revision>, log_bytes: u64) {
+    pub(crate) fn ended(&mut self, result: &io::Result<Written>, log_bytes: u64) {
         self.join();
         match result {
-            Ok(revision) => {
-                self.newest = Some(*revision);
+            Ok(written) => {
+                self.newest = Some(written.revision);
                 self.retry_at = 0;
             }
             Err(error) => self.failed(error, log_bytes),
@@ -89,24 +107,32 @@ impl Compaction {
 }
 
 impl Job {
-    fn run(&self) -> io::Result<()> {
-        let path = snapshot_path(&self.dir, self.revision);
-        snapshot::write(&*self.disk, &path, self.revision, &self.entries)?;
-        let previous = self.previous.filter(|previous| *previous < self.revision);
-        let previous = previous.map(|previous| snapshot_path(&self.dir, previous));
-        remove(&*self.disk, self.segments.iter().chain(&previous).map(PathBuf::as_path));
-        Ok(())
+    fn run(self) -> io::Result<Written> {
+        let Self { disk, dir, revision, entries, mut obsolete, previous, encryption, generation } = self;
+        let path = snapshot_path(&dir, revision);
+        snapshot::write(&*disk, &path, revision, &entries, &mut Encryptor::new(encryption))?;
+        let previous = previous.filter(|previous| *previous < revision);
+        obsolete.extend(previous.map(|previous| snapshot_path(&dir, previous)));
+        let mut left = remove(&*disk, obsolete.iter().map(PathBuf::as_path));
+        if let Err(error) = sync_parent(&path) {
+            tracing::warn!(dir = %dir.display(), %error, "cannot make the removal of old files durable");
+            left = obsolete;
+        }
+        Ok(Written { revision, generation, left })
     }
 }
 
-/// Removes files nobody needs any more; what cannot be removed costs room and nothing else.
-pub(crate) fn remove<'a>(disk: &dyn Disk, paths: impl Iterator<Item = &'a Path>) {
+/// Removes files nobody needs any more, and answers those that it could not remove.
+pub(crate) fn remove<'a>(disk: &dyn Disk, paths: impl Iterator<Item = &'a Path>) -> Vec<PathBuf> {
+    let mut left = Vec::new();
     for path in paths {
         match disk.remove(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!(file = %path.display(), %error, "cannot remove an old file");
+                left.push(path.to_owned());
             }
             _ => {}
         }
     }
+    left
 }

@@ -100,6 +100,6 @@ pub(crate) fn create(
         Ok(file)
     });
     let file = written.inspect_err(|_| drop(disk.remove(&unfinished)))?;
-    disk.rename(&unfinished, path)?;
+    disk.rename(&unfinished, path).inspect_err(|_| drop(disk.remove(&unfinished)))?;
     Ok(file)
 }

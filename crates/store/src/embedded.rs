@@ -10,19 +10,21 @@ use std::time::SystemTime;
 use api::facts::Facts;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{oneshot, watch};
 
 use crate::compaction::{self, Compaction};
 use crate::disk::{self, Disk};
+use crate::encryption::{DecryptError, Decryptor, Encryption, Encryptor};
 use crate::expiry::Expiry;
 use crate::figures::{Counters, Figures};
 use crate::history::Keep;
-use crate::home::{Home, snapshot_path};
+use crate::home::{FORMAT_ENCRYPTED, FORMAT_PLAIN, Home, snapshot_path};
 use crate::log::Log;
 use crate::memory::Memory;
 use crate::queue::{Message, Queue};
 use crate::recover::Recovery;
+use crate::rotation::{Published, Rotation, RotationError};
 use crate::snapshot;
 use crate::writer::{Writer, alone};
 use crate::{CommitError, Compacted, Entry, Key, Op, Range, Revision, Store, Table, TableSize, Txn, Watch};
@@ -50,13 +52,22 @@ pub struct Options {
     /// Where a new store begins to count. Revisions before it were never given out here: whoever has one got it elsewhere,
     /// and is told to start again.
     pub first_revision: Revision,
+    /// Which values are encrypted in files, and with which keys.
+    pub encryption: Arc<Encryption>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         #[allow(clippy::disallowed_methods, reason = "the one place where the store's clock is the machine's")]
         let clock = Arc::new(SystemTime::now);
-        Self { keep: Keep::default(), compact_after: 16 << 20, clock, disk: Arc::new(disk::Real), first_revision: 1 }
+        Self {
+            keep: Keep::default(),
+            compact_after: 16 << 20,
+            clock,
+            disk: Arc::new(disk::Real),
+            first_revision: 1,
+            encryption: Arc::default(),
+        }
     }
 }
 
@@ -92,6 +103,14 @@ pub enum OpenError {
         /// What is wrong.
         why: String,
     },
+    /// A value cannot be read with the encryption configuration that was given.
+    #[error("{}: {why}", file.display())]
+    Encryption {
+        /// The file.
+        file: PathBuf,
+        /// The first such value, and why.
+        why: DecryptError,
+    },
     /// The operating system refused.
     #[error("{}: {source}", path.display())]
     Io {
@@ -109,6 +128,7 @@ pub struct Embedded {
     queue: Sender<Message>,
     disk: Arc<dyn Disk>,
     running: Mutex<Option<Running>>,
+    published: Arc<Published>,
 }
 
 /// What lives until the store is closed. The directory stays locked until the writer has ended.
@@ -124,30 +144,36 @@ impl Embedded {
     ///
     /// # Errors
     ///
-    /// When the directory is in use, cannot be read, or holds something that cannot be trusted.
+    /// When the directory is in use, cannot be read, holds something that cannot be trusted, or a value whose key is missing.
     pub fn open(dir: impl AsRef<Path>, index: Index, options: Options) -> Result<Self, OpenError> {
-        let Options { keep, compact_after, clock, disk, first_revision } = options;
+        let Options { keep, compact_after, clock, disk, first_revision, encryption } = options;
         let home = Home::lock(dir.as_ref())?;
         let failed = |source| OpenError::Io { path: home.dir().to_owned(), source };
         let mut listing = home.list()?;
         home.check_format(&listing)?;
         if first_revision > 1 && listing.is_empty() {
-            snapshot::write(&*disk, &snapshot_path(home.dir(), first_revision), first_revision, &[]).map_err(failed)?;
+            let path = snapshot_path(home.dir(), first_revision);
+            let mut encryptor = Encryptor::new(Arc::clone(&encryption));
+            snapshot::write(&*disk, &path, first_revision, &[], &mut encryptor).map_err(failed)?;
             listing = home.list()?;
         }
-        let mut found = Recovery::new(index, &keep);
+        let mut found = Recovery::new(index, &keep, Decryptor::new(Arc::clone(&encryption)));
         found.run(&listing)?;
         report(&found);
 
-        home.write_format(&*disk)?;
+        let rotation = Rotation::new(Arc::clone(&encryption), found.decryptor.tally());
+        home.write_format(&*disk, if encryption.encrypts() { FORMAT_ENCRYPTED } else { FORMAT_PLAIN })?;
         let counters = Arc::new(Counters::default());
         let mut log = Log::new(Arc::clone(&disk), home.dir(), Arc::clone(&counters));
         log.resume(found.segments, found.salt).map_err(failed)?;
-        compaction::remove(&*disk, found.obsolete.iter().chain(&listing.unfinished).map(PathBuf::as_path));
+        let leftover =
+            compaction::remove(&*disk, found.obsolete.iter().chain(&listing.unfinished).map(PathBuf::as_path));
 
         let mut expiry = Expiry::default();
         found.memory.read().entries().for_each(|entry| expiry.note(entry));
         let newest_snapshot = listing.snapshots.last().map(|(revision, _)| *revision);
+        let (pending, _) = watch::channel(rotation.is_due());
+        let published = Arc::new(Published { encryption: RwLock::new(Arc::clone(&encryption)), pending });
         let (queue, receiver) = mpsc::channel();
         let writer = Writer {
             memory: Arc::clone(&found.memory),
@@ -161,10 +187,14 @@ impl Embedded {
             dir: home.dir().to_owned(),
             clock,
             failing: false,
+            encryptor: Encryptor::new(encryption),
+            rotation,
+            published: Arc::clone(&published),
+            leftover,
         };
         let writer = Builder::new().name("waypost-store-writer".into()).spawn(move || writer.run()).map_err(failed)?;
         let running = Mutex::new(Some(Running { writer, _home: home }));
-        Ok(Self { memory: found.memory, counters, queue, disk, running })
+        Ok(Self { memory: found.memory, counters, queue, disk, running, published })
     }
 
     /// Answers what was asked for, ends the writer and frees the directory. Reads still work afterwards; commits
@@ -178,6 +208,32 @@ impl Embedded {
         }
     }
 
+    /// Goes on with another encryption configuration while the store is in use. From the answer on, new values are written by
+    /// it; what is in files already is written anew in the background, after which [`Embedded::rewritten`] comes back.
+    ///
+    /// # Errors
+    ///
+    /// When something stored could not be read with it; then the configuration before stays in use.
+    pub fn set_encryption(&self, encryption: Encryption) -> BoxFuture<'static, Result<(), RotationError>> {
+        let (reply, answer) = oneshot::channel();
+        if self.queue.send(Message::Encrypt((Arc::new(encryption), reply))).is_err() {
+            return std::future::ready(Err(RotationError::Closed)).boxed();
+        }
+        answer.map(|answer| answer.unwrap_or(Err(RotationError::Closed))).boxed()
+    }
+
+    /// The encryption configuration that is in use.
+    #[must_use]
+    pub fn encryption(&self) -> Arc<Encryption> {
+        Arc::clone(&self.published.encryption.read())
+    }
+
+    /// Comes back when no file holds a value that another encryption configuration wrote.
+    pub async fn rewritten(&self) {
+        // The sender lives as long as the store.
+        let _ = self.published.pending.subscribe().wait_for(|pending| !pending).await;
+    }
+
     /// How the store is doing.
     #[must_use]
     pub fn figures(&self) -> Figures {
@@ -186,6 +242,7 @@ impl Embedded {
             entries: state.counts().map(|(_, entries)| entries as u64).sum(),
             events_kept: state.events_kept() as u64,
             watchers: self.memory.watcher_count(),
+            reencrypting: u64::from(*self.published.pending.borrow()),
             ..self.counters.read()
         }
     }

@@ -30,6 +30,10 @@ pub struct Figures {
     pub log_bytes: u64,
     /// Snapshots written.
     pub snapshots: u64,
+    /// Times all files were written anew because the encryption configuration changed.
+    pub reencryptions: u64,
+    /// 1 while files may hold what another encryption configuration wrote, else 0.
+    pub reencrypting: u64,
 }
 
 /// The part that is counted as it happens.
@@ -44,6 +48,7 @@ pub(crate) struct Counters {
     bytes_written: AtomicU64,
     log_bytes: AtomicU64,
     snapshots: AtomicU64,
+    reencryptions: AtomicU64,
 }
 
 impl Counters {
@@ -77,6 +82,10 @@ impl Counters {
         self.snapshots.fetch_add(1, Relaxed);
     }
 
+    pub(crate) fn reencryption(&self) {
+        self.reencryptions.fetch_add(1, Relaxed);
+    }
+
     /// The counted part of the figures.
     pub(crate) fn read(&self) -> Figures {
         Figures {
@@ -89,6 +98,7 @@ impl Counters {
             bytes_written: self.bytes_written.load(Relaxed),
             log_bytes: self.log_bytes.load(Relaxed),
             snapshots: self.snapshots.load(Relaxed),
+            reencryptions: self.reencryptions.load(Relaxed),
             ..Figures::default()
         }
     }

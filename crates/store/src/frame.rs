@@ -15,6 +15,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::Revision;
+use crate::encryption::DecryptError;
 
 /// Bytes before the first frame.
 pub(crate) const HEADER: usize = 24;
@@ -111,6 +112,8 @@ pub(crate) enum FrameError {
         offset: u64,
         why: &'static str,
     },
+    /// A value cannot be decrypted.
+    Encrypted(DecryptError),
 }
 
 impl From<io::Error> for FrameError {

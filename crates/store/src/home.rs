@@ -16,7 +16,12 @@ use crate::{Revision, disk::sync_parent};
 
 const FORMAT: &str = "FORMAT";
 const FORMAT_NAME: &str = "waypost-store";
-const FORMAT_KNOWN: u32 = 1;
+/// The newest format this program knows.
+const FORMAT_KNOWN: u32 = FORMAT_ENCRYPTED;
+/// No value is encrypted.
+pub(crate) const FORMAT_PLAIN: u32 = 1;
+/// Values may be encrypted.
+pub(crate) const FORMAT_ENCRYPTED: u32 = 2;
 
 /// A directory that this process alone uses, for as long as the value lives.
 pub(crate) struct Home {
@@ -78,24 +83,32 @@ impl Home {
             }
             Err(source) => return Err(OpenError::Io { path, source }),
         };
-        let found = text.trim_end().strip_prefix(FORMAT_NAME).and_then(|rest| rest.trim_start().parse().ok());
-        match found {
-            Some(FORMAT_KNOWN) => Ok(()),
+        match format_in(&text) {
+            Some(FORMAT_PLAIN..=FORMAT_KNOWN) => Ok(()),
             Some(found) => Err(OpenError::Format { dir: self.dir.clone(), found, known: FORMAT_KNOWN }),
             None => Err(OpenError::Damaged { file: path, offset: 0, why: "it does not name a format".into() }),
         }
     }
 
-    /// Says which format the directory is in, if nothing says so yet.
-    pub(crate) fn write_format(&self, disk: &dyn Disk) -> Result<(), OpenError> {
-        let path = self.dir.join(FORMAT);
-        if path.exists() {
-            return Ok(());
-        }
-        let text = format!("{FORMAT_NAME} {FORMAT_KNOWN}\n");
-        let written = disk::create(disk, &path, |file| file.append(text.as_bytes()));
-        written.map(drop).map_err(|source| OpenError::Io { path, source })
+    /// Says that the directory is in this format, unless it already is in it or in a newer one.
+    pub(crate) fn write_format(&self, disk: &dyn Disk, format: u32) -> Result<(), OpenError> {
+        write_format(&self.dir, disk, format).map_err(|source| OpenError::Io { path: self.dir.join(FORMAT), source })
     }
+}
+
+/// See [`Home::write_format`].
+pub(crate) fn write_format(dir: &Path, disk: &dyn Disk, format: u32) -> io::Result<()> {
+    let path = dir.join(FORMAT);
+    if fs::read_to_string(&path).is_ok_and(|text| format_in(&text).is_some_and(|found| found >= format)) {
+        return Ok(());
+    }
+    let text = format!("{FORMAT_NAME} {format}\n");
+    disk::create(disk, &path, |file| file.append(text.as_bytes())).map(drop)
+}
+
+/// The number in a format file.
+fn format_in(text: &str) -> Option<u32> {
+    text.trim_end().strip_prefix(FORMAT_NAME).and_then(|rest| rest.trim_start().parse().ok())
 }
 
 /// Where the log that begins with a revision lies.

@@ -20,6 +20,7 @@ mod batch;
 mod compaction;
 pub mod disk;
 mod embedded;
+pub mod encryption;
 mod expiry;
 mod figures;
 mod frame;
@@ -31,6 +32,7 @@ mod memory;
 mod queue;
 mod record;
 mod recover;
+mod rotation;
 mod snapshot;
 pub mod source;
 pub mod tools;
@@ -43,9 +45,11 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 
 pub use embedded::{Clock, Embedded, Index, OpenError, Options};
+pub use encryption::Encryption;
 pub use figures::Figures;
 pub use history::Keep;
 pub use key::{Entry, Event, Key, Table};
+pub use rotation::RotationError;
 pub use txn::{CommitError, Compare, Op, Txn};
 pub use watch::Watch;
 

@@ -6,12 +6,16 @@
 //! a small part of the time that a sync takes. An idle store and a lone client never wait.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::compaction::Written;
+use crate::encryption::Encryption;
+use crate::rotation::RotationError;
 use crate::{CommitError, Revision, Txn};
 
 /// Limits of a batch, so that the first in it does not wait too long for the last.
@@ -24,11 +28,16 @@ const LINGER_MOST: Duration = Duration::from_micros(500);
 /// Where the answer to a transaction goes.
 pub(crate) type Reply = oneshot::Sender<Result<Revision, CommitError>>;
 
+/// An encryption configuration to go on with, and where the answer goes.
+pub(crate) type Rotate = (Arc<Encryption>, oneshot::Sender<Result<(), RotationError>>);
+
 /// What the writer is told.
 pub(crate) enum Message {
     Commit(Txn, Reply),
     /// A snapshot ended.
-    Snapshot(io::Result<Revision>),
+    Snapshot(io::Result<Written>),
+    /// Use another encryption configuration from now on.
+    Encrypt(Rotate),
     /// Finish what was asked for before this, then end.
     Stop,
 }
@@ -37,7 +46,8 @@ pub(crate) enum Message {
 #[derive(Default)]
 pub(crate) struct Taken {
     pub(crate) requests: Vec<(Txn, Reply)>,
-    pub(crate) snapshot: Option<io::Result<Revision>>,
+    pub(crate) snapshot: Option<io::Result<Written>>,
+    pub(crate) rotations: Vec<Rotate>,
     pub(crate) stop: bool,
     bytes: usize,
 }
@@ -58,8 +68,14 @@ impl Taken {
                 self.requests.push((txn, reply));
             }
             Message::Snapshot(result) => self.snapshot = Some(result),
+            Message::Encrypt(rotate) => self.rotations.push(rotate),
             Message::Stop => self.stop = true,
         }
+    }
+
+    /// Whether there is anything to do.
+    const fn is_empty(&self) -> bool {
+        self.requests.is_empty() && self.snapshot.is_none() && self.rotations.is_empty() && !self.stop
     }
 
     const fn is_full(&self) -> bool {
@@ -77,7 +93,7 @@ impl Queue {
         let mut taken = Taken::default();
         self.take_waiting(&mut taken);
         let crowd = self.answered + taken.requests.len();
-        if taken.requests.is_empty() && taken.snapshot.is_none() && !taken.stop {
+        if taken.is_empty() {
             match self.messages.recv_timeout(idle) {
                 Ok(message) => taken.add(message),
                 Err(RecvTimeoutError::Timeout) => {}

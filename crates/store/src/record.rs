@@ -1,15 +1,16 @@
 //! What stands inside a frame: transactions in the log, entries in a snapshot.
 //!
 //! Numbers are little-endian base 128, strings and values have their length before them. What is derived (facts, the
-//! revision of creation, the version before) is not in the log: replay finds it again the way the writer found it.
+//! revision of creation, the version before) is not in the log: replay finds it again the way the writer found it. A value is
+//! encrypted or not, which its tag says; see [`crate::encryption`].
 
+use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use crate::batch::{Change, Put};
 use crate::embedded::Index;
+use crate::encryption::{Decryptor, Encryptor, Location, Unreadable};
 use crate::{Entry, Event, Key, Revision, Table};
 
 const TXN: u8 = 1;
@@ -19,8 +20,10 @@ const DELETE: u8 = 4;
 const ENTRY: u8 = 5;
 const ENTRY_EXPIRING: u8 = 6;
 const END: u8 = 7;
+/// Besides the tag of a put or an entry: its value is encrypted.
+const ENCRYPTED: u8 = 0x40;
 
-/// The bytes passed their checksum and still make no sense.
+/// What is said of bytes that passed their checksum and still make no sense.
 pub(crate) const SENSELESS: &str = "a record cannot be understood";
 
 /// A transaction of the log.
@@ -37,7 +40,12 @@ pub(crate) enum Piece {
 }
 
 /// Appends the transaction that these events are.
-pub(crate) fn encode_txn(out: &mut Vec<u8>, revision: Revision, events: &[Arc<Event>]) {
+pub(crate) fn encode_txn(
+    out: &mut Vec<u8>,
+    revision: Revision,
+    events: &[Arc<Event>],
+    encryptor: &mut Encryptor,
+) -> io::Result<()> {
     out.push(TXN);
     number(out, revision);
     number(out, events.len() as u64);
@@ -47,22 +55,37 @@ pub(crate) fn encode_txn(out: &mut Vec<u8>, revision: Revision, events: &[Arc<Ev
             out.push(DELETE);
             key(out, &entry.key);
         } else {
-            out.push(if entry.expires.is_some() { PUT_EXPIRING } else { PUT });
-            key(out, &entry.key);
-            entry.expires.into_iter().for_each(|at| number(out, at.get()));
-            string(out, &entry.value);
+            encode_version(out, [PUT, PUT_EXPIRING], entry, &[], encryptor)?;
         }
     }
+    Ok(())
 }
 
 /// Appends an entry of a snapshot.
-pub(crate) fn encode_entry(out: &mut Vec<u8>, entry: &Entry) {
-    out.push(if entry.expires.is_some() { ENTRY_EXPIRING } else { ENTRY });
+pub(crate) fn encode_entry(out: &mut Vec<u8>, entry: &Entry, encryptor: &mut Encryptor) -> io::Result<()> {
+    encode_version(out, [ENTRY, ENTRY_EXPIRING], entry, &[entry.created, entry.modified], encryptor)
+}
+
+/// Appends a version of a key, with the tag for one that stays or for one that expires.
+fn encode_version(
+    out: &mut Vec<u8>,
+    [stays, expires]: [u8; 2],
+    entry: &Entry,
+    revisions: &[Revision],
+    encryptor: &mut Encryptor,
+) -> io::Result<()> {
+    let tag = if entry.expires.is_some() { expires } else { stays };
+    let chosen = encryptor.choose(entry.key.table);
+    out.push(if chosen.is_some() { tag | ENCRYPTED } else { tag });
     key(out, &entry.key);
-    number(out, entry.created);
-    number(out, entry.modified);
+    revisions.iter().for_each(|revision| number(out, *revision));
     entry.expires.into_iter().for_each(|at| number(out, at.get()));
-    string(out, &entry.value);
+    let Some(chosen) = chosen else {
+        string(out, &entry.value);
+        return Ok(());
+    };
+    number(out, encryptor.length(chosen, entry.value.len()) as u64);
+    encryptor.append(out, chosen, Location { key: &entry.key, revision: entry.modified }, &entry.value)
 }
 
 /// Appends the end of a snapshot.
@@ -93,11 +116,12 @@ fn key(out: &mut Vec<u8>, key: &Key) {
 pub(crate) struct Decoder<'a> {
     rest: &'a [u8],
     index: Index,
+    decryptor: &'a mut Decryptor,
 }
 
 impl<'a> Decoder<'a> {
-    pub(crate) const fn new(payload: &'a [u8], index: Index) -> Self {
-        Self { rest: payload, index }
+    pub(crate) const fn new(payload: &'a [u8], index: Index, decryptor: &'a mut Decryptor) -> Self {
+        Self { rest: payload, index, decryptor }
     }
 
     pub(crate) const fn is_done(&self) -> bool {
@@ -105,126 +129,154 @@ impl<'a> Decoder<'a> {
     }
 
     /// The next transaction of a log.
-    pub(crate) fn txn(&mut self) -> Option<Record> {
+    pub(crate) fn txn(&mut self) -> Result<Record, Unreadable> {
         if self.byte()? != TXN {
-            return None;
+            return Err(Unreadable::Malformed);
         }
         let revision = self.number()?;
         let count = self.number()?;
-        let changes = (0..count).map(|_| self.change()).collect::<Option<_>>()?;
-        Some(Record { revision, changes })
+        // Each change has a revision of its own.
+        let changes = (0..count).map(|place| self.change(revision.wrapping_add(place))).collect::<Result<_, _>>()?;
+        Ok(Record { revision, changes })
     }
 
     /// The next piece of a snapshot.
-    pub(crate) fn piece(&mut self) -> Option<Piece> {
+    pub(crate) fn piece(&mut self) -> Result<Piece, Unreadable> {
         let tag = self.byte()?;
-        match tag {
-            END => self.number().map(Piece::End),
+        match tag & !ENCRYPTED {
+            END if tag == END => self.number().map(Piece::End),
             ENTRY | ENTRY_EXPIRING => {
                 let key = self.key()?;
                 let (created, modified) = (self.number()?, self.number()?);
-                let Put { value, facts, expires } = self.put(&key, tag == ENTRY_EXPIRING)?;
-                Some(Piece::Entry(Entry { key, created, modified, expires, value, facts }))
+                let Put { value, facts, expires } = self.put(&key, modified, tag, ENTRY_EXPIRING)?;
+                Ok(Piece::Entry(Entry { key, created, modified, expires, value, facts }))
             }
-            _ => None,
+            _ => Err(Unreadable::Malformed),
         }
     }
 
-    fn change(&mut self) -> Option<Change> {
+    fn change(&mut self, revision: Revision) -> Result<Change, Unreadable> {
         let tag = self.byte()?;
         let key = self.key()?;
-        let put = match tag {
-            PUT | PUT_EXPIRING => Some(self.put(&key, tag == PUT_EXPIRING)?),
-            DELETE => None,
-            _ => return None,
+        let put = match tag & !ENCRYPTED {
+            PUT | PUT_EXPIRING => Some(self.put(&key, revision, tag, PUT_EXPIRING)?),
+            DELETE if tag == DELETE => None,
+            _ => return Err(Unreadable::Malformed),
         };
-        Some(Change { key, put })
+        Ok(Change { key, put })
     }
 
-    fn put(&mut self, key: &Key, expiring: bool) -> Option<Put> {
-        let expires = if expiring { Some(NonZeroU64::new(self.number()?)?) } else { None };
-        // Copied out, so that a value does not keep the whole frame in memory.
-        let value = Bytes::copy_from_slice(self.string()?);
+    fn put(&mut self, key: &Key, revision: Revision, tag: u8, expiring: u8) -> Result<Put, Unreadable> {
+        let expires = match tag & !ENCRYPTED == expiring {
+            true => Some(NonZeroU64::new(self.number()?).ok_or(Unreadable::Malformed)?),
+            false => None,
+        };
+        let stored = self.string()?;
+        let value = match tag & ENCRYPTED != 0 {
+            true => self.decryptor.encrypted(Location { key, revision }, stored)?,
+            false => self.decryptor.plain(key, stored)?,
+        };
         let facts = Arc::new((self.index)(key.table.as_str(), &value));
-        Some(Put { value, facts, expires })
+        Ok(Put { value, facts, expires })
     }
 
-    fn key(&mut self) -> Option<Key> {
-        let table = Table::named(str::from_utf8(self.string()?).ok()?);
-        let name = str::from_utf8(self.string()?).ok()?;
-        Some(Key::new(table, name))
+    fn key(&mut self) -> Result<Key, Unreadable> {
+        let table = Table::named(text(self.string()?)?);
+        let name = text(self.string()?)?;
+        Ok(Key::new(table, name))
     }
 
-    fn byte(&mut self) -> Option<u8> {
-        let (first, rest) = self.rest.split_first()?;
+    fn byte(&mut self) -> Result<u8, Unreadable> {
+        let (first, rest) = self.rest.split_first().ok_or(Unreadable::Malformed)?;
         self.rest = rest;
-        Some(*first)
+        Ok(*first)
     }
 
-    fn number(&mut self) -> Option<u64> {
+    fn number(&mut self) -> Result<u64, Unreadable> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
             number |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
-                return Some(number);
+                return Ok(number);
             }
         }
-        None
+        Err(Unreadable::Malformed)
     }
 
-    fn string(&mut self) -> Option<&'a [u8]> {
-        let length = usize::try_from(self.number()?).ok()?;
-        let (string, rest) = self.rest.split_at_checked(length)?;
+    fn string(&mut self) -> Result<&'a [u8], Unreadable> {
+        let length = usize::try_from(self.number()?).map_err(|_| Unreadable::Malformed)?;
+        let (string, rest) = self.rest.split_at_checked(length).ok_or(Unreadable::Malformed)?;
         self.rest = rest;
-        Some(string)
+        Ok(string)
     }
+}
+
+fn text(bytes: &[u8]) -> Result<&str, Unreadable> {
+    str::from_utf8(bytes).map_err(|_| Unreadable::Malformed)
 }
 
 #[cfg(test)]
 mod tests {
     use api::facts::Facts;
+    use bytes::Bytes;
 
     use super::*;
+    use crate::encryption::Encryption;
+    use crate::encryption::testing::encryption;
 
-    fn entry(expires: Option<u64>) -> Entry {
+    fn entry(table: &str, expires: Option<u64>) -> Entry {
         Entry {
-            key: Key::new(Table::named("tests/records"), "space/name"),
+            key: Key::new(Table::named(table), "space/name"),
             created: 300,
-            modified: u64::MAX,
+            modified: 1_000,
             expires: expires.and_then(NonZeroU64::new),
             value: Bytes::from_static(b"value"),
             facts: Arc::default(),
         }
     }
 
+    /// Encrypts Secrets and nothing else.
+    fn secrets() -> Arc<Encryption> {
+        Arc::new(encryption(&[("secrets", &["one:a"])]))
+    }
+
     #[test]
     fn transactions_come_back() {
-        let put = Arc::new(Event::new(9, Arc::new(entry(Some(127))), None, false));
-        let delete = Arc::new(Event::new(9, Arc::new(entry(None)), None, true));
+        let put = Arc::new(Event::new(999, Arc::new(Entry { modified: 999, ..entry("pods", Some(127)) }), None, false));
+        let secret = Arc::new(Event::new(1_000, Arc::new(entry("secrets", None)), None, false));
+        let delete = Arc::new(Event::new(1_001, Arc::new(entry("pods", None)), None, true));
         let mut bytes = Vec::new();
-        encode_txn(&mut bytes, 9, &[put, delete]);
-        let mut decoder = Decoder::new(&bytes, |_, _| Facts::default());
+        let events = [put, secret, delete];
+        encode_txn(&mut bytes, 999, &events, &mut Encryptor::new(secrets())).expect("encoded");
+        assert_eq!(bytes.windows(5).filter(|window| window == b"value").count(), 1, "the Secret is not to be read");
+        let mut decryptor = Decryptor::new(secrets());
+        let mut decoder = Decoder::new(&bytes, |_, _| Facts::default(), &mut decryptor);
         let record = decoder.txn().expect("it can be read");
         assert!(decoder.is_done());
-        assert_eq!(record.revision, 9);
-        let [put, delete] = &record.changes[..] else { panic!("two changes") };
-        assert_eq!(
-            put.put.as_ref().map(|put| (&put.value[..], put.expires)),
-            Some((&b"value"[..], NonZeroU64::new(127)))
-        );
-        assert_eq!((&delete.key, delete.put.is_none()), (&entry(None).key, true));
+        assert_eq!(record.revision, 999);
+        let found: Vec<_> = record
+            .changes
+            .iter()
+            .map(|change| (change.key.table.as_str(), change.put.as_ref().map(|put| (&put.value[..], put.expires))))
+            .collect();
+        let value = &b"value"[..];
+        let expires = NonZeroU64::new(127);
+        assert_eq!(found, [("pods", Some((value, expires))), ("secrets", Some((value, None))), ("pods", None)]);
     }
 
     #[test]
     fn entries_come_back_and_nonsense_does_not() {
-        for entry in [entry(None), entry(Some(128))] {
+        for entry in
+            [entry("pods", None), entry("pods", Some(128)), entry("secrets", None), entry("secrets", Some(128))]
+        {
             let mut bytes = Vec::new();
-            encode_entry(&mut bytes, &entry);
-            let decode = |bytes| Decoder::new(bytes, |_, _| Facts::default()).piece();
-            assert!(matches!(decode(&bytes), Some(Piece::Entry(back)) if back == entry));
+            encode_entry(&mut bytes, &entry, &mut Encryptor::new(secrets())).expect("encoded");
+            let decode =
+                |bytes: &[u8]| Decoder::new(bytes, |_, _| Facts::default(), &mut Decryptor::new(secrets())).piece();
+            assert!(matches!(decode(&bytes), Ok(Piece::Entry(back)) if back == entry));
             for end in 0..bytes.len() {
-                assert!(decode(&bytes[..end]).is_none(), "cut at {end}");
+                assert!(matches!(decode(&bytes[..end]), Err(Unreadable::Malformed)), "cut at {end}");
             }
         }
     }

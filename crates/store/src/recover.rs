@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::batch::Batch;
 use crate::embedded::{Index, OpenError};
+use crate::encryption::{DecryptError, Decryptor, Unreadable};
 use crate::frame::{FrameError, Frames, Kind};
 use crate::history::Keep;
 use crate::home::Listing;
@@ -33,6 +34,8 @@ pub(crate) struct Recovery {
     index: Index,
     pub(crate) memory: Arc<Memory>,
     keep: Keep,
+    /// Decrypts, and counts how values are stored.
+    pub(crate) decryptor: Decryptor,
     /// The segments after the snapshot.
     pub(crate) segments: Vec<Segment>,
     /// The salt of the last segment.
@@ -45,11 +48,12 @@ pub(crate) struct Recovery {
 }
 
 impl Recovery {
-    pub(crate) fn new(index: Index, keep: &Keep) -> Self {
+    pub(crate) fn new(index: Index, keep: &Keep, decryptor: Decryptor) -> Self {
         Self {
             index,
             memory: Arc::new(Memory::empty(keep.clone())),
             keep: keep.clone(),
+            decryptor,
             segments: Vec::new(),
             salt: None,
             torn: None,
@@ -90,7 +94,7 @@ impl Recovery {
     fn load_snapshot(&mut self, listing: &Listing) -> Result<(), OpenError> {
         let mut damage = None;
         for (place, (revision, path)) in listing.snapshots.iter().enumerate().rev() {
-            let found = snapshot::read(path, self.index).and_then(|(found, entries)| {
+            let found = snapshot::read(path, self.index, &mut self.decryptor).and_then(|(found, entries)| {
                 let why = "it shows another revision than its name says";
                 if found == *revision { Ok(entries) } else { Err(FrameError::Bad { offset: 0, why }) }
             });
@@ -100,8 +104,9 @@ impl Recovery {
                     self.obsolete.extend(listing.snapshots[..place].iter().map(|(_, path)| path.clone()));
                     return Ok(());
                 }
-                Err(error @ FrameError::Io(_)) => return Err(failed(path, error)),
+                Err(error @ (FrameError::Io(_) | FrameError::Encrypted(_))) => return Err(failed(path, error)),
                 Err(error @ FrameError::Bad { .. }) => {
+                    self.decryptor.start_again();
                     let error = failed(path, error);
                     self.avoided.push(error.to_string());
                     damage.get_or_insert(error);
@@ -122,7 +127,7 @@ impl Recovery {
             match frames.next() {
                 Ok(None) => break,
                 Ok(Some(_)) if last == Some(self.revision()) => break,
-                Ok(Some(payload)) => self.apply(payload).map_err(|why| damaged(path, offset, &why))?,
+                Ok(Some(payload)) => self.apply(payload).map_err(|refused| refused.at(path, offset))?,
                 Err(FrameError::Bad { .. }) if last == Some(self.revision()) => break,
                 Err(FrameError::Bad { offset, why }) => {
                     let whole_after = frames.any_after(offset).map_err(|error| failed(path, error.into()))?;
@@ -144,21 +149,22 @@ impl Recovery {
     }
 
     /// Publishes the transactions of one frame, except those that the snapshot already has.
-    fn apply(&self, payload: &[u8]) -> Result<(), String> {
+    fn apply(&mut self, payload: &[u8]) -> Result<(), Refused> {
         let state = self.memory.read();
         let mut batch = Batch::after(state.revision());
-        let mut decoder = Decoder::new(payload, self.index);
+        let mut decoder = Decoder::new(payload, self.index, &mut self.decryptor);
         while !decoder.is_done() {
-            let record = decoder.txn().ok_or(SENSELESS)?;
+            let record = decoder.txn()?;
             let expected = batch.revision() + 1;
             if record.revision < expected {
                 continue;
             }
             if record.revision > expected {
-                return Err(format!("revision {} stands where {expected} must follow", record.revision));
+                let why = format!("revision {} stands where {expected} must follow", record.revision);
+                return Err(Refused::Damaged(why));
             }
             if batch.add(&state, record.changes).is_empty() {
-                return Err(format!("revision {expected} changes nothing"));
+                return Err(Refused::Damaged(format!("revision {expected} changes nothing")));
             }
         }
         drop(state);
@@ -166,6 +172,30 @@ impl Recovery {
             self.memory.publish(batch.revision(), batch.events(), Instant::now());
         }
         Ok(())
+    }
+}
+
+/// Why a frame cannot be applied.
+enum Refused {
+    Damaged(String),
+    Encrypted(DecryptError),
+}
+
+impl Refused {
+    fn at(self, path: &Path, offset: u64) -> OpenError {
+        match self {
+            Self::Damaged(why) => damaged(path, offset, &why),
+            Self::Encrypted(error) => failed(path, FrameError::Encrypted(error)),
+        }
+    }
+}
+
+impl From<Unreadable> for Refused {
+    fn from(unreadable: Unreadable) -> Self {
+        match unreadable {
+            Unreadable::Malformed => Self::Damaged(SENSELESS.to_owned()),
+            Unreadable::Encrypted(error) => Self::Encrypted(error),
+        }
     }
 }
 
@@ -181,5 +211,6 @@ fn failed(path: &Path, error: FrameError) -> OpenError {
     match error {
         FrameError::Io(source) => OpenError::Io { path: path.to_owned(), source },
         FrameError::Bad { offset, why } => damaged(path, offset, why),
+        FrameError::Encrypted(why) => OpenError::Encryption { file: path.to_owned(), why },
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::disk::{self, Disk, DiskFile};
 use crate::embedded::Index;
+use crate::encryption::{Decryptor, Encryptor, Unreadable};
 use crate::frame::{self, FrameError, Frames, Header, Kind};
 use crate::record::{self, Decoder, Piece, SENSELESS};
 use crate::{Entry, Revision};
@@ -19,16 +20,22 @@ const FRAME: usize = 1 << 20;
 const FRAMES_PER_SYNC: usize = 8;
 
 /// Writes a snapshot; it is there in full or not at all.
-pub(crate) fn write(disk: &dyn Disk, path: &Path, revision: Revision, entries: &[Arc<Entry>]) -> io::Result<()> {
+pub(crate) fn write(
+    disk: &dyn Disk,
+    path: &Path,
+    revision: Revision,
+    entries: &[Arc<Entry>],
+    encryptor: &mut Encryptor,
+) -> io::Result<()> {
     let header = Header::new(Kind::Snapshot, revision);
     disk::create(disk, path, |file| {
         file.append(&header.encode())?;
-        fill(file, header.salt, entries)
+        fill(file, header.salt, entries, encryptor)
     })
     .map(drop)
 }
 
-fn fill(file: &mut dyn DiskFile, salt: u32, entries: &[Arc<Entry>]) -> io::Result<()> {
+fn fill(file: &mut dyn DiskFile, salt: u32, entries: &[Arc<Entry>], encryptor: &mut Encryptor) -> io::Result<()> {
     let mut buffer = Vec::with_capacity(FRAME + FRAME / 4);
     let mut frames = 0;
     let mut flush = |buffer: &mut Vec<u8>| {
@@ -39,7 +46,7 @@ fn fill(file: &mut dyn DiskFile, salt: u32, entries: &[Arc<Entry>]) -> io::Resul
     };
     frame::begin(&mut buffer);
     for entry in entries {
-        record::encode_entry(&mut buffer, entry);
+        record::encode_entry(&mut buffer, entry, encryptor)?;
         if buffer.len() >= FRAME {
             flush(&mut buffer)?;
             buffer.clear();
@@ -51,7 +58,11 @@ fn fill(file: &mut dyn DiskFile, salt: u32, entries: &[Arc<Entry>]) -> io::Resul
 }
 
 /// Reads a snapshot.
-pub(crate) fn read(path: &Path, index: Index) -> Result<(Revision, Vec<Arc<Entry>>), FrameError> {
+pub(crate) fn read(
+    path: &Path,
+    index: Index,
+    decryptor: &mut Decryptor,
+) -> Result<(Revision, Vec<Arc<Entry>>), FrameError> {
     let mut frames = Frames::open(path, Kind::Snapshot)?;
     let revision = frames.header.revision;
     let mut entries = Vec::new();
@@ -60,11 +71,12 @@ pub(crate) fn read(path: &Path, index: Index) -> Result<(Revision, Vec<Arc<Entry
         let offset = frames.offset();
         let bad = |why| Err(FrameError::Bad { offset, why });
         let Some(payload) = frames.next()? else { break };
-        let mut decoder = Decoder::new(payload, index);
+        let mut decoder = Decoder::new(payload, index, decryptor);
         while !decoder.is_done() {
             match decoder.piece() {
-                Some(Piece::Entry(entry)) if !ended => entries.push(Arc::new(entry)),
-                Some(Piece::End(count)) if !ended && count == entries.len() as u64 => ended = true,
+                Ok(Piece::Entry(entry)) if !ended => entries.push(Arc::new(entry)),
+                Ok(Piece::End(count)) if !ended && count == entries.len() as u64 => ended = true,
+                Err(Unreadable::Encrypted(error)) => return Err(FrameError::Encrypted(error)),
                 _ => return bad(SENSELESS),
             }
         }

@@ -14,15 +14,17 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::batch::{Batch, Broken, Change, Put};
-use crate::compaction::{Compaction, Job};
+use crate::compaction::{Compaction, Job, Written};
 use crate::disk::Disk;
 use crate::embedded::Clock;
+use crate::encryption::{Encryption, Encryptor};
 use crate::expiry::{self, Expiry};
 use crate::figures::Counters;
 use crate::log::Log;
 use crate::memory::{Memory, State};
 use crate::queue::{Message, Queue, Reply, Taken};
-use crate::{CommitError, Compare, Key, Op, Revision, Txn, frame, record};
+use crate::rotation::{Published, RETRY_AFTER, Rotation, RotationError};
+use crate::{CommitError, Compare, Event, Key, Op, Revision, Table, Txn, frame, home, record};
 
 /// History is looked at this often even when nothing is written.
 const TICK: Duration = Duration::from_secs(10);
@@ -44,6 +46,19 @@ pub(crate) struct Writer {
     pub(crate) clock: Clock,
     /// Whether the last batch could not be written; said once, not once per batch.
     pub(crate) failing: bool,
+    /// Encrypts what is written to the log.
+    pub(crate) encryptor: Encryptor,
+    pub(crate) rotation: Rotation,
+    pub(crate) published: Arc<Published>,
+    /// Superfluous files that could not be removed yet.
+    pub(crate) leftover: Vec<PathBuf>,
+}
+
+/// The frame of a batch. What cannot be encoded fails the batch as a whole, once it is complete.
+struct Encoder<'a> {
+    frame: Vec<u8>,
+    encryptor: &'a mut Encryptor,
+    failed: Option<io::Error>,
 }
 
 /// What a transaction comes to if its batch becomes durable.
@@ -61,11 +76,19 @@ enum Verdict {
 impl Writer {
     /// Works until told to stop.
     pub(crate) fn run(mut self) {
+        if self.rotation.is_due() {
+            self.compact();
+        }
         loop {
-            let idle = self.expiry.wait((self.clock)()).map_or(TICK, |wait| wait.min(TICK));
-            let Taken { requests, snapshot, stop, .. } = self.queue.take(idle);
+            let tick = if self.rotation.is_due() { RETRY_AFTER } else { TICK };
+            let idle = self.expiry.wait((self.clock)()).map_or(tick, |wait| wait.min(tick));
+            let Taken { requests, snapshot, rotations, stop, .. } = self.queue.take(idle);
             if let Some(result) = snapshot {
-                self.snapshot_ended(&result);
+                self.snapshot_ended(result);
+            }
+            for (next, reply) in rotations {
+                // Who asked may have gone; the configuration is in use.
+                let _ = reply.send(self.rotate(next));
             }
             self.process(requests);
             self.compact();
@@ -86,20 +109,23 @@ impl Writer {
         let state = self.memory.read();
         let mut batch = Batch::after(state.revision());
         let first = state.revision() + 1;
-        let mut frame = Vec::new();
-        frame::begin(&mut frame);
+        let mut encoder = Encoder::new(&mut self.encryptor);
         let mut verdicts = Vec::with_capacity(requests.len());
         for (txn, reply) in requests {
-            verdicts.push((decide(&state, &mut batch, &mut frame, txn, now), reply));
+            verdicts.push((decide(&state, &mut batch, &mut encoder, txn, now), reply));
         }
         for compare in &expired {
             let txn = Txn { compares: vec![compare.clone()], ops: vec![Op::Delete { key: compare.key.clone() }] };
-            decide(&state, &mut batch, &mut frame, txn, now);
+            decide(&state, &mut batch, &mut encoder, txn, now);
         }
         drop(state);
+        let encoded = encoder.finish();
 
         let began = Instant::now();
-        let written = if batch.events().is_empty() { Ok(()) } else { self.log.append(first, &mut frame) };
+        let written = encoded.and_then(|mut frame| match batch.events().is_empty() {
+            true => Ok(()),
+            false => self.log.append(first, &mut frame),
+        });
         let took = began.elapsed();
         if took > SLOW {
             tracing::warn!(?took, "the disk took long to write; every answer to a change waits for it");
@@ -165,7 +191,8 @@ impl Writer {
         let (revision, live, entries) = {
             let state = self.memory.read();
             let live = state.live_bytes() as u64;
-            if !self.compaction.is_due(self.log.bytes(), live) {
+            let anew = self.compaction.is_idle() && self.rotation.is_due_at(Instant::now());
+            if !anew && !self.compaction.is_due(self.log.bytes(), live) {
                 return;
             }
             (state.revision(), live, state.entries().cloned().collect::<Vec<_>>())
@@ -177,8 +204,10 @@ impl Writer {
                 dir: self.dir.clone(),
                 revision,
                 entries,
-                segments: self.log.before(revision + 1),
+                obsolete: self.leftover.iter().cloned().chain(self.log.before(revision + 1)).collect(),
                 previous: self.compaction.newest,
+                encryption: Arc::clone(self.rotation.current()),
+                generation: self.rotation.generation(),
             };
             let mailbox = self.mailbox.clone();
             self.compaction.start(job, move |result| {
@@ -188,20 +217,86 @@ impl Writer {
         });
         if let Err(error) = started {
             self.compaction.failed(&error, self.log.bytes());
+            self.rotation.failed(Instant::now());
         }
     }
 
-    fn snapshot_ended(&mut self, result: &io::Result<Revision>) {
-        if let Ok(revision) = result {
+    fn snapshot_ended(&mut self, result: io::Result<Written>) {
+        if let Ok(Written { revision, .. }) = &result {
             self.log.forget_before(revision + 1);
             self.counters.snapshot();
         }
-        self.compaction.ended(result, self.log.bytes());
+        self.compaction.ended(&result, self.log.bytes());
+        match result {
+            Ok(Written { revision, generation, left }) if left.is_empty() => {
+                self.leftover = left;
+                if self.rotation.replaced(generation) {
+                    self.counters.reencryption();
+                    self.published.pending.send_replace(false);
+                    let keys = key_names(self.rotation.current());
+                    tracing::info!(
+                        revision,
+                        ?keys,
+                        "rewrote all stored values with the current encryption configuration"
+                    );
+                }
+            }
+            Ok(Written { left, .. }) => {
+                self.leftover = left;
+                self.rotation.failed(Instant::now());
+            }
+            Err(_) => self.rotation.failed(Instant::now()),
+        }
+    }
+
+    /// Goes on with another encryption configuration, if everything stored can be read with it.
+    fn rotate(&mut self, next: Arc<Encryption>) -> Result<(), RotationError> {
+        if *next == **self.rotation.current() {
+            return Ok(());
+        }
+        let tables: Vec<Table> = self.memory.read().counts().map(|(table, _)| table).collect();
+        self.rotation.check(&next, &tables)?;
+        if next.encrypts() {
+            home::write_format(&self.dir, &*self.disk, home::FORMAT_ENCRYPTED)?;
+        }
+        self.encryptor = Encryptor::new(Arc::clone(&next));
+        self.rotation.begin(Arc::clone(&next), &tables);
+        let rewrites = self.rotation.is_due();
+        tracing::info!(keys = ?key_names(&next), rewrites, "changed the encryption configuration of the store");
+        self.published.pending.send_replace(rewrites);
+        *self.published.encryption.write() = next;
+        Ok(())
+    }
+}
+
+/// The names of the keys that new values are encrypted with.
+fn key_names(encryption: &Encryption) -> Vec<Box<str>> {
+    encryption.writing_keys().into_values().collect()
+}
+
+// === impl Encoder ===
+
+impl<'a> Encoder<'a> {
+    fn new(encryptor: &'a mut Encryptor) -> Self {
+        let mut frame = Vec::new();
+        frame::begin(&mut frame);
+        Self { frame, encryptor, failed: None }
+    }
+
+    /// Appends the transaction that these events are.
+    fn txn(&mut self, revision: Revision, events: &[Arc<Event>]) {
+        if let Err(error) = record::encode_txn(&mut self.frame, revision, events, self.encryptor) {
+            self.failed.get_or_insert(error);
+        }
+    }
+
+    fn finish(self) -> io::Result<Vec<u8>> {
+        self.failed.map_or(Ok(self.frame), Err)
     }
 }
 
 /// Checks a transaction on top of state and batch; if it holds, adds it to the batch and to the frame.
-fn decide(state: &State, batch: &mut Batch, frame: &mut Vec<u8>, txn: Txn, now: SystemTime) -> Verdict {
+fn decide(state: &State, batch: &mut Batch, encoder: &mut Encoder<'_>, txn: Txn, now: SystemTime) -> Verdict {
     for compare in txn.compares {
         if let Err(Broken { pending }) = batch.check(state, &compare) {
             let Compare { key, .. } = compare;
@@ -214,7 +309,7 @@ fn decide(state: &State, batch: &mut Batch, frame: &mut Vec<u8>, txn: Txn, now: 
     if events.is_empty() {
         return Verdict::Unchanged(before);
     }
-    record::encode_txn(frame, before + 1, events);
+    encoder.txn(before + 1, events);
     Verdict::Commit(batch.revision())
 }
 

@@ -5,8 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{contents, files, open_with, put, table};
-use store::tools::check;
+use common::{check, contents, files, open_with, put, table};
 use store::{Options, Store};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

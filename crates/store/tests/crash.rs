@@ -8,26 +8,41 @@ mod common;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use common::{contents, key, open_with, put};
+use common::{contents, encrypting, encryption, files_with, key, open_with, put};
 use store::{Options, Store, Txn};
+use tempfile::TempDir;
 
 const DIR: &str = "WAYPOST_TEST_STORE_DIR";
+const ENCRYPT: &str = "WAYPOST_TEST_STORE_ENCRYPT";
 const ROUNDS: u64 = 40;
 
 /// Compacts often, so that kills fall into compactions too.
-fn options() -> Options {
-    Options { compact_after: 32 << 10, ..Options::default() }
+fn options(encrypts: bool) -> Options {
+    let usual = if encrypts { encrypting(KEYS[0]) } else { Options::default() };
+    Options { compact_after: 32 << 10, ..usual }
 }
+
+/// Configurations that follow each other while a child that encrypts is writing.
+const KEYS: [&[&str]; 3] =
+    [&["one:A", "two:B", "identity"], &["two:B", "one:A", "identity"], &["identity", "one:A", "two:B"]];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "the child of the test below"]
 async fn child() {
     let dir = std::env::var(DIR).expect("the parent names the directory");
-    let store = Arc::new(open_with(Path::new(&dir), options()));
+    let encrypts = std::env::var_os(ENCRYPT).is_some();
+    let store = Arc::new(open_with(Path::new(&dir), options(encrypts)));
+    let rotating = Arc::clone(&store);
+    tokio::spawn(async move {
+        for keys in KEYS.iter().cycle().skip(1).take_while(|_| encrypts) {
+            rotating.set_encryption(encryption(keys)).await.expect("it can read everything");
+            rotating.rewritten().await;
+        }
+    });
     say(&format!("open {}", store.revision()));
     let writers: Vec<_> = (0..8)
         .map(|writer| {
@@ -94,14 +109,28 @@ impl Known {
 }
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "only another process can be killed")]
 fn killed_at_any_moment_every_acknowledged_write_is_there() {
+    kill_and_compare(false);
+}
+
+#[tokio::test]
+async fn killed_while_keys_are_rotated_every_acknowledged_write_is_there() {
+    let dir = kill_and_compare(true);
+    let store = open_with(dir.path(), options(true));
+    let (name, value) = contents(&store).into_iter().next().expect("it wrote something");
+    store.rewritten().await;
+    assert_eq!(files_with(dir.path(), &value), Vec::<PathBuf>::new(), "{name} is encrypted again");
+}
+
+#[allow(clippy::disallowed_methods, reason = "only another process can be killed")]
+fn kill_and_compare(encrypts: bool) -> TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     let mut known = Known::default();
     for round in 0..ROUNDS {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
             .args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"])
             .env(DIR, dir.path())
+            .envs(encrypts.then_some((ENCRYPT, "true")))
             .stdout(Stdio::piped())
             .spawn()
             .expect("the child starts");
@@ -119,9 +148,10 @@ fn killed_at_any_moment_every_acknowledged_write_is_there() {
         let rest: Vec<_> = lines.map_while(Result::ok).collect();
         rest.iter().for_each(|line| known.hear(line));
 
-        let store = open_with(dir.path(), options());
+        let store = open_with(dir.path(), options(encrypts));
         assert!(store.revision() >= known.revision, "round {round}");
         known.compare(&contents(&store).into_iter().collect());
         known.revision = store.revision();
     }
+    dir
 }

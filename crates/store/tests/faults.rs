@@ -8,11 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
-use common::{contents, facts, key, open, open_with, put, table};
+use common::{check, contents, facts, key, open, open_with, put, table};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use store::disk::fake::Faulty;
-use store::tools::check;
 use store::{CommitError, Embedded, OpenError, Options, Store, Txn};
 
 fn faulty(dir: &Path) -> (Faulty, Embedded) {

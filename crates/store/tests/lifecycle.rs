@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
-use common::{contents, facts, key, open, open_with, put, table};
+use common::{check, contents, facts, key, open, open_with, put, restore, table};
 use futures_util::FutureExt;
-use store::tools::{ToolError, backup, check, restore};
+use store::tools::{ToolError, backup};
 use store::{CommitError, Compacted, Keep, Key, Options, Store, Table, Txn};
 
 #[tokio::test]

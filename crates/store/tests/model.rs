@@ -1,14 +1,16 @@
 //! The store against a model so simple that it is right: a map for every revision, and the list of all changes.
 //!
 //! Random transactions, handed over several at a time so that they share batches; ranges at any revision; watches
-//! from anywhere; restarts in between. Twice: with all history kept, and with very little of it and many compactions.
+//! from anywhere; restarts and other encryption configurations in between. Twice: with all history kept, and with very little of
+//! it and many compactions.
 
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use common::{facts, index, open_with};
+use common::{encryption, facts, index, open_with};
 use futures_util::future::{FutureExt, join_all};
 use proptest::prelude::*;
 use store::{
@@ -36,7 +38,16 @@ enum Step {
     Watch(Table, &'static str),
     Read(Table, &'static str, prop::sample::Index),
     Restart,
+    Encrypt(usize),
 }
+
+/// Encryption configurations; any of them can follow any other.
+const CONFIGURATIONS: [&[&str]; 4] = [
+    &["identity", "one:A", "two:B"],
+    &["one:A", "two:B", "identity"],
+    &["two:B", "one:A", "identity"],
+    &["two:B", "identity", "one:A"],
+];
 
 /// created, modified, value
 type Version = (Revision, Revision, String);
@@ -160,17 +171,21 @@ fn described(event: &Event) -> Change {
     (event.revision, event.deleted, event.entry.key.clone(), previous, text(&event.entry))
 }
 
-fn options(tight: bool) -> Options {
+fn options(tight: bool, configuration: usize) -> Options {
+    let encryption = Arc::new(encryption(CONFIGURATIONS[configuration]));
     if !tight {
-        return Options::default();
+        return Options { encryption, ..Options::default() };
     }
     let keep = Keep { age: Duration::ZERO, min_events: 4, max_events: 10, max_bytes: 100 };
-    Options { keep, compact_after: 400, ..Options::default() }
+    Options { keep, compact_after: 400, encryption, ..Options::default() }
 }
 
 async fn run(steps: &[Step], tight: bool) {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut store = open_with(dir.path(), options(tight));
+    let mut configuration = 0;
+    // Rewriting the files is a compaction: a restart then does not find what was before.
+    let mut forgets = tight;
+    let mut store = open_with(dir.path(), options(tight, configuration));
     let mut model = Model::new();
     let mut watchers: Vec<Watcher> = Vec::new();
     for step in steps {
@@ -183,23 +198,31 @@ async fn run(steps: &[Step], tight: bool) {
             Step::Watch(table, prefix) => {
                 watchers.extend(Watcher::start(&store, *table, prefix, model.revision()));
             }
-            Step::Read(table, prefix, at) => read(&store, &model, *table, prefix, at.index(model.states.len()), tight),
+            Step::Read(table, prefix, at) => {
+                read(&store, &model, *table, prefix, at.index(model.states.len()), forgets);
+            }
             Step::Restart => {
                 watchers.retain_mut(|watcher| watcher.drain(&model, &store));
                 store.close();
-                store = Embedded::open(dir.path(), index, options(tight)).expect("it opens again");
+                store = Embedded::open(dir.path(), index, options(tight, configuration)).expect("it opens again");
                 let again = |old: Watcher| Watcher::start(&store, old.table, old.prefix, old.position).ok();
                 watchers = watchers.into_iter().filter_map(again).collect();
+            }
+            Step::Encrypt(next) => {
+                configuration = *next;
+                forgets = true;
+                let answer = store.set_encryption(encryption(CONFIGURATIONS[configuration])).await;
+                assert_eq!(answer, Ok(()));
             }
         }
         assert_eq!(store.revision(), model.revision());
     }
     for watcher in &mut watchers {
-        assert!(watcher.drain(&model, &store) || tight);
+        assert!(watcher.drain(&model, &store) || forgets);
     }
 }
 
-fn read(store: &Embedded, model: &Model, table: Table, prefix: &str, at: usize, tight: bool) {
+fn read(store: &Embedded, model: &Model, table: Table, prefix: &str, at: usize, forgets: bool) {
     let at = at as Revision;
     match store.range(table, prefix, Some(at)) {
         Ok(range) => {
@@ -211,7 +234,7 @@ fn read(store: &Embedded, model: &Model, table: Table, prefix: &str, at: usize, 
             assert_eq!(range.revision, model.revision());
         }
         Err(Compacted { asked, oldest }) => {
-            assert!(tight && asked == at && asked < oldest && oldest <= store.compacted());
+            assert!(forgets && asked == at && asked < oldest && oldest <= store.compacted());
         }
     }
     let present = model.range(table, "", model.revision());
@@ -223,7 +246,7 @@ fn read(store: &Embedded, model: &Model, table: Table, prefix: &str, at: usize, 
 }
 
 fn any_table() -> impl Strategy<Value = Table> {
-    prop::sample::select(vec![Table::named("tests/one"), Table::named("tests/two")])
+    prop::sample::select(vec![Table::named("tests/one"), Table::named("secrets")])
 }
 
 fn any_key() -> impl Strategy<Value = Key> {
@@ -249,6 +272,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         3 => (any_table(), any_prefix(), any::<prop::sample::Index>())
             .prop_map(|(table, prefix, at)| Step::Read(table, prefix, at)),
         1 => Just(Step::Restart),
+        1 => (0..CONFIGURATIONS.len()).prop_map(Step::Encrypt),
     ]
 }
 

@@ -6,9 +6,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{contents, files, key, open, put};
+use common::{check, contents, files, key, open, put};
 use store::disk::fake::Faulty;
-use store::tools::{backup, check};
+use store::tools::backup;
 use store::{Embedded, OpenError, Options, Store, Txn};
 
 /// A store with three batches: returns the length of the log after each.
@@ -163,8 +163,8 @@ fn only_one_process_at_a_time() {
 fn a_newer_format_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     drop(open(dir.path()));
-    fs::write(dir.path().join("FORMAT"), "waypost-store 2\n").expect("written");
-    assert!(matches!(refusal(dir.path()), OpenError::Format { found: 2, known: 1, .. }));
+    fs::write(dir.path().join("FORMAT"), "waypost-store 3\n").expect("written");
+    assert!(matches!(refusal(dir.path()), OpenError::Format { found: 3, known: 2, .. }));
     fs::write(dir.path().join("FORMAT"), "something else").expect("written");
     assert!(matches!(refusal(dir.path()), OpenError::Damaged { .. }));
 }

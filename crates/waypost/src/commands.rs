@@ -9,6 +9,7 @@ pub(crate) mod dig;
 mod dns;
 pub(crate) mod doctor;
 mod down;
+mod encryption;
 pub(crate) mod env;
 mod gateway;
 mod image;

@@ -7,6 +7,7 @@ mod adopt;
 mod agent;
 mod audit;
 mod dns;
+mod encryption;
 mod file;
 mod join;
 mod load_balancer;
@@ -26,12 +27,13 @@ pub(crate) use self::adopt::AdoptArguments;
 pub(crate) use self::agent::{AgentArguments, CleanupArguments, ImageSubject, ShimSubject};
 pub(crate) use self::audit::AuditArguments;
 pub(crate) use self::dns::{DnsArguments, DnsPods, DnsQuirks};
+pub(crate) use self::encryption::EncryptionArguments;
 pub(crate) use self::join::{JoinArguments, ReachedArguments, TokenSubject};
 pub(crate) use self::load_balancer::LoadBalancerArguments;
 pub(crate) use self::log::LogArguments;
 pub(crate) use self::node::{NodeArguments, Role};
 pub(crate) use self::proxy::{ProxyArguments, ProxyMode};
-pub(crate) use self::server::{Place, ServerArguments, StoreSubject};
+pub(crate) use self::server::{Place, ServerArguments, StorePlace, StoreSubject};
 pub(crate) use self::up::{DownArguments, UpArguments};
 
 /// The Kubernetes Service system in one binary.

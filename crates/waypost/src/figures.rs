@@ -36,5 +36,15 @@ fn named(figures: &Figures) -> Vec<(&'static str, &'static str, f64)> {
         ("waypost_store_watchers", "Watches", number(figures.watchers)),
         ("waypost_store_log_bytes", "Bytes of log that a restart reads", number(figures.log_bytes)),
         ("waypost_store_snapshots_total", "Snapshots written", number(figures.snapshots)),
+        (
+            "waypost_store_reencryptions_total",
+            "Times everything was rewritten because the encryption configuration changed",
+            number(figures.reencryptions),
+        ),
+        (
+            "waypost_store_reencrypting",
+            "1 while files may hold what another encryption configuration wrote",
+            number(figures.reencrypting),
+        ),
     ]
 }

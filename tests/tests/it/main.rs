@@ -14,6 +14,7 @@ mod demo;
 mod discovery;
 mod disk;
 mod doctor;
+mod encryption;
 mod first_steps;
 mod gateway;
 mod golden;

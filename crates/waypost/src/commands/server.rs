@@ -29,6 +29,7 @@ use store::{Embedded, Store};
 use tokio::runtime::Runtime;
 
 use super::dns;
+use super::encryption::{self, Follower, Reloads};
 use crate::config::ServerArguments;
 use crate::notify::Manager;
 
@@ -81,6 +82,8 @@ pub(super) struct Running {
     halt: tokio::sync::oneshot::Sender<()>,
     control: tokio::task::JoinHandle<()>,
     store: Arc<Embedded>,
+    /// Follows the encryption configuration, if there is one.
+    follower: Option<tokio::task::JoinHandle<()>>,
 }
 
 impl Running {
@@ -96,6 +99,9 @@ impl Running {
         let _ = self.control.await;
         let _ = self.stop.send(());
         let _ = self.serving.await;
+        if let Some(follower) = self.follower {
+            follower.abort();
+        }
         self.store.close();
     }
 }
@@ -116,17 +122,12 @@ pub(super) async fn start(arguments: &ServerArguments, beside: &Beside) -> anyho
     std::fs::create_dir_all(data_dir).with_context(|| {
         format!("making the data directory {}; choose another with --data-dir or run as root", data_dir.display())
     })?;
-    let store = Embedded::open(
-        store_dir(data_dir),
-        index,
-        store::Options { first_revision: FIRST_REVISION, ..store::Options::default() },
-    )
-    .with_context(|| format!("opening the store in {}", data_dir.display()))?;
-    let store = Arc::new(store);
+    let store = Arc::new(open_store(arguments)?);
     let names = serving_names(arguments, &ranges, &beside.addresses);
     let pki = pki::load_or_create(&data_dir.join("pki"), &names, Timestamp::now()).context("preparing certificates")?;
     let metrics = control::Metrics::new();
-    let options = options(arguments, &store, &ranges, &pki, &metrics)?;
+    let reloads = Arc::new(Reloads::default());
+    let options = options(arguments, &store, &ranges, &pki, &metrics, &reloads)?;
     let (addresses, local_node) = (beside.addresses.clone(), beside.node.clone());
     let server = Server::bind(Options { beside: addresses, local_node, ..options })
         .await
@@ -160,8 +161,20 @@ pub(super) async fn start(arguments: &ServerArguments, beside: &Beside) -> anyho
         ..settings(arguments, &ranges, &pki)
     };
     let control = tokio::spawn(controllers(arguments.leader_elect, shared, settings, metrics, halted));
+    let follower = arguments.encryption.encryption_provider_config.clone().map(|path| {
+        let (data_dir, store) = (data_dir.clone(), store.clone());
+        tokio::spawn(Follower { path, data_dir, store, reloads }.run())
+    });
     let _ = readiness.send(true);
-    Ok(Running { address, kubeconfig, pki, stop, serving, halt, control, store })
+    Ok(Running { address, kubeconfig, pki, stop, serving, halt, control, store, follower })
+}
+
+fn open_store(arguments: &ServerArguments) -> anyhow::Result<Embedded> {
+    let data_dir = &arguments.place.data_dir;
+    let encryption = Arc::new(encryption::load(&arguments.encryption, data_dir)?);
+    let options = store::Options { first_revision: FIRST_REVISION, encryption, ..store::Options::default() };
+    Embedded::open(store_dir(data_dir), index, options)
+        .with_context(|| format!("opening the store in {}", data_dir.display()))
 }
 
 fn admission_plugins(arguments: &ServerArguments) -> Plugins {
@@ -174,6 +187,7 @@ fn options(
     ranges: &Ranges,
     pki: &Pki,
     control: &Arc<control::Metrics>,
+    reloads: &Arc<Reloads>,
 ) -> anyhow::Result<Options> {
     let shared: Arc<dyn Store> = store.clone();
     let tokens = match &arguments.token_auth_file {
@@ -186,7 +200,7 @@ fn options(
     }
     let authn = Authenticator::new(tokens, accounts, objects::stored(shared.clone()));
     let authn = if arguments.anonymous_auth { authn } else { authn.without_anonymous() };
-    let (figures, control) = (store.clone(), control.clone());
+    let (figures, control, reloads) = (store.clone(), control.clone(), reloads.clone());
     Ok(Options {
         listen: arguments.listen,
         beside: Vec::new(),
@@ -202,7 +216,7 @@ fn options(
         max_in_flight: arguments.max_requests_inflight,
         request_timeout: arguments.request_timeout,
         audit: arguments.audit.open()?,
-        figures: Box::new(move || crate::figures::text(&figures.figures()) + &control.text()),
+        figures: Box::new(move || crate::figures::text(&figures.figures()) + &control.text() + &reloads.text()),
     })
 }
 

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use api::admission::Plugin;
 
 use super::values::{count, lifetime, port_range, seconds, token_lifetime};
-use super::{AuditArguments, LoadBalancerArguments, ReachedArguments};
+use super::{AuditArguments, EncryptionArguments, LoadBalancerArguments, ReachedArguments};
 
 /// What to do with a store.
 #[derive(Subcommand, Debug)]
@@ -19,22 +19,31 @@ pub(crate) enum StoreSubject {
     /// Write everything a stopped server's store holds into one file
     Backup {
         #[command(flatten)]
-        place: Place,
+        place: StorePlace,
         /// The file to write
         file: PathBuf,
     },
     /// Make a new store from a backup
     Restore {
         #[command(flatten)]
-        place: Place,
+        place: StorePlace,
         /// The file to read
         file: PathBuf,
     },
-    /// Read everything and say what is there and what is wrong
+    /// Read everything and say what is there, how it is encrypted, and what is wrong
     Check {
         #[command(flatten)]
-        place: Place,
+        place: StorePlace,
     },
+}
+
+/// Where a store is, and how it is encrypted.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct StorePlace {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    #[command(flatten)]
+    pub(crate) encryption: EncryptionArguments,
 }
 
 /// Where data lives unless it is said.
@@ -193,6 +202,8 @@ pub(crate) struct ServerArguments {
     pub(crate) request_timeout: Duration,
     #[command(flatten)]
     pub(crate) audit: AuditArguments,
+    #[command(flatten)]
+    pub(crate) encryption: EncryptionArguments,
     #[command(flatten)]
     pub(crate) balancing: LoadBalancerArguments,
 }
