@@ -95,6 +95,15 @@ impl Plugins {
     }
 }
 
+/// What admission says besides yes and no.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Notes {
+    /// Texts of Warning headers.
+    pub warnings: Vec<String>,
+    /// Annotations of the audit event: keys and values.
+    pub annotations: Vec<(String, String)>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

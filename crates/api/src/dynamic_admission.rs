@@ -1,15 +1,17 @@
 //! Dynamic admission control: policies in expressions, and webhooks, which administrators configure.
 //!
 //! In: the objects of `admissionregistration.k8s.io` and a request. Out: which of them apply ([`matching`]) and what the
-//! policies decide ([`policy`]). Calling webhooks needs a network and is not here. The language of the expressions is
-//! behind the traits of [`expression`].
+//! policies decide ([`policy`]). Calling webhooks needs a network and is not here. Expressions
+//! are CEL ([`language`]).
 
 pub mod evaluation;
 pub mod expression;
 pub mod fake;
+pub mod language;
 pub mod matching;
 pub mod policy;
 pub mod request;
+pub mod type_check;
 pub mod url;
 
 /// The API group of policies and webhook configurations.

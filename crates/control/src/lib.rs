@@ -25,6 +25,7 @@ pub mod node_health;
 pub mod node_taints;
 pub mod objects;
 pub mod pod_gc;
+pub mod policy_status;
 pub mod resource_quotas;
 pub mod runner;
 pub mod scheduler;
@@ -67,6 +68,7 @@ pub static CONTROLLERS: &[Controller] = &[
     service_accounts::TOKENS,
     cluster_roles::CONTROLLER,
     resource_quotas::CONTROLLER,
+    policy_status::CONTROLLER,
     node_cidrs::CONTROLLER,
     node_health::CONTROLLER,
     node_taints::TAINTS,

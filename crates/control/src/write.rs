@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::admission::Plugins;
+use api::admission::{Notes, Plugins};
 use api::apply::{self, Manager};
 use api::facts::Facts;
 use api::field::Errors;
@@ -211,7 +211,7 @@ impl Writer<'_> {
         kind.rules.validate_create(&object, &mut errors);
         let key = object_key(table, &object);
         self.refuse(&key, &errors)?;
-        admission.check(&request, &object, None, txn, &mut Vec::new()).map_err(refused)?;
+        admission.check(&request, &object, None, txn, &mut Notes::default()).map_err(refused)?;
         put(kind, key, &object, 0, txn);
         Ok(())
     }

@@ -24,8 +24,9 @@ mod webhook;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::admission::{Plugin, Plugins};
-use api::dynamic_admission::expression::{self, Compiler};
+use api::admission::{Notes, Plugin, Plugins};
+use api::dynamic_admission::expression::Compiler;
+use api::dynamic_admission::language::Cel;
 use api::dynamic_admission::matching::labels;
 use api::dynamic_admission::request::Request;
 use api::status::Status;
@@ -47,15 +48,6 @@ pub(crate) trait Caller: Send + Sync {
     /// # Errors
     /// What went wrong, from `failed to call webhook: ` on; in the words of Go's HTTP client as far as they are known.
     fn post<'a>(&'a self, target: &'a Target, body: Bytes, within: Duration) -> BoxFuture<'a, Result<Bytes, String>>;
-}
-
-/// What admission has to say besides yes and no.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Notes {
-    /// Texts of Warning headers.
-    pub(crate) warnings: Vec<String>,
-    /// Annotations of the audit event.
-    pub(crate) annotations: Vec<(String, String)>,
 }
 
 /// Completes an object again after webhooks changed it, as plugins did before.
@@ -80,7 +72,7 @@ impl DynamicAdmission {
         caller: Box<dyn Caller>,
         plugins: &Plugins,
     ) -> Self {
-        Self::with(store, authorizer, caller, plugins, expression::installed())
+        Self::with(store, authorizer, caller, plugins, &Cel)
     }
 
     fn with(

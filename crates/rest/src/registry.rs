@@ -18,7 +18,7 @@ mod virtual_addresses;
 
 use std::sync::Arc;
 
-use api::admission::Plugins;
+use api::admission::{Notes, Plugins};
 use api::kind::{Kind, Subresource};
 use api::lifecycle;
 use api::object;
@@ -30,6 +30,7 @@ use store::admission::{Admission, Request};
 use store::allocation::{Gather, Ranges, Rehearsal};
 use store::{CommitError, Compare, Entry, Key, Op, Store, Table, Txn};
 
+use crate::audit::Recorder;
 use crate::auth::User;
 use crate::authz::{Attributes, Authorizer};
 use crate::dynamic_admission::DynamicAdmission;
@@ -68,6 +69,8 @@ pub(crate) struct Call<'a> {
     pub(crate) now: Timestamp,
     /// Who asks.
     pub(crate) user: &'a User,
+    /// Where audit annotations go; none in tests.
+    pub(crate) audit: Option<&'a Recorder<'a>>,
 }
 
 /// What came of it.
@@ -128,6 +131,16 @@ impl Call<'_> {
         }
     }
 
+    /// Passes on what admission says: warnings to the client, annotations to the audit event.
+    fn take(&self, notes: Notes, warnings: &mut Vec<String>) {
+        create::note(warnings, notes.warnings);
+        for (key, value) in notes.annotations {
+            if let Some(audit) = self.audit {
+                audit.annotate(key, value);
+            }
+        }
+    }
+
     fn not_found(&self, name: &str) -> Status {
         Status::not_found(self.kind.resource(), name)
     }
@@ -153,6 +166,21 @@ impl Registry {
     /// The admission plugins, for a call.
     fn admission(&self, call: &Call<'_>) -> Admission<'_> {
         Admission { store: &*self.store, plugins: &self.plugins, now: call.now }
+    }
+
+    /// Checks an object, and what it replaces, with the plugins that look at what is stored.
+    fn check_stored(
+        &self,
+        call: &Call<'_>,
+        name: &str,
+        (new, old): (&Value, Option<&Value>),
+        txn: &mut Txn,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Status> {
+        let mut notes = Notes::default();
+        let checked = self.admission(call).check(&call.admission(name), new, old, txn, &mut notes);
+        call.take(notes, warnings);
+        checked
     }
 
     /// What this kind claims runs against the real pools, or against dummies in a dry run.

@@ -187,6 +187,7 @@ fn call<'a>(ask: &Ask<'a>, target: &Target<'a>, manager: &'a str, dry_run: bool)
         dry_run,
         now: ask.now,
         user: ask.user,
+        audit: Some(ask.audit),
     }
 }
 

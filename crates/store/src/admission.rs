@@ -10,7 +10,7 @@ mod limits;
 mod pod_security;
 mod service_account;
 
-use api::admission::{Plugin, Plugins};
+use api::admission::{Notes, Plugin, Plugins};
 use api::kind::Kind;
 use api::status::Status;
 use jiff::Timestamp;
@@ -76,10 +76,10 @@ impl Admission<'_> {
         new: &Value,
         old: Option<&Value>,
         txn: &mut Txn,
-        warnings: &mut Vec<String>,
+        notes: &mut Notes,
     ) -> Result<(), Status> {
         self.check_limits(request, new, old)?;
-        self.check_pod_security(request, new, old, warnings)?;
+        self.check_pod_security(request, new, old, notes)?;
         self.charge_quotas(request, new, old, txn)
     }
 

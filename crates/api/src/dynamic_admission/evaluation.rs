@@ -4,16 +4,13 @@
 use serde_json::Value;
 
 use super::expression::{
-    self, Authorize, CONDITIONS_BUDGET, Compiler, Environment, Evaluation, Expressions, Gives, Input, Outcome,
+    self, Authorize, CONDITIONS_BUDGET, Compiler, Environment, Expressions, Gives, Input, OutOfBudget, Outcome, Results,
 };
 use super::request::{Form, Request};
 use crate::value::ValueExt as _;
 
 /// An expression, or why it does not compile.
 pub(super) type Compiled = Result<usize, String>;
-
-const OUT_OF_BUDGET: &str =
-    "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// What expressions look at.
 pub(super) struct Context<'a> {
@@ -55,28 +52,23 @@ impl<'a> Context<'a> {
     }
 }
 
-pub(super) type Results = Vec<Result<Outcome, String>>;
-
 /// Evaluates expressions one after the other until the budget is spent. Each comes with its text.
-pub(super) fn evaluate_all<'e>(
-    evaluation: &mut dyn Evaluation,
-    expressions: impl Iterator<Item = (&'e str, &'e Compiled)>,
+pub(super) fn evaluate_all(
+    expressions: &dyn Expressions,
+    input: Input<'_>,
+    all: &[(&str, &Compiled)],
     budget: &mut u64,
-) -> Result<Results, &'static str> {
-    let mut out = Vec::new();
-    for (text, compiled) in expressions {
-        let index = match compiled {
-            Ok(index) => *index,
-            Err(why) => {
-                out.push(Err(why.clone()));
-                continue;
-            }
-        };
-        let done = evaluation.evaluate(index);
-        *budget = budget.checked_sub(done.cost).ok_or(OUT_OF_BUDGET)?;
-        out.push(done.result.map_err(|why| format!("expression '{text}' resulted in error: {why}")));
-    }
-    Ok(out)
+) -> Result<Results, OutOfBudget> {
+    let indexes: Vec<usize> = all.iter().filter_map(|(_, compiled)| compiled.as_ref().ok().copied()).collect();
+    let mut results = expressions.evaluate(input, &indexes, budget)?.into_iter();
+    let each = all.iter().map(|(text, compiled)| match compiled {
+        Err(why) => Err(why.clone()),
+        Ok(_) => match results.next() {
+            Some(result) => result.map_err(|why| format!("expression '{text}' resulted in error: {why}")),
+            None => Err(format!("expression '{text}' was not evaluated")),
+        },
+    });
+    Ok(each.collect())
 }
 
 /// What match conditions say.
@@ -101,11 +93,9 @@ pub(super) fn conditions(
         return MatchResult::Hold;
     }
     let input = Input { namespace: &Value::Null, request: &context.request_sent, ..context.input() };
-    let mut evaluation = expressions.begin(input);
-    let texts = all.iter().map(|(text, compiled)| (text.as_str(), compiled));
-    let results = evaluate_all(evaluation.as_mut(), texts, &mut { CONDITIONS_BUDGET });
-    let failed = match results {
-        Err(why) => vec![why.to_owned()],
+    let texts: Vec<_> = all.iter().map(|(text, compiled)| (text.as_str(), compiled)).collect();
+    let failed = match evaluate_all(expressions, input, &texts, &mut { CONDITIONS_BUDGET }) {
+        Err(why) => vec![why.to_string()],
         Ok(results) if results.contains(&Ok(Outcome::Bool(false))) => return MatchResult::Skip,
         Ok(results) => results.into_iter().filter_map(Result::err).collect(),
     };
@@ -193,7 +183,7 @@ mod tests {
         assert_eq!(check(&["true", "error x"], true), MatchResult::Skip);
         let frob = "compilation error: compilation failed: ERROR: <input>:1:1: undeclared reference to 'frob'";
         assert_eq!(check(&["error x", "frob"], false), MatchResult::Failed(format!("[{failed}, {frob}]")));
-        assert_eq!(check(&["cost 2000000", "cost 500001"], false), MatchResult::Failed(OUT_OF_BUDGET.to_owned()));
+        assert_eq!(check(&["cost 2000000", "cost 500001"], false), MatchResult::Failed(OutOfBudget.to_string()));
         assert_eq!(check(&["cost 2000000", "cost 500000"], false), MatchResult::Hold);
     }
 

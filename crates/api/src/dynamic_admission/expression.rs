@@ -1,11 +1,10 @@
 //! Expressions (CEL) as admission uses them: what they may name, what they must give, what comes of them.
 //!
-//! This crate does not contain the language. A [`Compiler`] is installed once per process with [`install`]; until then
-//! [`AcceptAll`] takes every expression and can evaluate none. Messages are put together here, so an implementation
-//! only supplies the text of compilation issues, the name of the result type, and the error of an evaluation.
+//! The language itself is behind [`Compiler`]: [`language`](super::language) is CEL, and tests use
+//! [`fake`](super::fake). Messages are put together here, so an implementation only supplies the text of compilation issues,
+//! the name of the result type, and the error of an evaluation.
 
 use std::fmt::Debug;
-use std::sync::OnceLock;
 
 use serde_json::Value;
 
@@ -60,17 +59,35 @@ pub trait Expressions: Send + Sync {
     /// type `dyn`, and evaluating it fails.
     ///
     /// # Errors
-    /// The issues, as CEL writes them (`ERROR: <input>:1:1: …`).
+    /// What is wrong with it: `compilation failed: ERROR: <input>:1:1: …`.
     fn declare(&mut self, name: &str, expression: &str, environment: Environment) -> Result<(), String>;
 
     /// Compiles an expression.
     ///
     /// # Errors
-    /// The issues, as CEL writes them (`ERROR: <input>:1:1: …`).
+    /// What is wrong with it: `compilation failed: ERROR: <input>:1:1: …`.
     fn compile(&mut self, expression: &str, environment: Environment) -> Result<Compiled, String>;
 
-    /// Begins an evaluation. Variables are evaluated when they are first named, and once.
-    fn begin<'a>(&'a self, input: Input<'a>) -> Box<dyn Evaluation + 'a>;
+    /// Evaluates expressions, by their [`Compiled::index`], on one input, and takes what they cost from the budget.
+    /// Variables are evaluated when they are first named, and once. A result is a value, or what went wrong in CEL's words
+    /// (`no such key: x`).
+    ///
+    /// # Errors
+    /// When the budget is spent; expressions after that are not evaluated.
+    fn evaluate(&self, input: Input<'_>, indexes: &[usize], budget: &mut u64) -> Result<Results, OutOfBudget>;
+}
+
+/// What came of expressions.
+pub type Results = Vec<Result<Outcome, String>>;
+
+/// More was spent than may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutOfBudget;
+
+impl std::fmt::Display for OutOfBudget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("validation failed due to running out of cost budget, no further validation rules will be run")
+    }
 }
 
 /// The values of names.
@@ -88,21 +105,6 @@ pub struct Input<'a> {
     pub params: &'a Value,
     /// Answers `authorizer`, which has no value without it.
     pub authorizer: Option<&'a dyn Authorize>,
-}
-
-/// An evaluation on one input.
-pub trait Evaluation {
-    /// Evaluates an expression of the set, by its [`Compiled::index`].
-    fn evaluate(&mut self, index: usize) -> Evaluated;
-}
-
-/// What came of an expression.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Evaluated {
-    /// The result, or what went wrong in CEL's words (`no such key: x`).
-    pub result: Result<Outcome, String>,
-    /// What it cost, with the variables that were evaluated for it.
-    pub cost: u64,
 }
 
 /// A result, as far as admission looks at it.
@@ -193,8 +195,6 @@ pub struct Decision {
     pub error: Option<String>,
 }
 
-// === compiling ===
-
 impl Gives {
     const fn types(self) -> &'static [&'static str] {
         match self {
@@ -216,74 +216,11 @@ pub fn compile(
     environment: Environment,
     gives: Gives,
 ) -> Result<usize, String> {
-    let compiled = expressions.compile(text, environment).map_err(|issues| failed(&issues))?;
+    let compiled = expressions.compile(text, environment)?;
     let (types, result_type) = (gives.types(), compiled.result_type.as_str());
     if types.is_empty() || result_type.is_empty() || types.contains(&result_type) {
         return Ok(compiled.index);
     }
     let wanted = if let [one] = types { (*one).to_owned() } else { format!("one of [{}]", types.join(" ")) };
     Err(format!("must evaluate to {wanted} but got {result_type}"))
-}
-
-/// Declares a variable.
-///
-/// # Errors
-/// What is wrong with its expression, as field errors say it.
-pub fn declare(
-    expressions: &mut dyn Expressions,
-    name: &str,
-    text: &str,
-    environment: Environment,
-) -> Result<(), String> {
-    expressions.declare(name, text, environment).map_err(|issues| failed(&issues))
-}
-
-fn failed(issues: &str) -> String {
-    format!("compilation failed: {issues}")
-}
-
-// === the compiler of the process ===
-
-static INSTALLED: OnceLock<Box<dyn Compiler>> = OnceLock::new();
-
-/// Installs the compiler that the kinds validate with. The rules of kinds are static, so it is one per process; a second
-/// call changes nothing and returns false.
-pub fn install(compiler: Box<dyn Compiler>) -> bool {
-    INSTALLED.set(compiler).is_ok()
-}
-
-/// The compiler that was installed, or [`AcceptAll`].
-#[must_use]
-pub fn installed() -> &'static dyn Compiler {
-    INSTALLED.get().map_or(&AcceptAll, |compiler| compiler.as_ref())
-}
-
-/// Takes every expression for one of the right type; evaluating one fails.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct AcceptAll;
-
-impl Compiler for AcceptAll {
-    fn expressions(&self, _composed: bool) -> Box<dyn Expressions> {
-        Box::new(Self)
-    }
-}
-
-impl Expressions for AcceptAll {
-    fn declare(&mut self, _name: &str, _expression: &str, _environment: Environment) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn compile(&mut self, _expression: &str, _environment: Environment) -> Result<Compiled, String> {
-        Ok(Compiled { index: 0, result_type: String::new() })
-    }
-
-    fn begin<'a>(&'a self, _input: Input<'a>) -> Box<dyn Evaluation + 'a> {
-        Box::new(Self)
-    }
-}
-
-impl Evaluation for AcceptAll {
-    fn evaluate(&mut self, _index: usize) -> Evaluated {
-        Evaluated { result: Err("expressions are not supported".to_owned()), cost: 0 }
-    }
 }

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::expression::{
-    Asset, Authorize, Compiled, Compiler, Decision, Environment, Evaluated, Evaluation, Expressions, Input, Outcome,
-    Question, Target,
+    Asset, Authorize, Compiled, Compiler, Decision, Environment, Expressions, Input, OutOfBudget, Outcome, Question,
+    Results, Target,
 };
 use crate::value::ValueExt as _;
 
@@ -34,7 +34,8 @@ impl Compiler for Fake {
 
 impl FakeExpressions {
     fn check(&self, text: &str, environment: Environment) -> Result<(), String> {
-        let undeclared = |name: &str| Err(format!("ERROR: <input>:1:1: undeclared reference to '{name}'"));
+        let undeclared =
+            |name: &str| Err(format!("compilation failed: ERROR: <input>:1:1: undeclared reference to '{name}'"));
         for word in text.split([' ', '.']) {
             match word {
                 "frob" => return undeclared(word),
@@ -47,7 +48,7 @@ impl FakeExpressions {
         let variable = text.strip_prefix("variables.").map(|rest| rest.split(' ').next().unwrap_or_default());
         match variable {
             Some(name) if !self.variables.iter().any(|(known, _)| known == name) => {
-                Err(format!("ERROR: <input>:1:10: undefined field '{name}'"))
+                Err(format!("compilation failed: ERROR: <input>:1:10: undefined field '{name}'"))
             }
             _ => Ok(()),
         }
@@ -75,8 +76,21 @@ impl Expressions for FakeExpressions {
         Ok(Compiled { index: self.texts.len() - 1, result_type: result_type.to_owned() })
     }
 
-    fn begin<'a>(&'a self, input: Input<'a>) -> Box<dyn Evaluation + 'a> {
-        Box::new(FakeEvaluation { set: self, input, known: RefCell::default(), cost: Cell::default() })
+    fn evaluate(&self, input: Input<'_>, indexes: &[usize], budget: &mut u64) -> Result<Results, OutOfBudget> {
+        let evaluation = FakeEvaluation { set: self, input, known: RefCell::default(), cost: Cell::default() };
+        let mut out = Results::new();
+        for index in indexes {
+            let text = self.texts.get(*index).map_or("", String::as_str);
+            let value = evaluation.value(text);
+            *budget = budget.checked_sub(evaluation.cost.take()).ok_or(OutOfBudget)?;
+            out.push(value.map(|value| match value {
+                Value::Bool(flag) => Outcome::Bool(flag),
+                Value::String(text) => Outcome::Text(text),
+                Value::Null => Outcome::Null,
+                _ => Outcome::Other { type_name: "map".to_owned() },
+            }));
+        }
+        Ok(out)
     }
 }
 
@@ -100,20 +114,6 @@ struct FakeEvaluation<'a> {
     /// Variables that were evaluated.
     known: RefCell<HashMap<String, Result<Value, String>>>,
     cost: Cell<u64>,
-}
-
-impl Evaluation for FakeEvaluation<'_> {
-    fn evaluate(&mut self, index: usize) -> Evaluated {
-        let text = self.set.texts.get(index).map_or("", String::as_str);
-        self.cost.set(0);
-        let result = self.value(text).map(|value| match value {
-            Value::Bool(flag) => Outcome::Bool(flag),
-            Value::String(text) => Outcome::Text(text),
-            Value::Null => Outcome::Null,
-            _ => Outcome::Other { type_name: "map".to_owned() },
-        });
-        Evaluated { result, cost: self.cost.get() }
-    }
 }
 
 impl FakeEvaluation<'_> {

@@ -109,7 +109,7 @@ impl Policy {
         for variable in spec.items("variables") {
             // One that does not compile fails where it is used.
             let (name, text) = (variable.text("name"), variable.text("expression"));
-            let _ = expression::declare(expressions.as_mut(), name, text, all);
+            let _ = expressions.declare(name, text, all);
         }
         let mut compile = |text: &str, environment, gives| {
             expression::compile(expressions.as_mut(), text, environment, gives)

@@ -96,8 +96,7 @@ impl Registry {
         let mut noted = Vec::new();
         rules.warnings(&object, None, &mut noted);
         self.warn_of_cluster_ips(call, &object, None, &mut noted);
-        let (admission, request) = (self.admission(call), call.admission(name));
-        admission.check(&request, &object, None, &mut txn, &mut noted).map_err(Lost::Refused)?;
+        self.check_stored(call, name, (&object, None), &mut txn, &mut noted).map_err(Lost::Refused)?;
         self.validate_object(call, name, &object, &Value::Null, &mut noted).await.map_err(Lost::Refused)?;
         if version_set {
             return Err(Lost::Refused(Status::raw("resourceVersion should not be set on objects to be created")));

@@ -6,6 +6,7 @@
 //! Webhooks are asked outside of the transaction. When it is lost to somebody who was faster, a change runs through all of
 //! this again on the new object; of a creation only what validates runs again, as in the original.
 
+use api::admission::Notes;
 use api::dynamic_admission::request::{Operation, Request};
 use api::kind::{Kind, SCALE, Subresource};
 use api::kinds::scale;
@@ -14,9 +15,9 @@ use api::status::Status;
 use api::value::ValueExt as _;
 use serde_json::{Value, json};
 
-use super::create::{match_namespace, note, typed, wipe_system_fields};
+use super::create::{match_namespace, typed, wipe_system_fields};
 use super::{Call, Deletion, Registry};
-use crate::dynamic_admission::{Notes, user_info};
+use crate::dynamic_admission::user_info;
 
 const NOTHING: &Value = &Value::Null;
 
@@ -89,7 +90,7 @@ impl Registry {
         let request = request(call, subject, NOTHING, &old, &user);
         let mut notes = Notes::default();
         let done = self.dynamic.mutate(&request, call.user, &mut shown, refill, &mut notes).await;
-        take(call, notes, warnings);
+        call.take(notes, warnings);
         done?;
         if shown == before {
             return Ok(());
@@ -133,7 +134,7 @@ impl Registry {
         let user = user_info(call.user);
         let mut notes = Notes::default();
         let done = self.dynamic.validate(&request(call, subject, new, old, &user), call.user, &mut notes).await;
-        take(call, notes, warnings);
+        call.take(notes, warnings);
         done
     }
 
@@ -181,7 +182,7 @@ impl Registry {
             let validating = request(call, &subject, message, NOTHING, &user);
             done = self.dynamic.validate(&validating, call.user, &mut notes).await;
         }
-        take(call, notes, warnings);
+        call.take(notes, warnings);
         done
     }
 }
@@ -231,14 +232,6 @@ fn request<'a>(
         options: &subject.options,
         dry_run: call.dry_run,
         user,
-    }
-}
-
-/// Passes on what admission has to say.
-fn take(call: &Call<'_>, notes: Notes, warnings: &mut Vec<String>) {
-    note(warnings, notes.warnings);
-    for (key, value) in notes.annotations {
-        tracing::debug!(kind = call.kind.kind, namespace = call.namespace, %key, %value, "audit annotation");
     }
 }
 

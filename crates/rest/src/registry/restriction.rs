@@ -280,6 +280,7 @@ mod tests {
             dry_run: false,
             now: Timestamp::UNIX_EPOCH,
             user,
+            audit: None,
         }
     }
 

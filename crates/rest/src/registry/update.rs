@@ -231,7 +231,7 @@ impl Registry {
         } else {
             rules.status_warnings(&new, old, &mut noted);
         }
-        self.admission(call).check(&call.admission(name), &new, Some(old), &mut txn, &mut noted)?;
+        self.check_stored(call, name, (&new, Some(old)), &mut txn, &mut noted)?;
         Ok(Prepared { object: new, txn, noted })
     }
 

@@ -108,7 +108,7 @@ pub(super) async fn evict(
 /// A call about a Pod, whatever the URL names.
 fn call<'a>(ask: &Ask<'a>, target: &Target<'a>, manager: &'a str, dry_run: bool) -> Call<'a> {
     let subresource = pod::KIND.subresource(pod::BINDING);
-    Call { kind: &pod::KIND, namespace: target.namespace, subresource, manager, dry_run, now: ask.now, user: ask.user }
+    Call { kind: &pod::KIND, subresource, ..super::call(ask, target, manager, dry_run) }
 }
 
 fn success(ask: &Ask<'_>) -> Reply {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use api::admission::Plugin;
+use api::admission::{Notes, Plugin};
 use api::kinds::{namespace, pod};
 use api::object;
 use api::pod_security::{self, Configuration, LIST_FAILED, LevelVersion, NamespaceUpdate, is_controller};
@@ -21,7 +21,7 @@ impl Admission<'_> {
         request: &Request<'_>,
         new: &Value,
         old: Option<&Value>,
-        warnings: &mut Vec<String>,
+        notes: &mut Notes,
     ) -> Result<(), Status> {
         let kind = request.kind;
         let is_pod = request.is(&pod::KIND);
@@ -29,7 +29,7 @@ impl Admission<'_> {
             return Ok(());
         }
         if request.is(&namespace::KIND) && request.subresource.is_empty() {
-            return self.check_namespace(request, new, old, warnings);
+            return self.check_namespace(request, new, old, &mut notes.warnings);
         }
         if !is_pod && !is_controller(kind.group, kind.kind) {
             return Ok(());
@@ -44,7 +44,8 @@ impl Admission<'_> {
         } else {
             configuration.admit_controller(&asked, kind.group, kind.kind, new)
         };
-        warnings.extend(outcome.warnings);
+        notes.warnings.extend(outcome.warnings);
+        notes.annotations.extend(outcome.audit_annotations);
         outcome.refusal.map_or(Ok(()), |why| Err(request.refuse(&why)))
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Policy, Validation};
 use crate::dynamic_admission::evaluation::{Context, MatchResult, conditions, evaluate_all};
-use crate::dynamic_admission::expression::{BUDGET, Input, Outcome};
+use crate::dynamic_admission::expression::{BUDGET, Input, OutOfBudget, Outcome};
 
 /// Bytes of a message that an expression gives.
 const MAX_MESSAGE: usize = 5 * 1024;
@@ -34,11 +34,10 @@ impl Policy {
             MatchResult::Failed(why) => return only(why),
         }
         let mut budget = BUDGET;
-        let mut evaluation = self.expressions.begin(context.input());
-        let texts = self.validations.iter().map(|validation| (validation.text.as_str(), &validation.compiled));
-        let results = match evaluate_all(evaluation.as_mut(), texts, &mut budget) {
+        let texts: Vec<_> = self.validations.iter().map(|one| (one.text.as_str(), &one.compiled)).collect();
+        let results = match evaluate_all(self.expressions.as_ref(), context.input(), &texts, &mut budget) {
             Ok(results) => results,
-            Err(why) => return only(why.to_owned()),
+            Err(why) => return only(why.to_string()),
         };
         let messages = self.messages(context, budget);
         let mut decisions = Vec::with_capacity(results.len());
@@ -55,7 +54,7 @@ impl Policy {
         }
         match self.annotations(context) {
             Ok(annotations) => Outcomes { decisions, annotations },
-            Err(why) => only(why.to_owned()),
+            Err(why) => only(why.to_string()),
         }
     }
 
@@ -65,25 +64,26 @@ impl Policy {
     }
 
     /// What the message expressions give, in place of each validation; without the authorizer.
-    fn messages(&self, context: &Context<'_>, mut budget: u64) -> Result<Vec<Option<String>>, &'static str> {
-        let mut evaluation = self.expressions.begin(Input { authorizer: None, ..context.input() });
-        let mut out = Vec::with_capacity(self.validations.len());
-        for validation in &self.validations {
-            let expression = validation.message_expression.iter().map(|(text, compiled)| (text.as_str(), compiled));
-            let result = evaluate_all(evaluation.as_mut(), expression, &mut budget)?.pop();
-            out.push(match result {
+    fn messages(&self, context: &Context<'_>, mut budget: u64) -> Result<Vec<Option<String>>, OutOfBudget> {
+        let input = Input { authorizer: None, ..context.input() };
+        let expressions = self.validations.iter().filter_map(|validation| validation.message_expression.as_ref());
+        let texts: Vec<_> = expressions.map(|(text, compiled)| (text.as_str(), compiled)).collect();
+        let mut results = evaluate_all(self.expressions.as_ref(), input, &texts, &mut budget)?.into_iter();
+        let each = self.validations.iter().map(|validation| {
+            validation.message_expression.as_ref()?;
+            match results.next() {
                 Some(Ok(Outcome::Text(text))) => Some(text),
                 _ => None,
-            });
-        }
-        Ok(out)
+            }
+        });
+        Ok(each.collect())
     }
 
     /// The values of audit annotations, without those that are null or empty; without the authorizer.
-    fn annotations(&self, context: &Context<'_>) -> Result<Annotations, &'static str> {
-        let mut evaluation = self.expressions.begin(Input { authorizer: None, ..context.input() });
-        let texts = self.annotations.iter().map(|annotation| (annotation.text.as_str(), &annotation.compiled));
-        let results = evaluate_all(evaluation.as_mut(), texts, &mut { BUDGET })?;
+    fn annotations(&self, context: &Context<'_>) -> Result<Annotations, OutOfBudget> {
+        let input = Input { authorizer: None, ..context.input() };
+        let texts: Vec<_> = self.annotations.iter().map(|one| (one.text.as_str(), &one.compiled)).collect();
+        let results = evaluate_all(self.expressions.as_ref(), input, &texts, &mut { BUDGET })?;
         let mut out = Vec::new();
         for (annotation, result) in self.annotations.iter().zip(results) {
             let value = match result {

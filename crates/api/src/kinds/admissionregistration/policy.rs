@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{check_name, common, conditions, put_missing, rules, warn_of_name};
 use crate::dynamic_admission::expression::{self, Compiler, Environment, Expressions, Gives};
+use crate::dynamic_admission::language::Cel;
 use crate::field::{Errors, Path};
 use crate::kind::{Kind, Rules, keep_all_but_status, keep_status, status_of};
 use crate::kinds::common::{go_struct, invalid_struct, keep_metadata, report, validate_conditions};
@@ -98,13 +99,13 @@ impl Rules for PolicyRules {
     }
 
     fn validate_create(&self, object: &Value, errors: &mut Errors) {
-        validate(object, None, expression::installed(), errors);
+        validate(object, None, &Cel, errors);
         check_name(object, errors);
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
         meta::validate_update(new, old, errors);
-        validate(new, Some(old), expression::installed(), errors);
+        validate(new, Some(old), &Cel, errors);
     }
 
     fn validate_status(&self, new: &Value, old: &Value, errors: &mut Errors) {
@@ -249,7 +250,7 @@ impl PolicyCheck<'_> {
         }
         // The original looks for earlier variables among the validations.
         let environment = self.environment("validations", "expression", text);
-        if let Err(why) = expression::declare(self.expressions.as_mut(), name, text, environment) {
+        if let Err(why) = self.expressions.declare(name, text, environment) {
             self.errors.invalid(&path.child("expression"), text, &why);
         }
     }

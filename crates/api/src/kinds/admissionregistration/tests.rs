@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::dynamic_admission::expression::AcceptAll;
 use crate::dynamic_admission::fake::Fake;
+use crate::dynamic_admission::language::Cel;
 use crate::kinds::testing::{golden_where, summary};
 
 fn policy(spec: Value) -> Value {
@@ -327,7 +327,12 @@ fn a_status_keeps_metadata_and_spec() {
 }
 
 #[test]
-fn without_a_language_every_expression_is_accepted() {
-    let object = policy(json!({"validations": [{"expression": "frob"}]}));
-    assert_eq!(summary(|errors| policy::validate(&object, None, &AcceptAll, errors)), "[]");
+fn expressions_of_policies_are_checked_by_the_language() {
+    let found = |expression: &str| {
+        let object = policy(json!({"validations": [{"expression": expression}]}));
+        summary(|errors| policy::validate(&object, None, &Cel, errors))
+    };
+    assert_eq!(found("object.spec.replicas < 5 && request.userInfo.username != ''"), "[]");
+    assert!(found("request.user == ''").contains("compilation failed: ERROR: <input>:1:8: undefined field 'user'"));
+    assert!(found("1 + 1").contains("must evaluate to bool but got int"));
 }

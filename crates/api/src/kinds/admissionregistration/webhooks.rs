@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::{check_name, client_config, common, conditions, put_missing, rules, warn_of_name};
 use crate::dynamic_admission::EXCLUDED;
-use crate::dynamic_admission::expression::{self, Compiler};
+use crate::dynamic_admission::expression::Compiler;
+use crate::dynamic_admission::language::Cel;
 use crate::field::{Errors, Path};
 use crate::kind::{Kind, Rules};
 use crate::kinds::workload::validate_labels_selector;
@@ -69,13 +70,13 @@ impl Rules for WebhookRules {
     }
 
     fn validate_create(&self, object: &Value, errors: &mut Errors) {
-        validate(object, None, self.mutating, expression::installed(), errors);
+        validate(object, None, self.mutating, &Cel, errors);
         check_name(object, errors);
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
         meta::validate_update(new, old, errors);
-        validate(new, Some(old), self.mutating, expression::installed(), errors);
+        validate(new, Some(old), self.mutating, &Cel, errors);
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>, out: &mut Vec<String>) {

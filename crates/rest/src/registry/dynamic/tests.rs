@@ -46,6 +46,7 @@ impl Cluster {
             dry_run: false,
             now: Timestamp::UNIX_EPOCH,
             user: &self.user,
+            audit: None,
         }
     }
 
