@@ -10,6 +10,7 @@ pub mod net;
 pub mod session;
 pub mod snapshot;
 pub mod vm;
+pub mod webhook;
 pub mod wire;
 
 use std::io::{BufRead as _, BufReader};

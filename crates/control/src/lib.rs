@@ -5,6 +5,7 @@
 //! queues keys, runs the controllers of the [table](CONTROLLERS) and commits what they ask for under the condition that
 //! nothing they looked at has changed. [`bootstrap`] makes the objects without which a cluster is not one.
 
+pub mod admit;
 pub mod allocation;
 pub mod announcers;
 pub mod balancer_certificates;

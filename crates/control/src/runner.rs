@@ -9,6 +9,7 @@
 //! halfway. A key stays closed until the feed has brought back what was written for it: no controller ever decides on a world
 //! that lacks its own last decision.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ use store::{CommitError, Op, Revision, Store, Table, Txn};
 use tokio::task::JoinSet;
 
 use crate::CONTROLLERS;
+use crate::admit;
 use crate::controller::{Verdict, View, WHOLE, Wake, Wakes};
 use crate::feed::{Feed, News, is_watched};
 use crate::metrics::Metrics;
@@ -326,9 +328,17 @@ async fn commit(
     writes: &[Write],
     written: &mut Written,
 ) -> Result<(), Failure> {
-    let Settings { ranges, plugins, .. } = settings;
+    let Settings { ranges, plugins, dynamic, .. } = settings;
+    let dynamic = admit::needed(dynamic.as_ref());
+    let mut writes = Cow::Borrowed(writes);
+    if let Some(dynamic) = dynamic {
+        admit::mutate(dynamic, writes.to_mut()).await.map_err(Failure::Refused)?;
+    }
     let writer = Writer { store, ranges, now: Timestamp::now(), checked: true, plugins };
-    let txn = writer.transaction(writes).map_err(Failure::from)?;
+    let txn = writer.transaction(&writes).map_err(Failure::from)?;
+    if let Some(dynamic) = dynamic {
+        admit::validate(dynamic, &txn).await.map_err(Failure::Refused)?;
+    }
     let tables: Vec<Table> = txn.ops.iter().map(table_of).collect();
     let revision = store.commit(txn).await.map_err(Failure::from)?;
     written.writes += tables.len();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use api::admission::Plugins;
 use api::pool::Range;
 use ipnet::IpNet;
+use store::admission::Dynamic;
 use store::allocation::Ranges;
 
 use crate::certificates::{ServerNames, Signer};
@@ -33,6 +34,8 @@ pub struct Settings {
     pub root_ca: Option<String>,
     /// The admission plugins that new objects of controllers pass.
     pub plugins: Plugins,
+    /// The policies and webhooks that new objects of controllers pass.
+    pub dynamic: Option<Dynamic>,
     /// Whether every namespace gets that CA as a ConfigMap.
     pub publish_root_ca: bool,
     /// Who signs the tokens that Secrets keep.
@@ -111,6 +114,7 @@ impl Settings {
             root_ca: None,
             publish_root_ca: true,
             plugins: Plugins::none(),
+            dynamic: None,
             token_signer: None,
             signer: None,
             server_names: ServerNames { dns: Vec::new(), ips: Vec::new(), domain: String::new() },

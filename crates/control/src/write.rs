@@ -26,7 +26,7 @@ use store::{Compare, Entry, Key, Op, Store, Table, Txn};
 /// Whom the fields belong to that controllers write.
 pub(crate) const MANAGER: &str = "kube-controller-manager";
 /// As whom controllers write, where admission looks at users.
-const USER: &str = "system:kube-controller-manager";
+pub(crate) const USER: &str = "system:kube-controller-manager";
 
 /// One change. All of them carry the revision their controller has seen, so that none overwrites what it does not know.
 #[derive(Clone, PartialEq, Debug)]
@@ -111,6 +111,13 @@ pub(crate) struct Refusal {
     pub(crate) why: String,
 }
 
+impl Refusal {
+    /// The first owner of an object; null when it has none.
+    pub(crate) fn owner(object: &Value) -> Value {
+        object.items("metadata.ownerReferences").first().cloned().unwrap_or_default()
+    }
+}
+
 impl Write {
     /// A new object.
     #[must_use]
@@ -178,7 +185,7 @@ impl Writer<'_> {
         let namespace = object.text("metadata.namespace").to_owned();
         let admission = Admission { store: self.store, plugins: self.plugins, now: self.now };
         let request = Request { kind, namespace: &namespace, name: &name, subresource: "", user: USER };
-        let owner = object.items("metadata.ownerReferences").first().cloned().unwrap_or_default();
+        let owner = Refusal::owner(&object);
         let refused = |status: Status| {
             Unfit::Refused(Box::new(Refusal { namespace: namespace.clone(), owner, why: status.message }))
         };
@@ -333,7 +340,7 @@ fn new_uid() -> String {
     uuid::Uuid::new_v4().to_string()
 }
 
-fn kind_of(table: &str) -> &'static Kind {
+pub(crate) fn kind_of(table: &str) -> &'static Kind {
     kinds::by_table(table).unwrap_or_else(|| panic!("no kind is stored in {table}"))
 }
 

@@ -11,6 +11,7 @@
 pub(crate) mod client;
 mod cluster;
 mod configuration;
+mod controllers;
 mod exchange;
 mod mutate;
 mod review;

@@ -53,7 +53,7 @@ pub(crate) struct Registry {
     /// Which admission plugins run.
     pub(crate) plugins: Plugins,
     /// Policies and webhooks.
-    pub(crate) dynamic: DynamicAdmission,
+    pub(crate) dynamic: Arc<DynamicAdmission>,
     /// Whether this cluster gives Nodes their pod CIDRs: nodes may not choose them then.
     pub(crate) allocates_pod_cidrs: bool,
 }

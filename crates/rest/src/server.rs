@@ -112,6 +112,7 @@ impl Server {
         let webhooks = WebhookClient::new(options.store.clone(), options.ranges.clone(), dial.clone());
         let dynamic =
             DynamicAdmission::new(options.store.clone(), authorizer.clone(), Box::new(webhooks), &options.plugins);
+        let dynamic = Arc::new(dynamic);
         let shared = Arc::new(Shared {
             registry: Registry {
                 authorizer,
@@ -164,6 +165,12 @@ impl Server {
     #[must_use]
     pub fn readiness(&self) -> watch::Sender<bool> {
         self.ready.clone()
+    }
+
+    /// The policies and webhooks, for objects that controllers create.
+    #[must_use]
+    pub fn dynamic_admission(&self) -> store::admission::Dynamic {
+        store::admission::Dynamic(self.shared.registry.dynamic.clone())
     }
 
     /// Answers requests until `stop` resolves, then lets those in progress end.

@@ -6,6 +6,7 @@
 //! What a plugin relied on, and the use that a quota counts, become part of the transaction. The API server and controllers use this alike: no
 //! Pod evades it by coming from a template.
 
+mod dynamic;
 mod limits;
 mod pod_security;
 mod service_account;
@@ -18,6 +19,7 @@ use serde_json::Value;
 
 use crate::{Compare, Store, Txn};
 
+pub use dynamic::{AdmitNew, Dynamic};
 pub use service_account::account_key;
 
 /// Decides with these plugins.

@@ -25,6 +25,7 @@ mod load_balancer;
 mod names;
 mod net;
 mod page;
+mod policies;
 mod proxy;
 mod python_client;
 mod race;

@@ -137,7 +137,7 @@ pub(super) async fn start(arguments: &ServerArguments, beside: &Beside) -> anyho
     kubeconfig::write_admin(&kubeconfig, &reachable(address), &pki).context("writing the admin kubeconfig")?;
     // Before anybody is let in: without roles nobody may do anything.
     control::bootstrap::run(&*store, &ranges, advertised).await.context("making the first objects")?;
-    let readiness = server.readiness();
+    let (readiness, dynamic) = (server.readiness(), server.dynamic_admission());
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let serving = tokio::spawn(server.run(async {
         let _ = stopped.await;
@@ -157,6 +157,7 @@ pub(super) async fn start(arguments: &ServerArguments, beside: &Beside) -> anyho
         // It is for the volumes that the plugin adds to Pods.
         publish_root_ca: admission_plugins(arguments).has(Plugin::ServiceAccount),
         plugins: admission_plugins(arguments),
+        dynamic: Some(dynamic),
         token_signer: Some(TokenSigner::new(sign)),
         ..settings(arguments, &ranges, &pki)
     };

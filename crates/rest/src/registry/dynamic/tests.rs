@@ -28,7 +28,7 @@ impl Cluster {
         let calls = bed.calls.clone();
         let registry = Registry {
             authorizer: Arc::new(Authorizer::new(store.clone())),
-            dynamic: bed.again(),
+            dynamic: Arc::new(bed.again()),
             store,
             ranges: Ranges { addresses: vec!["10.96.0.0/16".parse().unwrap()], ports: 30000..=32767 },
             plugins: Plugins::none(),
