@@ -4,8 +4,7 @@
 //! [`fake`](super::fake). Messages are put together here, so an implementation only supplies the text of compilation issues,
 //! the name of the result type, and the error of an evaluation.
 
-use std::fmt::Debug;
-
+pub use cel::{Authorizer, Decision, Request, Resource, Subject, Target};
 use serde_json::Value;
 
 /// What may be spent on the validations of one binding and parameter.
@@ -137,62 +136,9 @@ impl Outcome {
 }
 
 /// Answers whether something is allowed, for expressions that ask.
-pub trait Authorize: Debug + Sync {
-    /// Decides about a question.
-    fn decide(&self, question: &Question) -> Decision;
-
+pub trait Authorize: Authorizer {
     /// What the request itself is about: the value of `authorizer.requestResource`.
-    fn request_resource(&self) -> Asset;
-}
-
-/// A question to the authorizer.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Question {
-    /// Namespace and name of the ServiceAccount that is asked about; none: the user of the request.
-    pub service_account: Option<(String, String)>,
-    /// What is done.
-    pub verb: String,
-    /// With what.
-    pub target: Target,
-}
-
-/// What a question is about.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Target {
-    /// A URL path that is no resource.
-    Path(String),
-    /// A resource.
-    Resource(Asset),
-}
-
-/// A resource in a question to the authorizer; empty fields do not restrict it.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Asset {
-    /// The API group, empty for core.
-    pub group: String,
-    /// The plural name.
-    pub resource: String,
-    /// The subresource.
-    pub subresource: String,
-    /// The namespace.
-    pub namespace: String,
-    /// The name of the object.
-    pub name: String,
-    /// A field selector.
-    pub field_selector: String,
-    /// A label selector.
-    pub label_selector: String,
-}
-
-/// An answer of the authorizer.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Decision {
-    /// Whether it is allowed.
-    pub allowed: bool,
-    /// Why.
-    pub reason: String,
-    /// What went wrong while deciding.
-    pub error: Option<String>,
+    fn request_resource(&self) -> Resource;
 }
 
 impl Gives {

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::expression::{
-    Asset, Authorize, Compiled, Compiler, Decision, Environment, Expressions, Input, OutOfBudget, Outcome, Question,
-    Results, Target,
+    Authorize, Authorizer, Compiled, Compiler, Decision, Environment, Expressions, Input, OutOfBudget, Outcome,
+    Request, Resource, Results, Subject, Target,
 };
 use crate::value::ValueExt as _;
 
@@ -98,13 +98,15 @@ impl Expressions for FakeExpressions {
 #[derive(Clone, Copy, Debug)]
 pub struct OneVerb(pub &'static str);
 
-impl Authorize for OneVerb {
-    fn decide(&self, question: &Question) -> Decision {
-        Decision { allowed: question.verb == self.0, ..Decision::default() }
+impl Authorizer for OneVerb {
+    fn authorize(&self, request: &Request) -> Decision {
+        Decision { allowed: request.verb == self.0, ..Decision::default() }
     }
+}
 
-    fn request_resource(&self) -> Asset {
-        Asset::default()
+impl Authorize for OneVerb {
+    fn request_resource(&self) -> Resource {
+        Resource::default()
     }
 }
 
@@ -144,9 +146,9 @@ impl FakeEvaluation<'_> {
 
     fn allowed(&self, verb: &str) -> Result<Value, String> {
         let authorizer = self.input.authorizer.ok_or("no such attribute(s): authorizer")?;
-        let pods = Asset { resource: "pods".to_owned(), ..Asset::default() };
-        let question = Question { service_account: None, verb: verb.to_owned(), target: Target::Resource(pods) };
-        Ok(Value::Bool(authorizer.decide(&question).allowed))
+        let pods = Resource { resource: "pods".to_owned(), ..Resource::default() };
+        let request = Request { subject: Subject::Requester, verb: verb.to_owned(), target: Target::Resource(pods) };
+        Ok(Value::Bool(authorizer.authorize(&request).allowed))
     }
 
     fn path(&self, text: &str) -> Result<Value, String> {

@@ -5,10 +5,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use cel::{Check, ObjectTable, ObjectTypes, Program, Type, Value, Variables};
 
-use super::expression::{
-    Asset, Authorize, BUDGET, Compiled, Compiler, Decision, Environment, Expressions, Input, OutOfBudget, Outcome,
-    Question, Results, Target,
-};
+use super::expression::{BUDGET, Compiled, Compiler, Environment, Expressions, Input, OutOfBudget, Outcome, Results};
 use super::type_check::SchemaTypes;
 
 /// The type of `variables`.
@@ -122,8 +119,7 @@ impl Expressions for Set {
     }
 
     fn evaluate(&self, input: Input<'_>, indexes: &[usize], budget: &mut u64) -> Result<Results, OutOfBudget> {
-        let authorizer = input.authorizer.map(Asking);
-        let named = names(&input, authorizer.as_ref());
+        let named = names(&input);
         let lazy =
             Lazy { set: self, values: self.variables.iter().map(|_| OnceLock::new()).collect(), missing: none() };
         let named = if self.composed { named.with("variables", Value::Object(&lazy)) } else { named };
@@ -151,17 +147,17 @@ fn declared(kind: &Type) -> Type {
     }
 }
 
-fn names<'a>(input: &Input<'a>, authorizer: Option<&'a Asking<'a>>) -> Variables<'a> {
+fn names<'a>(input: &Input<'a>) -> Variables<'a> {
     let out = Variables::new()
         .with("object", Value::from_json(input.object))
         .with("oldObject", Value::from_json(input.old_object))
         .with("request", Value::from_json(input.request))
         .with("namespaceObject", Value::from_json(input.namespace))
         .with("params", Value::from_json(input.params));
-    let Some(authorizer) = authorizer else { return out };
-    let resource = authorizer.0.request_resource();
+    let Some(authorizer) = input.authorizer else { return out };
+    let resource = Check::request_resource(authorizer, authorizer.request_resource());
     out.with("authorizer", Value::Check(Check::authorizer(authorizer)))
-        .with("authorizer.requestResource", Value::Check(Check::request_resource(authorizer, resource_of(resource))))
+        .with("authorizer.requestResource", Value::Check(resource))
 }
 
 // === variables ===
@@ -270,37 +266,6 @@ fn outcome(value: &Value<'_>) -> Outcome {
         Value::Null => Outcome::Null,
         other => Outcome::Other { type_name: other.type_name().to_owned() },
     }
-}
-
-// === questions to the authorizer ===
-
-#[derive(Debug)]
-struct Asking<'a>(&'a dyn Authorize);
-
-impl cel::Authorizer for Asking<'_> {
-    fn authorize(&self, request: &cel::Request) -> cel::Decision {
-        let service_account = match &request.subject {
-            cel::Subject::Requester => None,
-            cel::Subject::ServiceAccount { namespace, name } => Some((namespace.clone(), name.clone())),
-        };
-        let target = match &request.target {
-            cel::Target::Path(path) => Target::Path(path.clone()),
-            cel::Target::Resource(resource) => Target::Resource(asset(resource.clone())),
-        };
-        let question = Question { service_account, verb: request.verb.clone(), target };
-        let Decision { allowed, reason, error } = self.0.decide(&question);
-        cel::Decision { allowed, reason, error }
-    }
-}
-
-fn asset(resource: cel::Resource) -> Asset {
-    let cel::Resource { group, resource, subresource, namespace, name, field_selector, label_selector } = resource;
-    Asset { group, resource, subresource, namespace, name, field_selector, label_selector }
-}
-
-fn resource_of(asset: Asset) -> cel::Resource {
-    let Asset { group, resource, subresource, namespace, name, field_selector, label_selector } = asset;
-    cel::Resource { group, resource, subresource, namespace, name, field_selector, label_selector }
 }
 
 // === types of names ===

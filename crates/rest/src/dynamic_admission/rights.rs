@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use api::dynamic_admission::expression::{Asset, Authorize, Decision, Question, Target};
+use api::dynamic_admission::expression::{self, Authorize, Decision, Resource, Subject, Target};
 use api::dynamic_admission::request::Request;
 use api::selector;
 
@@ -13,18 +13,18 @@ use crate::authz::{Attributes, Authorizer};
 pub(super) struct Rights<'a> {
     authorizer: &'a Authorizer,
     user: &'a User,
-    request: Asset,
+    request: Resource,
 }
 
 impl<'a> Rights<'a> {
     pub(super) fn new(authorizer: &'a Authorizer, user: &'a User, request: &Request<'_>) -> Self {
-        let request = Asset {
+        let request = Resource {
             group: request.kind.group.to_owned(),
             resource: request.kind.plural.to_owned(),
             subresource: request.subresource.map_or("", |part| part.name).to_owned(),
             namespace: request.namespace.to_owned(),
             name: request.name.to_owned(),
-            ..Asset::default()
+            ..Resource::default()
         };
         Self { authorizer, user, request }
     }
@@ -36,26 +36,29 @@ impl fmt::Debug for Rights<'_> {
     }
 }
 
-impl Authorize for Rights<'_> {
-    fn decide(&self, question: &Question) -> Decision {
-        let account = question.service_account.as_ref().map(|(namespace, name)| User {
-            name: service_account::username(namespace, name),
-            groups: service_account::groups(namespace),
-            ..User::default()
-        });
+impl expression::Authorizer for Rights<'_> {
+    fn authorize(&self, request: &expression::Request) -> Decision {
+        let account = match &request.subject {
+            Subject::Requester => None,
+            Subject::ServiceAccount { namespace, name } => Some(User {
+                name: service_account::username(namespace, name),
+                groups: service_account::groups(namespace),
+                ..User::default()
+            }),
+        };
         let user = account.as_ref().unwrap_or(self.user);
-        let decision = match &question.target {
-            Target::Path(path) => self.authorizer.authorize(&Attributes::path(user, &question.verb, path)),
-            Target::Resource(asset) => {
-                let fields = selector::field_terms(&asset.field_selector);
+        let decision = match &request.target {
+            Target::Path(path) => self.authorizer.authorize(&Attributes::path(user, &request.verb, path)),
+            Target::Resource(wanted) => {
+                let fields = selector::field_terms(&wanted.field_selector);
                 self.authorizer.authorize(&Attributes {
                     user,
-                    verb: &question.verb,
-                    group: &asset.group,
-                    resource: &asset.resource,
-                    subresource: &asset.subresource,
-                    name: &asset.name,
-                    namespace: &asset.namespace,
+                    verb: &request.verb,
+                    group: &wanted.group,
+                    resource: &wanted.resource,
+                    subresource: &wanted.subresource,
+                    name: &wanted.name,
+                    namespace: &wanted.namespace,
                     fields: &fields,
                     path: None,
                 })
@@ -63,8 +66,10 @@ impl Authorize for Rights<'_> {
         };
         Decision { allowed: decision.allowed, reason: decision.reason, error: None }
     }
+}
 
-    fn request_resource(&self) -> Asset {
+impl Authorize for Rights<'_> {
+    fn request_resource(&self) -> Resource {
         self.request.clone()
     }
 }
