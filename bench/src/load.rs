@@ -71,6 +71,12 @@ impl Work {
         Self { method: Method::PUT, path, body, content_type: JSON, expect: 200 }
     }
 
+    /// A read of an object or of a list, with a query.
+    #[must_use]
+    pub fn get(path: &str) -> Self {
+        Self { method: Method::GET, path: path.to_owned(), body: Bytes::new(), content_type: JSON, expect: 200 }
+    }
+
     /// The deletion of an object.
     #[must_use]
     pub fn delete(collection: &str, name: &str) -> Self {

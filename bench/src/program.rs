@@ -110,7 +110,10 @@ pub fn machine() -> Vec<(String, String)> {
 /// # Errors
 /// When there is no place for it.
 pub fn home() -> anyhow::Result<TempDir> {
-    tempfile::Builder::new().prefix("waypost-bench-").tempdir().context("making a temporary directory")
+    // Started by root, the API server is another user, who must be able to enter it.
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    let builder = tempfile::Builder::new().prefix("waypost-bench-").permissions(mode).tempdir();
+    builder.context("making a temporary directory")
 }
 
 /// Says on standard error how far it is; the report alone goes to standard output.

@@ -23,6 +23,13 @@ impl Figures {
         self.values.iter().find(|(known, _)| known == key).map(|(_, value)| *value)
     }
 
+    /// Takes over all figures of another part.
+    pub fn extend(&mut self, other: Self) {
+        for (key, value) in other.values {
+            self.set(&key, value);
+        }
+    }
+
     fn json(&self) -> Value {
         let entries = self.values.iter().map(|(key, value)| (key.clone(), json!(rounded(*value))));
         Value::Object(entries.collect::<Map<_, _>>())

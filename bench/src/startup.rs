@@ -9,6 +9,7 @@ use anyhow::{Context as _, ensure};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
+use crate::program::home;
 use crate::report::{Figures, Row, less};
 use crate::stats::{median, megabytes};
 use crate::subject::Process;
@@ -40,7 +41,7 @@ pub async fn measure(starts: u16, idle: Duration) -> anyhow::Result<Figures> {
     let program = Waypost::find()?;
     let (mut fresh, mut again, mut figures) = (Vec::new(), Vec::new(), Figures::default());
     for _ in 0..starts {
-        let home = TempDir::new().context("making a temporary directory")?;
+        let home = home()?;
         let (mut first, took) = up(&program, &home).await?;
         fresh.push(took);
         first.stop().await?;
@@ -50,7 +51,7 @@ pub async fn measure(starts: u16, idle: Duration) -> anyhow::Result<Figures> {
         second.stop().await?;
         clean(&program, &home).await?;
     }
-    let home = TempDir::new().context("making a temporary directory")?;
+    let home = home()?;
     let (mut quiet, _) = up(&program, &home).await?;
     sleep(idle / 4).await;
     let before = quiet.cpu()?;

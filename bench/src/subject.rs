@@ -111,24 +111,37 @@ impl Process {
         }
     }
 
-    /// Its memory.
+    /// Its memory, and that of its children: the API server of `waypost up` is one.
     ///
     /// # Errors
     /// When it has ended.
     pub fn memory(&self) -> anyhow::Result<Memory> {
-        let path = format!("/proc/{}/status", self.child.id());
-        let text = std::fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
-        parse_status(&text).with_context(|| format!("{path} does not tell the memory"))
+        self.family().try_fold(Memory::default(), |sum, pid| {
+            let path = format!("/proc/{pid}/status");
+            let text = std::fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
+            let own = parse_status(&text).with_context(|| format!("{path} does not tell the memory"))?;
+            Ok(Memory { resident: sum.resident + own.resident, peak: sum.peak + own.peak })
+        })
     }
 
-    /// The processor time that it has used so far.
+    /// The processor time that it and its children have used so far.
     ///
     /// # Errors
     /// When it has ended.
     pub fn cpu(&self) -> anyhow::Result<Duration> {
-        let path = format!("/proc/{}/stat", self.child.id());
-        let text = std::fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
-        parse_stat(&text, 2).with_context(|| format!("{path} does not tell the processor time"))
+        self.family().try_fold(Duration::ZERO, |sum, pid| {
+            let path = format!("/proc/{pid}/stat");
+            let text = std::fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
+            Ok(sum + parse_stat(&text, 2).with_context(|| format!("{path} does not tell the processor time"))?)
+        })
+    }
+
+    /// The process and its children, by number.
+    fn family(&self) -> impl Iterator<Item = u32> {
+        let own = self.child.id();
+        let children = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children")).unwrap_or_default();
+        let children: Vec<u32> = children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
+        std::iter::once(own).chain(children)
     }
 
     /// Asks it to end.

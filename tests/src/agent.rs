@@ -43,12 +43,13 @@ impl Agent {
         let names = ServingNames { ips: vec![[127, 0, 0, 1].into()], dns: Vec::new() };
         let pki =
             pki::load_or_create(&server.home().join("pki"), &names, Timestamp::now()).expect("the server's identity");
-        let tls = pki.agent_server_config(&names, Timestamp::now()).expect("a certificate");
+        let served = pki::Served::new(pki.ca_pem());
+        served.show(&pki.issue_server(&names, Timestamp::now()).expect("a certificate")).expect("one that can be used");
         let fake = Arc::new(Fake::default());
         let workloads: Arc<dyn Workloads> = Arc::new(Machine(Arc::clone(&fake)));
         let allow: agent::serve::Allow = Arc::new(|der: &[u8]| pki::may_ask_agents(der, Timestamp::now()));
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let listening = runtime.block_on(Listening::open(any, tls, allow, workloads)).expect("a port");
+        let listening = runtime.block_on(Listening::open(any, served.configs(), allow, workloads)).expect("a port");
         let address = listening.address().expect("an address");
         runtime.spawn(listening.run(std::future::pending()));
         let status = json!({

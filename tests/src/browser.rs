@@ -50,7 +50,7 @@ impl Browser {
     #[track_caller]
     pub fn start(width: u32, height: u32) -> Self {
         let (driver, port) = driver();
-        let profile = TempDir::new().expect("a temporary directory");
+        let profile = crate::folder();
         let options = json!({
             "args": [
                 "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",

@@ -9,6 +9,7 @@ pub mod browser;
 pub mod net;
 pub mod session;
 pub mod snapshot;
+pub mod starvation;
 pub mod vm;
 pub mod webhook;
 pub mod wire;
@@ -42,6 +43,19 @@ pub fn backend() -> PathBuf {
     beside
 }
 
+/// The user of an API server that root has started, where none is called `waypost`.
+pub const SERVER_USER: u32 = 60_643;
+
+/// A temporary directory that others can enter: started by root, the API server is another user, who must reach its data and its files.
+///
+/// # Panics
+/// When there is no room for it.
+#[must_use]
+pub fn folder() -> TempDir {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    tempfile::Builder::new().permissions(mode).tempdir().expect("a temporary directory")
+}
+
 /// A server that is ready. Dropping it kills it and removes its directory.
 pub struct Server {
     child: Child,
@@ -68,7 +82,7 @@ impl Home {
     /// When there is no room for it.
     #[must_use]
     pub fn temporary() -> Self {
-        Self::Own(TempDir::new().expect("a temporary directory"))
+        Self::Own(folder())
     }
 
     /// The path.

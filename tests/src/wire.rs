@@ -201,7 +201,7 @@ impl Wire {
     }
 }
 
-fn certificates(home: &Path, file: &str) -> Vec<CertificateDer<'static>> {
+pub(crate) fn certificates(home: &Path, file: &str) -> Vec<CertificateDer<'static>> {
     let found = CertificateDer::pem_file_iter(home.join("pki").join(file)).expect("a certificate file");
     found.map(|certificate| certificate.expect("a certificate")).collect()
 }

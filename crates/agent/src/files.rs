@@ -53,8 +53,20 @@ pub fn read_untrusted(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
 /// # Errors
 /// When it cannot be opened, is not a regular file, or is too long.
 pub fn read_in_root(root: &Path, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+    read_whole(root, path, limit, ResolveFlags::IN_ROOT)
+}
+
+/// Reads a file below a directory, by links only as long as they stay below it.
+///
+/// # Errors
+/// When it cannot be opened, is not a regular file, or is longer than `limit`; [`io::ErrorKind::CrossesDevices`] when a link leads out.
+pub fn read_beneath(root: &Path, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+    read_whole(root, path, limit, ResolveFlags::BENEATH)
+}
+
+fn read_whole(root: &Path, path: &Path, limit: usize, how: ResolveFlags) -> io::Result<Vec<u8>> {
     let top = openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let how = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let how = how | ResolveFlags::NO_MAGICLINKS;
     let found = regular(openat2(&top, path, CAREFULLY, Mode::empty(), how)?.into(), limit + 1)?;
     match found.len() > limit {
         true => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {limit} bytes"))),

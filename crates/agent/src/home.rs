@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! <data-dir>/agent/addresses.json                       which address belongs to which Pod
+//! <data-dir>/agent/seccomp/                             profiles for `seccompProfile.localhostProfile`, put there by administrators
 //! <data-dir>/agent/pods/UID/pod.json, sandbox.json      the Pod as last seen; its network
 //!                          /netns, hosts, resolv.conf, volumes/NAME
 //!                          /containers/NAME/state.json  how often it was begun, how it ended last
@@ -35,6 +36,12 @@ impl Home {
     #[must_use]
     pub fn addresses(&self) -> PathBuf {
         self.0.join("addresses.json")
+    }
+
+    /// Where seccomp profiles of the administrator are.
+    #[must_use]
+    pub fn seccomp(&self) -> PathBuf {
+        self.0.join("seccomp")
     }
 
     /// Where Pods are.

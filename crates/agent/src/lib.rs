@@ -31,6 +31,7 @@ pub mod probes;
 mod ready;
 pub mod runtime;
 pub mod sandbox;
+mod seccomp;
 pub mod serve;
 pub mod settings;
 pub mod shim;

@@ -11,9 +11,10 @@ use serde_json::Value;
 
 use crate::files;
 use crate::images::Image;
-use crate::runtime::program::{Defaults, program};
+use crate::runtime::program::{Defaults, capability_bits, program};
+use crate::runtime::security::{Security, USUAL};
 use crate::runtime::{Made, Refused, Runtime, Wish};
-use crate::shim::How;
+use crate::shim::{How, Program};
 
 /// Programs that run bundles, the preferred first.
 const RUNTIMES: [&str; 2] = ["crun", "runc"];
@@ -34,14 +35,15 @@ impl Runtime for Oci {
         let rootfs =
             root(wish, &image).map_err(|error| Refused::create(format!("the root of the container: {error}")))?;
         let defaults = defaults(&image, &rootfs, wish.container);
-        let mut program = defaults.and_then(|defaults| program(wish, &defaults)).inspect_err(|_| {
+        let bound = defaults.and_then(|defaults| bound(wish, &defaults)).inspect_err(|_| {
             // What is mounted cannot be removed, and so would be in the way of the next attempt.
             let _ = kernel::mounts::detach(&rootfs);
-        })?;
+        });
+        let (mut program, security) = bound?;
         if program.folder.as_os_str().is_empty() {
             program.folder = "/".into();
         }
-        let config = config::config(wish, &program, &rootfs);
+        let config = config::config(wish, &program, &security, &rootfs);
         files::put(&wish.instance.join("config.json"), &config).map_err(Refused::create)?;
         let id = format!("{}-{}", wish.pod.text("metadata.uid"), wish.container.text("name"));
         let how = How::Oci {
@@ -53,6 +55,15 @@ impl Runtime for Oci {
         };
         Ok(Made { program, how, image: image.exact })
     }
+}
+
+/// The program of a container, within its bounds. The runtime bounds the first process of the container by `config.json`; commands that
+/// are run beside it (probes, hooks, `kubectl exec`) are begun by us, and have theirs from the program.
+fn bound(wish: &Wish<'_>, defaults: &Defaults) -> Result<(Program, Security), Refused> {
+    let mut program = program(wish, defaults)?;
+    let security = Security::of(wish, capability_bits(&USUAL))?;
+    security.bind(&mut program)?;
+    Ok((program, security))
 }
 
 /// The program that was named, or the first of those that are known and there.

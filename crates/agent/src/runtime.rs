@@ -5,6 +5,7 @@
 
 pub mod process;
 pub(crate) mod program;
+pub(crate) mod security;
 
 use std::path::PathBuf;
 

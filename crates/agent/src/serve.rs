@@ -23,7 +23,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use self::reports::{Reports, Silent};
@@ -37,6 +37,9 @@ const SESSIONS: usize = 512;
 
 /// Says whether the holder of a certificate (DER), which the cluster's authority signed, may look into Pods.
 pub type Allow = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
+
+/// The TLS settings of each next connection: certificates and CAs are replaced while the port is open.
+pub type Tls = watch::Receiver<Option<Arc<rustls::ServerConfig>>>;
 
 /// What answers requests.
 pub struct Agent {
@@ -79,24 +82,19 @@ impl Agent {
 /// A port that is open.
 pub struct Listening {
     listener: TcpListener,
-    acceptor: TlsAcceptor,
+    tls: Tls,
     allow: Allow,
     agent: Arc<Agent>,
 }
 
 impl Listening {
-    /// Opens the port. The TLS settings must demand a certificate of the client.
+    /// Opens the port. The TLS settings must demand a certificate of the client; while there are none, connections are closed.
     ///
     /// # Errors
     /// When the address cannot be had.
-    pub async fn open(
-        address: SocketAddr,
-        tls: Arc<rustls::ServerConfig>,
-        allow: Allow,
-        workloads: Arc<dyn Workloads>,
-    ) -> io::Result<Self> {
+    pub async fn open(address: SocketAddr, tls: Tls, allow: Allow, workloads: Arc<dyn Workloads>) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
-        Ok(Self { listener, acceptor: TlsAcceptor::from(tls), allow, agent: Arc::new(Agent::new(workloads)) })
+        Ok(Self { listener, tls, allow, agent: Arc::new(Agent::new(workloads)) })
     }
 
     /// Also tells how the proxy of this node stands.
@@ -124,7 +122,8 @@ impl Listening {
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let (acceptor, allow) = (self.acceptor.clone(), Arc::clone(&self.allow));
+                    let Some(tls) = self.tls.borrow().clone() else { continue };
+                    let (acceptor, allow) = (TlsAcceptor::from(tls), Arc::clone(&self.allow));
                     tokio::spawn(greet(stream, acceptor, allow, Arc::clone(&self.agent)));
                 }
                 // Out of file descriptors, most likely: those that are open will end.

@@ -225,13 +225,17 @@ fn pipes(with_input: bool) -> io::Result<([OwnedFd; 3], Ends)> {
 
 impl Order {
     fn launch(&self, streams: [OwnedFd; 3]) -> io::Result<Launch> {
-        let How::Process { network, host_name, mounts, hidden, read_only, staging, all_devices } = &self.how else {
+        let How::Process { network, host_name, mounts, hidden, masked, locked, read_only, staging, all_devices } =
+            &self.how
+        else {
             return Err(io::Error::other("this order is for another runtime"));
         };
         let view = kernel::mounts::view::View {
             staging: staging.clone(),
             mounts: mounts.iter().map(ViewMount::to_kernel).collect(),
             hidden: hidden.clone(),
+            masked: masked.clone(),
+            locked: locked.clone(),
             read_only: *read_only,
             all_devices: *all_devices,
         };

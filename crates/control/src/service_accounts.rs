@@ -1,7 +1,7 @@
 //! What every namespace has for its Pods: the ServiceAccount `default`, and the CA by which they know the API server.
 //!
 //! In: namespaces, and these two objects. Out: both, made when missing; the CA also when it was changed. A third controller fills Secrets of
-//! the type `kubernetes.io/service-account-token`, and removes those whose account is gone.
+//! the type `kubernetes.io/service-account-token`, anew when the key of their token is no longer accepted, and removes those whose account is gone.
 
 #[cfg(test)]
 mod tests;
@@ -69,9 +69,15 @@ pub(crate) const TOKENS: Controller = Controller {
 /// Signs the token of a Secret: namespace, account, uid of the account, name of the Secret, uid of the Secret.
 type SignToken = dyn Fn(&TokenOrder<'_>) -> Result<String, String> + Send + Sync;
 
+/// Whether the key of a token is accepted.
+type AcceptToken = dyn Fn(&str) -> bool + Send + Sync;
+
 /// Signs tokens of accounts that are kept in Secrets.
 #[derive(Clone)]
-pub struct TokenSigner(Arc<SignToken>);
+pub struct TokenSigner {
+    sign: Arc<SignToken>,
+    accepts: Arc<AcceptToken>,
+}
 
 /// What a token is to say.
 #[derive(Clone, Copy, Debug)]
@@ -85,10 +91,13 @@ pub struct TokenOrder<'a> {
 }
 
 impl TokenSigner {
-    /// Signs so.
+    /// Signs so. `accepts` says whether a token was signed by a key that is still accepted: others are signed anew.
     #[must_use]
-    pub fn new(sign: impl Fn(&TokenOrder<'_>) -> Result<String, String> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(sign))
+    pub fn new(
+        sign: impl Fn(&TokenOrder<'_>) -> Result<String, String> + Send + Sync + 'static,
+        accepts: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self { sign: Arc::new(sign), accepts: Arc::new(accepts) }
     }
 }
 
@@ -100,7 +109,7 @@ impl fmt::Debug for TokenSigner {
 
 impl PartialEq for TokenSigner {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.sign, &other.sign)
     }
 }
 
@@ -232,9 +241,12 @@ fn fill(view: &View<'_>, secret: &mut Value, order: &TokenOrder<'_>) -> Result<(
         set(CA, ca);
     }
     set("namespace", order.namespace);
-    let has_token = data.get("token").and_then(Value::as_str).is_some_and(|token| !token.is_empty());
-    if let (false, Some(signer)) = (has_token, &view.settings.token_signer) {
-        let token = (signer.0)(order)?;
+    let token = data.get("token").and_then(Value::as_str).and_then(|token| STANDARD.decode(token).ok());
+    let token = token.and_then(|token| String::from_utf8(token).ok()).unwrap_or_default();
+    if let Some(signer) = &view.settings.token_signer
+        && (token.is_empty() || !(signer.accepts)(&token))
+    {
+        let token = (signer.sign)(order)?;
         data.insert("token".to_owned(), STANDARD.encode(token).into());
     }
     secret.put("data", data);

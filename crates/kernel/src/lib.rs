@@ -6,7 +6,7 @@
 //!
 //! No other crate opens a netlink socket or runs a program of the host; here only [`iptables`], [`host_names`] and [`process`] do. The system
 //! calls are those that `rustix` makes safe; the few that nobody does are in [`socket`], [`datagrams`], [`memory`],
-//! [`process::launch`] and `packets::raw`.
+//! [`process::launch`], [`seccomp`] and `packets::raw`.
 
 pub mod addresses;
 pub mod cgroups;
@@ -25,7 +25,9 @@ pub mod nft;
 pub mod packets;
 pub mod pod_network;
 pub mod ports;
+pub mod privileges;
 pub mod process;
+pub mod seccomp;
 pub mod socket;
 pub mod sysctl;
 

@@ -8,7 +8,7 @@ pub mod enter;
 mod holder;
 pub mod launch;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -173,6 +173,32 @@ impl Spawned {
         let child = command.args(arguments).stdin(input).stdout(output).stderr(errors).spawn()?;
         let handle = pidfd_open(Pid::from_child(&child), PidfdFlags::NONBLOCK)?;
         Ok(Self { child, handle: Handle(handle) })
+    }
+
+    /// Begins this program once more, in another role: with this name in place of its own, these arguments, an input, and the output and errors
+    /// of this process. It is in a process group of its own: keys of a terminal are for its parent.
+    ///
+    /// # Errors
+    /// When it cannot be run.
+    #[expect(clippy::disallowed_methods, reason = "this is the kernel crate")]
+    pub fn begin_role(name: &str, arguments: impl IntoIterator<Item = OsString>, input: OwnedFd) -> io::Result<Self> {
+        use std::os::unix::process::CommandExt as _;
+        let mut command = std::process::Command::new("/proc/self/exe");
+        command.arg0(name).args(arguments).stdin(input).process_group(0);
+        // These are for the process that the service manager started.
+        for variable in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"]
+        {
+            command.env_remove(variable);
+        }
+        let child = command.spawn()?;
+        let handle = pidfd_open(Pid::from_child(&child), PidfdFlags::NONBLOCK)?;
+        Ok(Self { child, handle: Handle(handle) })
+    }
+
+    /// Which process it is.
+    #[must_use]
+    pub fn identity(&self) -> Option<Identity> {
+        Identity::of(self.child.id().cast_signed())
     }
 
     /// How it ended: its exit code, or 128 and the number of the signal. Waits for its end.

@@ -26,6 +26,8 @@ use objects::{ObjectLookup, Referent};
 use service_account::{ServiceAccounts, TokenError, Verified};
 use token_file::TokenFile;
 
+use crate::pki::{Live, MASTERS};
+
 pub use credential::Credential;
 
 /// The group of everyone who is known.
@@ -34,6 +36,8 @@ pub const AUTHENTICATED: &str = "system:authenticated";
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// The user of requests without credentials.
 pub const ANONYMOUS: &str = "system:anonymous";
+/// The user of requests that come by the local socket. No certificate with this name is signed.
+pub const LOCAL: &str = "waypost:local";
 /// Where a user's `extra` says which credential was shown.
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 /// No token of ours comes near; hashing more than this is work for nothing.
@@ -57,6 +61,12 @@ impl User {
     #[must_use]
     pub fn anonymous() -> Self {
         Self { name: ANONYMOUS.into(), groups: vec![UNAUTHENTICATED.into()], ..Self::default() }
+    }
+
+    /// Who comes by the local socket: the components of this machine that run beside the server, and may do everything.
+    #[must_use]
+    pub fn local() -> Self {
+        Self { name: LOCAL.into(), groups: vec![MASTERS.into()], ..Self::default() }.authenticated()
     }
 
     /// Whether the user is in a group.
@@ -84,6 +94,8 @@ pub struct Authenticator {
     lookup: ObjectLookup,
     /// Whether requests without credentials are let in, as `system:anonymous`.
     anonymous: bool,
+    /// The identity that says which CAs are trusted, if it may change.
+    identity: Option<Live>,
 }
 
 impl std::fmt::Debug for Authenticator {
@@ -96,7 +108,7 @@ impl Authenticator {
     /// Puts the sources together; `lookup` finds the objects that tokens depend on, at each request: deleting one ends its tokens.
     #[must_use]
     pub fn new(tokens: TokenFile, accounts: ServiceAccounts, lookup: ObjectLookup) -> Self {
-        Self { tokens, accounts, lookup, anonymous: true }
+        Self { tokens, accounts, lookup, anonymous: true, identity: None }
     }
 
     /// Refuses requests without credentials, instead of letting them in as `system:anonymous`.
@@ -104,6 +116,18 @@ impl Authenticator {
     pub fn without_anonymous(mut self) -> Self {
         self.anonymous = false;
         self
+    }
+
+    /// Certificates that were shown before are good only while this identity trusts their CA.
+    #[must_use]
+    pub fn with_identity(mut self, identity: Live) -> Self {
+        self.identity = Some(identity);
+        self
+    }
+
+    /// Whether the CA of a certificate that was shown before is still trusted.
+    fn trusts(&self, certificate: &[u8]) -> bool {
+        self.identity.as_ref().is_none_or(|identity| identity.get().client_issuer(certificate).is_some())
     }
 
     /// The signer of ServiceAccount tokens.
@@ -157,7 +181,12 @@ impl Authenticator {
         if audiences.contains(&own)
             && let Some(user) = self.tokens.user(token).cloned().or_else(|| self.bootstrap_user(token, now))
         {
-            return Ok(Verified { user: user.authenticated(), audiences: vec![own.to_owned()], claims: Value::Null });
+            return Ok(Verified {
+                user: user.authenticated(),
+                audiences: vec![own.to_owned()],
+                claims: Value::Null,
+                key_id: String::new(),
+            });
         }
         let verified = self.accounts.verify(token, audiences, now, &*self.lookup)?;
         Ok(Verified { user: verified.user.authenticated(), ..verified })

@@ -91,6 +91,14 @@ impl Client {
         Self::with(self.access.clone(), self.manner)
     }
 
+    /// The certificates that the server presents, its own first, in DER; none without TLS. Nothing is asked of it.
+    ///
+    /// # Errors
+    /// When there is no connection within this time, or the handshake fails.
+    pub async fn presented(&self, limit: Duration) -> Result<Vec<Vec<u8>>, ClientError> {
+        connection::presented(&self.access, limit).await
+    }
+
     /// Where the server is, as a URL.
     #[must_use]
     pub fn server(&self) -> String {

@@ -47,8 +47,18 @@ const GROUP_ORDER: &[&str] = &[
 ];
 
 /// Paths that are served besides those of the groups.
-const OTHER_PATHS: &[&str] =
-    &["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/readyz", "/version"];
+const OTHER_PATHS: &[&str] = &[
+    "/.well-known/openid-configuration",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/openapi/v3/",
+    "/openid/v1/jwks",
+    "/readyz",
+    "/version",
+];
 
 /// An aggregated document, ready to be sent.
 #[derive(Clone, Debug)]

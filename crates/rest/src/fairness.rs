@@ -15,6 +15,7 @@ mod defaults;
 mod level;
 pub(crate) mod metrics;
 mod queues;
+mod retry_after;
 mod scheduler;
 mod schema;
 mod shuffle;
@@ -35,6 +36,7 @@ use crate::request::RequestInfo;
 
 use defaults::FLOW_SCHEMAS;
 use level::Level;
+use retry_after::RetryAfter;
 use scheduler::{Arrival, Rejection, Running, Scheduler, Ticket};
 use schema::{Priority, classify};
 
@@ -51,6 +53,8 @@ pub(crate) struct Fairness {
     /// The scheduler's times are since this.
     epoch: Instant,
     longest_wait: Duration,
+    /// In the order of [`Level::ALL`].
+    retry_after: Mutex<[RetryAfter; Level::ALL.len()]>,
     metrics: Arc<Metrics>,
 }
 
@@ -93,6 +97,7 @@ impl Fairness {
             flows: RandomState::new(),
             epoch: Instant::now(),
             longest_wait: (request_timeout / 4).min(LONGEST_WAIT),
+            retry_after: Mutex::default(),
             metrics,
         })
     }
@@ -100,7 +105,7 @@ impl Fairness {
     /// Waits until a request may be executed. `width` is the number of seats it occupies.
     ///
     /// # Errors
-    /// 429 when too many wait already, or when no seat becomes free in time.
+    /// 429 when too many wait already, or when no seat becomes free in time; it says when to come back.
     pub(crate) async fn admit(
         self: &Arc<Self>,
         info: &RequestInfo<'_>,
@@ -117,7 +122,8 @@ impl Fairness {
         self.schedule(place, scheduler::Request { level, flow, width: width() }).await.map_err(|reason| {
             self.metrics.refused();
             tracing::debug!(schema = schema.name, level = level.name(), user = %user.name, reason, "rejected a request");
-            Status::too_many_requests("Too many requests, please try again later.")
+            let seconds = self.retry_after.lock()[level as usize].rejected(self.now().as_secs());
+            Status::too_many_requests("Too many requests, please try again later.").retry_after(seconds)
         })
     }
 

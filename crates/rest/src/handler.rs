@@ -23,11 +23,14 @@ use crate::auth::impersonate::Impersonation;
 use crate::auth::{Authenticator, UNAUTHENTICATED, User};
 use crate::authz::{Attributes, refused};
 use crate::dial::DialPolicy;
+use crate::download::Downloads;
 use crate::fairness::{self, Fairness, Permit};
 use crate::forward::Sent;
 use crate::metrics::Metrics;
 use crate::negotiate::{self, PLAIN};
+use crate::offload::Offload;
 use crate::openapi::OpenApi;
+use crate::pki::Live;
 use crate::registry::Registry;
 use crate::reply::{Body, Reply};
 use crate::request::RequestInfo;
@@ -53,10 +56,14 @@ pub(crate) struct Shared {
     pub(crate) openapi: OpenApi,
     /// `host:port`, as discovery tells it.
     pub(crate) address: String,
-    /// How agents are spoken to, if there may be any.
-    pub(crate) agents: Option<Arc<rustls::ClientConfig>>,
+    /// Who the server is before agents, if there may be any.
+    pub(crate) agents: Option<Live>,
     /// Bodies on their way in.
     pub(crate) uploads: Uploads,
+    /// Bodies on their way out.
+    pub(crate) downloads: Downloads,
+    /// Where work is done that takes long.
+    pub(crate) offload: Offload,
     /// Which addresses are dialled on behalf of others.
     pub(crate) dial: Arc<DialPolicy>,
     /// Which requests are answered, and which wait.
@@ -110,6 +117,8 @@ pub(crate) struct Peer {
     pub(crate) address: IpAddr,
     /// The certificate that the handshake verified.
     pub(crate) certificate: Option<Arc<[u8]>>,
+    /// Whether it came by the local socket, which has checked who it is.
+    pub(crate) is_local: bool,
 }
 
 /// Answers a request. Everything that is logged meanwhile carries its audit id.
@@ -121,7 +130,7 @@ pub(crate) async fn handle(shared: Arc<Shared>, peer: Peer, mut request: Request
     let sent = Sent { body, upgrade, audit: None };
     // At the level of errors, so that no filter that lets a line through leaves out the id.
     let span = tracing::error_span!("request", audit_id = audit.id());
-    let reply = respond(&shared, peer.certificate.as_deref(), &parts, sent, &audit).instrument(span).await;
+    let reply = respond(&shared, &peer, &parts, sent, &audit).instrument(span).await;
     let mut response = reply.into_response();
     if let Ok(id) = HeaderValue::from_str(audit.id()) {
         response.headers_mut().insert(AUDIT_ID, id);
@@ -131,7 +140,7 @@ pub(crate) async fn handle(shared: Arc<Shared>, peer: Peer, mut request: Request
 
 async fn respond(
     shared: &Arc<Shared>,
-    certificate: Option<&[u8]>,
+    peer: &Peer,
     parts: &http::request::Parts,
     sent: Sent,
     audit: &Recorder<'_>,
@@ -140,7 +149,7 @@ async fn respond(
     let path = query::decode_path(parts.uri.path());
     let route = route::parse(&path);
     let (verb, kind, part) = describe(&parts.method, &parts.uri, &route);
-    let answer = AssertUnwindSafe(answer(shared, certificate, parts, &path, route, sent, audit));
+    let answer = AssertUnwindSafe(answer(shared, peer, parts, &path, route, sent, audit));
     let mut reply = match answer.catch_unwind().await {
         Ok(reply) => audit.responded(reply),
         Err(panic) => audit.panicked(&*panic),
@@ -151,6 +160,7 @@ async fn respond(
     if accepts_gzip(&parts.headers) {
         reply = compress::large(reply).await;
     }
+    reply = reply.counted();
     let took = begun.elapsed();
     shared.metrics.answered(verb, kind, part, reply.code, took);
     tracing::debug!(%verb, path = %path, code = reply.code, ?took, "answered");
@@ -164,7 +174,7 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
 
 async fn answer(
     shared: &Arc<Shared>,
-    certificate: Option<&[u8]>,
+    peer: &Peer,
     parts: &http::request::Parts,
     path: &str,
     route: Route<'_>,
@@ -177,15 +187,15 @@ async fn answer(
     let info = RequestInfo::of(&parts.method, path, &query);
     if let Route::Page(rest) = route {
         if audit.is_enabled() {
-            let user = shared.authn.authenticate(&parts.headers, certificate, now);
+            let user = shared.authn.authenticate(&parts.headers, peer.certificate.as_deref(), now);
             let user = Arc::new(user.unwrap_or_else(|_| User::anonymous()));
             if let Err(reply) = audit.begin(&info, Some(&user)).await {
                 return reply;
             }
         }
-        return page::answer(shared, certificate, parts, rest, sent.body, now).await;
+        return page::answer(shared, peer.certificate.as_deref(), parts, rest, sent.body, now).await;
     }
-    let sender_now = || identify(shared, certificate, parts, path, &route, Timestamp::now());
+    let sender_now = || identify(shared, peer, parts, path, &route, Timestamp::now());
     let acting_as = |sender: &User| {
         shared.impersonation.resolve(&shared.registry.authorizer, &parts.headers, &info.attributes(sender))
     };
@@ -237,13 +247,16 @@ async fn answer(
 /// Who sends a request: the user of its credentials or of a visit of the page.
 fn identify(
     shared: &Shared,
-    certificate: Option<&[u8]>,
+    peer: &Peer,
     parts: &http::request::Parts,
     path: &str,
     route: &Route<'_>,
     now: Timestamp,
 ) -> Result<User, Status> {
-    let known = shared.authn.authenticate(&parts.headers, certificate, now);
+    if peer.is_local {
+        return Ok(User::local());
+    }
+    let known = shared.authn.authenticate(&parts.headers, peer.certificate.as_deref(), now);
     let is_nobody = known.as_ref().map_or(true, |user| user.is_in(UNAUTHENTICATED));
     let visitor = if is_nobody { page::visitor(shared, parts, path, route, now) } else { None };
     visitor.unwrap_or(known)
@@ -279,6 +292,7 @@ async fn resource(
             sent.audit = ask.audit.trail();
             return verbs::converse(shared, &ask, &target, sent).await;
         }
+        let account = shared.downloads.admit(ask.user)?;
         let begun = Instant::now();
         let body = match verb {
             "get" | "list" | "watch" => None,
@@ -307,7 +321,8 @@ async fn resource(
             ask.audit.body(&target, verb, &bytes);
             verbs::run(shared, &ask, &target, verb, &bytes, &mut warnings).await
         };
-        limited(shared, verb, permit, work).await
+        let reply = limited(shared, verb, permit, work).await?;
+        Ok(Reply { account: Some(account), ..reply })
     };
     let done = done.await;
     let view = if ask.view.form == PLAIN { plain } else { ask.view };
@@ -338,10 +353,11 @@ async fn limited(
 /// The answer to a request that failed.
 pub(crate) fn failed(view: &View, status: &Status) -> Reply {
     let reply = Reply::document(status.code, view.status(status));
-    match status.code {
-        429 => reply.with(header::RETRY_AFTER, "1"),
-        _ => reply,
+    if status.code != 429 {
+        return reply;
     }
+    let seconds = status.details.as_ref().and_then(|details| details["retryAfterSeconds"].as_u64());
+    reply.with(header::RETRY_AFTER, seconds.unwrap_or(1).to_string())
 }
 
 /// The labels a request is counted under.

@@ -5,7 +5,7 @@
 //!           ─▶ request for a certificate, with the token ─▶ granted and signed ─▶ <data-dir>/node/kubeconfig
 //! ```
 //! In: where the server is, a token, perhaps a hash. Out: a kubeconfig of the node's own. A later start finds it and needs no token. Before a
-//! certificate ends it is renewed, and so is the one under which the agent serves.
+//! certificate ends, and when the cluster has another CA, it is renewed, and so is the one under which the agent serves.
 
 mod ask;
 mod discover;
@@ -25,7 +25,7 @@ use crate::kubeconfig::{self, Access, ClusterInfo};
 use crate::pki::{OwnKey, PkiError, files, validity};
 
 pub use ask::Serving;
-pub use keep::{keep_client, keep_serving};
+pub use keep::{Published, keep_client, keep_serving, keep_trust};
 
 /// The group of nodes, which their certificates name.
 const NODES: &str = "system:nodes";
@@ -252,6 +252,7 @@ struct Joined {
     server: String,
     user: String,
     certificate: String,
+    key: String,
 }
 
 impl Joined {
@@ -261,12 +262,16 @@ impl Joined {
         let Some(bytes) = files::read(path)? else { return Ok(None) };
         let config = api::yaml::from_yaml(&bytes).map(|(config, _)| config).unwrap_or_default();
         let user = config.items("users").first().cloned().unwrap_or_default();
-        let certificate = base64::engine::general_purpose::STANDARD.decode(user.text("user.client-certificate-data"));
+        let decode = |field: &str| {
+            let bytes = base64::engine::general_purpose::STANDARD.decode(user.text(field)).ok()?;
+            String::from_utf8(bytes).ok()
+        };
         let cluster = config.items("clusters").first().cloned().unwrap_or_default();
         Ok(Some(Self {
             server: cluster.text("cluster.server").to_owned(),
             user: user.text("name").to_owned(),
-            certificate: certificate.ok().and_then(|pem| String::from_utf8(pem).ok()).unwrap_or_default(),
+            certificate: decode("user.client-certificate-data").unwrap_or_default(),
+            key: decode("user.client-key-data").unwrap_or_default(),
         }))
     }
 

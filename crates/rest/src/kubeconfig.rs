@@ -71,5 +71,13 @@ pub fn write(path: &Path, config: &serde_json::Value) -> Result<(), PkiError> {
 /// # Errors
 /// When the file cannot be written.
 pub fn write_admin(path: &Path, server: &str, pki: &Pki) -> Result<(), PkiError> {
-    files::write_private(path, render(server, pki.ca_pem(), ADMIN_USER, pki.admin()).as_bytes())
+    write_for_admin(path, server, pki.ca_pem(), pki.admin())
+}
+
+/// The same, from what another process knows.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write_for_admin(path: &Path, server: &str, ca_pem: &str, identity: &Identity) -> Result<(), PkiError> {
+    files::write_private(path, render(server, ca_pem, ADMIN_USER, identity).as_bytes())
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use api::kinds::KINDS;
 use api::status::Status;
 use http::header;
+use serde_json::json;
 
 use crate::handler::{Ask, Shared, failed};
 use crate::negotiate::{self, wants_aggregated_discovery};
@@ -15,6 +16,8 @@ use crate::{discovery, query, version};
 
 /// Plain text.
 const TEXT: &str = "text/plain; charset=utf-8";
+/// How long others may keep the keys of tokens; the overlap of a rotation is much longer.
+const OPENID_CACHE: &str = "public, max-age=3600";
 /// The checks behind the health pages.
 const CHECKS: [&str; 3] = ["ping", "store", "bootstrap"];
 
@@ -67,6 +70,11 @@ pub(crate) fn page(shared: &Arc<Shared>, ask: &Ask<'_>, route: Route<'_>) -> Rep
         Route::CoreVersions | Route::Groups if wants_aggregated_discovery(accept) => {
             aggregated(ask, matches!(route, Route::CoreVersions))
         }
+        Route::OpenIdConfiguration => openid_configuration(shared),
+        Route::JsonWebKeys => {
+            let keys = json!({"keys": shared.authn.accounts().public_keys(ask.now)});
+            Reply::bytes(200, "application/jwk-set+json", keys.to_string()).with(header::CACHE_CONTROL, OPENID_CACHE)
+        }
         Route::OpenApiV2 => openapi_v2(shared, ask),
         Route::OpenApiV3 => Reply::bytes(200, "application/json", shared.openapi.v3_index()),
         Route::OpenApiV3Document(name) => openapi_v3(shared, ask, name),
@@ -81,6 +89,18 @@ pub(crate) fn page(shared: &Arc<Shared>, ask: &Ask<'_>, route: Route<'_>) -> Rep
             None => Reply::bytes(404, TEXT, "404 page not found\n"),
         },
     }
+}
+
+/// By which others verify ServiceAccount tokens (OpenID Connect Discovery).
+fn openid_configuration(shared: &Shared) -> Reply {
+    let document = json!({
+        "issuer": shared.authn.accounts().issuer(),
+        "jwks_uri": format!("https://{}/openid/v1/jwks", shared.address),
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["ES256"],
+    });
+    Reply::bytes(200, "application/json", document.to_string()).with(header::CACHE_CONTROL, OPENID_CACHE)
 }
 
 fn legacy(shared: &Shared, route: Route<'_>) -> Option<serde_json::Value> {

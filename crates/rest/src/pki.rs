@@ -13,6 +13,9 @@
 //!   └─ (agents)                         serving certificates of agents; kept by them
 //! service-account.key                   ES256, signs ServiceAccount tokens
 //! ```
+//! While a CA is being replaced ([`rotation`]), the one before is in `ca-previous.key` and `ca-previous.crt` (or `agent-ca-previous…`): both are
+//! trusted, the new one signs for clients, and what the server itself shows stays with the old one, which everybody knows. Public keys
+//! of former token keys are in `service-account-previous.json`.
 //!
 //! Agents' serving certificates have a CA of their own. A node says itself where it serves, so one that was taken over may come to a certificate
 //! for a name that is not its own; with the cluster's CA it could then be the API server for every client that trusts that CA. No
@@ -33,10 +36,16 @@
 mod agents;
 mod anybody;
 mod certs;
+mod clients;
 pub(crate) mod files;
+pub mod inventory;
+mod live;
+mod load;
 mod requests;
+pub mod rotation;
 #[cfg(test)]
 pub(crate) mod scratch;
+mod signing_keys;
 #[cfg(test)]
 mod tests;
 
@@ -47,27 +56,33 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use rcgen::KeyPair;
+use ring::digest::{SHA256, digest};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, ServerConfig};
 
-use certs::{Authority, Certificate, Purpose};
+use certs::Purpose;
+use load::{AGENT_CA, Authorities, CLUSTER_CA, Leaf};
 
 pub(crate) use agents::trusting_config;
 pub use agents::{AGENT_CLIENT, Served, agent_server_config, may_ask_agents};
 pub(crate) use anybody::Anybody;
-pub use requests::{OwnKey, Signing, serves, signed_by, until_renewal, validity};
+pub use clients::{CLIENTS, Clients, Shown, write as write_clients};
+pub use live::Live;
+pub use requests::{OwnKey, Signing, issuer_key_id, serves, signed_by, until_renewal, validity, validity_of_der};
+pub use signing_keys::{RetiredKey, SigningKeys};
 
 /// The user of the admin certificate.
 pub const ADMIN_USER: &str = "waypost-admin";
 /// The group that may do everything.
 pub const MASTERS: &str = "system:masters";
 
+/// What the administrator's certificate is for.
+const ADMIN_PURPOSE: Purpose<'static> = Purpose::Client { name: ADMIN_USER, organization: MASTERS };
+/// What the server's certificate before agents is for.
+const AGENT_CLIENT_PURPOSE: Purpose<'static> = Purpose::Client { name: AGENT_CLIENT, organization: agents::GROUP };
+
 const DAY: i64 = 86_400;
-/// A certificate in its last days is renewed at the next start.
-const RENEW_BEFORE: i64 = 30 * DAY;
-/// The authority is renewed earlier, so that what it certifies does not end with it too soon.
-const RENEW_AUTHORITY_BEFORE: i64 = 365 * DAY;
 /// How long certificates for others (nodes) are good.
 const CLIENT_LIFETIME: i64 = 365 * DAY;
 
@@ -98,6 +113,9 @@ pub enum PkiError {
     /// A certificate or key could not be made.
     #[error("making a certificate: {0}")]
     Make(#[from] rcgen::Error),
+    /// A rotation cannot begin or end now.
+    #[error("{0}")]
+    Rotation(String),
     /// A certificate is not signed for this.
     #[error("the usage {0:?} is not one of clients and servers")]
     Usage(String),
@@ -135,50 +153,82 @@ impl Debug for Identity {
 
 /// The server's identity, loaded.
 pub struct Pki {
-    authority: Arc<Authority>,
-    agent_authority: Arc<Authority>,
+    cluster: Authorities,
+    agent: Authorities,
     admin: Identity,
-    signing_key: Vec<u8>,
+    signing_keys: SigningKeys,
     server: Arc<ServerConfig>,
     agents: Arc<ClientConfig>,
+    /// Of everything that others see, to tell whether a reading brought something new.
+    digest: Vec<u8>,
 }
 
 impl Debug for Pki {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pki").field("ca", &self.authority.pem()).finish_non_exhaustive()
+        f.debug_struct("Pki").field("ca", &self.cluster.current.pem()).finish_non_exhaustive()
     }
 }
 
-/// Loads the identity from `dir`, making what is missing.
+/// Loads the identity from `dir`, making what is missing, renewing what ends soon and completing a rotation that was interrupted.
 ///
 /// # Errors
 /// When the folder cannot be read or written, or a file in it is damaged; the message names the file.
 pub fn load_or_create(dir: &Path, names: &ServingNames, now: Timestamp) -> Result<Pki, PkiError> {
     files::private_dir(dir)?;
-    let authority = load_authority(dir, &CLUSTER_CA, now)?;
-    let agent_authority = load_authority(dir, &AGENT_CA, now)?;
-    let serving = load_leaf(dir, "server", &authority, &Purpose::server(names), now)?;
-    let admin = load_leaf(dir, "admin", &authority, &Purpose::Client { name: ADMIN_USER, organization: MASTERS }, now)?;
-    let purpose = Purpose::Client { name: AGENT_CLIENT, organization: agents::GROUP };
-    let to_agents = load_leaf(dir, "agents", &authority, &purpose, now)?;
-    let signing_key = load_key(&dir.join("service-account.key"), SIGNING_KEY_REMEDY)?.serialize_der();
-    let server = server_config(&authority, &serving)?;
-    let agents = agents::client_config(&agent_authority, &to_agents)?;
-    let (authority, agent_authority) = (Arc::new(authority), Arc::new(agent_authority));
-    Ok(Pki { authority, agent_authority, admin: admin.identity(), signing_key, server, agents })
+    let _lock = files::lock(dir)?;
+    rotation::recover(dir)?;
+    let cluster = load::authorities(dir, &CLUSTER_CA, now)?;
+    let agent = load::authorities(dir, &AGENT_CA, now)?;
+    // Clients and agents may know the CA before alone: what is shown to them stays with it until the rotation is finished.
+    let shown = cluster.previous.as_ref().unwrap_or(&cluster.current);
+    let serving = load::leaf(dir, "server", shown, &Purpose::server(names), now)?;
+    let to_agents = load::leaf(dir, "agents", shown, &AGENT_CLIENT_PURPOSE, now)?;
+    let admin = load::leaf(dir, "admin", &cluster.current, &ADMIN_PURPOSE, now)?.identity();
+    let signing_keys = signing_keys::load(dir)?;
+    let server = server_config(&cluster, &serving)?;
+    let agents = agents::client_config(&agent, &to_agents)?;
+    let parts = [cluster.bundle(), agent.bundle(), &admin.certificate_pem, serving.pem(), to_agents.pem()];
+    let parts = parts.map(str::as_bytes).concat();
+    let digest = digest(&SHA256, &[&parts[..], &signing_keys.bytes()].concat()).as_ref().to_vec();
+    Ok(Pki { cluster, agent, admin, signing_keys, server, agents, digest })
 }
 
 impl Pki {
-    /// The certificate of the authority, PEM.
+    /// The CAs that clients of the API trust, PEM: first the one that signs, then the one before while that is still trusted.
     #[must_use]
     pub fn ca_pem(&self) -> &str {
-        self.authority.pem()
+        self.cluster.bundle()
     }
 
-    /// The certificate of the authority, DER.
+    /// The certificate of the CA that signs, DER.
     #[must_use]
     pub fn ca_der(&self) -> &CertificateDer<'static> {
-        self.authority.der()
+        self.cluster.current.der()
+    }
+
+    /// The identifier of the key that signs agents' serving certificates: they name it as that of their issuer.
+    #[must_use]
+    pub fn agent_ca_key_id(&self) -> &str {
+        self.agent.current.key_id()
+    }
+
+    /// Whether another reading of the folder brought the same.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+
+    /// The fingerprint of the CA that signed a client's certificate (DER); nothing when it is not trusted.
+    #[must_use]
+    pub fn client_issuer(&self, der: &[u8]) -> Option<&str> {
+        let certificate = certs::Certificate::from_der(der)?;
+        self.cluster.all().find(|authority| authority.certified(&certificate)).map(|authority| authority.fingerprint())
+    }
+
+    /// The fingerprint of the CA that is being replaced, if one is.
+    #[must_use]
+    pub fn previous_ca(&self) -> Option<&str> {
+        self.cluster.previous.as_deref().map(certs::Authority::fingerprint)
     }
 
     /// The administrator.
@@ -190,7 +240,13 @@ impl Pki {
     /// The key that signs ServiceAccount tokens (PKCS #8, DER).
     #[must_use]
     pub fn signing_key(&self) -> &[u8] {
-        &self.signing_key
+        &self.signing_keys.current
+    }
+
+    /// That key, and those before it whose tokens are still accepted.
+    #[must_use]
+    pub fn signing_keys(&self) -> &SigningKeys {
+        &self.signing_keys
     }
 
     /// The TLS settings: 1.2 and 1.3, `h2` before `http/1.1`, client certificates asked for but not demanded.
@@ -202,13 +258,13 @@ impl Pki {
     /// The part that signs for clients of the API.
     #[must_use]
     pub fn signing(&self) -> Signing {
-        Signing { authority: Arc::clone(&self.authority) }
+        Signing { authority: Arc::clone(&self.cluster.current) }
     }
 
     /// The part that signs for agents that serve.
     #[must_use]
     pub fn agent_signing(&self) -> Signing {
-        Signing { authority: Arc::clone(&self.agent_authority) }
+        Signing { authority: Arc::clone(&self.agent.current) }
     }
 
     /// A new key and a certificate for it, good for a year: the user `name` in the group `organization`.
@@ -218,127 +274,16 @@ impl Pki {
     pub fn issue_client(&self, name: &str, organization: &str, now: Timestamp) -> Result<Identity, PkiError> {
         let key = KeyPair::generate()?;
         let purpose = Purpose::Client { name, organization };
-        let certificate = self.authority.certify(&purpose, &key, CLIENT_LIFETIME, now)?;
+        let certificate = self.cluster.current.certify(&purpose, &key, CLIENT_LIFETIME, now)?;
         Ok(Identity { certificate_pem: certificate.pem().to_owned(), key_pem: key.serialize_pem() })
     }
 }
 
-/// A CA: its files, its subject, and what to do when a file is damaged.
-struct Ca {
-    stem: &'static str,
-    name: &'static str,
-    remedy: &'static str,
-}
-
-/// The CA that clients of the API trust, and that signs for clients.
-const CLUSTER_CA: Ca = Ca {
-    stem: "ca",
-    name: "waypost-ca",
-    remedy: "put the original file back, or move the whole folder away to start with a new authority (every kubeconfig, node and \
-             ServiceAccount token must then be made anew)",
-};
-
-/// The CA of agents' serving certificates, which this server alone trusts.
-const AGENT_CA: Ca = Ca {
-    stem: "agent-ca",
-    name: "waypost-agent-ca",
-    remedy: "put the original file back, or remove agent-ca.key and agent-ca.crt to start with a new CA for agents (then remove \
-             node/serving.crt in the data directory of every node and restart it)",
-};
-
-const SIGNING_KEY_REMEDY: &str = "put the original file back, or remove it to start with a new key (ServiceAccount \
-                                  tokens signed so far are then refused)";
-const LEAF_REMEDY: &str = "remove this file, and it is made anew at the next start";
-
-fn load_authority(dir: &Path, ca: &Ca, now: Timestamp) -> Result<Authority, PkiError> {
-    let Ca { stem, name, remedy } = *ca;
-    let (key_path, cert_path) = (dir.join(format!("{stem}.key")), dir.join(format!("{stem}.crt")));
-    if !key_path.exists() && cert_path.exists() {
-        let why = format!("the key of this authority, {}, is missing", key_path.display());
-        return Err(PkiError::Damaged { path: cert_path, why, remedy });
-    }
-    let key = load_key(&key_path, remedy)?;
-    let damaged = |why: String| PkiError::Damaged { path: cert_path.clone(), why, remedy };
-    if let Some(certificate) = load_certificate(&cert_path, remedy)? {
-        if !certificate.is_for(&key) {
-            return Err(damaged(format!("it belongs to another key than {stem}.key")));
-        }
-        if !certificate.is_ca_named(name) {
-            return Err(damaged("it is not an authority that this program made".to_owned()));
-        }
-        if certificate.remaining(now) >= RENEW_AUTHORITY_BEFORE {
-            return Ok(Authority::new(name, key, certificate));
-        }
-        tracing::warn!(file = %cert_path.display(), "the authority ends soon and is certified anew with the same key");
-    }
-    let certificate = certs::certify_authority(name, &key, now)?;
-    files::write_private(&cert_path, certificate.pem().as_bytes())?;
-    Ok(Authority::new(name, key, certificate))
-}
-
-/// A key with its certificate.
-struct Leaf {
-    key: KeyPair,
-    certificate: Certificate,
-}
-
-impl Leaf {
-    fn identity(&self) -> Identity {
-        Identity { certificate_pem: self.certificate.pem().to_owned(), key_pem: self.key.serialize_pem() }
-    }
-}
-
-fn load_leaf(
-    dir: &Path,
-    stem: &str,
-    authority: &Authority,
-    purpose: &Purpose<'_>,
-    now: Timestamp,
-) -> Result<Leaf, PkiError> {
-    let cert_path = dir.join(format!("{stem}.crt"));
-    let key = load_key(&dir.join(format!("{stem}.key")), LEAF_REMEDY)?;
-    if let Some(certificate) = load_certificate(&cert_path, LEAF_REMEDY)? {
-        let problem = if !certificate.is_for(&key) || !authority.certified(&certificate) {
-            Some("it does not fit its key or the authority")
-        } else if !purpose.is_served_by(&certificate) {
-            Some("a wanted name is not in it")
-        } else if certificate.remaining(now) < RENEW_BEFORE || certificate.starts_after(now) {
-            Some("it is not valid for another 30 days")
-        } else {
-            None
-        };
-        let Some(problem) = problem else { return Ok(Leaf { key, certificate }) };
-        tracing::info!(file = %cert_path.display(), "certificate is made anew: {problem}");
-    }
-    let certificate = authority.certify(purpose, &key, i64::MAX, now)?;
-    files::write_private(&cert_path, certificate.pem().as_bytes())?;
-    Ok(Leaf { key, certificate })
-}
-
-/// The key in a file, made when there is none.
-fn load_key(path: &Path, remedy: &'static str) -> Result<KeyPair, PkiError> {
-    let Some(pem) = files::read(path)? else {
-        let key = KeyPair::generate()?;
-        files::write_private(path, key.serialize_pem().as_bytes())?;
-        return Ok(key);
-    };
-    files::tighten(path)?;
-    let damaged = |why: &str| PkiError::Damaged { path: path.into(), why: why.into(), remedy };
-    let pem = std::str::from_utf8(&pem).map_err(|_| damaged("it is not a PEM file"))?;
-    let key = KeyPair::from_pem(pem).map_err(|error| damaged(&format!("it holds no usable private key ({error})")))?;
-    if key.is_compatible(&rcgen::PKCS_ECDSA_P256_SHA256) { Ok(key) } else { Err(damaged("it is not a P-256 key")) }
-}
-
-fn load_certificate(path: &Path, remedy: &'static str) -> Result<Option<Certificate>, PkiError> {
-    let Some(pem) = files::read(path)? else { return Ok(None) };
-    Certificate::parse(&pem).map(Some).map_err(|why| PkiError::Damaged { path: path.into(), why, remedy })
-}
-
-fn server_config(authority: &Authority, serving: &Leaf) -> Result<Arc<ServerConfig>, PkiError> {
+/// The TLS settings under which the API is served. Sessions are remembered with the settings: those of a client whose CA is no longer trusted
+/// end with the settings that trusted it.
+fn server_config(trusted: &Authorities, serving: &Leaf) -> Result<Arc<ServerConfig>, PkiError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut roots = RootCertStore::empty();
-    roots.add(authority.der().clone())?;
-    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(trusted.roots()?), Arc::clone(&provider))
         .allow_unauthenticated()
         .build()?;
     let chain = vec![serving.certificate.der().clone()];

@@ -78,7 +78,16 @@ impl Default for Timing {
 struct Server {
     /// Where this is written, when it may change.
     kubeconfig: Option<PathBuf>,
-    access: Mutex<Arc<Access>>,
+    access: Mutex<(Arc<Access>, Option<Stamp>)>,
+}
+
+/// By which a file that was replaced is told from the one before.
+type Stamp = (u64, i64, i64);
+
+/// The stamp of a file; nothing when it cannot be had.
+fn stamp(path: &Path) -> Option<Stamp> {
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::metadata(path).ok().map(|file| (file.ino(), file.mtime(), file.mtime_nsec()))
 }
 
 impl Remote {
@@ -87,17 +96,18 @@ impl Remote {
     /// # Errors
     /// When the file cannot be used.
     pub fn new(kubeconfig: &Path) -> Result<Self, ClientError> {
-        Ok(Self::at(Some(kubeconfig.to_owned()), Arc::new(Access::read(kubeconfig)?)))
+        let stamp = stamp(kubeconfig);
+        Ok(Self::at(Some(kubeconfig.to_owned()), Arc::new(Access::read(kubeconfig)?), stamp))
     }
 
     /// A server that is reached in this way, now and later.
     #[must_use]
     pub fn of(access: Arc<Access>) -> Self {
-        Self::at(None, access)
+        Self::at(None, access, None)
     }
 
-    fn at(kubeconfig: Option<PathBuf>, access: Arc<Access>) -> Self {
-        let server = Server { kubeconfig, access: Mutex::new(access) };
+    fn at(kubeconfig: Option<PathBuf>, access: Arc<Access>, stamp: Option<Stamp>) -> Self {
+        let server = Server { kubeconfig, access: Mutex::new((access, stamp)) };
         Self { server: Arc::new(server), timing: Timing::default() }
     }
 
@@ -133,15 +143,21 @@ impl Source for Remote {
 }
 
 impl Server {
+    /// How the server is reached, as the kubeconfig says now: certificates and CAs in it are replaced while both sides run.
     fn access(&self) -> Arc<Access> {
-        self.access.lock().clone()
+        let now = self.kubeconfig.as_deref().and_then(stamp);
+        if now != self.access.lock().1 {
+            self.reread();
+        }
+        self.access.lock().0.clone()
     }
 
     /// Reads the kubeconfig again. One that cannot be used is being written, perhaps: what is known stays.
     fn reread(&self) {
         let Some(kubeconfig) = &self.kubeconfig else { return };
+        let stamp = stamp(kubeconfig);
         match Access::read(kubeconfig) {
-            Ok(access) => *self.access.lock() = Arc::new(access),
+            Ok(access) => *self.access.lock() = (Arc::new(access), stamp),
             Err(error) => tracing::debug!(%error, "the kubeconfig is not read anew"),
         }
     }

@@ -10,6 +10,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
+use crate::download::Account;
 use crate::view::Document;
 
 /// When warnings together are longer than this …
@@ -60,6 +61,8 @@ pub(crate) struct Reply {
     pub(crate) headers: Vec<(header::HeaderName, String)>,
     /// The headers of an answer that somebody else gave: these and no others.
     pub(crate) passed: Option<HeaderMap>,
+    /// Whose memory the body is until it was sent.
+    pub(crate) account: Option<Account>,
 }
 
 impl Reply {
@@ -71,7 +74,7 @@ impl Reply {
     /// Bytes of some type.
     pub(crate) fn bytes(code: u16, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         let body = Body::Whole(Some(body.into()));
-        Self { code, content_type, body, warnings: Vec::new(), headers: Vec::new(), passed: None }
+        Self { code, content_type, body, warnings: Vec::new(), headers: Vec::new(), passed: None, account: None }
     }
 
     /// An answer without a body.
@@ -82,17 +85,33 @@ impl Reply {
     /// A stream that begins now.
     pub(crate) fn stream(content_type: &'static str, stream: BoxStream<'static, Bytes>) -> Self {
         let body = Body::Stream(stream);
-        Self { code: 200, content_type, body, warnings: Vec::new(), headers: Vec::new(), passed: None }
+        Self { code: 200, content_type, body, warnings: Vec::new(), headers: Vec::new(), passed: None, account: None }
     }
 
     /// An answer that somebody else gave.
     pub(crate) fn passed(code: u16, headers: HeaderMap, body: Body) -> Self {
-        Self { code, content_type: "", body, warnings: Vec::new(), headers: Vec::new(), passed: Some(headers) }
+        Self {
+            code,
+            content_type: "",
+            body,
+            warnings: Vec::new(),
+            headers: Vec::new(),
+            passed: Some(headers),
+            account: None,
+        }
     }
 
     /// Adds a header.
     pub(crate) fn with(mut self, name: header::HeaderName, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
+        self
+    }
+
+    /// The same, and its body counts as memory of its user until it was sent.
+    pub(crate) fn counted(mut self) -> Self {
+        if let (Body::Whole(Some(bytes)), Some(account)) = (&mut self.body, self.account.take()) {
+            *bytes = account.charge(std::mem::take(bytes));
+        }
         self
     }
 

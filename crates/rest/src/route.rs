@@ -31,6 +31,10 @@ pub(crate) enum Route<'a> {
     OpenApiV3,
     /// `/openapi/v3/{group version}`
     OpenApiV3Document(&'a str),
+    /// `/.well-known/openid-configuration`
+    OpenIdConfiguration,
+    /// `/openid/v1/jwks`
+    JsonWebKeys,
     /// `/page`, and what follows `/page/`.
     Page(Option<&'a str>),
     /// An object, a collection, or a part of an object.
@@ -77,6 +81,8 @@ pub(crate) fn parse(path: &str) -> Route<'_> {
         "/metrics" => return Route::Metrics,
         "/api" => return Route::CoreVersions,
         "/apis" => return Route::Groups,
+        "/.well-known/openid-configuration" => return Route::OpenIdConfiguration,
+        "/openid/v1/jwks" => return Route::JsonWebKeys,
         "/openapi/v2" => return Route::OpenApiV2,
         "/openapi/v3" => return Route::OpenApiV3,
         _ => {}

@@ -3,6 +3,8 @@
 //! Connections are counted, and closed when they bring no request ([`crate::connections`]). Limits that cost nothing to keep live
 //! here: how long the headers of a request may take, how many headers there may be, how many streams one connection may open.
 
+mod local;
+
 use api::admission::Plugins;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,25 +15,33 @@ use std::time::Duration;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use jiff::Timestamp;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::audit::Audit;
-use crate::auth::Authenticator;
 use crate::auth::impersonate::Impersonation;
+use crate::auth::{Authenticator, certificate};
 use crate::authz::Authorizer;
 use crate::connections::{Activity, ConnectionLimits, Connections, Counted, Slot, Tracked};
 use crate::dial::DialPolicy;
+use crate::download::Downloads;
 use crate::dynamic_admission::DynamicAdmission;
 use crate::dynamic_admission::client::WebhookClient;
 use crate::fairness::Fairness;
 use crate::handler::{self, Peer, Shared};
 use crate::metrics::{Figures, Metrics};
+use crate::offload::Offload;
 use crate::openapi::OpenApi;
 use crate::page;
+use crate::pki::{Clients, Live, Pki};
 use crate::registry::Registry;
 use crate::upload::Uploads;
+
+use local::LocalListener;
+pub use local::LocalSocket;
 
 /// How long a client may take to send the headers of a request.
 const HEADERS: Duration = Duration::from_secs(10);
@@ -46,14 +56,18 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Other addresses at which to listen, at the same port, as far as it can be had there.
     pub beside: Vec<IpAddr>,
-    /// Certificates.
-    pub tls: Arc<rustls::ServerConfig>,
+    /// A socket for components of this machine, if they run in another process.
+    pub local: Option<LocalSocket>,
+    /// Certificates; they may be replaced while the server runs.
+    pub identity: Live,
+    /// Where it is noted which client showed a certificate of which CA.
+    pub clients: Arc<Clients>,
     /// Who may come in.
     pub authn: Authenticator,
     /// The objects.
     pub store: Arc<dyn store::Store>,
-    /// How agents of nodes are spoken to, if there may be any.
-    pub agents: Option<Arc<rustls::ClientConfig>>,
+    /// Whether there may be agents of nodes to speak to.
+    pub agents: bool,
     /// The Node whose agent runs in this process, if one does.
     pub local_node: Option<String>,
     /// What Services may have.
@@ -78,8 +92,10 @@ pub struct Options {
 pub struct Server {
     /// The one that was asked for, then those beside it.
     listeners: Vec<TcpListener>,
+    local: Option<LocalListener>,
     address: SocketAddr,
-    acceptor: TlsAcceptor,
+    identity: Live,
+    clients: Arc<Clients>,
     connections: Arc<Connections>,
     shared: Arc<Shared>,
     ready: watch::Sender<bool>,
@@ -101,6 +117,7 @@ impl Server {
                 Err(error) => tracing::warn!(%error, %ip, port = address.port(), "the API is not served at an address"),
             }
         }
+        let local = options.local.map(LocalListener::open).transpose()?;
         let (ready, is_ready) = watch::channel(false);
         let (draining, is_draining) = watch::channel(false);
         let listening = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
@@ -129,16 +146,18 @@ impl Server {
             audit: options.audit.map(Arc::new),
             openapi: OpenApi::new(api::kinds::KINDS),
             address: address.to_string(),
-            agents: options.agents,
+            agents: options.agents.then(|| options.identity.clone()),
             uploads: Uploads::default(),
+            downloads: Downloads::default(),
+            offload: Offload::default(),
             dial,
             fairness,
             request_timeout: options.request_timeout,
             ready: is_ready,
             draining: is_draining,
         });
-        let acceptor = TlsAcceptor::from(options.tls);
-        Ok(Self { listeners, address, acceptor, connections, shared, ready, draining })
+        let Options { identity, clients, .. } = options;
+        Ok(Self { listeners, local, address, identity, clients, connections, shared, ready, draining })
     }
 
     /// Where it listens.
@@ -173,11 +192,23 @@ impl Server {
         store::admission::Dynamic(self.shared.registry.dynamic.clone())
     }
 
+    /// What every connection needs.
+    fn open(&self) -> Open {
+        Open {
+            builder: Arc::new(builder()),
+            identity: self.identity.subscribe(),
+            clients: self.clients.clone(),
+            connections: self.connections.clone(),
+            shared: self.shared.clone(),
+        }
+    }
+
     /// Answers requests until `stop` resolves, then lets those in progress end.
-    pub async fn run(self, stop: impl Future<Output = ()>) {
-        let builder = Arc::new(builder());
+    pub async fn run(mut self, stop: impl Future<Output = ()>) {
+        let open = self.open();
         // Every connection holds a sender; when all are gone, so are the connections.
         let (alive, mut ended) = mpsc::channel::<()>(1);
+        let local = self.local.take().map(|local| tokio::spawn(local.run(open.clone(), alive.clone())));
         let mut stop = std::pin::pin!(stop);
         loop {
             let accepted = tokio::select! {
@@ -188,13 +219,7 @@ impl Server {
                 Ok((stream, peer)) => {
                     // One over a limit is closed before it costs anything more.
                     let Ok(slot) = self.connections.admit(peer.ip()) else { continue };
-                    let open = Open {
-                        builder: builder.clone(),
-                        acceptor: self.acceptor.clone(),
-                        connections: self.connections.clone(),
-                        shared: self.shared.clone(),
-                    };
-                    let alive = alive.clone();
+                    let (open, alive) = (open.clone(), alive.clone());
                     tokio::spawn(async move {
                         open.serve(stream, peer.ip(), slot).await;
                         drop(alive);
@@ -209,6 +234,9 @@ impl Server {
         }
         // Whoever comes now is refused at once instead of waiting for an answer that will not come.
         drop(self.listeners);
+        if let Some(local) = local {
+            local.abort();
+        }
         drop(alive);
         let _ = self.draining.send(true);
         tokio::select! {
@@ -233,29 +261,52 @@ fn builder() -> auto::Builder<TokioExecutor> {
 }
 
 /// What a connection needs.
+#[derive(Clone)]
 struct Open {
     builder: Arc<auto::Builder<TokioExecutor>>,
-    acceptor: TlsAcceptor,
+    identity: watch::Receiver<Arc<Pki>>,
+    clients: Arc<Clients>,
     connections: Arc<Connections>,
     shared: Arc<Shared>,
 }
 
 impl Open {
-    /// Serves a connection until it ends: by the client, by its being idle, or by the end of the server.
-    async fn serve(self, stream: TcpStream, address: IpAddr, mut slot: Slot) {
+    /// Notes whose certificate of which CA was shown.
+    fn note(&self, certificate: &[u8]) {
+        let (now, identity) = (Timestamp::now(), self.identity.borrow().clone());
+        if let (Ok(Some(user)), Some(ca)) = (certificate::user(certificate, now), identity.client_issuer(certificate)) {
+            self.clients.note(&user.name, ca, now);
+        }
+    }
+
+    /// Secures a connection, and serves it.
+    async fn serve(mut self, stream: TcpStream, address: IpAddr, mut slot: Slot) {
         // Answers are written whole; waiting to fill a packet only delays the small ones.
         let _ = stream.set_nodelay(true);
-        let limits = *self.connections.limits();
+        let timeout = self.connections.limits().handshake_timeout;
         let mut draining = self.shared.draining.clone();
+        let acceptor = TlsAcceptor::from(self.identity.borrow_and_update().server_config());
         let stream = tokio::select! {
-            shaken = tokio::time::timeout(limits.handshake_timeout, self.acceptor.accept(stream)) => shaken,
+            shaken = tokio::time::timeout(timeout, acceptor.accept(stream)) => shaken,
             // No request has begun: there is nothing to wait for.
             _ = draining.wait_for(|draining| *draining) => return,
         };
         let Ok(Ok(stream)) = stream else { return };
         slot.secured();
         let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-        let peer = Peer { address, certificate: certificate.map(|first| Arc::from(first.as_ref())) };
+        let certificate: Option<Arc<[u8]>> = certificate.map(|first| Arc::from(first.as_ref()));
+        if let Some(certificate) = &certificate {
+            self.note(certificate);
+        }
+        self.requests(Counted::new(stream, slot), Peer { address, certificate, is_local: false }).await;
+    }
+
+    /// Serves a connection until it ends: by the client, by its being idle, by the end of the server, or because the CA of the client's certificate
+    /// is no longer trusted.
+    async fn requests(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer) {
+        let limits = *self.connections.limits();
+        let mut draining = self.shared.draining.clone();
+        let mut distrusted = std::pin::pin!(until_distrusted(self.identity, peer.certificate.clone()));
         let (shared, activity) = (self.shared, Activity::new());
         let requests = activity.clone();
         let service = service_fn(move |request| {
@@ -265,12 +316,13 @@ impl Open {
                 Ok::<_, std::convert::Infallible>(response.map(|body| Tracked::new(body, busy)))
             }
         });
-        let stream = TokioIo::new(Counted::new(stream, slot));
-        let mut serving = std::pin::pin!(self.builder.serve_connection_with_upgrades(stream, service));
+        let mut serving = std::pin::pin!(self.builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
         let is_idle = tokio::select! {
             ended = &mut serving => return log_end(ended),
             () = activity.idle(limits.first_request_timeout, limits.idle_timeout) => true,
             _ = draining.wait_for(|draining| *draining) => false,
+            // Whatever goes on, also a watch, is of somebody who is not known any more.
+            () = &mut distrusted => return,
         };
         serving.as_mut().graceful_shutdown();
         // A client may have sent a request before it heard of the end; one that only withholds its acknowledgement is not waited for.
@@ -283,6 +335,17 @@ impl Open {
             () = silence, if is_idle => {}
         }
     }
+}
+
+/// Comes back when the CA of a client's certificate is not trusted any more; never for clients without one.
+async fn until_distrusted(mut identity: watch::Receiver<Arc<Pki>>, certificate: Option<Arc<[u8]>>) {
+    let Some(certificate) = certificate else { return std::future::pending().await };
+    while identity.changed().await.is_ok() {
+        if identity.borrow_and_update().client_issuer(&certificate).is_none() {
+            return;
+        }
+    }
+    std::future::pending::<()>().await;
 }
 
 fn log_end(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {

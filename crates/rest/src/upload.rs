@@ -4,69 +4,25 @@
 //! how fast a body arrives, so reading it holds no permit: only memory, of which one user gets a bounded share. A client that sends one byte
 //! and waits delays nobody but itself.
 
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use api::status::Status;
 use bytes::{Bytes, BytesMut};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt as _;
-use parking_lot::Mutex;
 
 use crate::auth::User;
-use crate::authz::node;
 use crate::body;
-use crate::pki::MASTERS;
+use crate::memory::{Exhausted, Limits, Memory, Share};
 
-/// Memory for the bodies of one user, in bytes.
-const USER_LIMIT: usize = 64 * 1024 * 1024;
-/// Memory for the bodies of one node, in bytes: nodes send small objects, and a join token makes many nodes.
-const NODE_LIMIT: usize = 8 * 1024 * 1024;
-/// Memory for the bodies of all nodes together, and for those of all other users together but administrators.
-const CLASS_LIMIT: usize = 256 * 1024 * 1024;
+/// Memory for the bodies of one user or node, and of a class. Nodes send small objects, and a join token makes many nodes.
+const LIMITS: Limits = Limits { administrator: 64 << 20, user: 64 << 20, node: 8 << 20, class: 256 << 20 };
 /// What a request costs before any of its body has arrived: it bounds how many a user may begin (4096).
 const BASE_COST: usize = 16 * 1024;
 
 /// The memory that bodies hold.
-#[derive(Default)]
 pub(crate) struct Uploads {
-    held: Arc<Mutex<Held>>,
-}
-
-#[derive(Default)]
-struct Held {
-    by_class: [usize; 3],
-    by_user: HashMap<String, usize>,
-}
-
-/// Users that share memory: those of one class cannot use up that of another.
-#[derive(Clone, Copy)]
-enum Class {
-    Administrator,
-    Node,
-    Other,
-}
-
-impl Class {
-    fn of(user: &User) -> Self {
-        if user.is_in(MASTERS) {
-            Self::Administrator
-        } else if node::is_node(user) {
-            Self::Node
-        } else {
-            Self::Other
-        }
-    }
-
-    /// The limit for one user, and for all of the class.
-    const fn limits(self) -> (usize, usize) {
-        match self {
-            Self::Administrator => (USER_LIMIT, usize::MAX),
-            Self::Node => (NODE_LIMIT, CLASS_LIMIT),
-            Self::Other => (USER_LIMIT, CLASS_LIMIT),
-        }
-    }
+    memory: Memory,
 }
 
 /// A body, and the memory it holds.
@@ -75,12 +31,10 @@ pub(crate) struct Uploaded {
     _share: Share,
 }
 
-/// Memory held by one body.
-struct Share {
-    held: Arc<Mutex<Held>>,
-    user: String,
-    class: Class,
-    size: usize,
+impl Default for Uploads {
+    fn default() -> Self {
+        Self { memory: Memory::new(LIMITS) }
+    }
 }
 
 impl Uploads {
@@ -103,9 +57,8 @@ impl Uploads {
     }
 
     fn begin(&self, user: &User) -> Result<Share, Status> {
-        let (held, class) = (self.held.clone(), Class::of(user));
-        let mut share = Share { held, user: user.name.clone(), class, size: 0 };
-        share.grow(BASE_COST)?;
+        let mut share = self.memory.share(user);
+        share.grow(BASE_COST).map_err(refused)?;
         Ok(share)
     }
 }
@@ -123,7 +76,7 @@ where
         if first.len() + rest.len() + data.len() > body::LIMIT {
             return Err(Status::too_large(body::LIMIT));
         }
-        share.grow(data.len())?;
+        share.grow(data.len()).map_err(refused)?;
         // Most bodies arrive in one piece, which need not be copied.
         if first.is_empty() {
             first = data;
@@ -135,37 +88,8 @@ where
     Ok(Uploaded { bytes, _share: share })
 }
 
-impl Share {
-    fn grow(&mut self, size: usize) -> Result<(), Status> {
-        let mut held = self.held.lock();
-        let own = held.by_user.get(&self.user).copied().unwrap_or_default() + size;
-        let all = held.by_class[self.class as usize] + size;
-        let (user_limit, class_limit) = self.class.limits();
-        if own > user_limit || all > class_limit {
-            return Err(Status::too_many_requests(
-                "too many request bodies are being received, please try again later",
-            ));
-        }
-        held.by_class[self.class as usize] = all;
-        match held.by_user.get_mut(&self.user) {
-            Some(sum) => *sum = own,
-            None => drop(held.by_user.insert(self.user.clone(), own)),
-        }
-        self.size += size;
-        Ok(())
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        let mut held = self.held.lock();
-        held.by_class[self.class as usize] -= self.size;
-        let Some(sum) = held.by_user.get_mut(&self.user) else { return };
-        *sum -= self.size;
-        if *sum == 0 {
-            held.by_user.remove(&self.user);
-        }
-    }
+fn refused(_: Exhausted) -> Status {
+    Status::too_many_requests("too many request bodies are being received, please try again later")
 }
 
 #[cfg(test)]
@@ -174,6 +98,8 @@ mod tests {
     use hyper::body::Frame;
 
     use super::*;
+    use crate::authz::node;
+    use crate::pki::MASTERS;
 
     const SOON: Duration = Duration::from_secs(60);
 
@@ -185,11 +111,6 @@ mod tests {
         StreamBody::new(futures_util::stream::iter(pieces.into_iter().map(|piece| Ok(Frame::data(piece)))))
     }
 
-    fn held(uploads: &Uploads) -> (usize, usize) {
-        let held = uploads.held.lock();
-        (held.by_class.iter().sum(), held.by_user.len())
-    }
-
     #[tokio::test]
     async fn a_body_is_put_together_and_its_memory_released() {
         let uploads = Uploads::default();
@@ -197,12 +118,12 @@ mod tests {
         let body = pieces(vec![Bytes::from_static(b"one "), Bytes::from_static(b"two "), Bytes::from_static(b"three")]);
         let read = uploads.read(&alice, body, SOON).await.unwrap_or_else(|status| panic!("{status:?}"));
         assert_eq!(&read.bytes[..], b"one two three");
-        assert_eq!(held(&uploads), (BASE_COST + 13, 1));
+        assert_eq!(uploads.memory.held(), (BASE_COST + 13, 1));
         drop(read);
-        assert_eq!(held(&uploads), (0, 0));
+        assert_eq!(uploads.memory.held(), (0, 0));
         let large = Full::new(Bytes::from(vec![0; body::LIMIT + 1]));
         assert_eq!(uploads.read(&alice, large, SOON).await.err().map(|status| status.code), Some(413));
-        assert_eq!(held(&uploads), (0, 0), "a refused body holds nothing");
+        assert_eq!(uploads.memory.held(), (0, 0), "a refused body holds nothing");
     }
 
     #[tokio::test(start_paused = true)]
@@ -210,7 +131,7 @@ mod tests {
         let uploads = Uploads::default();
         let body = StreamBody::new(futures_util::stream::pending::<Result<Frame<Bytes>, std::convert::Infallible>>());
         assert_eq!(uploads.read(&user("a", "x"), body, SOON).await.err().map(|status| status.code), Some(504));
-        assert_eq!(held(&uploads), (0, 0));
+        assert_eq!(uploads.memory.held(), (0, 0));
     }
 
     #[tokio::test]
@@ -224,11 +145,11 @@ mod tests {
                 Err(status) => break status,
             }
         };
-        assert_eq!((refused.code, shares.len()), (429, USER_LIMIT / BASE_COST));
+        assert_eq!((refused.code, shares.len()), (429, LIMITS.user / BASE_COST));
         assert!(uploads.begin(&user("other", "x")).is_ok());
         for name in ["b", "c", "d"] {
             let mut share = uploads.begin(&user(name, "x")).unwrap_or_else(|status| panic!("{status:?}"));
-            share.grow(USER_LIMIT - BASE_COST).unwrap();
+            share.grow(LIMITS.user - BASE_COST).unwrap();
             shares.push(share);
         }
         assert_eq!(uploads.begin(&user("e", "x")).err().map(|status| status.code), Some(429), "all is in use");
@@ -241,10 +162,10 @@ mod tests {
         let uploads = Uploads::default();
         let full = |number: usize| {
             let mut share = uploads.begin(&user(&format!("system:node:{number}"), node::NODES))?;
-            share.grow(NODE_LIMIT - BASE_COST).map(|()| share)
+            share.grow(LIMITS.node - BASE_COST).map_err(refused).map(|()| share)
         };
         let shares: Vec<Share> = (0..).map_while(|number| full(number).ok()).collect();
-        assert_eq!(shares.len(), CLASS_LIMIT / NODE_LIMIT);
+        assert_eq!(shares.len(), LIMITS.class / LIMITS.node);
         assert!(uploads.begin(&user("alice", "x")).is_ok() && uploads.begin(&user("root", MASTERS)).is_ok());
     }
 }

@@ -243,6 +243,7 @@ impl Embedded {
             events_kept: state.events_kept() as u64,
             watchers: self.memory.watcher_count(),
             reencrypting: u64::from(*self.published.pending.borrow()),
+            secrets_encrypted: u64::from(self.published.encryption.read().encrypts_resource("secrets", "")),
             ..self.counters.read()
         }
     }

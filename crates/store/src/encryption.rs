@@ -70,6 +70,13 @@ impl Encryption {
         self.rules.iter().any(|rule| rule.writes.is_some())
     }
 
+    /// Whether objects of a resource are encrypted when they are written; the core group is empty.
+    #[must_use]
+    pub fn encrypts_resource(&self, resource: &str, group: &str) -> bool {
+        let fits = |rule: &&Rule| rule.resources.iter().any(|pattern| pattern.matches(resource, group));
+        self.rules.iter().find(fits).is_some_and(|rule| rule.writes.is_some())
+    }
+
     /// The keys that new values are encrypted with, by id, with their names.
     pub(crate) fn writing_keys(&self) -> BTreeMap<KeyId, Box<str>> {
         let keys = self.rules.iter().filter_map(|rule| self.keys.get(rule.writes?));

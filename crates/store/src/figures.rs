@@ -34,6 +34,8 @@ pub struct Figures {
     pub reencryptions: u64,
     /// 1 while files may hold what another encryption configuration wrote, else 0.
     pub reencrypting: u64,
+    /// 1 while Secrets are encrypted when they are written, else 0.
+    pub secrets_encrypted: u64,
 }
 
 /// The part that is counted as it happens.

@@ -3,6 +3,7 @@
 mod agent;
 mod announce;
 pub(crate) mod announced;
+mod certs;
 mod cleanup;
 pub(crate) mod demo;
 pub(crate) mod dig;
@@ -12,10 +13,12 @@ mod down;
 mod encryption;
 pub(crate) mod env;
 mod gateway;
+mod identity;
 mod image;
 mod join;
 mod node;
 pub(crate) mod page;
+mod privileges;
 mod proxy;
 pub(crate) mod reach;
 pub(crate) mod register;
@@ -44,6 +47,7 @@ pub(crate) fn run(subject: Subject) -> anyhow::Result<()> {
         Subject::Why(subject) => crate::why::run(&subject),
         Subject::Doctor(arguments) => doctor::exec(&arguments),
         Subject::Store(subject) => store::exec(subject),
+        Subject::Certs(subject) => certs::exec(subject),
         Subject::Token(subject) => token::exec(&subject),
         Subject::Image(subject) => image::exec(subject),
         Subject::Cli(verb) => crate::cli::carry_out(*verb),

@@ -6,6 +6,7 @@
 mod adopt;
 mod agent;
 mod audit;
+mod certs;
 mod dns;
 mod encryption;
 mod file;
@@ -26,6 +27,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 pub(crate) use self::adopt::AdoptArguments;
 pub(crate) use self::agent::{AgentArguments, CleanupArguments, ImageSubject, ShimSubject};
 pub(crate) use self::audit::AuditArguments;
+pub(crate) use self::certs::{CertsOutput, CertsSubject};
 pub(crate) use self::dns::{DnsArguments, DnsPods, DnsQuirks};
 pub(crate) use self::encryption::EncryptionArguments;
 pub(crate) use self::join::{JoinArguments, ReachedArguments, TokenSubject};
@@ -80,6 +82,9 @@ pub(crate) enum Subject {
     /// Look after the embedded store
     #[command(subcommand)]
     Store(StoreSubject),
+    /// List and replace keys and certificates of a server
+    #[command(subcommand)]
+    Certs(CertsSubject),
     /// Look after the tokens by which other machines join
     #[command(subcommand)]
     Token(TokenSubject),

@@ -11,6 +11,7 @@ mod checks;
 mod evidence;
 mod near;
 mod rungs;
+pub(crate) mod security;
 mod show;
 mod verdict;
 

@@ -46,5 +46,10 @@ fn named(figures: &Figures) -> Vec<(&'static str, &'static str, f64)> {
             "1 while files may hold what another encryption configuration wrote",
             number(figures.reencrypting),
         ),
+        (
+            "waypost_store_secrets_encrypted",
+            "1 while Secrets are encrypted when they are written",
+            number(figures.secrets_encrypted),
+        ),
     ]
 }

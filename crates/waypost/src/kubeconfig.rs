@@ -92,6 +92,26 @@ impl Found {
     pub(crate) fn access(&self) -> anyhow::Result<Access> {
         Ok(Access::from_value(&self.config, &self.origin)?)
     }
+
+    /// The way to the server for somebody without credentials.
+    pub(crate) fn anonymous_access(&self) -> anyhow::Result<Access> {
+        let cluster = self.cluster();
+        let config = json!({
+            "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c"}}],
+            "clusters": [{"name": "c", "cluster": cluster}],
+        });
+        Ok(Access::from_value(&config, &self.origin)?)
+    }
+
+    /// What the files say of the server; null when they say nothing.
+    pub(crate) fn cluster(&self) -> &Value {
+        entry(&self.config, "clusters", self.context.text("cluster"), "cluster").unwrap_or(&Value::Null)
+    }
+
+    /// What the files say of the user; null when they say nothing.
+    pub(crate) fn user(&self) -> &Value {
+        entry(&self.config, "users", self.context.text("user"), "user").unwrap_or(&Value::Null)
+    }
 }
 
 /// What a list of a kubeconfig has under a name.

@@ -34,7 +34,7 @@ impl Fleet {
     #[must_use]
     pub fn new(mode: Mode, names: &[&str]) -> Self {
         let served = Served::with_server(mode, &["--allocate-node-cidrs", "--cluster-cidr", PODS]);
-        let home = || TempDir::new().expect("a temporary directory");
+        let home = || crate::folder();
         let machines = names.iter().map(|name| (served.cluster().node(name), home())).collect();
         let fleet = Self { served, machines };
         for (node, _) in &fleet.machines {

@@ -51,7 +51,7 @@ impl Served {
     pub fn with_server(mode: Mode, arguments: &[&str]) -> Self {
         let cluster = Cluster::new();
         let api = cluster.outside("api");
-        let home = TempDir::new().expect("a temporary directory");
+        let home = crate::folder();
         let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
         let server = start_server(&api, &home, &arguments);
         let session = api.in_namespace(|| {

@@ -11,7 +11,7 @@ use testbed::{Home, Server};
 
 /// A server with ranges of the test's choice.
 fn with_ranges(addresses: &str, ports: &str) -> Server {
-    let home = Home::Own(tempfile::TempDir::new().expect("a directory"));
+    let home = Home::Own(testbed::folder());
     Server::start_with(home, &["--service-cluster-ip-range", addresses, "--service-node-port-range", ports])
 }
 

@@ -4,6 +4,7 @@
 
 mod bodies;
 mod nodes;
+mod starvation;
 
 use tempfile::TempDir;
 use testbed::session::text;
@@ -17,13 +18,13 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// A server that knows the nodes `n1` and `n2` and the account `mallory` by the tokens of these names.
 fn server(arguments: &[&str]) -> (Server, TempDir) {
-    let folder = TempDir::new().expect("a directory");
+    let folder = testbed::folder();
     let tokens = folder.path().join("tokens.csv");
     let lines = "n1,system:node:n1,,system:nodes\nn2,system:node:n2,,system:nodes\nmallory,mallory,,dev\n";
     std::fs::write(&tokens, lines).expect("a file of tokens");
     let mut all = vec!["--token-auth-file", tokens.to_str().expect("a path")];
     all.extend_from_slice(arguments);
-    let home = Home::Own(TempDir::new().expect("a directory"));
+    let home = Home::Own(testbed::folder());
     (Server::start_with(home, &all), folder)
 }
 

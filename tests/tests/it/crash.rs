@@ -258,7 +258,7 @@ fn s31_what_was_acknowledged_survives_200_kills_and_nothing_is_owned_twice_or_le
     let mut random = fastrand::Rng::with_seed(SEED);
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-    let home = TempDir::new().expect("a directory");
+    let home = testbed::folder();
     let mut writers: Vec<Writer> = (0..WRITERS).map(Writer::new).collect();
     let mut newest = 0;
     runtime.block_on(async {

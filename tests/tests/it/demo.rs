@@ -20,7 +20,7 @@ fn wrong_usage_is_2_and_a_failure_is_1_and_both_say_what_to_do() {
     let (code, words) = complaint(&["server", "--service-node-port-range", "40000-30000"]);
     assert_eq!(code, Some(2), "{words}");
     assert!(words.contains("--service-node-port-range"), "{words}");
-    let home = tempfile::tempdir().expect("a temporary directory");
+    let home = testbed::folder();
     let path = home.path().to_str().expect("a name");
     let (code, words) =
         complaint(&["server", "--data-dir", path, "--service-cluster-ip-range", "10.0.0.0/16,10.1.0.0/16"]);

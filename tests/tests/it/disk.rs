@@ -23,9 +23,9 @@ struct SmallDisk {
 
 impl SmallDisk {
     fn mount(size: &str) -> Self {
-        let place = TempDir::new().expect("a directory");
+        let place = testbed::folder();
         let mut command = Command::new("mount");
-        let option = format!("size={size},mode=0700");
+        let option = format!("size={size},mode=0755");
         let _ = run(command.args(["-t", "tmpfs", "-o", &option, "tmpfs"]).arg(place.path()), "").success();
         Self { place }
     }
@@ -241,7 +241,7 @@ fn a_start_on_a_read_only_disk_fails_and_says_so() {
 
 #[test]
 fn a_start_without_permission_fails_and_says_what_to_do() {
-    let dir = TempDir::new().expect("a directory");
+    let dir = testbed::folder();
     let open = fs::Permissions::from_mode(0o755);
     fs::set_permissions(dir.path(), open).expect("opened");
     // A copy, because nobody else may be able to reach the place where it was built. Made by another process: a file that
@@ -267,7 +267,7 @@ fn a_start_without_permission_fails_and_says_what_to_do() {
 
 #[test]
 fn a_data_directory_that_is_no_directory_is_named() {
-    let dir = TempDir::new().expect("a directory");
+    let dir = testbed::folder();
     let file = dir.path().join("file");
     fs::write(&file, "a file").expect("written");
     assert_refused(&start_refused(&file), &[&file.display().to_string(), "--data-dir"]);
@@ -291,7 +291,7 @@ fn a_second_server_on_the_same_directory_is_refused_and_does_not_disturb_the_fir
 
 /// A stopped server with Services `s0` to `s9`, each its own batch; and the file of its log.
 fn stopped() -> (TempDir, PathBuf) {
-    let dir = TempDir::new().expect("a directory");
+    let dir = testbed::folder();
     let mut server = Server::start_with(Home::Kept(dir.path().to_owned()), &[]);
     let mut api = server.session();
     for number in 0..10 {

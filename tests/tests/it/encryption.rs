@@ -30,7 +30,7 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        Self { dir: TempDir::new().expect("a directory") }
+        Self { dir: testbed::folder() }
     }
 
     fn data(&self) -> PathBuf {
@@ -46,6 +46,8 @@ impl Place {
         let next = self.dir.path().join("next.yaml");
         fs::write(&next, configuration(providers)).expect("written");
         fs::set_permissions(&next, fs::Permissions::from_mode(0o600)).expect("changed");
+        // Keys are for the API server alone.
+        std::os::unix::fs::chown(&next, Some(testbed::SERVER_USER), None).expect("given");
         fs::rename(next, self.file()).expect("renamed");
     }
 

@@ -23,7 +23,7 @@ impl Machine {
     fn new() -> Self {
         let cluster = Cluster::new();
         let node = cluster.node("n1");
-        Self { node, home: TempDir::new().expect("a temporary directory"), _cluster: cluster }
+        Self { node, home: testbed::folder(), _cluster: cluster }
     }
 
     /// A command of the binary, by somebody who has this home and nothing else.

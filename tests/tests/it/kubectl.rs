@@ -50,7 +50,7 @@ impl Bed {
 
     /// A server with these arguments besides.
     fn start_with(arguments: &[&str]) -> Self {
-        let home = tempfile::TempDir::new().expect("a temporary directory");
+        let home = testbed::folder();
         Self { server: Server::start_with(Home::Own(home), arguments) }
     }
 

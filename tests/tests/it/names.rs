@@ -39,7 +39,7 @@ impl Block<'_> {
 
     /// Starts a server of names on a machine, and waits until it knows all of them.
     fn start(&self, served: &Served, host: &Host) -> Names {
-        let home = TempDir::new().expect("a temporary directory");
+        let home = testbed::folder();
         let file = home.path().join("Corefile");
         std::fs::write(&file, self.corefile()).expect("written");
         let mut command = node(served, &[]);

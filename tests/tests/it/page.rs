@@ -20,7 +20,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// A server whose Services say how they are, as with `waypost up`, and a Node.
 fn server() -> Server {
-    let home = tempfile::TempDir::new().expect("a temporary directory");
+    let home = testbed::folder();
     // Nobody sends heartbeats here, and a busy machine may be slow.
     let server = Server::start_with(Home::Own(home), &["--service-conditions", "--node-monitor-grace-period", "600s"]);
     let node = json!({

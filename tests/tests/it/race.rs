@@ -6,7 +6,6 @@
 use futures_util::future::join_all;
 use rest::client::{Client, Method};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use testbed::session::{ADDRESSES, SERVICES, Session, service, text};
 use testbed::{Home, Server};
 use tokio::runtime::Runtime;
@@ -246,7 +245,7 @@ fn held_addresses(addresses: &Value) -> Vec<(String, String)> {
 #[test]
 fn s31_changes_of_all_kinds_at_once_leave_addresses_and_ports_with_their_owners() {
     let arguments = ["--service-node-port-range", "30000-30199"];
-    let mut crowd = Crowd::of(Server::start_with(Home::Own(TempDir::new().expect("a directory")), &arguments));
+    let mut crowd = Crowd::of(Server::start_with(Home::Own(testbed::folder()), &arguments));
     crowd.each(|number, mut client| async move {
         let mut random = fastrand::Rng::with_seed(number as u64);
         for _ in 0..60 {
@@ -274,7 +273,7 @@ fn s31_changes_of_all_kinds_at_once_leave_addresses_and_ports_with_their_owners(
 /// A server with 14 addresses and 11 node ports.
 fn tiny() -> Server {
     let arguments = ["--service-cluster-ip-range", "10.0.0.0/28", "--service-node-port-range", "30000-30010"];
-    Server::start_with(Home::Own(TempDir::new().expect("a directory")), &arguments)
+    Server::start_with(Home::Own(testbed::folder()), &arguments)
 }
 
 /// Creates Services at once until the range is full: `room` succeed, the others are told `refusal`; deletes them; again.

@@ -6,7 +6,6 @@ use std::time::Duration;
 use rest::client::{Client, Method};
 use rest::remote::{Event, Finding, Known, Remote, Source as _, Timing, Watching, What};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use testbed::session::PATIENCE;
 use testbed::{Home, Server};
 
@@ -206,14 +205,14 @@ async fn survives(start: impl Fn() -> Server) {
 
 #[tokio::test]
 async fn s38_a_remote_watch_survives_a_server_that_is_killed() {
-    let home = TempDir::new().expect("a directory");
+    let home = testbed::folder();
     let address = own_address();
     survives(|| Server::start_with(Home::Kept(home.path().to_owned()), &["--listen", &address])).await;
 }
 
 #[tokio::test]
 async fn s38_a_remote_watch_finds_a_server_that_comes_back_elsewhere() {
-    let home = TempDir::new().expect("a directory");
+    let home = testbed::folder();
     survives(|| Server::start_with(Home::Kept(home.path().to_owned()), &[])).await;
 }
 

@@ -223,7 +223,7 @@ fn s32_a_new_cluster_has_its_namespaces_its_range_and_the_way_to_itself() {
 
 #[test]
 fn s32_what_every_cluster_has_is_made_again_at_a_start_and_follows_the_listener() {
-    let home = TempDir::new().expect("a directory");
+    let home = testbed::folder();
     let mut server = Server::start_with(Home::Kept(home.path().to_owned()), &[]);
     let mut api = server.session();
     let _ = api.delete(&format!("{SERVICES}/kubernetes")).success();
@@ -270,7 +270,7 @@ fn with_ranges(home: &TempDir, addresses: &str, ports: &str) -> Server {
 
 #[test]
 fn s32_a_second_family_added_by_flag_is_used_from_the_next_start() {
-    let home = TempDir::new().expect("a directory");
+    let home = testbed::folder();
     let mut server = with_ranges(&home, "10.96.0.0/16", "30000-32767");
     let mut api = server.session();
     api.create("prefers", json!({"ipFamilyPolicy": "PreferDualStack", "ports": [{"port": 80}]}));
@@ -289,7 +289,7 @@ fn s32_a_second_family_added_by_flag_is_used_from_the_next_start() {
 
 #[test]
 fn s32_another_range_by_flag_does_not_replace_the_one_in_use_and_an_event_says_so() {
-    let home = TempDir::new().expect("a directory");
+    let home = testbed::folder();
     let mut server = with_ranges(&home, "10.96.0.0/16", "30000-32767");
     let before = server.session().create("web", json!({"ports": [{"port": 80}]}));
     assert!(server.terminate().success());
@@ -310,7 +310,7 @@ fn s32_another_range_by_flag_does_not_replace_the_one_in_use_and_an_event_says_s
 
 #[test]
 fn s32_node_ports_outside_a_changed_range_are_kept_and_reported() {
-    let home = TempDir::new().expect("a directory");
+    let home = testbed::folder();
     let mut server = with_ranges(&home, "10.96.0.0/16", "30000-30100");
     let mut api = server.session();
     api.create("old", json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30_050}]}));

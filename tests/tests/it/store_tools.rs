@@ -7,7 +7,6 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use testbed::session::{ADDRESSES, SERVICES, Session, text};
 use testbed::{Home, Run, Server, binary, run};
 
@@ -52,7 +51,7 @@ fn filled(home: &Path) -> Vec<Value> {
 
 #[test]
 fn a_restored_server_has_the_same_objects_and_goes_on_allocating() {
-    let dir = TempDir::new().expect("a directory");
+    let dir = testbed::folder();
     let (old, new, file) = (dir.path().join("old"), dir.path().join("new"), dir.path().join("backup"));
     let held = filled(&old);
     let said = store("backup", &old, Some(&file)).success();
@@ -96,7 +95,7 @@ fn shares(a: &Value, b: &Value, key: &str) -> bool {
 #[test]
 fn a_backup_replaces_an_older_one_and_only_its_owner_can_read_it() {
     use std::os::unix::fs::PermissionsExt as _;
-    let dir = TempDir::new().expect("a directory");
+    let dir = testbed::folder();
     let (home, file) = (dir.path().join("home"), dir.path().join("backup"));
     filled(&home);
     let _ = store("backup", &home, Some(&file)).success();
@@ -110,7 +109,7 @@ fn a_backup_replaces_an_older_one_and_only_its_owner_can_read_it() {
 #[test]
 fn a_store_in_use_is_neither_backed_up_nor_checked_nor_restored_over() {
     let server = Server::start();
-    let dir = TempDir::new().expect("a directory");
+    let dir = testbed::folder();
     let file = dir.path().join("backup");
     for verb in ["backup", "check"] {
         let refused = store(verb, server.home(), (verb == "backup").then_some(&file));
@@ -127,7 +126,7 @@ fn a_store_in_use_is_neither_backed_up_nor_checked_nor_restored_over() {
 
 #[test]
 fn a_restore_into_a_directory_with_something_in_it_is_refused() {
-    let dir = TempDir::new().expect("a directory");
+    let dir = testbed::folder();
     let (home, file) = (dir.path().join("home"), dir.path().join("backup"));
     let held = filled(&home);
     let _ = store("backup", &home, Some(&file)).success();
@@ -140,7 +139,7 @@ fn a_restore_into_a_directory_with_something_in_it_is_refused() {
 
 #[test]
 fn a_damaged_or_cut_backup_is_refused_and_leaves_nothing_that_starts() {
-    let dir = TempDir::new().expect("a directory");
+    let dir = testbed::folder();
     let (home, file) = (dir.path().join("home"), dir.path().join("backup"));
     filled(&home);
     let _ = store("backup", &home, Some(&file)).success();
@@ -165,7 +164,7 @@ fn a_damaged_or_cut_backup_is_refused_and_leaves_nothing_that_starts() {
 
 #[test]
 fn check_says_what_is_there_and_exits_with_1_when_something_is_wrong() {
-    let dir = TempDir::new().expect("a directory");
+    let dir = testbed::folder();
     let home = dir.path().join("home");
     filled(&home);
     let said = store("check", &home, None).success();
@@ -189,7 +188,7 @@ fn check_says_what_is_there_and_exits_with_1_when_something_is_wrong() {
 
 #[test]
 fn check_and_backup_of_what_is_no_store_are_refused_and_make_none() {
-    let dir = TempDir::new().expect("a directory");
+    let dir = testbed::folder();
     let nothing = dir.path().join("nothing");
     let refused = store("check", &nothing, None);
     assert_eq!(refused.code, Some(1), "{refused:?}");

@@ -41,7 +41,7 @@ impl Stage {
     /// Nodes that nobody looks after.
     fn without_kubelet(nodes: &[&str]) -> Self {
         // Nobody sends heartbeats here, and a busy machine may be slow.
-        let home = tempfile::TempDir::new().expect("a temporary directory");
+        let home = testbed::folder();
         let server = Server::start_with(Home::Own(home), &["--node-monitor-grace-period", "600s"]);
         let mut session = server.session();
         for name in nodes {

@@ -7,37 +7,19 @@ use serde_json::{Value, json};
 
 use crate::amounts;
 use crate::runtime::Wish;
-use crate::runtime::program::{USUAL, all, capabilities, capability_bits, capability_names};
+use crate::runtime::program::capability_names;
+use crate::runtime::security::{Kernel, Security};
+use crate::seccomp::Resolved;
 use crate::shim::Program;
 
-/// Files of the kernel that would tell too much.
-const HIDDEN: [&str; 10] = [
-    "/proc/acpi",
-    "/proc/asound",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/latency_stats",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/sys/firmware",
-];
-
-/// Files of the kernel that nobody may write.
-const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
-
-pub(super) fn config(wish: &Wish<'_>, program: &Program, rootfs: &Path) -> Value {
-    let privileged = wish.container.flag("securityContext.privileged");
-    let base = if privileged { all() } else { capability_bits(&USUAL) };
-    // What we do not have we cannot give.
-    let ours = rustix::thread::capabilities(None).map_or(0, |have| have.permitted.bits());
-    let rights = capability_names(capabilities(wish.container, base).unwrap_or(base) & ours);
+pub(super) fn config(wish: &Wish<'_>, program: &Program, security: &Security, rootfs: &Path) -> Value {
+    let privileged = security.privileged;
+    let rights = capability_names(security.capabilities);
+    let Kernel { masked, locked } = security.kernel_files();
     // Only root has rights without asking; others get them through programs that give them.
     let held = if program.user.unwrap_or(0) == 0 { rights.clone() } else { Vec::new() };
     let environment: Vec<String> = program.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    let no_paths: [&str; 0] = [];
-    json!({
+    let mut config = json!({
         "ociVersion": "1.0.2",
         "process": {
             "terminal": program.terminal,
@@ -59,10 +41,14 @@ pub(super) fn config(wish: &Wish<'_>, program: &Program, rootfs: &Path) -> Value
             "namespaces": namespaces(wish),
             "cgroupsPath": format!("/{}", wish.group),
             "resources": {"devices": devices(privileged)},
-            "maskedPaths": if privileged { &no_paths[..] } else { &HIDDEN },
-            "readonlyPaths": if privileged { &no_paths[..] } else { &READ_ONLY },
+            "maskedPaths": masked,
+            "readonlyPaths": locked,
         },
-    })
+    });
+    if let Some(profile) = security.seccomp.as_ref().map(Resolved::oci) {
+        config.put("linux.seccomp", profile);
+    }
+    config
 }
 
 /// How little likely to be killed we may make anybody: runtimes refuse what the kernel refuses.

@@ -2,7 +2,8 @@
 
 use api::value::ValueExt as _;
 
-use super::program::{Defaults, USUAL, all, capabilities, capability_bits, program};
+use super::program::{Defaults, capability_bits, program};
+use super::security::{Kernel, Security, USUAL};
 use super::{Made, Refused, Runtime, Wish};
 use crate::shim::How;
 
@@ -12,11 +13,14 @@ pub struct Process;
 impl Runtime for Process {
     fn prepare(&self, wish: &Wish<'_>) -> Result<Made, Refused> {
         let mut program = program(wish, &Defaults::default())?;
-        let privileged = wish.container.flag("securityContext.privileged");
         // Whoever may make devices reads the disk past all that is hidden here.
         let usual = capability_bits(&USUAL) & !capability_bits(&["MKNOD"]);
-        let base = if privileged { all() } else { usual };
-        program.capabilities = Some(capabilities(wish.container, base).unwrap_or(base));
+        let security = Security::of(wish, usual)?;
+        security.bind(&mut program)?;
+        let Kernel { masked, mut locked } = security.kernel_files();
+        if !security.privileged {
+            locked.push("/sys".into());
+        }
         let staging = wish.instance.join("root");
         std::fs::create_dir_all(&staging).map_err(Refused::create)?;
         let how = How::Process {
@@ -25,9 +29,11 @@ impl Runtime for Process {
             mounts: wish.mounts.clone(),
             // Other Pods' secrets are in there, and the keys of the cluster.
             hidden: vec![wish.machine.settings.data_dir.clone()],
+            masked,
+            locked,
             read_only: wish.container.flag("securityContext.readOnlyRootFilesystem"),
             staging,
-            all_devices: privileged,
+            all_devices: security.privileged,
         };
         Ok(Made { program, how, image: "host".to_owned() })
     }

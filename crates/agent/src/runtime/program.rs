@@ -55,24 +55,6 @@ const CAPABILITIES: [&str; 41] = [
     "CHECKPOINT_RESTORE",
 ];
 
-/// The rights that containers have unless they ask for others: those that are usual elsewhere, without `NET_RAW`, with which a container could
-/// send any packet. `ping` works without it (`net.ipv4.ping_group_range`).
-pub(crate) const USUAL: [&str; 13] = [
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "FSETID",
-    "FOWNER",
-    "MKNOD",
-    "SETGID",
-    "SETUID",
-    "SETFCAP",
-    "SETPCAP",
-    "NET_BIND_SERVICE",
-    "SYS_CHROOT",
-    "KILL",
-    "AUDIT_WRITE",
-];
-
 /// What an image says where the container does not.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Defaults {
@@ -86,7 +68,7 @@ pub(crate) struct Defaults {
 }
 
 /// A setting of the container, or else of the Pod.
-fn setting<'a>(wish: &Wish<'a>, name: &str) -> &'a Value {
+pub(super) fn setting<'a>(wish: &Wish<'a>, name: &str) -> &'a Value {
     let own = wish.container.at("securityContext").at(name);
     if own.is_null() { wish.pod.at("spec.securityContext").at(name) } else { own }
 }
@@ -139,6 +121,7 @@ pub(crate) fn program(wish: &Wish<'_>, defaults: &Defaults) -> Result<Program, R
         groups: own_groups.then_some(groups),
         no_new_privileges: setting(wish, "allowPrivilegeEscalation").as_bool() == Some(false),
         capabilities: None,
+        seccomp: None,
         terminal: container.flag("tty"),
         environment,
     })

@@ -142,6 +142,8 @@ mod tests {
             host_name: None,
             mounts: Vec::new(),
             hidden: Vec::new(),
+            masked: Vec::new(),
+            locked: Vec::new(),
             read_only: false,
             staging: instance.into(),
             all_devices: false,

@@ -49,6 +49,9 @@ pub struct Program {
     pub no_new_privileges: bool,
     /// The rights that it may have at most, as bits.
     pub capabilities: Option<u64>,
+    /// Its seccomp filter and flags, as [`kernel::seccomp::Filter`] has them; none when it may make every call.
+    #[serde(default)]
+    pub seccomp: Option<(Vec<u64>, u32)>,
     /// Whether it has a terminal.
     pub terminal: bool,
 }
@@ -66,6 +69,12 @@ pub enum How {
         mounts: Vec<ViewMount>,
         /// What it does not see.
         hidden: Vec<PathBuf>,
+        /// Files and folders of the kernel that look empty.
+        #[serde(default)]
+        masked: Vec<PathBuf>,
+        /// Files and folders of the kernel that it cannot write.
+        #[serde(default)]
+        locked: Vec<PathBuf>,
         /// Whether it may write only its mounts.
         read_only: bool,
         /// An empty folder.
@@ -152,6 +161,10 @@ impl Program {
             groups: self.groups.clone(),
             no_new_privileges: self.no_new_privileges,
             capabilities: self.capabilities,
+            seccomp: self
+                .seccomp
+                .as_ref()
+                .map(|(program, flags)| kernel::seccomp::Filter { program: program.clone(), flags: *flags }),
             terminal: self.terminal,
         }
     }

@@ -5,7 +5,7 @@ fn cluster() -> Cluster {
     let mut cluster = Cluster::new(&[&ACCOUNTS, &ROOT_CAS, &TOKENS]);
     cluster.settings.root_ca = Some("pem".to_owned());
     let sign = |order: &TokenOrder<'_>| Ok(format!("{}/{}/{}", order.namespace, order.account.0, order.secret));
-    cluster.settings.token_signer = Some(TokenSigner::new(sign));
+    cluster.settings.token_signer = Some(TokenSigner::new(sign, |token| token != "old"));
     cluster.put("namespaces", json!({"metadata": {"name": "a"}, "spec": {"finalizers": ["kubernetes"]}}));
     cluster.settle();
     cluster
@@ -52,6 +52,12 @@ fn a_token_secret_is_filled_and_ends_with_its_account() {
     let data =
         |name: &str| String::from_utf8(STANDARD.decode(filled.at("data")[name].as_str().unwrap()).unwrap()).unwrap();
     assert_eq!((data("token"), data("namespace"), data("ca.crt")), ("a/default/s".into(), "a".into(), "pem".into()));
+    // A token whose key is no longer accepted is signed anew.
+    let mut outdated = filled.clone();
+    outdated.put("data.token", STANDARD.encode("old"));
+    cluster.put("secrets", outdated);
+    cluster.settle();
+    assert_eq!(cluster.get("secrets", "a/s").expect("a Secret").at("data"), filled.at("data"));
     cluster.remove("serviceaccounts", "a/default");
     cluster.settle();
     assert_eq!(cluster.get("secrets", "a/s"), None, "the account that came back is another");

@@ -14,8 +14,8 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::mount::{
-    MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind_recursive, move_mount, open_tree,
-    unmount,
+    MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, move_mount,
+    open_tree, unmount,
 };
 
 use super::{Propagation, detach, list, propagate, remount_read_only};
@@ -40,6 +40,10 @@ pub struct View {
     pub mounts: Vec<Mount>,
     /// Folders of the machine that look empty.
     pub hidden: Vec<PathBuf>,
+    /// Files and folders of the kernel that look empty: below `/proc` and `/sys`.
+    pub masked: Vec<PathBuf>,
+    /// Files and folders of the kernel that cannot be written, with all that is mounted in them.
+    pub locked: Vec<PathBuf>,
     /// Whether it may write nothing but its mounts.
     pub read_only: bool,
     /// Whether it sees every device of the machine, and not only those that every program needs.
@@ -74,7 +78,28 @@ impl View {
         for hidden in self.hidden.iter().filter(|path| path.is_dir()) {
             hide(hidden)?;
         }
+        self.lock()?;
+        self.masked.iter().try_for_each(|path| mask(path))?;
         if self.read_only { self.freeze() } else { Ok(()) }
+    }
+
+    /// Lets files of the kernel be read only, but for mounts of its own.
+    fn lock(&self) -> io::Result<()> {
+        use io::ErrorKind::{InvalidInput, NotFound};
+        let ours: BTreeSet<PathBuf> = self.mounts.iter().map(|mount| resolved(&mount.target)).collect();
+        for path in self.locked.iter().filter(|path| path.exists()) {
+            mount_bind_recursive(path, path).map_err(|errno| about(path, errno))?;
+            for inner in list()?.iter().filter(|inner| inner.starts_with(path)) {
+                if inner == path || !ours.iter().any(|own| inner.starts_with(own)) {
+                    match remount_read_only(inner) {
+                        // Something that is mounted over cannot be reached, and need not be.
+                        Err(error) if inner != path && matches!(error.kind(), NotFound | InvalidInput) => {}
+                        done => done.map_err(|error| about(inner, error))?,
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Builds the new root and makes it the root.
@@ -177,6 +202,17 @@ fn hide(folder: &Path) -> io::Result<()> {
         let _ = detach(inner);
     }
     mount("tmpfs", folder, "tmpfs", MountFlags::RDONLY, c"mode=000,size=4k").map_err(|errno| about(folder, errno))
+}
+
+/// Makes a file or folder of the kernel look empty; one that this kernel does not have is as good.
+fn mask(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => mount("tmpfs", path, "tmpfs", MountFlags::RDONLY, c"mode=555,size=4k"),
+        Ok(_) => mount_bind("/dev/null", path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => return Err(about(path, error)),
+    }
+    .map_err(|errno| about(path, errno))
 }
 
 /// A path without symbolic links, as far as it is there.

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use rustix::thread::{CapabilitySet, CapabilitySets, capability_is_in_bounding_set};
 
+use crate::seccomp::Filter;
+
 /// A program, and as whom it runs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Program {
@@ -27,6 +29,8 @@ pub struct Program {
     pub no_new_privileges: bool,
     /// The rights it may have at most, as bits; all when nothing is said.
     pub capabilities: Option<u64>,
+    /// The system calls it may make; all when nothing is said.
+    pub seccomp: Option<Filter>,
     /// Whether its standard input is a terminal of its own.
     pub terminal: bool,
 }
@@ -61,6 +65,10 @@ impl Program {
         if let Some(keep) = self.capabilities {
             bound(keep)?;
         }
+        // Needs a right that is about to go, or the promise below.
+        if !self.no_new_privileges {
+            self.filter()?;
+        }
         if let Some(groups) = &self.groups {
             let groups: Vec<_> = groups.iter().map(|group| rustix::fs::Gid::from_raw(*group)).collect();
             rustix::thread::set_thread_groups(&groups)?;
@@ -77,12 +85,19 @@ impl Program {
             let sets = CapabilitySets { effective: keep, permitted: keep, inheritable: CapabilitySet::empty() };
             rustix::thread::set_capabilities(None, sets)?;
         }
-        if self.no_new_privileges {
-            rustix::thread::set_no_new_privs(true)?;
-        }
         // After the change of user, which forgets it.
         set_parent_process_death_signal(Some(Signal::KILL))?;
+        if self.no_new_privileges {
+            rustix::thread::set_no_new_privs(true)?;
+            self.filter()?;
+        }
         Ok(())
+    }
+
+    /// Lets the kernel refuse calls from here on. A profile must allow what this process still does to become another: at the least `execve`.
+    fn filter(&self) -> io::Result<()> {
+        let Some(filter) = &self.seccomp else { return Ok(()) };
+        filter.install().map_err(|error| io::Error::new(error.kind(), format!("seccomp filter: {error}")))
     }
 }
 

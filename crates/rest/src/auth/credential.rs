@@ -1,7 +1,8 @@
 //! What is kept of a credential that was shown, so that it can be checked again later.
 //!
 //! In: a request, once. Out: the user, and a [`Credential`] from which [`Authenticator::renew`] makes the user again as long as what was shown
-//! is good: until the token or the certificate ends, its account or bound object is deleted, or its Secret or line is removed. What is
+//! is good: until the token or the certificate ends, its key or CA is given up, its account or bound object is deleted, or its Secret or line is
+//! removed. What is
 //! kept opens nothing by itself: a certificate without its key, claims without their signature, the hash of a token.
 
 use std::sync::Arc;
@@ -23,8 +24,8 @@ pub struct Credential(Proof);
 #[derive(Clone, Debug)]
 enum Proof {
     Certificate(Arc<[u8]>),
-    /// The claims of a ServiceAccount token.
-    Account(Arc<Value>),
+    /// The claims of a ServiceAccount token, and the key that signed it.
+    Account(Arc<Value>, String),
     /// A bootstrap token: its id, and the hash of all of it.
     Bootstrap(String, TokenHash),
     /// A token of the token file.
@@ -67,15 +68,16 @@ impl Authenticator {
             return Ok(Token::parse(token).map(|token| Proof::Bootstrap(token.id().to_owned(), hash)));
         }
         let verified = self.token_user(token, &[self.accounts.issuer()], now).map_err(|_| Status::unauthorized())?;
-        Ok(Some(Proof::Account(Arc::new(verified.claims))))
+        Ok(Some(Proof::Account(Arc::new(verified.claims), verified.key_id)))
     }
 
     /// The user of a credential that was shown before; nobody once it has ended.
     #[must_use]
     pub fn renew(&self, credential: &Credential, now: Timestamp) -> Option<User> {
         let user = match &credential.0 {
-            Proof::Certificate(der) => certificate::user(der, now).ok()??,
-            Proof::Account(claims) => self.accounts.holder(claims, now, &*self.lookup).ok()?,
+            Proof::Certificate(der) => certificate::user(der, now).ok()?.filter(|_| self.trusts(der))?,
+            Proof::Account(_, key_id) if !self.accounts.accepts_key(key_id, now) => return None,
+            Proof::Account(claims, _) => self.accounts.holder(claims, now, &*self.lookup).ok()?,
             Proof::Bootstrap(id, hash) => self.bootstrap_user_by_hash(id, hash, now)?,
             Proof::Static(hash) => self.tokens.user_by_hash(hash)?.clone(),
         };

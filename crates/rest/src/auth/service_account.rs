@@ -5,25 +5,27 @@
 //! whatever a token's header says, so the header cannot talk the server into another one.
 
 mod bound;
+mod keys;
 mod legacy;
+mod verified;
 
 use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
 
 use api::value::ValueExt as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use ring::digest::{SHA256, digest};
-use ring::rand::SystemRandom;
-use ring::signature::{
-    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, UnparsedPublicKey,
-};
+use parking_lot::RwLock;
 use serde_json::{Value, json};
 
+use self::keys::{Keys, PublicKey};
 use super::objects::Referent;
 use super::{CREDENTIAL_ID, User};
+use crate::pki::SigningKeys;
 
 pub use bound::{Binding, Reference};
+pub(crate) use keys::subject_public_key_info;
 
 /// The issuer of earlier versions, also the audience of their tokens. Still accepted: those tokens live on, and manifests name it.
 const EARLIER_ISSUER: &str = "https://kubernetes.default.svc";
@@ -35,12 +37,6 @@ pub const GROUP: &str = "system:serviceaccounts";
 const MAX_LIFETIME: i64 = 24 * 3600;
 /// Clocks differ: times are taken this many seconds less strictly, as in the original.
 const LEEWAY: i64 = 60;
-/// What stands before the 65 bytes of a P-256 point to make it a SubjectPublicKeyInfo.
-const SPKI_PREFIX: [u8; 26] = [
-    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
-    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
-];
-
 /// Why a token is not good.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -126,6 +122,8 @@ pub struct Verified {
     pub audiences: Vec<String>,
     /// The claims of a ServiceAccount token, by which it can be checked again.
     pub claims: Value,
+    /// The key that signed it; empty for other tokens.
+    pub key_id: String,
 }
 
 /// Finds an object that a token depends on.
@@ -145,18 +143,17 @@ pub struct Lifetime {
     pub is_configured: bool,
 }
 
-/// Signs and verifies tokens.
+/// Signs and verifies tokens. Clones share the keys.
+#[derive(Clone)]
 pub struct ServiceAccounts {
-    key: EcdsaKeyPair,
-    key_id: String,
+    keys: Arc<RwLock<Arc<Keys>>>,
     issuer: String,
     max_lifetime: Lifetime,
-    random: SystemRandom,
 }
 
 impl Debug for ServiceAccounts {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServiceAccounts").field("key_id", &self.key_id).finish_non_exhaustive()
+        f.debug_struct("ServiceAccounts").field("key_id", &self.keys().id()).finish_non_exhaustive()
     }
 }
 
@@ -166,13 +163,42 @@ impl ServiceAccounts {
     /// # Errors
     /// When it is not a P-256 key.
     pub fn new(pkcs8: &[u8], cluster_domain: &str) -> Result<Self, KeyError> {
-        let random = SystemRandom::new();
-        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8, &random).map_err(|_| KeyError)?;
-        let info = [&SPKI_PREFIX, key.public_key().as_ref()].concat();
-        let key_id = URL_SAFE_NO_PAD.encode(digest(&SHA256, &info));
+        let keys = Keys::new(&SigningKeys { current: pkcs8.to_vec(), previous: Vec::new() })?;
         let issuer = format!("{EARLIER_ISSUER}.{cluster_domain}");
         let max_lifetime = Lifetime { seconds: MAX_LIFETIME, is_configured: false };
-        Ok(Self { key, key_id, issuer, max_lifetime, random })
+        Ok(Self { keys: Arc::new(RwLock::new(Arc::new(keys))), issuer, max_lifetime })
+    }
+
+    /// Signs and verifies with these from now on, and so do all clones.
+    ///
+    /// # Errors
+    /// When the one that signs is not a P-256 key; those before stay.
+    pub fn set_keys(&self, keys: &SigningKeys) -> Result<(), KeyError> {
+        *self.keys.write() = Arc::new(Keys::new(keys)?);
+        Ok(())
+    }
+
+    fn keys(&self) -> Arc<Keys> {
+        self.keys.read().clone()
+    }
+
+    /// The public keys whose tokens are accepted now, as JSON Web Keys; the one that signs first.
+    #[must_use]
+    pub fn public_keys(&self, now: Timestamp) -> Vec<Value> {
+        self.keys().accepted(now, self.max_lifetime.seconds).map(|key| key.json_web_key()).collect()
+    }
+
+    /// Whether tokens of the key of this name are accepted now.
+    #[must_use]
+    pub fn accepts_key(&self, key_id: &str, now: Timestamp) -> bool {
+        self.keys().accepted(now, self.max_lifetime.seconds).any(|key| key.id == key_id)
+    }
+
+    /// Whether a token names a key that is accepted now, or none: then it is not one of ours. The signature is not looked at.
+    #[must_use]
+    pub fn accepts_key_of(&self, token: &str, now: Timestamp) -> bool {
+        let header = token.split('.').next().and_then(|part| json_part(part).ok()).unwrap_or_default();
+        !header.has("kid") || header["alg"] != "ES256" || self.accepts_key(header.text("kid"), now)
     }
 
     /// The same with another limit to the life of tokens, in seconds.
@@ -226,11 +252,12 @@ impl ServiceAccounts {
     }
 
     fn signed(&self, claims: &Value) -> Result<String, KeyError> {
-        let header = json!({"alg": "ES256", "kid": self.key_id});
+        let keys = self.keys();
+        let header = json!({"alg": "ES256", "kid": keys.id()});
         let mut token = URL_SAFE_NO_PAD.encode(header.to_string());
         token.push('.');
         URL_SAFE_NO_PAD.encode_string(claims.to_string(), &mut token);
-        let signature = self.key.sign(&self.random, token.as_bytes()).map_err(|_| KeyError)?;
+        let signature = keys.sign(token.as_bytes())?;
         token.push('.');
         URL_SAFE_NO_PAD.encode_string(signature, &mut token);
         Ok(token)
@@ -247,7 +274,7 @@ impl ServiceAccounts {
         now: Timestamp,
         lookup: Lookup<'_>,
     ) -> Result<Verified, TokenError> {
-        let mut claims = self.claims(token)?;
+        let (mut claims, key_id) = self.claims(token, now)?;
         if claims["iss"] == legacy::ISSUER {
             legacy::keep(&mut claims, token);
             claims["aud"] = json!([self.issuer]);
@@ -264,7 +291,7 @@ impl ServiceAccounts {
             return Err(TokenError::Audience { have: owned(&have), want: owned(audiences) });
         }
         let user = self.holder(&claims, now, lookup)?;
-        Ok(Verified { user, audiences: good, claims })
+        Ok(Verified { user, audiences: good, claims, key_id })
     }
 
     /// The user of claims whose signature was verified before: times, account and bound object are looked at anew.
@@ -298,8 +325,8 @@ impl ServiceAccounts {
         Ok(user)
     }
 
-    /// The claims of a token that this key signed.
-    fn claims(&self, token: &str) -> Result<Value, TokenError> {
+    /// The claims of a token that an accepted key signed, and which.
+    fn claims(&self, token: &str, now: Timestamp) -> Result<(Value, String), TokenError> {
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Unknown)?;
         let (header, payload) = signed.split_once('.').ok_or(TokenError::Unknown)?;
         let claims = json_part(payload)?;
@@ -312,13 +339,18 @@ impl ServiceAccounts {
         if header["alg"] != "ES256" || header.has("crit") {
             return Err(TokenError::Signature);
         }
-        if header.has("kid") && header["kid"] != self.key_id.as_str() {
+        let keys = self.keys();
+        let is_named = |id: &str| !header.has("kid") || header["kid"] == id;
+        let mut candidates = keys.accepted(now, self.max_lifetime.seconds).filter(|key| is_named(&key.id)).peekable();
+        if candidates.peek().is_none() {
             return Err(TokenError::OtherKey);
         }
-        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.key.public_key().as_ref())
-            .verify(signed.as_bytes(), &signature)
-            .map_err(|_| TokenError::Signature)?;
-        Ok(claims)
+        let is_signed = |key: &&PublicKey| {
+            let verify = || key.signed(signed.as_bytes(), &signature).then_some(()).ok_or(());
+            key.verified.check(token, verify).is_ok()
+        };
+        let key = candidates.find(is_signed).ok_or(TokenError::Signature)?;
+        Ok((claims, key.id.clone()))
     }
 }
 

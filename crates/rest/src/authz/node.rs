@@ -4,6 +4,7 @@
 //! a reason. A machine that was taken over can then do harm only to what it runs. What this lets through is looked at once more with the
 //! object in hand (`registry::restriction`): names and labels of new objects are not known here.
 
+use api::bootstrap_token::CLUSTER_INFO;
 use api::rbac::defaults::NODE_RULES;
 
 use super::Attributes;
@@ -82,6 +83,8 @@ pub(super) fn decide(asked: &Attributes<'_>, relations: &dyn Relations) -> Optio
     let asks = Question { node, asked, relations };
     Some(match (asked.group, asked.resource) {
         ("", "secrets") => asks.read(Used::Secret),
+        // The CAs to trust, which everybody may read: nodes follow their rotation.
+        ("", "configmaps") if asked.verb == "get" && (asked.namespace, asked.name) == CLUSTER_INFO => Ok(()),
         ("", "configmaps") => asks.read(Used::ConfigMap),
         ("", "serviceaccounts") => asks.account(),
         ("", "pods") => asks.pod(),

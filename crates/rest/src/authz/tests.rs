@@ -140,6 +140,7 @@ fn nodes_read_what_proxies_and_their_pods_need() {
         assert_eq!(node_may(verb, "", "configmaps", "kube-root-ca.crt"), Ok(()));
     }
     let unrelated = Err("node: no relationship found between node 'n1' and this object".to_owned());
+    assert_eq!(node_may("get", "", "configmaps", "cluster-info"), unrelated, "that of another namespace");
     assert_eq!(node_may("get", "", "serviceaccounts", "default"), Ok(()));
     assert_eq!(node_may("get", "", "serviceaccounts", "other"), unrelated);
     assert_eq!(node_may("get", "", "secrets", "theirs"), unrelated);

@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 use super::{ClientError, Manner};
@@ -91,11 +91,32 @@ impl Connection {
     }
 }
 
+/// A connection of any kind.
+pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+/// The certificates that a server presents, its own first, in DER; none without TLS. Nothing is asked of it.
+pub(super) async fn presented(access: &Access, limit: Duration) -> Result<Vec<Vec<u8>>, ClientError> {
+    let shake = async {
+        let Some(tls) = &access.tls else { return Ok(Vec::new()) };
+        let stream =
+            tls.plain.connect(tls.name.clone(), dial(access).await?).await.map_err(|error| error.to_string())?;
+        let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        Ok(chain.iter().map(|certificate| certificate.to_vec()).collect())
+    };
+    let found = timeout(limit, shake).await.unwrap_or_else(|_| Err(format!("no connection within {limit:?}")));
+    found.map_err(|why| ClientError::Connect { address: access.address.clone(), why })
+}
+
 /// A connection to the server, before anything was said.
-pub(super) async fn dial(access: &Access) -> Result<TcpStream, String> {
+pub(super) async fn dial(access: &Access) -> Result<Box<dyn Io>, String> {
+    if let Some(socket) = &access.socket {
+        let stream = UnixStream::connect(socket).await;
+        return Ok(Box::new(stream.map_err(|error| format!("{}: {error}", socket.display()))?));
+    }
     let stream = TcpStream::connect(&access.address).await.map_err(|error| error.to_string())?;
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
-    Ok(stream)
+    Ok(Box::new(stream))
 }
 
 async fn one(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<Connection, String> {

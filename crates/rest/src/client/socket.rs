@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::connection::{dial, full};
+use super::connection::{Io, dial, full};
 use super::{CONNECT, Client, ClientError};
 use crate::kubeconfig::Access;
 
@@ -50,9 +50,6 @@ pub struct Socket {
     /// Messages that came; its end is the end of the connection.
     pub receiver: mpsc::Receiver<Bytes>,
 }
-
-trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
 impl Client {
     /// Opens a WebSocket, over a connection of its own.
@@ -98,7 +95,7 @@ impl Client {
 
 async fn connect(access: &Access) -> Result<Box<dyn Io>, String> {
     let stream = dial(access).await?;
-    let Some(tls) = &access.tls else { return Ok(Box::new(stream)) };
+    let Some(tls) = &access.tls else { return Ok(stream) };
     let stream = tls.plain.connect(tls.name.clone(), stream).await.map_err(|error| error.to_string())?;
     Ok(Box::new(stream))
 }

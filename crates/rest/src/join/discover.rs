@@ -52,16 +52,25 @@ pub(super) fn judge(map: &Value, wish: &Wish<'_>, token: &Token) -> Result<Clust
     let said = ClusterInfo::parse(text).map_err(|error| no(error.to_string()))?;
     // Whatever it says of itself: this is where we found it.
     let info = ClusterInfo { server: format!("https://{}", wish.server), ..said };
-    if let Some(want) = wish.ca_hash {
-        let have = info.ca_hash().map_err(|error| no(error.to_string()))?;
-        let want = want.to_ascii_lowercase();
-        return if have == want { Ok(info) } else { Err(JoinError::OtherAuthority { have, want }) };
-    }
     let id = token.id().to_owned();
-    match entry(&format!("{SIGNATURE_PREFIX}{id}")) {
-        Some(signature) if token.signed(text, signature) => Ok(info),
+    let signature = entry(&format!("{SIGNATURE_PREFIX}{id}"));
+    let is_signed = signature.is_some_and(|signature| token.signed(text, signature));
+    if let Some(want) = wish.ca_hash {
+        let want = want.to_ascii_lowercase();
+        // A CA beside the one that was named is believed only if who knows the token said so: anybody could have added it.
+        return match info.pinned(&want).map_err(|error| no(error.to_string()))? {
+            Some(_) if is_signed => Ok(info),
+            Some(pinned) => Ok(pinned),
+            None => {
+                let have = info.ca_hash().map_err(|error| no(error.to_string()))?;
+                Err(JoinError::OtherAuthority { have, want })
+            }
+        };
+    }
+    match signature {
+        Some(_) if is_signed => Ok(info),
         _ if wish.believe => {
-            tracing::warn!("the authority of the cluster is believed without a proof");
+            tracing::warn!("CA not verified: no CA hash given");
             Ok(info)
         }
         Some(_) => Err(JoinError::Forged { id }),

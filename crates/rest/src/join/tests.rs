@@ -20,7 +20,7 @@ fn wish<'a>(folder: &'a Path, ca_hash: Option<&'a str>) -> Wish<'a> {
 fn cluster() -> (Scratch, Pki, ClusterInfo) {
     let scratch = Scratch::new();
     let pki = load_or_create(scratch.path(), &ServingNames::default(), now()).unwrap();
-    let info = ClusterInfo { server: "https://somewhere:1".into(), ca_pem: pki.ca_pem().into() };
+    let info = ClusterInfo { server: "https://somewhere:1".into(), ca_pem: pki.ca_pem().into(), agent_ca: None };
     (scratch, pki, info)
 }
 
@@ -55,6 +55,25 @@ fn a_cluster_is_believed_with_a_proof() {
 }
 
 #[test]
+fn a_ca_beside_the_pinned_one_needs_the_signature_of_the_token() {
+    use crate::pki::rotation::{self, Target};
+    let (scratch, _pki, old) = cluster();
+    let token = Token::parse(TOKEN).unwrap();
+    rotation::rotate(scratch.path(), &[Target::Ca], now()).unwrap();
+    let pki = load_or_create(scratch.path(), &ServingNames::default(), now()).unwrap();
+    let both = ClusterInfo { ca_pem: pki.ca_pem().into(), ..old.clone() };
+    let text = both.render();
+    let signed = json!({"data": {"kubeconfig": text, "jws-kubeconfig-abcdef": token.sign(&text)}});
+    let unsigned = json!({"data": {"kubeconfig": text}});
+    for hash in [old.ca_hash().unwrap(), both.ca_hash().unwrap()] {
+        let wish = wish(scratch.path(), Some(&hash));
+        assert_eq!(judge(&signed, &wish, &token).unwrap().ca_pem, both.ca_pem);
+        let found = judge(&unsigned, &wish, &token).unwrap();
+        assert_eq!((found.ca_hash().unwrap(), found.ca_pem.matches("BEGIN").count()), (hash.clone(), 1));
+    }
+}
+
+#[test]
 fn an_earlier_start_is_found() {
     let (scratch, pki, info) = cluster();
     let path = scratch.path().join("kubeconfig");
@@ -86,4 +105,27 @@ fn an_earlier_start_is_found() {
         Joined::read(&path).unwrap().unwrap().problem(&wish, &path, now()),
         Some(JoinError::Expired { .. })
     ));
+}
+
+#[test]
+fn a_node_follows_the_cas_of_its_cluster() {
+    use super::keep::{Upkeep, is_of_another_ca, upkeep};
+    use crate::pki::rotation::{self, Target};
+    let (scratch, pki, own) = cluster();
+    let node = pki.issue_client("system:node:n1", NODES, now()).unwrap().certificate_pem;
+    let agent = pki.issue_server(&ServingNames::default(), now()).unwrap().certificate_pem;
+    assert_eq!(upkeep(&own, &node, &own, false), Upkeep::Nothing);
+    assert_eq!(upkeep(&own, &node, &own, true), Upkeep::Renew);
+    assert!(!is_of_another_ca(&agent, Some(pki.agent_ca_key_id())) && !is_of_another_ca(&agent, None));
+    let load = || load_or_create(scratch.path(), &ServingNames::default(), now()).unwrap();
+    rotation::rotate(scratch.path(), &[Target::Ca, Target::AgentCa], now()).unwrap();
+    let during = load();
+    let both = ClusterInfo { ca_pem: during.ca_pem().into(), ..own.clone() };
+    assert_eq!(upkeep(&own, &node, &both, false), Upkeep::Renew, "another CA signs");
+    let renewed = during.issue_client("system:node:n1", NODES, now()).unwrap().certificate_pem;
+    assert_eq!(upkeep(&both, &renewed, &both, false), Upkeep::Nothing);
+    assert!(is_of_another_ca(&agent, Some(during.agent_ca_key_id())));
+    rotation::finish(scratch.path(), &[Target::Ca]).unwrap();
+    let new = ClusterInfo { ca_pem: load().ca_pem().into(), ..own };
+    assert_eq!(upkeep(&both, &renewed, &new, false), Upkeep::Trust, "the old CA is not trusted any more");
 }

@@ -28,6 +28,8 @@ pub struct Access {
     pub(crate) address: String,
     /// What paths begin with at a server behind a prefix; without a slash at its end.
     pub(crate) prefix: String,
+    /// The socket of a server on this machine, which knows its clients by their user; none: it is reached by `address`.
+    pub(crate) socket: Option<PathBuf>,
     /// How to speak TLS; none for `http://`.
     pub(crate) tls: Option<Tls>,
     headers: Vec<(HeaderName, HeaderValue)>,
@@ -54,6 +56,19 @@ impl Access {
     pub fn from_value(config: &Value, origin: &str) -> Result<Self, ClientError> {
         let refuse = |why| ClientError::Kubeconfig { path: origin.to_owned(), why };
         Self::from_config(config, Path::new(".")).map_err(refuse)
+    }
+
+    /// A server on this machine, by its socket.
+    #[must_use]
+    pub fn local(socket: &Path) -> Self {
+        Self {
+            address: "localhost".to_owned(),
+            prefix: String::new(),
+            socket: Some(socket.to_owned()),
+            tls: None,
+            headers: Vec::new(),
+            token_file: None,
+        }
     }
 
     /// The server: `host:port`.
@@ -98,6 +113,7 @@ impl Access {
         Ok(Self {
             address: server.address,
             prefix: server.prefix,
+            socket: None,
             tls,
             headers: identity(user)?,
             token_file: token_file.map(|file| folder.join(file)),

@@ -12,6 +12,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+/// The extension of the cluster that names the CA of agents.
+const AGENT_CA: &str = "waypost.dev/agent-ca";
 /// What stands before the digits of the hash of a key.
 const HASH_PREFIX: &str = "sha256:";
 
@@ -20,8 +22,11 @@ const HASH_PREFIX: &str = "sha256:";
 pub struct ClusterInfo {
     /// `https://host:port`.
     pub server: String,
-    /// The certificate of the authority.
+    /// The CAs to trust, PEM; the one that signs first.
     pub ca_pem: String,
+    /// The identifier of the key that signs agents' serving certificates, if it is said: an agent whose certificate names another asks for a new
+    /// one.
+    pub agent_ca: Option<String>,
 }
 
 /// Why a text is no description of a cluster.
@@ -53,7 +58,9 @@ impl ClusterInfo {
         }
         let ca = STANDARD.decode(cluster.text("certificate-authority-data")).ok();
         let ca_pem = ca.and_then(|bytes| String::from_utf8(bytes).ok()).ok_or(ClusterInfoError::NoAuthority)?;
-        let info = Self { server, ca_pem };
+        let extension = |entry: &&serde_json::Value| entry.text("name") == AGENT_CA;
+        let agent_ca = cluster.items("extensions").iter().find(extension).map(|entry| entry.text("extension.keyId"));
+        let info = Self { server, ca_pem, agent_ca: agent_ca.filter(|id| !id.is_empty()).map(str::to_owned) };
         info.ca_hash().map(|_| info)
     }
 
@@ -61,6 +68,10 @@ impl ClusterInfo {
     #[must_use]
     pub fn render(&self) -> String {
         let (server, ca) = (serde_json::Value::from(self.server.as_str()), STANDARD.encode(&self.ca_pem));
+        let extensions = self.agent_ca.as_ref().map_or_else(String::new, |id| {
+            let id = serde_json::Value::from(id.as_str());
+            format!("    extensions:\n    - name: {AGENT_CA}\n      extension:\n        keyId: {id}\n")
+        });
         format!(
             "apiVersion: v1
 kind: Config
@@ -69,28 +80,44 @@ clusters:
   cluster:
     server: {server}
     certificate-authority-data: {ca}
-contexts: []
+{extensions}contexts: []
 users: []
 current-context: \"\"
 "
         )
     }
 
-    /// The hash of the authority's public key: it stays the same when the authority is certified anew.
+    /// The hash of the public key of the CA that signs: it stays the same when the CA is certified anew.
     ///
     /// # Errors
-    /// When the authority cannot be read.
+    /// When a CA cannot be read.
     pub fn ca_hash(&self) -> Result<String, ClusterInfoError> {
-        let der = CertificateDer::from_pem_slice(self.ca_pem.as_bytes()).map_err(|_| ClusterInfoError::NoAuthority)?;
-        let (_, parsed) = X509Certificate::from_der(&der).map_err(|_| ClusterInfoError::NoAuthority)?;
-        let hash = digest(&SHA256, parsed.public_key().raw);
-        let digits: String = hash
-            .as_ref()
-            .iter()
-            .flat_map(|byte| [byte >> 4, byte & 15])
-            .map(|nibble| char::from_digit(nibble.into(), 16).unwrap_or('0'))
-            .collect();
-        Ok(format!("{HASH_PREFIX}{digits}"))
+        let first = self.authorities()?.into_iter().next();
+        first.map(|(hash, _)| hash).ok_or(ClusterInfoError::NoAuthority)
+    }
+
+    /// The same cluster with those of its CAs alone whose public key has this hash; nothing when there is none.
+    ///
+    /// # Errors
+    /// When a CA cannot be read.
+    pub fn pinned(&self, hash: &str) -> Result<Option<Self>, ClusterInfoError> {
+        let fitting = self.authorities()?.into_iter().filter(|(own, _)| own == hash);
+        let ca_pem: String = fitting.map(|(_, der)| pem(&der)).collect();
+        Ok((!ca_pem.is_empty()).then(|| Self { ca_pem, ..self.clone() }))
+    }
+
+    /// Each CA with the hash of its public key.
+    fn authorities(&self) -> Result<Vec<(String, CertificateDer<'static>)>, ClusterInfoError> {
+        let certificates = CertificateDer::pem_slice_iter(self.ca_pem.as_bytes());
+        let hashed = certificates.map(|der| {
+            let der = der.map_err(|_| ClusterInfoError::NoAuthority)?;
+            let (_, parsed) = X509Certificate::from_der(&der).map_err(|_| ClusterInfoError::NoAuthority)?;
+            let hash = digest(&SHA256, parsed.public_key().raw);
+            let nibbles = hash.as_ref().iter().flat_map(|byte| [byte >> 4, byte & 15]);
+            let digits: String = nibbles.map(|nibble| char::from_digit(nibble.into(), 16).unwrap_or('0')).collect();
+            Ok((format!("{HASH_PREFIX}{digits}"), der))
+        });
+        hashed.collect()
     }
 
     /// Whether only the server's own machine can reach it.
@@ -103,9 +130,17 @@ current-context: \"\"
     }
 }
 
+/// A certificate as PEM (RFC 7468): lines of 64 characters.
+fn pem(der: &[u8]) -> String {
+    let text = STANDARD.encode(der);
+    let lines = text.as_bytes().chunks(64).map(|line| String::from_utf8_lossy(line).into_owned() + "\n");
+    format!("-----BEGIN CERTIFICATE-----\n{}-----END CERTIFICATE-----\n", lines.collect::<String>())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pki::rotation::{self, Target};
     use crate::pki::scratch::Scratch;
     use crate::pki::{ServingNames, load_or_create};
 
@@ -114,7 +149,8 @@ mod tests {
         let scratch = Scratch::new();
         let now = jiff::Timestamp::from_second(1_800_000_000).unwrap();
         let pki = load_or_create(scratch.path(), &ServingNames::default(), now).unwrap();
-        let info = ClusterInfo { server: "https://192.0.2.1:6443".into(), ca_pem: pki.ca_pem().into() };
+        let agent_ca = Some(pki.agent_ca_key_id().to_owned());
+        let info = ClusterInfo { server: "https://192.0.2.1:6443".into(), ca_pem: pki.ca_pem().into(), agent_ca };
         assert_eq!(ClusterInfo::parse(&info.render()).as_ref(), Ok(&info));
         let hash = info.ca_hash().unwrap();
         assert!(hash.len() == 71 && hash.starts_with("sha256:"), "{hash}");
@@ -123,6 +159,14 @@ mod tests {
             assert_eq!(ClusterInfo { server: server.into(), ..info.clone() }.is_on_loopback(), own, "{server}");
         }
         assert_eq!(ClusterInfo::parse("clusters: []"), Err(ClusterInfoError::NoServer));
+        let plain = ClusterInfo { agent_ca: None, ..info.clone() };
+        assert_eq!(ClusterInfo::parse(&plain.render()).as_ref(), Ok(&plain));
+        rotation::rotate(scratch.path(), &[Target::Ca], now).unwrap();
+        let both = load_or_create(scratch.path(), &ServingNames::default(), now).unwrap();
+        let both = ClusterInfo { ca_pem: both.ca_pem().into(), ..info.clone() };
+        assert_ne!(both.ca_hash(), info.ca_hash(), "the new one is first");
+        assert_eq!(both.pinned(&hash).unwrap().as_ref(), Some(&info), "only the one that was named");
+        assert_eq!(info.pinned(&both.ca_hash().unwrap()), Ok(None));
         let nobody = ClusterInfo { ca_pem: "x".into(), ..info };
         assert_eq!(ClusterInfo::parse(&nobody.render()), Err(ClusterInfoError::NoAuthority));
     }

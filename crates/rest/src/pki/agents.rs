@@ -7,17 +7,18 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use rcgen::KeyPair;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert, WantsServerCert, WebPkiClientVerifier};
-use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, ConfigBuilder, RootCertStore, ServerConfig};
+use rustls::server::{WantsServerCert, WebPkiClientVerifier};
+use rustls::{ClientConfig, ConfigBuilder, ServerConfig};
 use tokio::sync::watch;
 
 use super::anybody::Anybody;
-use super::certs::{Authority, Purpose};
-use super::{Identity, Leaf, Pki, PkiError, ServingNames};
+use super::certs::Purpose;
+use super::load::{Authorities, Leaf};
+use super::{Identity, Pki, PkiError, ServingNames};
 use crate::auth::certificate;
 
 /// The server, as agents know it.
@@ -45,94 +46,94 @@ impl Pki {
     /// When the key cannot be made.
     pub fn issue_server(&self, names: &ServingNames, now: Timestamp) -> Result<Identity, PkiError> {
         let key = KeyPair::generate()?;
-        let certificate = self.agent_authority.certify(&Purpose::server(names), &key, i64::MAX, now)?;
+        let certificate = self.agent.current.certify(&Purpose::server(names), &key, i64::MAX, now)?;
         Ok(Identity { certificate_pem: certificate.pem().to_owned(), key_pem: key.serialize_pem() })
-    }
-
-    /// The TLS settings of an agent in the same process. Its key is made anew at each start: nobody keeps it.
-    ///
-    /// # Errors
-    /// When the key cannot be made.
-    pub fn agent_server_config(&self, names: &ServingNames, now: Timestamp) -> Result<Arc<ServerConfig>, PkiError> {
-        agent_server_config(self.ca_pem(), &self.issue_server(names, now)?)
     }
 }
 
-/// The TLS settings of an agent: a client without a certificate of the authority does not get through the handshake.
+/// The TLS settings of an agent: a client without a certificate of one of these CAs (PEM) does not get through the handshake.
 ///
 /// # Errors
 /// When the certificates cannot be used.
 pub fn agent_server_config(ca_pem: &str, identity: &Identity) -> Result<Arc<ServerConfig>, PkiError> {
     let unusable = |error: rustls::pki_types::pem::Error| PkiError::from(rustls::Error::General(error.to_string()));
-    let authority = CertificateDer::from_pem_slice(ca_pem.as_bytes()).map_err(unusable)?;
     let chain = vec![CertificateDer::from_pem_slice(identity.certificate_pem.as_bytes()).map_err(unusable)?];
     let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).map_err(unusable)?;
-    let mut config = only_clients_of(authority)?.with_single_cert(chain, key)?;
+    let mut config = only_clients_of(ca_pem)?.with_single_cert(chain, key)?;
     // Streams leave HTTP, which only HTTP/1.1 can.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
 
-/// A certificate that an agent shows, and that may be replaced while it serves. Until there is one, nobody gets through the handshake.
-#[derive(Default)]
+/// What an agent shows, and whom it trusts; both may be replaced while it serves. Until it has a certificate, nobody gets through the handshake.
 pub struct Served {
-    current: watch::Sender<Option<Arc<CertifiedKey>>>,
+    state: Mutex<State>,
+    config: watch::Sender<Option<Arc<ServerConfig>>>,
+}
+
+struct State {
+    ca_pem: String,
+    identity: Option<Identity>,
 }
 
 impl Served {
-    /// Shows this one from now on.
+    /// Trusts clients of these CAs (PEM), and has no certificate yet.
+    #[must_use]
+    pub fn new(ca_pem: &str) -> Self {
+        let state = State { ca_pem: ca_pem.to_owned(), identity: None };
+        Self { state: Mutex::new(state), config: watch::Sender::default() }
+    }
+
+    /// Shows this certificate from now on.
     ///
     /// # Errors
-    /// When it cannot be used.
+    /// When it cannot be used; the one before stays.
     pub fn show(&self, identity: &Identity) -> Result<(), PkiError> {
-        let unusable = |error: rustls::pki_types::pem::Error| PkiError::from(rustls::Error::General(error.to_string()));
-        let chain = vec![CertificateDer::from_pem_slice(identity.certificate_pem.as_bytes()).map_err(unusable)?];
-        let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).map_err(unusable)?;
-        let provider = rustls::crypto::ring::default_provider();
-        self.current.send_replace(Some(Arc::new(CertifiedKey::from_der(chain, key, &provider)?)));
+        let mut state = self.state.lock();
+        self.config.send_replace(Some(agent_server_config(&state.ca_pem, identity)?));
+        state.identity = Some(identity.clone());
         Ok(())
     }
 
-    /// Waits until there is one.
-    pub async fn shown(&self) {
-        // The sender lives as long as `self`, so that waiting cannot fail.
-        let _ = self.current.subscribe().wait_for(Option::is_some).await;
-    }
-
-    /// The TLS settings of an agent that shows it, to clients of the authority alone.
+    /// Trusts clients of these CAs (PEM) from now on, and no others.
     ///
     /// # Errors
-    /// When the authority cannot be used.
-    pub fn config(self: &Arc<Self>, ca_pem: &str) -> Result<Arc<ServerConfig>, PkiError> {
-        let unusable = |error: rustls::pki_types::pem::Error| PkiError::from(rustls::Error::General(error.to_string()));
-        let authority = CertificateDer::from_pem_slice(ca_pem.as_bytes()).map_err(unusable)?;
-        let builder = only_clients_of(authority)?;
-        let resolver: Arc<dyn ResolvesServerCert> = self.clone();
-        let mut config = builder.with_cert_resolver(resolver);
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Arc::new(config))
+    /// When they cannot be used; those before stay.
+    pub fn trust(&self, ca_pem: &str) -> Result<(), PkiError> {
+        let mut state = self.state.lock();
+        if state.ca_pem == ca_pem {
+            return Ok(());
+        }
+        if let Some(identity) = &state.identity {
+            self.config.send_replace(Some(agent_server_config(ca_pem, identity)?));
+        }
+        ca_pem.clone_into(&mut state.ca_pem);
+        Ok(())
     }
-}
 
-impl ResolvesServerCert for Served {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.current.borrow().clone()
+    /// Waits until there is a certificate.
+    pub async fn shown(&self) {
+        // The sender lives as long as `self`, so that waiting cannot fail.
+        let _ = self.config.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// The TLS settings of each next connection; none before there is a certificate.
+    #[must_use]
+    pub fn configs(&self) -> watch::Receiver<Option<Arc<ServerConfig>>> {
+        self.config.subscribe()
     }
 }
 
 impl std::fmt::Debug for Served {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Served").field("shows", &self.current.borrow().is_some()).finish()
+        f.debug_struct("Served").field("shows", &self.config.borrow().is_some()).finish()
     }
 }
 
-/// Settings under which a client without a certificate of the authority does not get through the handshake.
-fn only_clients_of(
-    authority: CertificateDer<'static>,
-) -> Result<ConfigBuilder<ServerConfig, WantsServerCert>, PkiError> {
+/// Settings under which a client without a certificate of one of these CAs does not get through the handshake.
+fn only_clients_of(ca_pem: &str) -> Result<ConfigBuilder<ServerConfig, WantsServerCert>, PkiError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut roots = RootCertStore::empty();
-    roots.add(authority)?;
+    let roots = crate::kubeconfig::tls::roots(ca_pem.as_bytes()).map_err(rustls::Error::General)?;
     let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build()?;
     Ok(ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
@@ -140,14 +141,12 @@ fn only_clients_of(
 }
 
 /// The TLS settings of the server before agents.
-pub(super) fn client_config(authority: &Authority, leaf: &Leaf) -> Result<Arc<ClientConfig>, PkiError> {
-    let mut roots = RootCertStore::empty();
-    roots.add(authority.der().clone())?;
+pub(super) fn client_config(trusted: &Authorities, leaf: &Leaf) -> Result<Arc<ClientConfig>, PkiError> {
     let chain = vec![leaf.certificate.der().clone()];
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(leaf.key.serialize_der()));
     let mut config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
-        .with_root_certificates(roots)
+        .with_root_certificates(trusted.roots()?)
         .with_client_auth_cert(chain, key)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))

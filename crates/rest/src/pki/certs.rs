@@ -11,10 +11,11 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     PublicKeyData, SanType, SerialNumber,
 };
+use ring::digest::{SHA256, digest};
 use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, DnsName};
-use x509_parser::extensions::GeneralName;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::{DAY, PkiError, ServingNames};
@@ -54,6 +55,8 @@ pub(super) struct Authority {
     name: &'static str,
     key: KeyPair,
     certificate: Certificate,
+    fingerprint: String,
+    key_id: String,
 }
 
 // === impl Purpose ===
@@ -142,12 +145,32 @@ impl Certificate {
         })
     }
 
+    /// Reads a certificate as it comes from a handshake.
+    pub(super) fn from_der(der: &[u8]) -> Option<Self> {
+        Self::from_parts(String::new(), &CertificateDer::from(der.to_vec())).ok()
+    }
+
     pub(super) fn pem(&self) -> &str {
         &self.pem
     }
 
     pub(super) fn der(&self) -> &CertificateDer<'static> {
         &self.der
+    }
+
+    /// What a server with this certificate serves as.
+    pub(super) fn serving_purpose(&self) -> Purpose<'static> {
+        Purpose::Server { ips: self.ips.clone(), dns: self.dns.clone() }
+    }
+
+    /// Its SHA-256 fingerprint, in hexadecimal digits.
+    pub(super) fn fingerprint(&self) -> String {
+        hex(digest(&SHA256, &self.der).as_ref())
+    }
+
+    /// Whether both certify the same key.
+    pub(super) fn has_key_of(&self, other: &Self) -> bool {
+        self.public_key == other.public_key
     }
 
     /// Whether it has all these names.
@@ -192,11 +215,27 @@ impl Certificate {
 
 impl Authority {
     pub(super) fn new(name: &'static str, key: KeyPair, certificate: Certificate) -> Self {
-        Self { name, key, certificate }
+        let (fingerprint, key_id) = (certificate.fingerprint(), key_ids(&certificate.der).0.unwrap_or_default());
+        Self { name, key, certificate, fingerprint, key_id }
     }
 
     pub(super) fn pem(&self) -> &str {
         &self.certificate.pem
+    }
+
+    /// Its key, PEM.
+    pub(super) fn key_pem(&self) -> String {
+        self.key.serialize_pem()
+    }
+
+    /// Its certificate's SHA-256 fingerprint.
+    pub(super) fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// The identifier of its key, which its certificates name.
+    pub(super) fn key_id(&self) -> &str {
+        &self.key_id
     }
 
     pub(super) fn der(&self) -> &CertificateDer<'static> {
@@ -262,6 +301,26 @@ fn set_validity(params: &mut CertificateParams, now: Timestamp, end: i64) {
     };
     params.not_before = at(now.as_second() - BACKDATE);
     params.not_after = at(end);
+}
+
+/// The identifiers of a certificate's own key and of its issuer's, in hexadecimal digits, as far as it names them.
+pub(super) fn key_ids(der: &[u8]) -> (Option<String>, Option<String>) {
+    let (mut own, mut issuer) = (None, None);
+    let Ok((_, parsed)) = X509Certificate::from_der(der) else { return (None, None) };
+    for extension in parsed.extensions() {
+        match extension.parsed_extension() {
+            ParsedExtension::SubjectKeyIdentifier(id) => own = Some(hex(id.0)),
+            ParsedExtension::AuthorityKeyIdentifier(id) => issuer = id.key_identifier.as_ref().map(|id| hex(id.0)),
+            _ => {}
+        }
+    }
+    (own, issuer)
+}
+
+/// Bytes as hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.filter_map(|nibble| char::from_digit(nibble.into(), 16)).collect()
 }
 
 fn ip_of(bytes: &[u8]) -> Option<IpAddr> {

@@ -20,6 +20,12 @@ pub(crate) fn private_dir(dir: &Path) -> Result<(), PkiError> {
     fs::set_permissions(dir, Permissions::from_mode(0o700)).map_err(failed("protecting the folder", dir))
 }
 
+/// Waits until nobody else changes the files of a folder, and keeps others waiting until the answer is dropped.
+pub(crate) fn lock(dir: &Path) -> Result<File, PkiError> {
+    let locked = File::open(dir).and_then(|dir| dir.lock().map(|()| dir));
+    locked.map_err(failed("locking the folder", dir))
+}
+
 /// The bytes of a file, or `None` when there is no such file.
 pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>, PkiError> {
     match fs::read(path) {
@@ -35,6 +41,11 @@ pub(crate) fn remove(path: &Path) -> Result<(), PkiError> {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(failed("removing", path)(error)),
         _ => Ok(()),
     }
+}
+
+/// Makes removals durable.
+pub(super) fn sync(dir: &Path) -> Result<(), PkiError> {
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed("writing", dir))
 }
 
 /// Takes everyone's rights but the owner's from a key that was copied carelessly.

@@ -15,7 +15,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::certs::{Authority, Certificate};
+use super::certs::{Authority, Certificate, key_ids};
 use super::{Identity, PkiError};
 
 /// The part of an identity that signs for others.
@@ -134,18 +134,31 @@ pub fn serves(certificate_pem: &str, dns: &str, ips: &[IpAddr]) -> bool {
     Certificate::parse(certificate_pem.as_bytes()).is_ok_and(|certificate| certificate.has_names(dns, ips))
 }
 
-/// Whether a CA, one of ours, signed a certificate. What cannot be read was not.
+/// Whether a CA, one of ours, signed a certificate: the first one of the text, if it holds several. What cannot be read was not.
 #[must_use]
 pub fn signed_by(certificate_pem: &str, ca_pem: &str) -> bool {
     let parsed = (Certificate::parse(certificate_pem.as_bytes()), Certificate::parse(ca_pem.as_bytes()));
     matches!(parsed, (Ok(certificate), Ok(ca)) if certificate.is_signed_by(&ca))
 }
 
+/// The identifier of the key that signed a certificate, as the certificate names it.
+#[must_use]
+pub fn issuer_key_id(certificate_pem: &str) -> Option<String> {
+    let der = CertificateDer::from_pem_slice(certificate_pem.as_bytes()).ok()?;
+    key_ids(&der).1
+}
+
 /// When a certificate begins and ends; nothing when it cannot be read.
 #[must_use]
 pub fn validity(certificate_pem: &str) -> Option<(Timestamp, Timestamp)> {
     let der = CertificateDer::from_pem_slice(certificate_pem.as_bytes()).ok()?;
-    let (_, parsed) = X509Certificate::from_der(&der).ok()?;
+    validity_of_der(&der)
+}
+
+/// The same of a certificate as TLS presents it.
+#[must_use]
+pub fn validity_of_der(certificate: &[u8]) -> Option<(Timestamp, Timestamp)> {
+    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     let at = |time: x509_parser::time::ASN1Time| Timestamp::from_second(time.timestamp()).ok();
     Some((at(parsed.validity().not_before)?, at(parsed.validity().not_after)?))
 }

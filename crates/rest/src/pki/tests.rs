@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, ServerConnection, SupportedProtocolVersion};
+use rustls::{ClientConnection, RootCertStore, ServerConnection, SupportedProtocolVersion};
 
 use super::scratch::Scratch;
 use super::*;
@@ -117,8 +117,9 @@ fn agents_hear_the_server_and_nobody_else() {
     let pki = load_or_create(scratch.path(), &names(), real_now()).unwrap();
     let other = load_or_create(elsewhere.path(), &names(), real_now()).unwrap();
     let node = ServingNames { ips: vec!["192.0.2.7".parse().unwrap()], dns: Vec::new() };
+    let identity = pki.issue_server(&node, real_now()).unwrap();
     let agent = || {
-        let mut config = ServerConfig::clone(&pki.agent_server_config(&node, real_now()).unwrap());
+        let mut config = ServerConfig::clone(&agent_server_config(pki.ca_pem(), &identity).unwrap());
         config.alpn_protocols = vec![b"h2".to_vec()];
         Arc::new(config)
     };

@@ -20,6 +20,7 @@ use crate::audit::{LogOptions, Mode, Policy};
 use crate::auth::objects;
 use crate::auth::service_account::ServiceAccounts;
 use crate::auth::token_file::TokenFile;
+use crate::pki::rotation::{self, Target};
 use crate::pki::scratch::Scratch;
 use crate::pki::{Pki, ServingNames, load_or_create};
 
@@ -30,10 +31,12 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// A server with limits of its own, until it is dropped.
 struct Bed {
     address: SocketAddr,
-    pki: Pki,
+    pki: Arc<Pki>,
+    identity: Live,
+    scratch_names: ServingNames,
     stop: oneshot::Sender<()>,
     ended: JoinHandle<()>,
-    _scratch: Scratch,
+    scratch: Scratch,
 }
 
 impl Bed {
@@ -45,6 +48,8 @@ impl Bed {
         let scratch = Scratch::new();
         let names = ServingNames { ips: vec![[127, 0, 0, 1].into()], dns: Vec::new() };
         let pki = load_or_create(&scratch.path().join("pki"), &names, Timestamp::now()).unwrap();
+        let identity = Live::new(pki);
+        let pki = identity.get();
         let index = |_: &str, _: &[u8]| api::facts::Facts::default();
         let store = store::Embedded::open(scratch.path().join("store"), index, store::Options::default()).unwrap();
         let store: Arc<dyn store::Store> = Arc::new(store);
@@ -52,10 +57,12 @@ impl Bed {
         let server = Server::bind(Options {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             beside: Vec::new(),
-            tls: pki.server_config(),
+            local: None,
+            identity: identity.clone(),
+            clients: Arc::default(),
             authn: Authenticator::new(TokenFile::default(), accounts, objects::stored(store.clone())),
             store,
-            agents: None,
+            agents: false,
             local_node: None,
             plugins: Plugins::default(),
             allocates_pod_cidrs: false,
@@ -75,7 +82,7 @@ impl Bed {
         let ended = tokio::spawn(server.run(async {
             let _ = stopped.await;
         }));
-        Self { address, pki, stop, ended, _scratch: scratch }
+        Self { address, pki, identity, scratch_names: names, stop, ended, scratch }
     }
 
     async fn tcp(&self) -> TcpStream {
@@ -120,7 +127,7 @@ fn short() -> ConnectionLimits {
 }
 
 /// Reads to the end of a connection, whichever way it ends.
-async fn end(mut stream: impl tokio::io::AsyncRead + Unpin) -> Vec<u8> {
+async fn end(mut stream: impl AsyncRead + Unpin) -> Vec<u8> {
     let mut read = Vec::new();
     let _ = within("the end of a connection", stream.read_to_end(&mut read)).await;
     read
@@ -263,4 +270,25 @@ async fn requests_are_in_the_audit_log_with_the_id_of_their_response() {
     assert_eq!(created["objectRef"], serde_json::json!({"resource": "namespaces", "name": "new", "apiVersion": "v1"}));
     assert_eq!(created["annotations"]["authorization.k8s.io/decision"], "allow");
     assert_eq!(events[1]["responseStatus"]["reason"], "NotFound");
+}
+
+#[tokio::test]
+async fn a_connection_ends_with_the_trust_in_its_certificate() {
+    let bed = Bed::start(ConnectionLimits::default()).await;
+    let dir = bed.scratch.path().join("pki");
+    let reload = || bed.identity.replace(load_or_create(&dir, &bed.scratch_names, Timestamp::now()).unwrap());
+    let get = || Request::get("/version").header("host", "x").body(Full::<Bytes>::default()).unwrap();
+    let (mut old, old_ended) = bed.http1().await;
+    assert_eq!(old.send_request(get()).await.unwrap().status(), 200);
+    rotation::rotate(&dir, &[Target::Ca, Target::Serving], Timestamp::now()).unwrap();
+    assert!(reload());
+    assert_eq!(old.send_request(get()).await.unwrap().status(), 200, "the connection goes on");
+    let (mut next, _next_ended) = bed.http1().await;
+    assert_eq!(next.send_request(get()).await.unwrap().status(), 200, "the old certificate and CA are good");
+    rotation::finish(&dir, &[Target::Ca]).unwrap();
+    assert!(reload());
+    let ended = tokio::time::timeout(TIMEOUT, old_ended).await.expect("the connection ends");
+    drop(ended);
+    assert!(old.send_request(get()).await.is_err());
+    assert!(bed.try_tls(b"http/1.1").await.is_err(), "the old CA does not know the server");
 }

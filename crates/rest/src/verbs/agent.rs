@@ -222,7 +222,7 @@ fn agent_address(shared: &Shared, name: &str) -> Result<SocketAddr, Status> {
 
 async fn to_agent(shared: &Shared, ask: &Ask<'_>, node: &str, path: &str, sent: Sent) -> Result<Reply, Status> {
     let address = agent_address(shared, node)?;
-    let Some(tls) = shared.agents.clone() else {
+    let Some(tls) = shared.agents.as_ref().map(|identity| identity.get().agents_config()) else {
         return Err(Status::unavailable(format!("this server has no certificate for the agent of node {node}")));
     };
     let begun = Instant::now();

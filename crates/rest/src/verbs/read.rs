@@ -54,16 +54,34 @@ fn prefix(target: &Target<'_>) -> String {
 
 /// A list.
 pub(crate) async fn list(shared: &Shared, ask: &Ask<'_>, target: &Target<'_>) -> Result<Reply, Status> {
-    let (entries, meta) = matching(shared, ask, target).await?;
-    Ok(Reply::document(200, ask.view.list(target.kind, &entries, &meta)?))
+    let found = find(shared, ask, target).await?;
+    let (view, kind) = (ask.view, target.kind);
+    let document = shared.offload.run(ask.user, found.size(), move || {
+        let (entries, meta) = found.select();
+        view.list(kind, &entries, &meta)
+    });
+    Ok(Reply::document(200, document.await?))
 }
 
-/// The objects that a list or a deletecollection is about.
+/// The objects that a deletecollection is about.
 pub(super) async fn matching(
     shared: &Shared,
     ask: &Ask<'_>,
     target: &Target<'_>,
 ) -> Result<(Vec<Arc<Entry>>, ListMeta), Status> {
+    Ok(find(shared, ask, target).await?.select())
+}
+
+/// A collection as of one revision, and what is wanted of it.
+struct Collection {
+    entries: Vec<Arc<Entry>>,
+    revision: u64,
+    options: ListOptions,
+    prefix: String,
+}
+
+/// The collection that a list or a deletecollection is about.
+async fn find(shared: &Shared, ask: &Ask<'_>, target: &Target<'_>) -> Result<Collection, Status> {
     let options = list::parse(target.kind, &ask.query, false)?;
     let at = match options.snapshot() {
         Snapshot::Latest | Snapshot::Any => None,
@@ -76,27 +94,41 @@ pub(super) async fn matching(
             Some(revision)
         }
     };
-    let (mut entries, revision) = read(shared, target, &options, at)?;
-    let prefix = prefix(target);
-    if let Some(token) = &options.start {
-        let start = format!("{prefix}{}", token.start);
-        entries.retain(|entry| *entry.key.name >= *start);
+    let (entries, revision) = read(shared, target, &options, at)?;
+    Ok(Collection { entries, revision, options, prefix: prefix(target) })
+}
+
+impl Collection {
+    /// How many bytes are read to answer: those of a page, or of everything when it must be searched for what is selected.
+    fn size(&self) -> usize {
+        let is_page = self.options.limit > 0 && self.options.selector.is_everything();
+        let read = if is_page { self.options.limit } else { usize::MAX };
+        self.entries.iter().take(read).map(|entry| entry.value.len()).sum()
     }
-    if !options.selector.is_everything() {
-        entries.retain(|entry| selects(&options.selector, entry));
-    }
-    let mut meta = ListMeta { revision, ..ListMeta::default() };
-    if options.limit > 0 && entries.len() > options.limit {
-        let remaining = entries.len() - options.limit;
-        entries.truncate(options.limit);
-        if options.selector.is_everything() {
-            meta.remaining = Some(remaining);
+
+    /// The objects that are selected, of one page.
+    fn select(self) -> (Vec<Arc<Entry>>, ListMeta) {
+        let Self { mut entries, revision, options, prefix } = self;
+        if let Some(token) = &options.start {
+            let start = format!("{prefix}{}", token.start);
+            entries.retain(|entry| *entry.key.name >= *start);
         }
-        let last = entries.last().map_or("", |entry| &entry.key.name[prefix.len()..]);
-        let version = i64::try_from(revision).unwrap_or(i64::MAX);
-        meta.continue_token = Continue { version, start: format!("{last}\0") }.encode();
+        if !options.selector.is_everything() {
+            entries.retain(|entry| selects(&options.selector, entry));
+        }
+        let mut meta = ListMeta { revision, ..ListMeta::default() };
+        if options.limit > 0 && entries.len() > options.limit {
+            let remaining = entries.len() - options.limit;
+            entries.truncate(options.limit);
+            if options.selector.is_everything() {
+                meta.remaining = Some(remaining);
+            }
+            let last = entries.last().map_or("", |entry| &entry.key.name[prefix.len()..]);
+            let version = i64::try_from(revision).unwrap_or(i64::MAX);
+            meta.continue_token = Continue { version, start: format!("{last}\0") }.encode();
+        }
+        (entries, meta)
     }
-    Ok((entries, meta))
 }
 
 /// Everything in the place a list is about, as of one revision.

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 
 pub(super) use self::clean::clean;
 use self::client::Requests;
-use super::dns;
+use super::{dns, privileges};
 use crate::config::AgentArguments;
 
 /// The lock of whoever runs Pods on a machine.
@@ -34,7 +34,7 @@ pub(super) struct Places<'a> {
     /// Where objects come from.
     pub(super) source: Arc<dyn Source>,
     /// How to reach the API.
-    pub(super) kubeconfig: &'a Path,
+    pub(super) remote: &'a Remote,
     /// Where it keeps what must outlive it.
     pub(super) data_dir: &'a Path,
     /// The addresses of all Pods.
@@ -44,7 +44,7 @@ pub(super) struct Places<'a> {
     /// The name of the node, if it was said.
     pub(super) node: Option<&'a str>,
     /// How it shows the server who it is; without this nobody can look into its Pods.
-    pub(super) tls: Option<Arc<rustls::ServerConfig>>,
+    pub(super) tls: Option<::agent::serve::Tls>,
     /// Who can tell how the proxy of this machine stands, if there is one.
     pub(super) reports: Option<Arc<dyn ::agent::serve::reports::Reports>>,
 }
@@ -101,6 +101,7 @@ pub(super) async fn start(places: &Places<'_>, arguments: &AgentArguments) -> an
     };
     let data_dir = std::path::absolute(places.data_dir).context("finding the data directory")?;
     std::fs::create_dir_all(&data_dir).with_context(|| format!("making the data directory {}", data_dir.display()))?;
+    privileges::data_dir::is_of_root(&data_dir)?;
     let settings = ::agent::settings::Settings {
         node: node_name(places.node),
         data_dir,
@@ -116,7 +117,7 @@ pub(super) async fn start(places: &Places<'_>, arguments: &AgentArguments) -> an
         program: PathBuf::from(PROGRAM),
     };
     let tools = ::agent::agent::Tools {
-        api: Arc::new(Requests::new(Remote::new(places.kubeconfig)?)),
+        api: Arc::new(Requests::new(places.remote.clone())),
         network: Box::new(pod_network::linux::Linux::open().context("opening the network of Pods")?),
         host: own_addresses(),
     };

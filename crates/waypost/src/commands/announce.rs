@@ -4,11 +4,9 @@
 
 mod bgp;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use bytes::Bytes;
 use dataplane::announce::api::{Answer, Api, Ask, News, Refusal, Versioned};
 use dataplane::announce::inputs::Inputs;
@@ -44,7 +42,7 @@ pub(super) struct Place<'a> {
     /// Where objects come from.
     pub(super) source: &'a dyn Source,
     /// How to reach the API.
-    pub(super) kubeconfig: &'a Path,
+    pub(super) remote: &'a Remote,
     /// The name of the node.
     pub(super) node: String,
     /// The bridge of Pods, which leads to no neighbours.
@@ -67,7 +65,7 @@ impl Announcing {
     /// Starts them, on the present tokio runtime.
     pub(super) fn start(place: Place<'_>) -> anyhow::Result<Self> {
         let inputs = Inputs::start(place.source).map_err(|status| anyhow::anyhow!("{}", status.message))?;
-        let remote = Remote::new(place.kubeconfig).context("reading the kubeconfig")?;
+        let remote = place.remote.clone();
         let teller = Teller::start(&remote, COMPONENT, &place.node);
         let (secrets, figures) = (Arc::new(remote.clone()), place.figures.bgp.clone());
         let bgp = bgp::Speaker::start(&place.node, inputs.view(), secrets, teller.clone(), figures, place.proxy);

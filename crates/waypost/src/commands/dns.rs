@@ -42,7 +42,7 @@ impl Dns {
     /// # Errors
     /// When the configuration cannot be used, or an address not be had.
     pub(super) async fn start(
-        source: &(impl Source + Clone + 'static),
+        source: Arc<dyn Source>,
         arguments: &DnsArguments,
         domain: &str,
         listen: Vec<SocketAddr>,
@@ -51,8 +51,7 @@ impl Dns {
         let config = settings::config(content.as_ref(), arguments, domain)?;
         let listen = if content.is_some() { config.places().map_err(anyhow::Error::msg)? } else { listen };
         let quirks = arguments.dns_quirks.into();
-        let builder =
-            Builder { source: Arc::new(source.clone()), domain: domain.to_owned(), listen: listen.clone(), quirks };
+        let builder = Builder { source, domain: domain.to_owned(), listen: listen.clone(), quirks };
         let (parts, metrics) = builder.first(&config)?;
         let clients = settings::client_limits(arguments);
         let options = Options { listen: listen.clone(), clients, ..Options::default() };

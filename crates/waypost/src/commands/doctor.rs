@@ -2,7 +2,7 @@
 //!
 //! In: an API, and this machine. Out: one verdict for each Service, by [`crate::doctor`]; exit code 0 when nothing is wrong, 1 when
 //! something is, 2 when nobody could be asked. What has just changed may look wrong for a moment, so what could be such a moment is
-//! looked at again before it is said.
+//! looked at again before it is said. `--security` gathers other things and reports by [`crate::doctor::security`].
 //!
 //! ```text
 //! objects: lists of the API ─┬─▶ here: kernel, rules beside the plan ─┬─▶ tries: connections, names ─▶ Evidence ─▶ Verdict
@@ -12,6 +12,7 @@
 mod here;
 pub(super) mod objects;
 mod rules;
+mod security;
 mod tables;
 pub(super) mod tries;
 
@@ -24,7 +25,7 @@ use futures_util::{StreamExt as _, stream};
 use self::tries::{Bounds, Tries};
 use super::reach::{self, Reach};
 use super::server;
-use crate::doctor::{Cluster, Evidence, Verdict, examine, json, text};
+use crate::doctor::{Cluster, Evidence, Verdict, examine, json, security as exposed, text};
 
 /// How often something that may be right a moment later is looked at.
 const LOOKS: usize = 4;
@@ -45,6 +46,9 @@ pub(crate) struct Arguments {
     /// Look at all namespaces
     #[arg(short = 'A', long)]
     all_namespaces: bool,
+    /// Report how exposed the cluster is, instead of what is wrong with Services
+    #[arg(long, conflicts_with_all = ["name", "all_namespaces", "from"])]
+    security: bool,
     /// How to write the answer
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     output: Output,
@@ -72,6 +76,9 @@ enum Output {
 
 /// Runs the command. The code of the exit says what was found, so it ends here.
 pub(crate) fn exec(arguments: &Arguments) -> anyhow::Result<()> {
+    if arguments.security {
+        return exposure(arguments);
+    }
     let found = server::runtime().and_then(|runtime| runtime.block_on(look(arguments)));
     let verdicts = match found {
         Ok(verdicts) => verdicts,
@@ -88,6 +95,24 @@ pub(crate) fn exec(arguments: &Arguments) -> anyhow::Result<()> {
         std::process::exit(1);
     }
     Ok(())
+}
+
+/// The same for `--security`.
+fn exposure(arguments: &Arguments) -> anyhow::Result<()> {
+    let gathered = server::runtime().and_then(|runtime| runtime.block_on(security::gather(&arguments.reach)));
+    let evidence = match gathered {
+        Ok(evidence) => evidence,
+        Err(error) => {
+            crate::log::fatal(&error);
+            std::process::exit(2);
+        }
+    };
+    let report = exposed::examine(&evidence);
+    reach::print(&match arguments.output {
+        Output::Text => exposed::text(&report),
+        Output::Json => exposed::json(&report),
+    })?;
+    std::process::exit(report.exit_code())
 }
 
 /// Looks until what is wrong is not a matter of a moment.

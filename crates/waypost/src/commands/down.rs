@@ -20,10 +20,16 @@ use crate::config::DownArguments;
 
 /// How long a program that was asked to end may take: requests that are under way are let end.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a process may take that was killed with its parent.
+const ORPHAN: Duration = Duration::from_secs(5);
 /// Where `up` notes who it is.
 const NOTE: &str = "running.json";
+/// Where it notes which process its API server is, if that is another.
+const SERVER_NOTE: &str = "api-server.json";
+/// The socket of that one.
+pub(super) const SOCKET: &str = "api.sock";
 /// What we put into a data directory, beside the folder of the agent, which goes with its Pods.
-const OURS: [&str; 5] = ["store", "pki", "kubeconfig", "images", NOTE];
+const OURS: [&str; 7] = ["store", "pki", "kubeconfig", "images", SOCKET, SERVER_NOTE, NOTE];
 
 /// A note that this process serves a data directory. Dropping it takes it back.
 pub(super) struct Running(PathBuf);
@@ -34,16 +40,44 @@ impl Running {
     /// # Errors
     /// The note cannot be written.
     pub(super) fn note(data_dir: &Path) -> anyhow::Result<Self> {
-        let own = Identity::own()?;
-        let path = data_dir.join(NOTE);
-        fs::write(&path, json!({"pid": own.pid, "began": own.began}).to_string())
+        Self::note_as(data_dir, NOTE, Identity::own()?)
+    }
+
+    /// Notes which process the API server is.
+    ///
+    /// # Errors
+    /// The note cannot be written.
+    pub(super) fn note_server(data_dir: &Path, server: Identity) -> anyhow::Result<Self> {
+        Self::note_as(data_dir, SERVER_NOTE, server)
+    }
+
+    fn note_as(data_dir: &Path, name: &str, who: Identity) -> anyhow::Result<Self> {
+        let path = data_dir.join(name);
+        fs::write(&path, json!({"pid": who.pid, "began": who.began}).to_string())
             .with_context(|| format!("writing {}", path.display()))?;
         Ok(Self(path))
     }
 
+    /// Waits for the end of the API server of an `up` that was killed: it ends with its parent, but not before it.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub(super) fn await_server(data_dir: &Path) -> anyhow::Result<()> {
+        let Some(server) = Self::find(data_dir, SERVER_NOTE) else { return Ok(()) };
+        let Some(handle) = server.open().context("opening the process")? else { return Ok(()) };
+        ensure!(
+            handle.ends_within(ORPHAN),
+            "process {} is the API server of an earlier `waypost up` on {} and does not end; type: kill -9 {}",
+            server.pid,
+            data_dir.display(),
+            server.pid
+        );
+        Ok(())
+    }
+
     /// Who serves a data directory, if somebody does.
-    fn find(data_dir: &Path) -> Option<Identity> {
-        let note: Value = serde_json::from_slice(&fs::read(data_dir.join(NOTE)).ok()?).ok()?;
+    fn find(data_dir: &Path, name: &str) -> Option<Identity> {
+        let note: Value = serde_json::from_slice(&fs::read(data_dir.join(name)).ok()?).ok()?;
         let pid = i32::try_from(note.int("pid")).ok()?;
         let noted = Identity { pid, began: note.at("began").as_u64()? };
         noted.is_there().then_some(noted)
@@ -79,7 +113,13 @@ const fn said(stopped: bool) -> &'static str {
 
 /// Has the `up` of a data directory end, and waits for that; answers whether there was one.
 fn stop(data_dir: &Path) -> anyhow::Result<bool> {
-    let Some(running) = Running::find(data_dir) else { return Ok(false) };
+    let stopped = stop_main(data_dir)?;
+    Running::await_server(data_dir)?;
+    Ok(stopped)
+}
+
+fn stop_main(data_dir: &Path) -> anyhow::Result<bool> {
+    let Some(running) = Running::find(data_dir, NOTE) else { return Ok(false) };
     let Some(handle) = running.open().context("opening the process")? else { return Ok(false) };
     ensure!(
         handle.signal(Signal::TERM),
@@ -144,13 +184,13 @@ mod tests {
     #[test]
     fn a_note_is_believed_as_long_as_its_process_is_there() {
         let folder = tempfile::TempDir::new().expect("a folder");
-        assert!(Running::find(folder.path()).is_none());
+        assert!(Running::find(folder.path(), NOTE).is_none());
         let note = Running::note(folder.path()).expect("written");
-        assert_eq!(Running::find(folder.path()), Identity::own().ok());
+        assert_eq!(Running::find(folder.path(), NOTE), Identity::own().ok());
         let own = Identity::own().expect("us");
         fs::write(folder.path().join(NOTE), json!({"pid": own.pid, "began": own.began + 1}).to_string())
             .expect("written");
-        assert!(Running::find(folder.path()).is_none(), "another process has the number now");
+        assert!(Running::find(folder.path(), NOTE).is_none(), "another process has the number now");
         drop(note);
         assert!(!folder.path().join(NOTE).exists());
     }

@@ -1,7 +1,6 @@
 //! The gateway of a machine, put together: Services come in, listeners and Events come out, and the proxy is told where they are.
 
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use gateway::split::Split;
@@ -25,7 +24,7 @@ impl Gateway {
     /// Starts it, if this machine has load balancers' addresses (`announces`).
     pub(super) fn start(
         source: Arc<dyn Source>,
-        kubeconfig: &Path,
+        remote: &Remote,
         proxy: &ProxyArguments,
         announces: bool,
     ) -> anyhow::Result<Self> {
@@ -33,7 +32,7 @@ impl Gateway {
         if !announces || proxy.proxy_mode == ProxyMode::None {
             return Ok(Self { running: None, node });
         }
-        let teller = Teller::start(&Remote::new(kubeconfig)?, COMPONENT, &node);
+        let teller = Teller::start(remote, COMPONENT, &node);
         let settings = Settings {
             node: node.clone(),
             addresses: own_addresses(),

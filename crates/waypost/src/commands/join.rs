@@ -1,6 +1,6 @@
 //! How `waypost node` comes to its credentials, and keeps them: wiring for [`rest::join`].
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub(super) struct Credentials {
     joined: bool,
     /// The certificate of its agent, if it runs one.
     served: Option<Arc<Served>>,
+    /// What the cluster says of its CAs.
+    published: join::Published,
     tasks: JoinSet<()>,
 }
 
@@ -42,6 +44,7 @@ pub(super) async fn credentials(arguments: &NodeArguments) -> anyhow::Result<Cre
         folder: folder.clone(),
         joined,
         served: None,
+        published: join::Published::default(),
         tasks: JoinSet::new(),
     };
     let Some(server) = &arguments.join.join else {
@@ -77,29 +80,32 @@ fn token(arguments: &NodeArguments) -> anyhow::Result<Option<String>> {
 }
 
 impl Credentials {
-    /// Renews the certificate of the node in time.
+    /// Renews the certificate of the node in time, and follows the CAs of the cluster.
     pub(super) fn keep(&mut self, remote: &Remote) {
         if self.joined {
             let (kubeconfig, node, remote) = (self.kubeconfig.clone(), self.node.clone(), remote.clone());
-            self.tasks.spawn(async move { join::keep_client(&kubeconfig, &node, &remote).await });
+            let published = self.published.clone();
+            self.tasks.spawn(async move { join::keep_client(&kubeconfig, &node, &remote, &published).await });
         }
     }
 
     /// The TLS settings of the agent's port: its certificate is asked for as soon as the agent has said where it is.
-    pub(super) fn serving(&mut self, remote: &Remote) -> anyhow::Result<Option<Arc<rustls::ServerConfig>>> {
+    pub(super) fn serving(&mut self, remote: &Remote) -> Option<::agent::serve::Tls> {
         let Ok(cluster) = join::cluster_of(&self.kubeconfig) else {
             tracing::warn!("the kubeconfig embeds no authority; logs, exec, attach and port-forward will not work");
-            return Ok(None);
+            return None;
         };
-        let served = Arc::new(Served::default());
-        let tls = served.config(&cluster.ca_pem).context("preparing the agent's port")?;
+        let served = Arc::new(Served::new(&cluster.ca_pem));
+        let tls = served.configs();
         let names = Serving { node: self.node.clone(), ips: agent::serving_ips() };
         self.served = Some(Arc::clone(&served));
-        let (folder, remote): (PathBuf, Remote) = (self.folder.clone(), remote.clone());
+        let (trusting, published) = (Arc::clone(&served), self.published.clone());
+        self.tasks.spawn(async move { join::keep_trust(&trusting, &published).await });
+        let (folder, remote, published) = (self.folder.clone(), remote.clone(), self.published.clone());
         self.tasks.spawn(async move {
-            join::keep_serving(Path::new(&folder), &names, &cluster.ca_pem, &remote, &served).await;
+            join::keep_serving(&folder, &names, &cluster, &remote, &served, &published).await;
         });
-        Ok(Some(tls))
+        Some(tls)
     }
 
     /// Waits until the agent has a certificate, so that logs and reports of a node that is ready can be read; not for ever.

@@ -26,10 +26,10 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
             Remote::new(&kubeconfig).with_context(|| format!("reading the kubeconfig {}", kubeconfig.display()))?;
         credentials.keep(&remote);
         let balances = arguments.does(Role::Announce) && arguments.does(Role::Proxy);
-        let gateway = Gateway::start(Arc::new(remote.clone()), &kubeconfig, &arguments.proxy, balances)?;
+        let gateway = Gateway::start(Arc::new(remote.clone()), &remote, &arguments.proxy, balances)?;
         let around = Surroundings {
             source: &gateway.seen(&remote),
-            kubeconfig: &kubeconfig,
+            remote: &remote,
             pods: &arguments.cluster_cidr,
             on_loopback: false,
             node_ports: "primary",
@@ -47,20 +47,20 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
             true => {
                 let everywhere = || vec![(Ipv4Addr::UNSPECIFIED, 53).into(), (Ipv6Addr::UNSPECIFIED, 53).into()];
                 let listen: Vec<SocketAddr> = dns::listen(&arguments.dns, everywhere)?;
-                Some(Dns::start(&remote, &arguments.dns, &arguments.cluster_domain, listen).await?)
+                Some(Dns::start(Arc::new(remote.clone()), &arguments.dns, &arguments.cluster_domain, listen).await?)
             }
             false => None,
         };
         let runs_pods = arguments.does(Role::Agent);
         let places = agent::Places {
             source: Arc::new(remote.clone()),
-            kubeconfig: &kubeconfig,
+            remote: &remote,
             data_dir: &arguments.place.data_dir,
             cluster: &arguments.cluster_cidr,
             domain: &arguments.cluster_domain,
             node: arguments.proxy.node_name.as_deref(),
             tls: match runs_pods {
-                true => credentials.serving(&remote)?,
+                true => credentials.serving(&remote),
                 false => None,
             },
             reports: proxy.as_ref().map(|proxy| proxy.reports(&arguments.cluster_domain)),
@@ -72,7 +72,7 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
         let announcing = match arguments.does(Role::Announce) {
             true => Some(Announcing::start(announce::Place {
                 source: &remote,
-                kubeconfig: &kubeconfig,
+                remote: &remote,
                 node: agent::node_name(arguments.proxy.node_name.as_deref()),
                 pod_bridge: &arguments.agent.pod_bridge,
                 figures: proxy.as_ref().map(Proxy::announcing).unwrap_or_default(),

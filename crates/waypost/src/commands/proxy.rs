@@ -10,7 +10,6 @@ mod tried;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -49,7 +48,7 @@ pub(super) struct Surroundings<'a> {
     /// Where objects come from.
     pub(super) source: &'a dyn Source,
     /// How to reach the API, for Events.
-    pub(super) kubeconfig: &'a Path,
+    pub(super) remote: &'a Remote,
     /// The addresses of Pods.
     pub(super) pods: &'a [IpNet],
     /// Whether Services have loopback addresses.
@@ -96,7 +95,7 @@ impl Proxy {
         let (sender, receiver) = channel();
         tell_addresses(&sender).context("reading the addresses of this machine")?;
         watch_addresses(sender.clone())?;
-        let remote = Remote::new(around.kubeconfig)?;
+        let remote = around.remote.clone();
         let teller = Teller::start(&remote, COMPONENT, &node);
         let tools = Tools {
             serving: switch.serving(way),

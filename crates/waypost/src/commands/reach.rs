@@ -14,7 +14,7 @@ use rest::client::{Client, Method};
 use rest::kubeconfig::Access;
 use serde_json::Value;
 
-use crate::kubeconfig::Kubeconfig;
+use crate::kubeconfig::{Found, Kubeconfig};
 
 /// How long one answer of the API may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -32,6 +32,11 @@ pub(crate) struct Api {
 }
 
 impl Reach {
+    /// What the kubeconfig says.
+    pub(super) fn found(&self) -> anyhow::Result<Found> {
+        self.kubeconfig.find()
+    }
+
     /// The way to the server.
     pub(super) fn access(&self) -> anyhow::Result<Arc<Access>> {
         Ok(Arc::new(self.kubeconfig.find()?.access()?))
@@ -47,6 +52,11 @@ impl Api {
     /// By a client that is there already.
     pub(crate) const fn new(client: Client) -> Self {
         Self { client }
+    }
+
+    /// The code of the answer to a question.
+    pub(super) async fn code(&mut self, path: &str) -> anyhow::Result<u16> {
+        Ok(self.ask(path).await?.0)
     }
 
     /// The code and the body that the API answers a question with.

@@ -19,17 +19,22 @@ use kernel::addresses::Addresses as _;
 use rest::auth::service_account::ServiceAccounts;
 use rest::auth::token_file::TokenFile;
 use rest::auth::{Authenticator, objects};
-use rest::client::{Client, Method};
-use rest::kubeconfig::{self, ClusterInfo};
-use rest::pki::{self, Pki, ServingNames};
-use rest::{ConnectionLimits, Options, Server};
+use rest::client::Method;
+use rest::kubeconfig;
+use rest::pki::{self, Clients, Live, Pki, ServingNames};
+use rest::remote::Remote;
+use rest::{ConnectionLimits, LocalSocket, Options, Server};
 use store::allocation::Ranges;
 use store::source::Local;
 use store::{Embedded, Store};
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::dns;
 use super::encryption::{self, Follower, Reloads};
+use super::identity::{self, Published};
+use super::privileges;
 use crate::config::ServerArguments;
 use crate::notify::Manager;
 
@@ -38,16 +43,19 @@ const FIRST_REVISION: u64 = 1000;
 
 /// Runs the command.
 pub(crate) fn exec(arguments: &ServerArguments) -> anyhow::Result<()> {
+    if let Some(account) = privileges::server_user(arguments, privileges::data_dir::give)? {
+        privileges::become_server(&account, arguments)?;
+    }
     runtime()?.block_on(async {
-        let running = start(arguments, &Beside::default()).await?;
+        let running = start(arguments, Beside::default()).await?;
         // Whoever reads that it is ready may ask it to end at once.
         let asked = stop_signal();
         tracing::info!(address = %running.address, kubeconfig = %running.kubeconfig.display(), "ready");
-        let manager = Manager::find();
+        let (manager, remote) = (Manager::find(), Remote::new(&running.kubeconfig)?);
         manager.ready(&format!("the API is at https://{}", running.address));
         tokio::select! {
             () = asked => {}
-            () = manager.keep_telling(|| answers(&running.kubeconfig)) => {}
+            () = manager.keep_telling(|| answers(&remote)) => {}
         }
         manager.stopping();
         tracing::info!("stopping");
@@ -57,9 +65,9 @@ pub(crate) fn exec(arguments: &ServerArguments) -> anyhow::Result<()> {
 }
 
 /// Comes back when our own API has answered; one that cannot is asked until it does.
-pub(super) async fn answers(kubeconfig: &Path) {
+pub(super) async fn answers(remote: &Remote) {
     let asked = async || -> anyhow::Result<bool> {
-        let (code, _) = Client::from_kubeconfig(kubeconfig)?.bytes(Method::GET, "/livez", None, Bytes::new()).await?;
+        let (code, _) = remote.client().bytes(Method::GET, "/livez", None, Bytes::new()).await?;
         Ok(code == 200)
     };
     while !asked().await.unwrap_or(false) {
@@ -76,14 +84,14 @@ pub(crate) fn runtime() -> anyhow::Result<Runtime> {
 pub(super) struct Running {
     pub(super) address: SocketAddr,
     pub(super) kubeconfig: PathBuf,
-    pub(super) pki: Pki,
+    pub(super) identity: Live,
     stop: tokio::sync::oneshot::Sender<()>,
     serving: tokio::task::JoinHandle<()>,
     halt: tokio::sync::oneshot::Sender<()>,
     control: tokio::task::JoinHandle<()>,
     store: Arc<Embedded>,
-    /// Follows the encryption configuration, if there is one.
-    follower: Option<tokio::task::JoinHandle<()>>,
+    /// Follow the certificates, and the encryption configuration if there is one.
+    followers: JoinSet<()>,
 }
 
 impl Running {
@@ -93,30 +101,30 @@ impl Running {
     }
 
     /// Lets requests end, then closes the store.
-    pub(super) async fn stop(self) {
+    pub(super) async fn stop(mut self) {
         // Either they are still there to hear this, or they have ended already.
         let _ = self.halt.send(());
         let _ = self.control.await;
         let _ = self.stop.send(());
         let _ = self.serving.await;
-        if let Some(follower) = self.follower {
-            follower.abort();
-        }
+        self.followers.abort_all();
         self.store.close();
     }
 }
 
-/// What runs in the same process as a server.
+/// What runs beside a server, in this process or in another.
 #[derive(Default)]
 pub(super) struct Beside {
     /// Other addresses at which the server listens, for Pods.
     pub(super) addresses: Vec<IpAddr>,
     /// The Node whose agent runs here.
     pub(super) node: Option<String>,
+    /// Where they come, if it is another process. That one then writes the kubeconfig: the server has no right to the data directory.
+    pub(super) socket: Option<LocalSocket>,
 }
 
 /// Starts a server and returns when it is ready.
-pub(super) async fn start(arguments: &ServerArguments, beside: &Beside) -> anyhow::Result<Running> {
+pub(super) async fn start(arguments: &ServerArguments, beside: Beside) -> anyhow::Result<Running> {
     let ranges = ranges(arguments)?;
     let data_dir = &arguments.place.data_dir;
     std::fs::create_dir_all(data_dir).with_context(|| {
@@ -125,16 +133,29 @@ pub(super) async fn start(arguments: &ServerArguments, beside: &Beside) -> anyho
     let store = Arc::new(open_store(arguments)?);
     let names = serving_names(arguments, &ranges, &beside.addresses);
     let pki = pki::load_or_create(&data_dir.join("pki"), &names, Timestamp::now()).context("preparing certificates")?;
+    let (accounts, clients) = (service_accounts(arguments, &pki)?, Arc::new(Clients::default()));
+    clients.restore(&data_dir.join("pki")).context("reading who uses the CA")?;
+    let live = Live::new(pki);
     let metrics = control::Metrics::new();
     let reloads = Arc::new(Reloads::default());
-    let options = options(arguments, &store, &ranges, &pki, &metrics, &reloads)?;
-    let (addresses, local_node) = (beside.addresses.clone(), beside.node.clone());
-    let server = Server::bind(Options { beside: addresses, local_node, ..options })
+    let writes_kubeconfig = beside.socket.is_none();
+    let Beside { addresses, node: local_node, socket: local } = beside;
+    let options = Options {
+        beside: addresses,
+        local_node,
+        local,
+        clients: clients.clone(),
+        ..options(arguments, &store, &ranges, (&live, &accounts), &metrics, &reloads)?
+    };
+    let server = Server::bind(options)
         .await
         .with_context(|| format!("listening on {}; choose another address with --listen", arguments.listen))?;
     let (address, advertised) = (server.address(), advertised(arguments, &server, &ranges));
     let kubeconfig = data_dir.join("kubeconfig");
-    kubeconfig::write_admin(&kubeconfig, &reachable(address), &pki).context("writing the admin kubeconfig")?;
+    if writes_kubeconfig {
+        kubeconfig::write_admin(&kubeconfig, &reachable(address), &live.get())
+            .context("writing the admin kubeconfig")?;
+    }
     // Before anybody is let in: without roles nobody may do anything.
     control::bootstrap::run(&*store, &ranges, advertised).await.context("making the first objects")?;
     let (readiness, dynamic) = (server.readiness(), server.dynamic_admission());
@@ -142,32 +163,49 @@ pub(super) async fn start(arguments: &ServerArguments, beside: &Beside) -> anyho
     let serving = tokio::spawn(server.run(async {
         let _ = stopped.await;
     }));
-    let info = ClusterInfo { server: format!("https://{advertised}"), ca_pem: pki.ca_pem().to_owned() };
+    let advertised = format!("https://{advertised}");
+    let news = Published::new(&advertised, &live.get(), &accounts, Timestamp::now());
+    let (news, published) = watch::channel(news);
     let shared: Arc<dyn Store> = store.clone();
     let (halt, halted) = tokio::sync::oneshot::channel();
-    let server_names = ServerNames { dns: names.dns, ips: names.ips, domain: arguments.cluster_domain.clone() };
-    let accounts = service_accounts(arguments, &pki)?;
+    let server_names =
+        ServerNames { dns: names.dns.clone(), ips: names.ips.clone(), domain: arguments.cluster_domain.clone() };
+    let settings = Settings {
+        server_names,
+        dynamic: Some(dynamic),
+        token_signer: Some(token_signer(accounts.clone())),
+        ..settings(arguments, &ranges, &live)
+    };
+    let following = Following { settings, published };
+    let control = tokio::spawn(controllers(arguments.leader_elect, shared, following, metrics, halted));
+    let mut followers = JoinSet::new();
+    let (admin, dir) = ((kubeconfig.clone(), reachable(address)), data_dir.join("pki"));
+    let follower = identity::Follower {
+        dir,
+        names,
+        live: live.clone(),
+        accounts,
+        clients,
+        kubeconfig: writes_kubeconfig.then_some(admin),
+        advertised,
+        published: news,
+    };
+    followers.spawn(follower.run());
+    if let Some(path) = arguments.encryption.encryption_provider_config.clone() {
+        let (data_dir, store) = (data_dir.clone(), store.clone());
+        followers.spawn(Follower { path, data_dir, store, reloads }.run());
+    }
+    let _ = readiness.send(true);
+    Ok(Running { address, kubeconfig, identity: live, stop, serving, halt, control, store, followers })
+}
+
+/// Signs the tokens that Secrets keep.
+fn token_signer(accounts: ServiceAccounts) -> TokenSigner {
+    let keys = accounts.clone();
     let sign = move |order: &TokenOrder<'_>| {
         accounts.sign_kept(order.namespace, order.account, order.secret).map_err(|error| error.to_string())
     };
-    let settings = Settings {
-        cluster_info: Some(info.render()),
-        server_names,
-        root_ca: Some(pki.ca_pem().to_owned()),
-        // It is for the volumes that the plugin adds to Pods.
-        publish_root_ca: admission_plugins(arguments).has(Plugin::ServiceAccount),
-        plugins: admission_plugins(arguments),
-        dynamic: Some(dynamic),
-        token_signer: Some(TokenSigner::new(sign)),
-        ..settings(arguments, &ranges, &pki)
-    };
-    let control = tokio::spawn(controllers(arguments.leader_elect, shared, settings, metrics, halted));
-    let follower = arguments.encryption.encryption_provider_config.clone().map(|path| {
-        let (data_dir, store) = (data_dir.clone(), store.clone());
-        tokio::spawn(Follower { path, data_dir, store, reloads }.run())
-    });
-    let _ = readiness.send(true);
-    Ok(Running { address, kubeconfig, pki, stop, serving, halt, control, store, follower })
+    TokenSigner::new(sign, move |token| keys.accepts_key_of(token, Timestamp::now()))
 }
 
 fn open_store(arguments: &ServerArguments) -> anyhow::Result<Embedded> {
@@ -186,7 +224,7 @@ fn options(
     arguments: &ServerArguments,
     store: &Arc<Embedded>,
     ranges: &Ranges,
-    pki: &Pki,
+    (live, accounts): (&Live, &ServiceAccounts),
     control: &Arc<control::Metrics>,
     reloads: &Arc<Reloads>,
 ) -> anyhow::Result<Options> {
@@ -195,20 +233,19 @@ fn options(
         Some(path) => TokenFile::load(path).context("reading --token-auth-file")?,
         None => TokenFile::default(),
     };
-    let mut accounts = service_accounts(arguments, pki)?;
-    if let Some(seconds) = arguments.service_account_max_token_expiration {
-        accounts = accounts.with_max_lifetime(seconds);
-    }
-    let authn = Authenticator::new(tokens, accounts, objects::stored(shared.clone()));
+    let authn = Authenticator::new(tokens, accounts.clone(), objects::stored(shared.clone()));
+    let authn = authn.with_identity(live.clone());
     let authn = if arguments.anonymous_auth { authn } else { authn.without_anonymous() };
     let (figures, control, reloads) = (store.clone(), control.clone(), reloads.clone());
     Ok(Options {
         listen: arguments.listen,
         beside: Vec::new(),
-        tls: pki.server_config(),
+        local: None,
+        identity: live.clone(),
+        clients: Arc::default(),
         authn,
         store: shared,
-        agents: Some(pki.agents_config()),
+        agents: true,
         local_node: None,
         ranges: ranges.clone(),
         plugins: admission_plugins(arguments),
@@ -223,8 +260,13 @@ fn options(
 
 /// Signs and verifies tokens of ServiceAccounts.
 fn service_accounts(arguments: &ServerArguments, pki: &Pki) -> anyhow::Result<ServiceAccounts> {
-    ServiceAccounts::new(pki.signing_key(), &arguments.cluster_domain)
-        .context("reading the key of ServiceAccount tokens")
+    let accounts = ServiceAccounts::new(pki.signing_key(), &arguments.cluster_domain)
+        .context("reading the key of ServiceAccount tokens")?;
+    accounts.set_keys(pki.signing_keys()).context("reading the keys of ServiceAccount tokens")?;
+    Ok(match arguments.service_account_max_token_expiration {
+        Some(seconds) => accounts.with_max_lifetime(seconds),
+        None => accounts,
+    })
 }
 
 /// How many connections there may be. The process needs files for other things, too: connections get a quarter of those it may open, and
@@ -264,15 +306,36 @@ pub(super) fn index(table: &str, value: &[u8]) -> Facts {
     api::kinds::by_table(table).map_or_else(Facts::default, |kind| kind.facts(&api::object::decode_light(value)))
 }
 
+/// The settings of controllers, which change when the identity does.
+struct Following {
+    settings: Settings,
+    published: watch::Receiver<Published>,
+}
+
+impl Following {
+    /// Runs the controllers with settings that are up to date. Other settings concern every object, so everything is looked at again.
+    async fn run(&self, store: &Arc<dyn Store>, metrics: &Arc<control::Metrics>) {
+        let mut published = self.published.clone();
+        loop {
+            let settings = published.borrow_and_update().settings(&self.settings);
+            tokio::select! {
+                () = control::runner::run(store.clone(), settings, metrics.clone()) => return,
+                Ok(()) = published.changed() => {}
+            }
+        }
+    }
+}
+
 /// Runs the controllers until they are told to halt; in an election only while this server leads.
 async fn controllers(
     elect: bool,
     store: Arc<dyn Store>,
-    settings: Settings,
+    following: Following,
     metrics: Arc<control::Metrics>,
     halted: tokio::sync::oneshot::Receiver<()>,
 ) {
-    let run = || control::runner::run(store.clone(), settings.clone(), metrics.clone());
+    let run = || following.run(&store, &metrics);
+    let settings = &following.settings;
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let election = elect.then(|| Election::new(format!("{host}_{}", uuid::Uuid::new_v4())));
     let work = async {
@@ -290,8 +353,8 @@ async fn controllers(
 }
 
 /// What the controllers are told. Whatever Kubernetes would not show is off unless it is asked for.
-fn settings(arguments: &ServerArguments, ranges: &Ranges, pki: &Pki) -> Settings {
-    let (signing, agent_signing) = (pki.signing(), pki.agent_signing());
+fn settings(arguments: &ServerArguments, ranges: &Ranges, live: &Live) -> Settings {
+    let live = live.clone();
     let allocates = arguments.allocate_node_cidrs.unwrap_or_default();
     Settings {
         max_endpoints_per_slice: arguments.max_endpoints_per_slice.into(),
@@ -300,11 +363,15 @@ fn settings(arguments: &ServerArguments, ranges: &Ranges, pki: &Pki) -> Settings
         node_masks: (arguments.node_cidr_mask_size_ipv4, arguments.node_cidr_mask_size_ipv6),
         node_grace: arguments.node_monitor_grace_period,
         signer: Some(Signer::new(move |order: &Order<'_>| {
-            let signing = if order.signer == NODE_SERVING { &agent_signing } else { &signing };
+            let pki = live.get();
+            let signing = if order.signer == NODE_SERVING { pki.agent_signing() } else { pki.signing() };
             signing.sign(order.request, order.usages, order.lifetime, order.now).map_err(|error| error.to_string())
         })),
         certificate_lifetime: arguments.cluster_signing_duration,
         load_balancer: arguments.balancing.settings(),
+        // It is for the volumes that the plugin adds to Pods.
+        publish_root_ca: admission_plugins(arguments).has(Plugin::ServiceAccount),
+        plugins: admission_plugins(arguments),
         ..Settings::plain(ranges.clone())
     }
 }
@@ -369,7 +436,7 @@ fn serving_names(arguments: &ServerArguments, ranges: &Ranges, beside: &[IpAddr]
 }
 
 /// The URL under which this machine reaches the server.
-fn reachable(address: SocketAddr) -> String {
+pub(super) fn reachable(address: SocketAddr) -> String {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]),

@@ -1,27 +1,40 @@
-//! `waypost up`: everything on this machine, in one process: a server, a proxy and a DNS server that read its store.
+//! `waypost up`: everything on this machine: an API server, and the components that follow it: proxy, names, gateway, agent, announcers.
+//!
+//! Started by root the API server is a process of its own, as another user ([`child`]); the components stay here, with the capabilities that they
+//! use, and come to it through a socket. Otherwise all is one process, and they read its store.
 
+mod apart;
+mod api;
+mod child;
 pub(super) mod context;
 mod host;
+mod identity;
 mod lines;
+mod order;
+mod reporter;
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use anyhow::Context as _;
-use jiff::Timestamp;
 
+use self::apart::ApiServer;
+use self::api::Api;
 use self::lines::Lines;
+use self::order::{Machine, Order};
 use super::announce::{self, Announcing};
 use super::dns::{self, Dns};
 use super::down::{self, Running};
 use super::gateway::Gateway;
 use super::proxy::{Proxy, Surroundings};
-use super::{agent, reach, server};
-use crate::config::{DnsArguments, ServerArguments, UpArguments};
+use super::{agent, privileges, reach, server};
+use crate::config::{AgentArguments, DnsArguments, ServerArguments, UpArguments};
 use crate::notify::Manager;
 
 /// Runs the command.
 pub(crate) fn exec(mut arguments: UpArguments) -> anyhow::Result<()> {
+    if child::is_one() {
+        return child::exec(arguments.server.for_one_machine());
+    }
     if !arguments.dev {
         return run(arguments);
     }
@@ -39,21 +52,20 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
     let (settings, manager) = (settings.for_one_machine(), Manager::find());
     let announces = settings.balancing.is_on() && !rootless && announce::may_announce();
     announce::leave_answers_to_us(&mut proxying, announces);
+    let machine = machine(&settings, &agent, proxying.node_name.as_deref());
+    let parts = privileges::Parts { agent: agent::is_wanted(&agent), removes_data: dev };
+    let apart = if rootless { None } else { apart(&settings, &machine, parts)? };
     server::runtime()?.block_on(async {
-        // Pods do not reach the loopback of this machine.
-        let addresses = match settings.listen.ip().is_loopback() && agent::is_wanted(&agent) {
-            true => agent::own_addresses().into_iter().filter(|ip| !ip.is_loopback()).collect(),
-            false => Vec::new(),
+        let api = match apart {
+            Some(server) => Api::apart(server, &settings).await?,
+            None => Api::here(&settings, machine).await?,
         };
-        let node = agent::is_wanted(&agent).then(|| agent::node_name(proxying.node_name.as_deref()));
-        let running = server::start(&settings, &server::Beside { addresses, node }).await?;
         let on_loopback = settings.service_cluster_ip_range.iter().any(|range| range.addr().is_loopback());
-        let local = running.source();
         let balances = announces && settings.balancing.is_on();
-        let gateway = Gateway::start(Arc::new(local.clone()), &running.kubeconfig, &proxying, balances)?;
+        let gateway = Gateway::start(api.source.clone(), &api.remote, &proxying, balances)?;
         let around = Surroundings {
-            source: &gateway.seen(&local),
-            kubeconfig: &running.kubeconfig,
+            source: &gateway.seen(&*api.source),
+            remote: &api.remote,
             pods: &settings.cluster_cidr,
             on_loopback,
             // There may be no Node object that names its addresses.
@@ -61,29 +73,28 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
         };
         let proxy = Proxy::start(&around, &proxying).await?;
         proxy.iter().for_each(|proxy| proxy.show(&gateway));
-        let names = names(&running, &settings, &dns).await?;
+        let names = names(&api, &settings, &dns).await?;
+        let (tls, _following) = identity::start(&api, &settings.place.data_dir, add_context.as_deref())?;
         let places = agent::Places {
-            source: Arc::new(running.source()),
-            kubeconfig: &running.kubeconfig,
+            source: api.source.clone(),
+            remote: &api.remote,
             data_dir: &settings.place.data_dir,
             cluster: &settings.cluster_cidr,
             domain: &settings.cluster_domain,
             node: proxying.node_name.as_deref(),
-            tls: Some(running.pki.agent_server_config(&agent::serving_names(), Timestamp::now())?),
+            tls: Some(tls),
             reports: proxy.as_ref().map(|proxy| proxy.reports(&settings.cluster_domain)),
         };
         let pods = agent::for_one_machine(&places, &agent).await?;
-        let announcing = match announces {
-            true => Some(Announcing::start(announce::Place {
-                source: &running.source(),
-                kubeconfig: &running.kubeconfig,
-                node: agent::node_name(proxying.node_name.as_deref()),
-                pod_bridge: &agent.pod_bridge,
-                figures: proxy.as_ref().map(Proxy::announcing).unwrap_or_default(),
-                proxy: proxy.as_ref().map(Proxy::health),
-            })?),
-            false => None,
+        let place = announce::Place {
+            source: &*api.source,
+            remote: &api.remote,
+            node: agent::node_name(proxying.node_name.as_deref()),
+            pod_bridge: &agent.pod_bridge,
+            figures: proxy.as_ref().map(Proxy::announcing).unwrap_or_default(),
+            proxy: proxy.as_ref().map(Proxy::health),
         };
+        let announcing = if announces { Some(Announcing::start(place)?) } else { None };
         let ready = async {
             if let Some(pods) = &pods {
                 pods.ready().await;
@@ -99,26 +110,27 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
             }
             kernel::memory::give_back();
             if let Some(name) = &add_context {
-                context::add(&settings.place.data_dir, &running.kubeconfig, name)?;
+                context::add(&settings.place.data_dir, &api.kubeconfig, name)?;
             }
             let lines = Lines {
-                api: format!("https://{}", running.address),
-                kubeconfig: &running.kubeconfig,
+                api: format!("https://{}", api.address),
+                kubeconfig: &api.kubeconfig,
                 context: add_context.as_deref(),
                 names: names.as_ref().map(|(names, ips)| (&**ips, names.addresses(), &*settings.cluster_domain)),
                 proxy: proxy.as_ref().map(|proxy| (proxy.way.0, &*proxy.way.1)),
             };
             // Whoever started us may not want to read them.
             let _ = reach::print(&lines.to_string());
-            tracing::info!(address = %running.address, kubeconfig = %running.kubeconfig.display(), "ready");
-            manager.ready(&format!("the API is at https://{}", running.address));
-            manager.keep_telling(|| server::answers(&running.kubeconfig)).await;
+            tracing::info!(address = %api.address, kubeconfig = %api.kubeconfig.display(), "ready");
+            manager.ready(&format!("the API is at https://{}", api.address));
+            manager.keep_telling(|| server::answers(&api.remote)).await;
             Ok(())
         };
         let _here = Running::note(&settings.place.data_dir)?;
         let ended: anyhow::Result<()> = tokio::select! {
             failed = ready => failed,
             () = server::stop_signal() => Ok(()),
+            error = api.ended() => Err(error),
         };
         manager.stopping();
         if let Some(announcing) = announcing {
@@ -134,15 +146,37 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
         gateway.stop().await;
         drop(pods);
         drop(proxy);
-        running.stop().await;
+        api.stop().await;
         ended
     })
+}
+
+/// What runs here beside the API server.
+fn machine(settings: &ServerArguments, agent: &AgentArguments, node: Option<&str>) -> Machine {
+    if !agent::is_wanted(agent) {
+        return Machine::default();
+    }
+    // Pods do not reach the loopback of this machine.
+    let addresses = match settings.listen.ip().is_loopback() {
+        true => agent::own_addresses().into_iter().filter(|ip| !ip.is_loopback()).collect(),
+        false => Vec::new(),
+    };
+    Machine { addresses, node: Some(agent::node_name(node)), agent: agent::serving_names() }
+}
+
+/// Starts the API server as a user of its own, if it is to be one, and keeps what the other components use.
+fn apart(settings: &ServerArguments, machine: &Machine, parts: privileges::Parts) -> anyhow::Result<Option<ApiServer>> {
+    let Some(account) = privileges::server_user(settings, privileges::data_dir::share)? else { return Ok(None) };
+    let (data_dir, machine) = (std::path::absolute(&settings.place.data_dir)?, machine.clone());
+    let server = ApiServer::start(&Order { account, data_dir, machine })?;
+    privileges::keep_for_components(parts)?;
+    Ok(Some(server))
 }
 
 /// Answers names on an address of this machine, to which the Service `kube-dns` leads, at the addresses beside it; nothing when that is
 /// not wished.
 async fn names(
-    running: &server::Running,
+    api: &Api,
     settings: &ServerArguments,
     arguments: &DnsArguments,
 ) -> anyhow::Result<Option<(Dns, Vec<IpAddr>)>> {
@@ -150,9 +184,9 @@ async fn names(
     if listen.is_empty() {
         return Ok(None);
     }
-    let names = Dns::start(&running.source(), arguments, &settings.cluster_domain, listen).await?;
+    let names = Dns::start(api.source.clone(), arguments, &settings.cluster_domain, listen).await?;
     let ranges = &settings.service_cluster_ip_range;
-    let ips = match dns::publish(&running.kubeconfig, ranges, names.addresses()).await {
+    let ips = match dns::publish(&api.remote, ranges, names.addresses()).await {
         Ok(ips) => {
             tracing::info!(?ips, "the Service kube-system/kube-dns leads to the names of this machine");
             ips

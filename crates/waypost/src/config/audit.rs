@@ -34,6 +34,16 @@ pub(crate) struct AuditArguments {
 }
 
 impl AuditArguments {
+    /// The policy, if there is one.
+    pub(crate) fn policy(&self) -> Option<&Path> {
+        self.audit_policy_file.as_deref()
+    }
+
+    /// The file that the log is written to, if it is a file.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.audit_log_path.as_deref().filter(|path| *path != Path::new("-"))
+    }
+
     /// Opens the log, if there is to be one: it takes a policy and a path.
     pub(crate) fn open(&self) -> anyhow::Result<Option<Audit>> {
         let policy = self.audit_policy_file.as_deref().map(Policy::load).transpose();
@@ -51,7 +61,7 @@ impl AuditArguments {
             (None, None) => return Ok(None),
         };
         let options = LogOptions {
-            path: (path != Path::new("-")).then(|| path.clone()),
+            path: self.file().map(Path::to_owned),
             max_size: self.audit_log_maxsize,
             max_backups: self.audit_log_maxbackup,
             max_age_days: self.audit_log_maxage,

@@ -72,6 +72,9 @@ pub(crate) struct ServerArguments {
     /// Read settings from this YAML or JSON file: keys are flag names without dashes in front
     #[arg(long, env = "WAYPOST_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Who the API server runs as when root starts it: a name, UID or UID:GID; `waypost` or 60643 unless it is said, `root`: as root
+    #[arg(long, env = "WAYPOST_USER", value_name = "USER")]
+    pub(crate) user: Option<String>,
     /// Where to serve the API
     #[arg(long, env = "WAYPOST_LISTEN", default_value = "127.0.0.1:6443", value_name = "IP:PORT")]
     pub(crate) listen: SocketAddr,
@@ -209,6 +212,16 @@ pub(crate) struct ServerArguments {
 }
 
 impl ServerArguments {
+    /// The files that the server reads, with their flags.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let files = [
+            ("--token-auth-file", self.token_auth_file.as_deref()),
+            ("--audit-policy-file", self.audit.policy()),
+            ("--encryption-provider-config", self.encryption.encryption_provider_config.as_deref()),
+        ];
+        files.into_iter().filter_map(|(flag, path)| Some((flag, path?)))
+    }
+
     /// What `up` turns on unless it was turned off: whatever helps a person, and Kubernetes lacks.
     pub(crate) fn for_one_machine(mut self) -> Self {
         self.service_conditions.get_or_insert(true);

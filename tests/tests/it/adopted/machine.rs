@@ -33,7 +33,7 @@ impl Machine {
     /// On the node `n1` of a cluster, with these arguments besides.
     pub(super) fn on(cluster: Cluster, arguments: &[&str]) -> Self {
         let node = cluster.node("n1");
-        let home = TempDir::new().expect("a temporary directory");
+        let home = testbed::folder();
         let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
         let process = start(&node, home.path(), &arguments);
         let session = session(&node, home.path());

@@ -61,7 +61,7 @@ struct Podman {
 
 impl Podman {
     fn new(node: Node) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = testbed::folder();
         for name in ["bin", "proc", "dev", "sys", "etc", "tmp", "run"] {
             std::fs::create_dir_all(folder.path().join("rootfs").join(name)).expect("made");
         }

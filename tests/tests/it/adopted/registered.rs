@@ -75,7 +75,7 @@ fn s13_a_program_on_loopback_is_no_endpoint_and_is_told_what_to_do() {
 #[test]
 fn health_is_asked_for_as_was_said() {
     let mut machine = Machine::new();
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = testbed::folder();
     let page = folder.path().join("up");
     let line = format!("python3 -m http.server 3002 --bind :: --directory {}", folder.path().display());
     let _server = machine.node.spawn(line.as_str());

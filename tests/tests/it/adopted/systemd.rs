@@ -30,7 +30,7 @@ struct Systemd(TempDir);
 
 impl Systemd {
     fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = testbed::folder();
         std::fs::create_dir(folder.path().join("units")).expect("made");
         let program = folder.path().join("systemctl");
         std::fs::write(&program, SYSTEMCTL).expect("written");

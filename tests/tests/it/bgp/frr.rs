@@ -20,7 +20,7 @@ struct Frr<'a> {
 
 impl<'a> Frr<'a> {
     fn start(scene: &'a Scene) -> Self {
-        let (host, home) = (&scene.router.host, TempDir::new().expect("a temporary directory"));
+        let (host, home) = (&scene.router.host, testbed::folder());
         let configuration = format!(
             "log stdout\nrouter bgp 64513\n bgp router-id {}\n no bgp ebgp-requires-policy\n bgp graceful-restart\n \
              neighbor {peer} remote-as 64512\n neighbor {peer} passive\n neighbor {peer} password sesame\n \

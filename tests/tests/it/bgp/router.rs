@@ -42,7 +42,7 @@ impl Router {
             host.sysctl(name, "1");
         }
         host.sysctl("net/ipv6/fib_multipath_hash_policy", "1");
-        Self { host, home: TempDir::new().expect("a temporary directory"), bird: Mutex::default() }
+        Self { host, home: testbed::folder(), bird: Mutex::default() }
     }
 
     /// Runs BIRD, with these nodes as neighbours.

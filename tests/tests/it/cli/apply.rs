@@ -2,8 +2,6 @@
 
 use std::fs;
 
-use tempfile::TempDir;
-
 use super::{Desk, service};
 
 const PORTS: &str = "{ports: [{port: 80}]}";
@@ -26,7 +24,7 @@ fn objects_are_created_left_alone_and_configured() {
 #[test]
 fn folders_streams_and_lists_are_taken_apart_and_one_bad_document_stops_no_other() {
     let desk = Desk::start();
-    let folder = TempDir::new().expect("a folder");
+    let folder = testbed::folder();
     let two = format!("{}---\n{}", service("a", PORTS), super::deployment("b"));
     fs::write(folder.path().join("1.yaml"), two).expect("written");
     let list = "{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [{\"apiVersion\": \"v1\", \"kind\": \"ConfigMap\", \

@@ -24,7 +24,7 @@ fn what_the_editor_left_is_saved() {
 fn what_the_server_refuses_is_opened_again_with_the_reason_on_top_and_is_not_lost() {
     let desk = Desk::start();
     desk.service("web", "{ports: [{port: 80}]}");
-    let folder = tempfile::TempDir::new().expect("a folder");
+    let folder = testbed::folder();
     let seen = folder.path().join("seen");
     // The second time it keeps what it was shown, and changes nothing.
     let editor = format!("sh -c 'cp \"$0\" {0}; sed -i \"s/port: 80$/port: 99999/\" \"$0\"'", seen.display());

@@ -25,7 +25,7 @@ impl Machine {
     fn start() -> Self {
         let cluster = Cluster::new();
         let node = cluster.node("n1");
-        let home = TempDir::new().expect("a temporary directory");
+        let home = testbed::folder();
         let mut command = Command::new(testbed::binary());
         command.args(["up", "--node-name", "n1", "--data-dir"]).arg(home.path());
         let process = node.spawn(command);

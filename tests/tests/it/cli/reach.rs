@@ -3,7 +3,6 @@
 use std::fs;
 use std::process::Command;
 
-use tempfile::TempDir;
 use testbed::{binary, run};
 
 use super::Desk;
@@ -22,7 +21,7 @@ fn a_server_that_is_down_is_told_with_its_kubeconfig_and_how_to_start_it() {
 #[test]
 fn the_kubeconfig_is_looked_for_in_the_usual_places() {
     let desk = Desk::start();
-    let home = TempDir::new().expect("a folder");
+    let home = testbed::folder();
     let ask = |setup: &dyn Fn(&mut Command)| {
         let mut command = Command::new(binary());
         command.args(["get", "ns", "default", "-o", "name"]).env_remove("KUBECONFIG").env("HOME", home.path());
@@ -65,7 +64,7 @@ fn the_kubeconfig_is_looked_for_in_the_usual_places() {
 #[test]
 fn commands_that_are_not_kubectls_find_the_same_server() {
     let desk = Desk::start();
-    let home = TempDir::new().expect("a folder");
+    let home = testbed::folder();
     let ask = |setup: &dyn Fn(&mut Command)| {
         let mut command = Command::new(binary());
         command.args(["who", "10.96.0.1"]).env_remove("KUBECONFIG").env_remove("WAYPOST_DATA_DIR");

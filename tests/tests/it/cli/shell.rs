@@ -20,7 +20,7 @@ fn shells_read_the_completion() {
 
 #[test]
 fn manual_pages_are_written() {
-    let folder = tempfile::TempDir::new().expect("a folder");
+    let folder = testbed::folder();
     let place = folder.path().join("man");
     let _ = run(Command::new(binary()).arg("man").arg(&place), "").success();
     let page = |name: &str| std::fs::read_to_string(place.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -31,7 +31,7 @@ fn manual_pages_are_written() {
 
 #[test]
 fn words_behind_two_dashes_are_those_of_another_program() {
-    let folder = tempfile::TempDir::new().expect("a folder");
+    let folder = testbed::folder();
     let mut command = Command::new(binary());
     command
         .args(["run", "web", "--kubeconfig"])

@@ -99,7 +99,7 @@ impl Clinic {
     pub(crate) fn new() -> Self {
         let cluster = Cluster::new();
         let node = cluster.node("n1");
-        let home = TempDir::new().expect("a temporary directory");
+        let home = testbed::folder();
         let mut command = Command::new(testbed::binary());
         // Tests here write the addresses of load balancers themselves.
         command.args(["up", "--load-balancer=off", "--node-name", "n1", "--data-dir"]).arg(home.path());

@@ -190,7 +190,7 @@ fn where_the_kernel_cannot_be_asked_nothing_is_guessed() {
 
 #[test]
 fn who_cannot_be_asked_is_said_with_a_code_of_its_own() {
-    let home = tempfile::TempDir::new().expect("a temporary directory");
+    let home = testbed::folder();
     let mut command = std::process::Command::new(testbed::binary());
     command.args(["doctor", "--kubeconfig"]).arg(home.path().join("none"));
     let run = testbed::run(&mut command, "");

@@ -43,7 +43,7 @@ impl Stage {
         for range in ["203.0.113.0/24", "2001:db8:f::/64"] {
             outside.route(range, &node);
         }
-        let stage = Self { served, node, outside, files: TempDir::new().expect("a temporary directory") };
+        let stage = Self { served, node, outside, files: testbed::folder() };
         stage.certificate("web");
         stage
     }

@@ -3,7 +3,6 @@
 use k8s_openapi::api::core::v1::Service;
 use kube::Api;
 use kube::runtime::watcher;
-use tempfile::TempDir;
 use testbed::{Home, Server};
 
 use super::reflector::{Reflection, change};
@@ -17,7 +16,7 @@ fn own_address() -> String {
 }
 
 async fn survives(config: watcher::Config) {
-    let home = TempDir::new().expect("a directory");
+    let home = testbed::folder();
     let address = own_address();
     let start = || Server::start_with(Home::Kept(home.path().to_owned()), &["--listen", &address]);
     let mut server = start();

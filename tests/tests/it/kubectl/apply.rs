@@ -82,7 +82,7 @@ fn s01_a_stream_of_documents_and_a_folder_of_files_are_applied_in_order() {
     let out = bed.ok_with("apply -f -", &stream);
     assert_eq!(out, "namespace/shop created\nconfigmap/settings created\nservice/web created\n");
 
-    let folder = tempfile::TempDir::new().expect("a temporary directory");
+    let folder = testbed::folder();
     std::fs::create_dir(folder.path().join("deeper")).expect("a folder");
     std::fs::write(folder.path().join("a.yaml"), settings.replace("'1'", "'2'")).expect("a file");
     std::fs::write(folder.path().join("b.yml"), web).expect("a file");

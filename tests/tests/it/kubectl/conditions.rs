@@ -104,7 +104,7 @@ fn s05_a_target_port_that_no_pod_has_is_told() {
 
 #[test]
 fn s01_a_bare_server_shows_no_conditions_and_takes_back_those_of_an_earlier_one() {
-    let folder = tempfile::TempDir::new().expect("a temporary directory");
+    let folder = testbed::folder();
     let home = || Home::Kept(PathBuf::from(folder.path()));
     let mut bed = Bed { server: Server::start_with(home(), &["--service-conditions"]) };
     bed.service("web", WEB);

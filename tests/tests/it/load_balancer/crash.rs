@@ -6,7 +6,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use rest::client::{Client, Method};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use testbed::net::eventually;
 use testbed::session::{SERVICES, Session, service, text};
 use testbed::{Home, Server};
@@ -59,7 +58,7 @@ fn verify(session: &mut Session) -> usize {
 #[test]
 fn s43_after_forty_kills_no_address_has_two_owners_and_none_is_lost() {
     let mut random = fastrand::Rng::with_seed(SEED);
-    let home = TempDir::new().expect("a directory");
+    let home = testbed::folder();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let mut seen = 0;

@@ -28,7 +28,7 @@ impl Desk {
 
     /// With these arguments.
     pub(super) fn with(arguments: &[&str]) -> Self {
-        let home = tempfile::TempDir::new().expect("a temporary directory");
+        let home = testbed::folder();
         Self::of(Server::start_with(Home::Own(home), arguments))
     }
 

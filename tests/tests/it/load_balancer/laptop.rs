@@ -29,7 +29,7 @@ impl Laptop {
         let cluster = Cluster::new();
         let node = cluster.node("n1");
         let outside = cluster.outside("outside");
-        let home = TempDir::new().expect("a temporary directory");
+        let home = testbed::folder();
         let mut command = Command::new(testbed::binary());
         command.args(["up", "--node-name", "n1", "--data-dir"]).arg(home.path()).args(arguments);
         let process = node.spawn(command);

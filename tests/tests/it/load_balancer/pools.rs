@@ -137,7 +137,7 @@ fn switched_off_it_is_kubernetes_without_a_cloud() {
 
 #[test]
 fn the_pool_of_the_command_line_is_an_object_that_goes_with_the_flag() {
-    let home = tempfile::TempDir::new().expect("a directory");
+    let home = testbed::folder();
     let arguments = ["--load-balancer-pool", "192.0.2.7", "--load-balancer-pool", "2001:db8::7/128"];
     let mut desk = Desk::at(&home, &arguments);
     desk.balancer("web", "", "ipFamilyPolicy: RequireDualStack");

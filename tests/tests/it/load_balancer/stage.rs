@@ -34,7 +34,7 @@ impl Stage {
         }
         served.serve(&near, &[]);
         served.serve(&far, &[]);
-        let stage = Self { served, near, far, outside, cache: TempDir::new().expect("a directory") };
+        let stage = Self { served, near, far, outside, cache: testbed::folder() };
         stage.ok_with("apply -f -", &pool("lan", "203.0.113.1-203.0.113.200, '2001:db8:f::1-2001:db8:f::ff'", ""));
         stage
     }

@@ -118,20 +118,20 @@ fn built(home: &TempDir, compiler: &str) -> PathBuf {
 
 #[test]
 fn s34_programs_of_glibc_find_names() {
-    let home = TempDir::new().expect("a temporary directory");
+    let home = testbed::folder();
     walk(&stage(), &built(&home, "cc"));
 }
 
 #[test]
 fn s34_programs_of_musl_find_names() {
-    let home = TempDir::new().expect("a temporary directory");
+    let home = testbed::folder();
     walk(&stage(), &built(&home, "musl-gcc"));
 }
 
 #[test]
 #[ignore = "needs Go; scripts/test runs it where it is"]
 fn s34_programs_of_go_find_names() {
-    let home = TempDir::new().expect("a temporary directory");
+    let home = testbed::folder();
     let (source, program) = (home.path().join("ask.go"), home.path().join("ask"));
     std::fs::write(&source, ASK_GO).expect("written");
     let mut build = Command::new("go");

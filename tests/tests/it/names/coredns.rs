@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use tempfile::TempDir;
 use testbed::net::{Served, eventually};
 
 use super::{Block, ZONES};
@@ -21,7 +20,7 @@ fn coredns() -> PathBuf {
 fn s34_ours_answers_as_coredns_does_when_it_is_told_to() {
     let served = Served::new();
     let node = served.node("n1");
-    let home = TempDir::new().expect("a temporary directory");
+    let home = testbed::folder();
     let mut load = Command::new(interpreter());
     load.args(["-B", "-s"]).arg(golden("dns/replay")).args(["--load", "--kubeconfig"]).arg(served.kubeconfig());
     let _ = node.run(load).success();

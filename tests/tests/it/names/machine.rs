@@ -61,7 +61,7 @@ impl Machine {
     fn new() -> Self {
         let cluster = Cluster::new();
         let (node, elsewhere) = (cluster.node("n1"), Elsewhere::start(&cluster));
-        let files = TempDir::new().expect("a temporary directory");
+        let files = testbed::folder();
         let before = format!("search example.org\nnameserver {}\n", elsewhere.host.v4());
         for folder in ["etc", "run", "bin", "data"] {
             std::fs::create_dir(files.path().join(folder)).expect("a folder");

@@ -45,7 +45,7 @@ fn page(node: &Node, path: &str, port: u16) -> Option<testbed::net::Page> {
 fn s34_the_corefile_of_a_cluster_is_understood() {
     let served = Served::new();
     let node = served.node("n1");
-    let home = TempDir::new().expect("a temporary directory");
+    let home = testbed::folder();
     let process = node.spawn(command(&served, &home, COREFILE));
     process.wait_for_line("ready", crate::proxy::PATIENCE);
     // It listens at every address, of both families and by both transports.
@@ -73,7 +73,7 @@ fn code(node: &Node, path: &str, port: u16) -> Option<u16> {
 fn pages_are_where_the_corefile_says_and_move_with_it() {
     let served = Served::new();
     let node = served.node("n1");
-    let home = TempDir::new().expect("a temporary directory");
+    let home = testbed::folder();
     let elsewhere = COREFILE.replace("health {", "health 127.0.0.1:1080 {").replace("    ready\n", "    ready :1081\n");
     let elsewhere = elsewhere.replace("    prometheus :9153\n", "");
     let process = node.spawn(command(&served, &home, &elsewhere));
@@ -104,7 +104,7 @@ fn s34_whoever_is_told_to_end_answers_until_others_know() {
     const LAMEDUCK: Duration = Duration::from_secs(2);
     let served = Served::new();
     let node = served.node("n1");
-    let home = TempDir::new().expect("a temporary directory");
+    let home = testbed::folder();
     let mut process = node.spawn(command(&served, &home, &COREFILE.replace("lameduck 5s", "lameduck 2s")));
     process.wait_for_line("ready", crate::proxy::PATIENCE);
     assert_eq!((code(&node, "/ready", 8181), code(&node, "/health", 8080)), (Some(200), Some(200)));
@@ -122,7 +122,7 @@ fn s34_whoever_is_told_to_end_answers_until_others_know() {
 fn a_block_answers_at_its_port_alone() {
     let served = Served::new();
     let node = served.node("n1");
-    let home = TempDir::new().expect("a temporary directory");
+    let home = testbed::folder();
     let block = |port: u16, last: u8, more: &str| {
         format!(".:{port} {{\n hosts {{\n  203.0.113.{last} by.port\n  fallthrough\n }}\n{more}}}\n")
     };
@@ -143,7 +143,7 @@ fn a_block_answers_at_its_port_alone() {
 fn questions_are_logged_as_coredns_logs_them_where_that_is_wished() {
     let served = Served::new();
     let node = served.node("n1");
-    let home = TempDir::new().expect("a temporary directory");
+    let home = testbed::folder();
     let wish =
         "    log kube-system.svc.cluster.local {\n       class success\n    }\n    log default.svc.cluster.local\n";
     let process = node.spawn(command(&served, &home, &COREFILE.replace("    errors\n", wish)));
@@ -174,7 +174,7 @@ fn questions_are_logged_as_coredns_logs_them_where_that_is_wished() {
 fn what_a_corefile_has_and_we_do_not_is_refused_by_name_and_line() {
     let served = Served::new();
     let node = served.node("n1");
-    let home = TempDir::new().expect("a temporary directory");
+    let home = testbed::folder();
     let run = node.run(command(&served, &home, &COREFILE.replace("    loop\n", "    route53 example.org\n")));
     assert!(!run.ok && run.err.contains("Corefile:14") && run.err.contains("route53"), "{}", run.err);
 }
@@ -183,7 +183,7 @@ fn what_a_corefile_has_and_we_do_not_is_refused_by_name_and_line() {
 fn s34_before_everything_is_known_nothing_is_denied() {
     let served = Served::new();
     let node = served.node("n1");
-    let home = TempDir::new().expect("a temporary directory");
+    let home = testbed::folder();
     served.kill_server();
     let process = node.spawn(command(&served, &home, COREFILE));
     process.wait_for_line("names are answered", crate::proxy::PATIENCE);

@@ -22,7 +22,7 @@ impl Machine {
     pub(super) fn new() -> Self {
         let cluster = Cluster::new();
         let node = cluster.node("n1");
-        let home = TempDir::new().expect("a temporary directory");
+        let home = testbed::folder();
         let mut command = std::process::Command::new(testbed::binary());
         command.args(["up", "--node-name", "n1", "--dns-upstream", "none", "--data-dir"]).arg(home.path());
         let process = node.spawn(command);

@@ -42,7 +42,7 @@ fn who_leaves_sees_the_way_in_again() {
 
 #[test]
 fn the_page_says_that_the_connection_is_lost_and_finds_back_in() {
-    let home = tempfile::TempDir::new().expect("a temporary directory");
+    let home = testbed::folder();
     let mut first = Server::start_with(Home::Kept(home.path().to_owned()), &[]);
     let address = first.address.clone();
     let browser = visitor(&first);

@@ -27,7 +27,7 @@ struct Scene {
 
 impl Scene {
     fn new(mode: &str) -> Self {
-        let home = TempDir::new().expect("a temporary directory");
+        let home = testbed::folder();
         write(home.path(), mode);
         let stage = Stage::prepare(|served, node| start(served, node, home.path()));
         let servers = [stage.near.pod("web-near"), stage.far.pod("web-far")];

@@ -31,7 +31,7 @@ impl Machine {
     fn with(before: &[&str], arguments: &[&str]) -> Self {
         let cluster = Cluster::new();
         let node = cluster.node("n1");
-        let home = TempDir::new().expect("a temporary directory");
+        let home = testbed::folder();
         let mut words = before.iter().copied();
         let mut command = match words.next() {
             Some(program) => {

@@ -45,7 +45,7 @@ impl Stage {
     pub(super) fn start(names: &[&str]) -> Self {
         let cluster = Cluster::new();
         let (api, outside) = (cluster.outside("api"), cluster.outside("client"));
-        let home = TempDir::new().expect("a temporary directory");
+        let home = testbed::folder();
         let mut command = Command::new(binary());
         command.args(["server", "--listen", "0.0.0.0:6443", "--allocate-node-cidrs", "--cluster-cidr", CIDRS]);
         command.arg("--data-dir").arg(home.path());
@@ -55,7 +55,7 @@ impl Stage {
             Session::new(Client::from_kubeconfig(&home.path().join("kubeconfig")).expect("a kubeconfig"))
         });
         let nodes = names.iter().map(|name| cluster.node(name));
-        let machine = |node| Machine { node, home: TempDir::new().expect("a temporary directory"), process: None };
+        let machine = |node| Machine { node, home: testbed::folder(), process: None };
         let machines = nodes.map(machine).collect();
         let mut stage = Self { machines, session, _server: server, home, api, outside, _cluster: cluster };
         let join = stage.local("token create --print-join-command").success();

@@ -6,7 +6,6 @@ use std::net::TcpStream;
 use rustls::ProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use testbed::session::{PATIENCE, SERVICES, text};
 use testbed::wire::{Reply, Wire};
 use testbed::{Home, Server};
@@ -154,11 +153,11 @@ fn b02_without_anonymous_requests_everybody_shows_a_credential() {
 
 #[test]
 fn s01_a_token_of_the_token_file_names_its_user_and_groups() {
-    let home = TempDir::new().expect("a directory");
+    let home = testbed::folder();
     let tokens = home.path().join("tokens.csv");
     std::fs::write(&tokens, "r00t,root,1,\"system:masters\"\nr3ader,reader,2\n").expect("written");
     let arguments = ["--token-auth-file", tokens.to_str().expect("a path")];
-    let server = Server::start_with(Home::Own(TempDir::new().expect("a directory")), &arguments);
+    let server = Server::start_with(Home::Own(testbed::folder()), &arguments);
 
     assert_eq!(with_token(&server, "r00t", "GET", "/api/v1/namespaces/default/secrets").code, 200);
     assert_eq!(with_token(&server, "r00t", "DELETE", &format!("{SERVICES}/none")).code, 404);

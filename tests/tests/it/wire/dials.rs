@@ -4,7 +4,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tempfile::TempDir;
 use testbed::net::Cluster;
 use testbed::wire::Wire;
 use testbed::{Home, Server};
@@ -53,7 +52,7 @@ fn b03_logs_do_not_tell_which_ports_are_open() {
     let cluster = Cluster::new();
     let (host, elsewhere) = (cluster.node("api"), cluster.outside("elsewhere"));
     let listen = format!("{}:6443", host.v4());
-    let home = Home::Own(TempDir::new().expect("a directory"));
+    let home = Home::Own(testbed::folder());
     let server = host.in_namespace(|| Server::start_with(home, &["--listen", &listen]));
     let open_at = |at: SocketAddr| TcpListener::bind(at).expect("a port");
     let loopback = host.in_namespace(|| open_at(SocketAddr::from(([127, 0, 0, 1], 2379))));

@@ -1,6 +1,5 @@
 //! Whoever only holds connections open keeps nobody else out.
 
-use tempfile::TempDir;
 use testbed::net::Cluster;
 use testbed::session::SERVICES;
 use testbed::wire::Wire;
@@ -14,7 +13,7 @@ fn b06_two_thousand_idle_connections_of_one_address_keep_no_other_out() {
     let cluster = Cluster::new();
     let (host, attacker, client) = (cluster.node("api"), cluster.outside("attacker"), cluster.outside("client"));
     let listen = format!("{}:6443", host.v4());
-    let home = Home::Own(TempDir::new().expect("a directory"));
+    let home = Home::Own(testbed::folder());
     let arguments = ["--listen", &listen, "--max-connections", "400", "--max-connections-per-address", EACH];
     let server = host.in_namespace(|| Server::start_with(home, &arguments));
 

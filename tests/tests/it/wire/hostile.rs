@@ -222,7 +222,7 @@ fn s01_a_hundred_thousand_headers_are_refused() {
 #[test]
 fn s01_http_2_has_the_same_limits() {
     let victim = Victim::new();
-    let home = tempfile::TempDir::new().expect("a directory");
+    let home = testbed::folder();
     let file = |name: &str, bytes: &[u8]| {
         let path = home.path().join(name);
         std::fs::write(&path, bytes).expect("written");

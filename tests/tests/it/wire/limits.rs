@@ -62,11 +62,11 @@ const NODE: (&str, &str) = ("Authorization", "Bearer n1");
 
 /// A server that answers one request at a time of each kind of user, and lets others wait for a second.
 fn narrow_server() -> (Server, TempDir) {
-    let folder = TempDir::new().expect("a directory");
+    let folder = testbed::folder();
     let tokens = folder.path().join("tokens.csv");
     std::fs::write(&tokens, "n1,system:node:n1,,system:nodes\n").expect("a file of tokens");
     let tokens = tokens.to_str().expect("a path");
-    let home = Home::Own(TempDir::new().expect("a directory"));
+    let home = Home::Own(testbed::folder());
     let arguments = ["--max-requests-inflight", "1", "--request-timeout", "4", "--token-auth-file", tokens];
     (Server::start_with(home, &arguments), folder)
 }

@@ -1,7 +1,6 @@
 //! Tokens of ServiceAccounts: how long they live, what they end with, and which of them a node may have.
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use testbed::session::{SERVICES, text};
 use testbed::wire::{Reply, Wire};
 use testbed::{Home, Server};
@@ -118,7 +117,7 @@ fn b01_nobody_gets_a_token_that_outlives_the_limit() {
     let other = admin.ask("POST", ROBOT_TOKEN, &[JSON], br#"{"apiVersion":"v1","kind":"ServiceAccount"}"#).refused(400);
     assert!(other.starts_with("ServiceAccount in version \"v1\" cannot be handled as a TokenRequest: "), "{other}");
 
-    let home = Home::Own(TempDir::new().expect("a directory"));
+    let home = Home::Own(testbed::folder());
     let server = Server::start_with(home, &["--service-account-max-token-expiration", "2h"]);
     let mut admin = Wire::admin(&server);
     let _ = cluster(&mut admin);

@@ -14,6 +14,7 @@ mod nodes;
 mod oci;
 mod probes;
 mod rights;
+mod seccomp;
 mod spoofing;
 mod storm;
 mod volumes;

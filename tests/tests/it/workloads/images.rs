@@ -132,7 +132,7 @@ fn events(machine: &mut Machine, pod: &str) -> Vec<(String, String)> {
 fn a_deployment_from_a_registry_answers_behind_a_service() {
     let mut machine = Machine::new();
     let registry = Registry::start(&machine.node, "127.0.0.1", None);
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = testbed::folder();
     let layers_of = |text: &str| [server(folder.path()), message(text)];
     let exact = registry.push("team/web", "v1", &layers_of("one"), &entrypoint());
     let name = registry.name("team/web:v1");
@@ -180,7 +180,7 @@ fn a_deployment_from_a_registry_answers_behind_a_service() {
 fn private_images_need_their_secret() {
     let mut machine = Machine::new();
     let registry = Registry::start(&machine.node, "127.0.0.1", Some(("me", "pass:word")));
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = testbed::folder();
     registry.push("web", "v1", &[server(folder.path())], &entrypoint());
     let name = registry.name("web:v1");
     machine.pod("stranger", json!({"containers": [{"name": "c", "image": name}]}));
@@ -221,7 +221,7 @@ fn private_images_need_their_secret() {
 fn an_image_that_is_not_what_it_says_never_runs() {
     let mut machine = Machine::new();
     let registry = Registry::start(&machine.node, "127.0.0.1", None);
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = testbed::folder();
     registry.push("web", "v1", &[server(folder.path())], &entrypoint());
     // An honest digest of something that is no such layer.
     let mut lies = server(folder.path());
@@ -308,7 +308,7 @@ fn other_hosts_get_no_tokens_and_plain_http_is_for_those_who_were_named() {
 fn policies_ask_the_registry_as_they_should() {
     let mut machine = Machine::new();
     let registry = Registry::start(&machine.node, "127.0.0.1", None);
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = testbed::folder();
     registry.push("web", "latest", &[server(folder.path()), message("first")], &entrypoint());
     let spec = |policy: &str| {
         let image = registry.name("web");
@@ -378,7 +378,7 @@ fn a_pod_that_goes_does_not_wait_for_its_image() {
 fn an_image_of_many_layers_runs() {
     let mut machine = Machine::new();
     let registry = Registry::start(&machine.node, "127.0.0.1", None);
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = testbed::folder();
     let mut all = vec![server(folder.path())];
     all.extend((0..100).map(|number| {
         let path = format!("etc/parts/{number}");

@@ -3,6 +3,7 @@
 mod certificates;
 mod machines;
 mod rights;
+mod rotation;
 mod takeover;
 mod tokens;
 
@@ -43,7 +44,7 @@ impl Stage {
     fn start(arguments: &[&str]) -> Self {
         let cluster = Cluster::new();
         let api = cluster.outside("api");
-        let home = TempDir::new().expect("a temporary directory");
+        let home = testbed::folder();
         let mut command = Command::new(binary());
         command.args([
             "server",
@@ -108,7 +109,7 @@ impl Stage {
 
     /// A machine of this name.
     fn machine(&mut self, name: &str) -> usize {
-        let home = TempDir::new().expect("a temporary directory");
+        let home = testbed::folder();
         self.nodes.push(Machine { node: self.cluster.node(name), home, process: None });
         self.nodes.len() - 1
     }

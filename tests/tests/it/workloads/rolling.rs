@@ -86,7 +86,7 @@ fn inside() {
 #[test]
 fn s18_a_pod_that_is_not_ready_leaves_within_a_second_and_comes_back() {
     let fleet = Fleet::new(MODES[0], &["n1", "n2", "n3"]);
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = testbed::folder();
     serve(&fleet);
     // Each Pod is ready unless a file says otherwise that bears its name.
     let script = format!("test ! -e {}/$(uname -n)", folder.path().display());

@@ -301,7 +301,7 @@ fn a_port_nobody_listens_on_is_said() {
 #[test]
 fn files_are_copied_both_ways() {
     let bed = Bed::start();
-    let dir = tempfile::TempDir::new().expect("a directory");
+    let dir = testbed::folder();
     let path = |name: &str| dir.path().join(name).display().to_string();
     std::fs::create_dir(path("there")).expect("a directory");
     let content: Vec<u8> = (0..3_000_000u32).map(|number| number.to_le_bytes()[0]).collect();
@@ -339,7 +339,7 @@ fn an_agent_hears_only_the_server() {
         let line = config.lines().find(|line| line.trim_start().starts_with(name)).expect("a line");
         line.split_once(':').expect("a value").1.trim().trim_matches('"').to_owned()
     };
-    let dir = tempfile::TempDir::new().expect("a directory");
+    let dir = testbed::folder();
     for (name, key) in
         [("ca", "certificate-authority-data"), ("crt", "client-certificate-data"), ("key", "client-key-data")]
     {

@@ -37,7 +37,7 @@ fn check(signer: &ServiceAccounts, token: &str, second: i64) -> Result<Verified,
 fn forge(signer: &ServiceAccounts, header: &Value, claims: &Value) -> String {
     let signed =
         format!("{}.{}", URL_SAFE_NO_PAD.encode(header.to_string()), URL_SAFE_NO_PAD.encode(claims.to_string()));
-    let signature = signer.key.sign(&signer.random, signed.as_bytes()).unwrap();
+    let signature = signer.keys().sign(signed.as_bytes()).unwrap();
     format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
 }
 
@@ -110,7 +110,7 @@ fn only_our_key_and_our_algorithm_count() {
     let (signer, other) = (signer(), signer());
     assert_eq!(check(&signer, &other.sign(&grant(), at(NOW)).unwrap(), NOW), Err(TokenError::OtherKey));
     assert_eq!(check(&signer, &forge(&other, &json!({"alg": "ES256"}), &claims()), NOW), Err(TokenError::Signature));
-    let posing = forge(&other, &json!({"alg": "ES256", "kid": signer.key_id}), &claims());
+    let posing = forge(&other, &json!({"alg": "ES256", "kid": signer.keys().id()}), &claims());
     assert_eq!(check(&signer, &posing, NOW), Err(TokenError::Signature));
     for alg in ["none", "None", "HS256", "RS256", "es256", ""] {
         let token = forge(&signer, &json!({"alg": alg}), &claims());

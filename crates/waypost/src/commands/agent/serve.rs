@@ -3,19 +3,14 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use agent::serve::{Allow, Listening};
+use agent::serve::{Allow, Listening, Tls};
 use agent::workloads::Workloads;
 use anyhow::Context as _;
 use jiff::Timestamp;
 use rest::pki;
 
-/// Opens the port at every address. `tls` comes from [`pki::Pki::agent_server_config`], or from [`pki::agent_server_config`] where the
-/// server is elsewhere.
-pub(super) async fn open(
-    port: u16,
-    tls: &Arc<rustls::ServerConfig>,
-    workloads: Arc<dyn Workloads>,
-) -> anyhow::Result<Listening> {
+/// Opens the port at every address. `tls` comes from [`pki::Served`].
+pub(super) async fn open(port: u16, tls: &Tls, workloads: Arc<dyn Workloads>) -> anyhow::Result<Listening> {
     let allow: Allow = Arc::new(|certificate: &[u8]| pki::may_ask_agents(certificate, Timestamp::now()));
     let at = |ip: IpAddr| Listening::open(SocketAddr::new(ip, port), tls.clone(), allow.clone(), workloads.clone());
     // The first takes both families, where this machine has both.

@@ -3,13 +3,13 @@
 //! In: where this machine answers. Out: the Service and its slices, made or made right by apply.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use api::ip::Family;
 use bytes::Bytes;
 use ipnet::IpNet;
 use rest::client::{Client, Method};
+use rest::remote::Remote;
 use serde_json::{Value, json};
 
 /// Which address of a range it has.
@@ -65,11 +65,11 @@ fn slice(family: Family, at: &[SocketAddr]) -> Value {
 /// # Errors
 /// When the API refuses, mostly because another Service has the address.
 pub(in crate::commands) async fn publish(
-    kubeconfig: &Path,
+    remote: &Remote,
     ranges: &[IpNet],
     at: &[SocketAddr],
 ) -> anyhow::Result<Vec<IpAddr>> {
-    let mut client = Client::from_kubeconfig(kubeconfig).context("reading the kubeconfig")?;
+    let mut client = remote.client();
     let ips = addresses(ranges);
     apply(&mut client, &format!("/api/v1/namespaces/{NAMESPACE}/services/{NAME}"), &service(&ips)).await?;
     for family in [Family::V4, Family::V6] {

@@ -20,7 +20,7 @@ struct Desk {
 
 impl Desk {
     fn new(kubectl: PathBuf) -> Self {
-        Self { machine: Machine::new(), kubectl, folder: TempDir::new().expect("a folder") }
+        Self { machine: Machine::new(), kubectl, folder: testbed::folder() }
     }
 
     fn command(&self, words: &[&str]) -> Command {

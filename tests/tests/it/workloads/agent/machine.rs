@@ -34,7 +34,7 @@ impl Machine {
     pub(in crate::workloads) fn with(arguments: &[&str]) -> Self {
         let cluster = Cluster::new();
         let node = cluster.node("n1");
-        let home = TempDir::new().expect("a temporary directory");
+        let home = testbed::folder();
         let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
         let process = start(&node, home.path(), &arguments);
         let session = session(&node, home.path());
@@ -49,10 +49,16 @@ impl Machine {
     /// Runs a line of shell in a container, and answers what it printed.
     #[track_caller]
     pub(super) fn exec(&mut self, pod: &str, container: &str, line: &str) -> String {
+        self.exec_program(pod, container, &["sh", "-c", line])
+    }
+
+    /// Runs a program in a container, and answers what it printed.
+    #[track_caller]
+    pub(super) fn exec_program(&mut self, pod: &str, container: &str, words: &[&str]) -> String {
         let mut command = Command::new("kubectl");
         command.arg("--kubeconfig").arg(self.home.path().join("kubeconfig"));
         command.arg("--cache-dir").arg(self.home.path().join("kubectl-cache"));
-        command.args(["exec", pod, "--container", container, "--", "sh", "-c", line]);
+        command.args(["exec", pod, "--container", container, "--"]).args(words);
         self.node.run(command).success()
     }
 
@@ -175,13 +181,17 @@ impl Machine {
         assert!(run.ok, "cleanup: {}", run.err);
     }
 
-    /// The most memory that the program has had, in bytes.
+    /// The most memory that the program has had, its API server included, in bytes.
     pub(super) fn peak_memory(&self) -> u64 {
-        let pid = self.process.as_ref().expect("it runs").pid();
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its memory");
-        let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
-        kibibytes << 10
+        let own = self.process.as_ref().expect("it runs").pid();
+        let children = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children")).expect("its children");
+        let peak = |pid: String| {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
+            let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its memory");
+            let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+            kibibytes << 10
+        };
+        std::iter::once(own.to_string()).chain(children.split_whitespace().map(str::to_owned)).map(peak).sum()
     }
 
     pub(in crate::workloads) fn logged(&self) -> String {

@@ -24,7 +24,7 @@ struct Agent {
 
 impl Agent {
     fn start(node: Node, server: &TempDir) -> Self {
-        let home = TempDir::new().expect("a temporary directory");
+        let home = testbed::folder();
         let mut command = Command::new(testbed::binary());
         command.args(["node", "--roles", "proxy,agent", "--cluster-cidr", RANGES, "--node-name", node.name()]);
         command.arg("--data-dir").arg(home.path()).arg("--kubeconfig").arg(server.path().join("kubeconfig"));
@@ -74,7 +74,7 @@ struct Server {
 
 impl Server {
     fn start(cluster: &Cluster) -> Self {
-        let (api, home) = (cluster.outside("api"), TempDir::new().expect("a temporary directory"));
+        let (api, home) = (cluster.outside("api"), testbed::folder());
         let mut command = Command::new(testbed::binary());
         command.args(["server", "--allocate-node-cidrs", "true", "--cluster-cidr", RANGES, "--listen"]);
         command.arg(format!("{}:6443", api.v4())).arg("--data-dir").arg(home.path());

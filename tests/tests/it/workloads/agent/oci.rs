@@ -125,7 +125,7 @@ fn layout(folder: &Path) -> std::path::PathBuf {
 
 #[test]
 fn containers_run_from_an_oci_layout_by_every_runtime_of_this_machine() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = testbed::folder();
     root(folder.path());
     let archive = layout(folder.path());
     let is_there = |name: &&str| testbed::run(Command::new("which").arg(name), "").ok;
@@ -157,7 +157,7 @@ fn containers_run_from_an_oci_layout_by_every_runtime_of_this_machine() {
 #[test]
 fn containers_run_from_imported_images() {
     let mut machine = Machine::new();
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = testbed::folder();
     root(folder.path());
     import(&machine, &folder.path().join("root"), "tool:v1");
     import(&machine, &archive(folder.path()), "example.com/packed");

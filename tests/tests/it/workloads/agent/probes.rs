@@ -9,7 +9,7 @@ use super::machine::{Machine, container, is_ready, script, web};
 #[test]
 fn s18_a_pod_is_ready_while_its_probe_says_so() {
     let mut machine = Machine::new();
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = testbed::folder();
     let path = folder.path().display().to_string();
     let mut c = script("c", "exec sleep 1000");
     c["volumeMounts"] = json!([{"name": "host", "mountPath": "/flag"}]);

@@ -34,7 +34,7 @@ const ALL: u64 = 0x1ff_ffff_ffff;
 #[test]
 fn rights_are_those_of_containers_and_what_was_added_and_dropped() {
     let mut machine = Machine::new();
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = testbed::folder();
     oci::root(folder.path());
     oci::import(&machine, &folder.path().join("root"), "tool:v1");
     let own = std::fs::read_to_string("/proc/self/status").expect("this process");
@@ -135,7 +135,7 @@ fn users_and_groups_are_those_that_were_asked_for_and_roots_can_be_read_only() {
 #[test]
 fn containers_of_images_see_neither_processes_nor_files_of_others() {
     let mut machine = Machine::new();
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = testbed::folder();
     oci::root(folder.path());
     oci::import(&machine, &folder.path().join("root"), "tool:v1");
     let writes = json!({"name": "c", "image": "tool:v1", "command": ["/bin/tool"]});

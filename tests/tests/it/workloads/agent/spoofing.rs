@@ -23,7 +23,7 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = testbed::folder();
         std::fs::write(folder.path().join("forge.py"), include_str!("forge.py")).expect("written");
         let mut stage = Self { machine: Machine::new(), folder, rounds: 0 };
         let program = stage.program();

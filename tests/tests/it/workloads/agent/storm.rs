@@ -25,7 +25,7 @@ fn processes(word: &str) -> usize {
 #[test]
 fn s25_an_agent_that_is_killed_while_pods_begin_neither_doubles_nor_loses_them() {
     let mut machine = Machine::new();
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = testbed::folder();
     oci::root(folder.path());
     oci::import(&machine, &folder.path().join("root"), "tool:v1");
     let mut words = Vec::new();

@@ -92,7 +92,7 @@ fn parts_of_volumes_are_mounted_and_never_lead_out_of_them() {
 #[test]
 fn a_container_that_swaps_a_directory_for_a_link_never_gets_the_machine_mounted() {
     let mut machine = Machine::new();
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = testbed::folder();
     std::fs::create_dir_all(folder.path().join("deep")).expect("made");
     std::fs::write(folder.path().join("deep/secret"), "treasure\n").expect("written");
     // The renames of mv are two for each turn; between them the directory is a link to the outside.
@@ -131,7 +131,7 @@ fn a_container_that_swaps_a_directory_for_a_link_never_gets_the_machine_mounted(
 #[test]
 fn parts_of_volumes_are_mounted_into_images_and_refused_there_too() {
     let mut machine = Machine::new();
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = testbed::folder();
     oci::root(folder.path());
     oci::import(&machine, &folder.path().join("root"), "tool:v1");
     machine.post("/api/v1/namespaces/default/configmaps", &json!({"metadata": {"name": "c"}, "data": {"a": "one\n"}}));
@@ -161,7 +161,7 @@ fn a_container_that_writes_into_files_of_objects_has_nothing_deleted_on_the_mach
     let mut machine = Machine::new();
     let maps = "/api/v1/namespaces/default/configmaps";
     machine.post(maps, &json!({"metadata": {"name": "c"}, "data": {"a": "1"}}));
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = testbed::folder();
     std::fs::write(folder.path().join("precious"), "x").expect("written");
     let trap = format!("rm -f /conf/..data; ln -s {} /conf/..data; echo set", folder.path().display());
     let mut c = script(

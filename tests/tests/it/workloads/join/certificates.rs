@@ -40,7 +40,7 @@ fn is_served(stage: &Stage, files: &TempDir, name: &str) -> bool {
 #[test]
 fn s48_joined_machines_find_a_certificate_by_its_arn_and_read_no_other() {
     let mut stage = Stage::start(&["--load-balancer", "on", "--load-balancer-pool", "203.0.113.1"]);
-    let files = TempDir::new().expect("a temporary directory");
+    let files = testbed::folder();
     let token = stage.token();
     for name in ["n1", "n2"] {
         let place = stage.machine(name);

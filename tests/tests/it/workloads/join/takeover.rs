@@ -188,7 +188,7 @@ fn certificates_of_agents_are_of_a_ca_that_clients_do_not_trust() {
         let _ = node.post(REQUESTS, &serving.object).success();
     });
     let identity = serving.key.certified(&stage.signed("serve")).expect("its certificate");
-    let files = TempDir::new().expect("a temporary directory");
+    let files = testbed::folder();
     let serve = |stage: &Stage, identity: &pki::Identity, port: &str| {
         std::fs::write(files.path().join("crt"), &identity.certificate_pem).expect("a file");
         std::fs::write(files.path().join("key"), &identity.key_pem).expect("a file");

@@ -1,0 +1,119 @@
+//! Which user the API server runs as. Pure: in the setting, and who started the process where; out a user, or why there is none.
+
+use kernel::privileges::{Account, maps};
+
+/// The user that the packages make.
+const NAME: &str = "waypost";
+/// The user and group where nobody made that one: in the range that neither distributions nor systemd give away.
+const NUMBER: u32 = 60_643;
+
+/// Who started the process.
+pub(super) struct Starter<'a> {
+    pub(super) is_root: bool,
+    /// Whether it has the capabilities for another user.
+    pub(super) can_change_user: bool,
+    /// `/etc/passwd`.
+    pub(super) passwd: &'a str,
+    /// The users and groups of its user namespace.
+    pub(super) uids: &'a str,
+    pub(super) gids: &'a str,
+}
+
+/// What comes out.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// Whoever started the process; why root has no other, unless that was asked for.
+    Unchanged { warning: Option<String> },
+    /// This user.
+    As(Account),
+}
+
+pub(super) fn choose(said: Option<&str>, starter: &Starter<'_>) -> Result<Choice, String> {
+    let unchanged = Ok(Choice::Unchanged { warning: None });
+    let account = match (said, starter.is_root) {
+        (Some("root" | "0" | ""), _) | (None, false) => return unchanged,
+        (Some(said), false) => {
+            return Err(format!("only root can run the API server as {said}; start it as that user"));
+        }
+        (Some(said), true) => named(said, starter.passwd)?,
+        (None, true) => Account::find(starter.passwd, NAME).unwrap_or(Account::numbered(NUMBER, NUMBER)),
+    };
+    if account.uid == 0 {
+        return unchanged;
+    }
+    let warning = match starter {
+        Starter { can_change_user: false, .. } => {
+            "the capabilities SETUID, SETGID, SETPCAP and CHOWN are missing that another user takes".to_owned()
+        }
+        Starter { uids, gids, .. } if !maps(uids, account.uid) || !maps(gids, account.gid) => {
+            format!("the user namespace has no user {} or group {}", account.uid, account.gid)
+        }
+        _ => return Ok(Choice::As(account)),
+    };
+    match said {
+        Some(said) => Err(format!("the API server cannot run as {said}: {warning}; --user root runs it as root")),
+        None => Ok(Choice::Unchanged { warning: Some(warning) }),
+    }
+}
+
+/// A name, a number, or two.
+fn named(said: &str, passwd: &str) -> Result<Account, String> {
+    if let Some(found) = Account::find(passwd, said) {
+        return Ok(found);
+    }
+    let (uid, gid) = said.split_once(':').unwrap_or((said, said));
+    match (uid.parse(), gid.parse()) {
+        (Ok(uid), Ok(gid)) => Ok(Account::numbered(uid, gid)),
+        _ => {
+            Err(format!("there is no user {said} in /etc/passwd; make one (useradd --system {said}), or give UID:GID"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = "0 0 4294967295";
+    const ROOT: Starter<'static> =
+        Starter { is_root: true, can_change_user: true, passwd: "root:x:0:0:::\n", uids: WHOLE, gids: WHOLE };
+
+    fn numbered(uid: u32, gid: u32) -> Result<Choice, String> {
+        Ok(Choice::As(Account::numbered(uid, gid)))
+    }
+
+    #[test]
+    fn root_gets_the_user_of_the_package_or_a_number() {
+        assert_eq!(choose(None, &ROOT), numbered(60_643, 60_643));
+        let installed = Starter { passwd: "waypost:x:998:997:::\n", ..ROOT };
+        let waypost = Account { name: Some("waypost".to_owned()), uid: 998, gid: 997 };
+        assert_eq!(choose(None, &installed), Ok(Choice::As(waypost.clone())));
+        assert_eq!(choose(Some("waypost"), &installed), Ok(Choice::As(waypost)));
+        assert_eq!(choose(Some("7"), &ROOT), numbered(7, 7));
+        assert_eq!(choose(Some("7:8"), &ROOT), numbered(7, 8));
+        assert!(choose(Some("ada"), &ROOT).expect_err("nobody").contains("useradd --system ada"));
+    }
+
+    #[test]
+    fn separation_can_be_switched_off_and_takes_root() {
+        let off = Ok(Choice::Unchanged { warning: None });
+        let ada = Starter { is_root: false, can_change_user: false, ..ROOT };
+        for said in ["root", "0", ""] {
+            assert_eq!(choose(Some(said), &ROOT), off);
+            assert_eq!(choose(Some(said), &ada), off);
+        }
+        assert_eq!(choose(None, &ada), off);
+        assert!(choose(Some("7"), &ada).is_err());
+    }
+
+    #[test]
+    fn what_a_container_cannot_do_is_said() {
+        let bare = Starter { can_change_user: false, ..ROOT };
+        let small = Starter { uids: "0 1000 1", gids: "0 1000 1", ..ROOT };
+        for starter in [bare, small] {
+            let choice = choose(None, &starter);
+            assert!(matches!(&choice, Ok(Choice::Unchanged { warning: Some(_) })), "{choice:?}");
+            assert!(choose(Some("7"), &starter).expect_err("not possible").contains("--user root"));
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The API server of `up`, wherever it runs: in this process, which reads its store, or in another as a user of its own, behind a socket.
+//!
+//! In: settings, and what runs beside it. Out: what the other components need of it: objects, requests, and a certificate for the agent.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow};
+use rest::kubeconfig::{self, Access};
+use rest::remote::Remote;
+use store::source::Source;
+use tokio::sync::watch;
+
+use super::apart::ApiServer;
+use super::order::{Machine, Report};
+use super::reporter::Reporter;
+use crate::commands::server::{self, Beside};
+use crate::config::ServerArguments;
+
+/// See the module.
+pub(super) struct Api {
+    pub(super) address: SocketAddr,
+    /// The administrator's kubeconfig.
+    pub(super) kubeconfig: PathBuf,
+    /// Where objects come from.
+    pub(super) source: Arc<dyn Source>,
+    /// Where requests go.
+    pub(super) remote: Remote,
+    /// Its certificates, and those of the agent; they may change.
+    pub(super) reports: watch::Receiver<Report>,
+    place: Place,
+}
+
+enum Place {
+    Here(Box<server::Running>),
+    Apart(ApiServer),
+}
+
+impl Api {
+    /// Starts it in this process.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(super) async fn here(settings: &ServerArguments, machine: Machine) -> anyhow::Result<Self> {
+        let Machine { addresses, node, agent } = machine;
+        let running = server::start(settings, Beside { addresses, node, socket: None }).await?;
+        let reports = follow(Reporter::new(&running, agent)?);
+        Ok(Self {
+            address: running.address,
+            kubeconfig: running.kubeconfig.clone(),
+            source: Arc::new(running.source()),
+            remote: Remote::new(&running.kubeconfig)?,
+            reports,
+            place: Place::Here(Box::new(running)),
+        })
+    }
+
+    /// Waits until it serves in another process, and writes its kubeconfig: its user has no right to the data directory, and who uses the file
+    /// as root must be able to trust it.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(super) async fn apart(server: ApiServer, settings: &ServerArguments) -> anyhow::Result<Self> {
+        let reports = server.reports().await?;
+        let report = reports.borrow().clone();
+        let kubeconfig = settings.place.data_dir.join("kubeconfig");
+        kubeconfig::write_for_admin(&kubeconfig, &server::reachable(report.address), &report.ca, &report.admin)
+            .context("writing the admin kubeconfig")?;
+        let remote = Remote::of(Arc::new(Access::local(&server.socket())));
+        Ok(Self {
+            address: report.address,
+            kubeconfig,
+            source: Arc::new(remote.clone()),
+            remote,
+            reports,
+            place: Place::Apart(server),
+        })
+    }
+
+    /// Waits until it has ended by itself, which it should not.
+    pub(super) async fn ended(&self) -> anyhow::Error {
+        match &self.place {
+            Place::Here(_) => std::future::pending().await,
+            Place::Apart(_) => {
+                ended(self.reports.clone()).await;
+                anyhow!("the API server has ended; its log says why")
+            }
+        }
+    }
+
+    /// Lets requests end, then ends it.
+    pub(super) async fn stop(self) {
+        match self.place {
+            Place::Here(running) => running.stop().await,
+            Place::Apart(server) => server.stop(ended(self.reports)).await,
+        }
+    }
+}
+
+/// Waits until the server makes no more reports: it has ended.
+async fn ended(mut reports: watch::Receiver<Report>) {
+    while reports.changed().await.is_ok() {}
+}
+
+/// The reports of a server in this process.
+fn follow(mut reporter: Reporter) -> watch::Receiver<Report> {
+    let (sender, reports) = watch::channel(reporter.report());
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                () = sender.closed() => return,
+                report = reporter.next() => match report {
+                    Ok(report) => drop(sender.send_replace(report)),
+                    Err(error) => tracing::warn!(%error, "failed to certify the agent"),
+                },
+            }
+        }
+    });
+    reports
+}

@@ -1,0 +1,94 @@
+//! The API server of `up` as a process of its own: it starts as root, binds the local socket, becomes another user and serves.
+//!
+//! In: an order on standard input, and the same settings as its parent's. Out: a report there; then it serves until its parent closes the
+//! connection. When the parent is gone the kernel ends it.
+
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+use anyhow::Context as _;
+use rest::LocalSocket;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::order::{Machine, Order, Report};
+use super::reporter::Reporter;
+use crate::cli::Ended;
+use crate::commands::server::{self, Beside};
+use crate::commands::{down, privileges};
+use crate::config::ServerArguments;
+
+/// By this name in place of its own the program knows that it is the API server of an `up`.
+pub(super) const NAME: &str = "waypost-api-server";
+
+/// Whether this process is one.
+pub(super) fn is_one() -> bool {
+    std::env::args_os().next().is_some_and(|name| name == NAME)
+}
+
+/// Serves.
+pub(super) fn exec(mut settings: ServerArguments) -> anyhow::Result<()> {
+    let input = std::io::stdin().as_fd().try_clone_to_owned().context("opening standard input")?;
+    let mut control = UnixStream::from(input);
+    let order = Order::read(&control).context("reading the order of `waypost up`, which alone starts this")?;
+    order.data_dir.clone_into(&mut settings.place.data_dir);
+    match prepare(&order, &settings).and_then(|socket| serve(&settings, order.machine, socket, &control)) {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            // The parent tells people; without it there is nobody to tell.
+            let _ = control.write_all(Report::failure(&error).as_bytes());
+            Err(Ended(1).into())
+        }
+    }
+}
+
+/// Binds the socket for processes of whoever started this, and becomes the user.
+fn prepare(order: &Order, settings: &ServerArguments) -> anyhow::Result<LocalSocket> {
+    let path = order.data_dir.join(down::SOCKET);
+    let uid = rustix::process::geteuid().as_raw();
+    let listener =
+        bind(&path).with_context(|| format!("listening on {}; choose a shorter --data-dir", path.display()))?;
+    privileges::become_server(&order.account, settings)?;
+    kernel::privileges::die_with_parent().context("asking the kernel to end this with its parent")?;
+    Ok(LocalSocket { listener, uid })
+}
+
+fn bind(path: &Path) -> std::io::Result<UnixListener> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+fn serve(
+    settings: &ServerArguments,
+    machine: Machine,
+    socket: LocalSocket,
+    mut control: &UnixStream,
+) -> anyhow::Result<()> {
+    server::runtime()?.block_on(async {
+        let Machine { addresses, node, agent } = machine;
+        let running = server::start(settings, Beside { addresses, node, socket: Some(socket) }).await?;
+        let mut reporter = Reporter::new(&running, agent)?;
+        kernel::memory::give_back();
+        let mut asked = std::pin::pin!(server::stop_signal());
+        control.write_all(reporter.report().line().as_bytes()).context("reporting to `waypost up`")?;
+        let open = control.try_clone()?;
+        open.set_nonblocking(true)?;
+        let mut open = tokio::net::UnixStream::from_std(open)?;
+        loop {
+            tokio::select! {
+                _ = open.read_u8() => break,
+                () = &mut asked => break,
+                report = reporter.next() => open.write_all(report?.line().as_bytes()).await?,
+            }
+        }
+        running.stop().await;
+        Ok(())
+    })
+}
