@@ -81,7 +81,7 @@ struct Server {
     access: Mutex<(Arc<Access>, Option<Stamp>)>,
 }
 
-/// By which a file that was replaced is told from the one before.
+/// Identifies a version of a file: replacing the file changes it.
 type Stamp = (u64, i64, i64);
 
 /// The stamp of a file; nothing when it cannot be had.

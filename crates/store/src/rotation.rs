@@ -67,7 +67,7 @@ pub(crate) struct Rotation {
     due: bool,
     /// After failures: when to try again, and how long to wait after the next one.
     not_before: Option<Instant>,
-    patience: Duration,
+    backoff: Duration,
 }
 
 /// How values are stored that older configurations wrote.
@@ -90,7 +90,7 @@ impl Rotation {
             left.keys.extend(others.map(|(id, (name, _))| (*id, name.as_str().into())));
         }
         let due = !left.keys.is_empty() || !left.plain.is_empty();
-        Self { current, generation: 0, left, due, not_before: None, patience: RETRY_AFTER }
+        Self { current, generation: 0, left, due, not_before: None, backoff: RETRY_AFTER }
     }
 
     /// The configuration that new values are written with.
@@ -153,14 +153,14 @@ impl Rotation {
     /// Forgets failures.
     fn settle(&mut self) {
         self.not_before = None;
-        self.patience = RETRY_AFTER;
+        self.backoff = RETRY_AFTER;
     }
 
     /// The files could not be written anew, or not all old ones removed.
     pub(crate) fn failed(&mut self, now: Instant) {
         if self.due {
-            self.not_before = Some(now + self.patience);
-            self.patience = (self.patience * 2).min(MAX_RETRY_AFTER);
+            self.not_before = Some(now + self.backoff);
+            self.backoff = (self.backoff * 2).min(MAX_RETRY_AFTER);
         }
     }
 }

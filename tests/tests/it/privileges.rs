@@ -15,7 +15,7 @@ use testbed::{Home, SERVER_USER as USER, Server, server_command};
 
 mod units;
 
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// A line of `/proc/PID/status`.
 fn status(pid: u32, key: &str) -> String {
@@ -58,7 +58,7 @@ impl Machine {
         let cluster = Cluster::new();
         let node = cluster.node("n1");
         let process = node.spawn(command(home.path(), arguments));
-        process.wait_for_line(" ready ", PATIENCE);
+        process.wait_for_line(" ready ", TIMEOUT);
         Self { node, home, process, _cluster: cluster }
     }
 
@@ -200,7 +200,7 @@ fn b03_one_process_does_not_outlive_the_other() {
     // And again, at once, on the same port and store, after the other was killed.
     for _ in 0..3 {
         machine.process = machine.node.spawn(command(machine.home.path(), &["--workloads=false"]));
-        machine.process.wait_for_line(" ready ", PATIENCE);
+        machine.process.wait_for_line(" ready ", TIMEOUT);
         let server = machine.server();
         machine.process.kill();
         eventually("the API server ends with its parent", || {
@@ -208,7 +208,7 @@ fn b03_one_process_does_not_outlive_the_other() {
         });
     }
     machine.process = machine.node.spawn(command(machine.home.path(), &["--workloads=false"]));
-    machine.process.wait_for_line(" ready ", PATIENCE);
+    machine.process.wait_for_line(" ready ", TIMEOUT);
     let server = machine.server();
     let ended = machine.process.terminate();
     assert!(ended.success(), "{}", machine.process.log());
@@ -242,7 +242,7 @@ fn b03_data_that_belonged_to_root_are_taken_over() {
         assert!(machine.process.terminate().success());
         std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o700)).expect("closed");
         machine.process = machine.node.spawn(command(machine.home.path(), &[]));
-        machine.process.wait_for_line(" ready ", PATIENCE);
+        machine.process.wait_for_line(" ready ", TIMEOUT);
         assert_powerless(machine.server());
         let mut session = machine.session();
         let found = machine.node.in_namespace(|| session.get(&format!("{SERVICES}/old"))).success();
@@ -346,7 +346,7 @@ fn b03_a_port_below_1024_costs_one_capability() {
     let mut command = Command::new(testbed::binary());
     command.args(["server", "--listen", "127.0.0.1:443", "--data-dir"]).arg(home.path().join("data"));
     let mut process = node.spawn(command);
-    process.wait_for_line(" ready ", PATIENCE);
+    process.wait_for_line(" ready ", TIMEOUT);
     assert_eq!(status(process.pid(), "CapEff"), "0000000000000400", "NET_BIND_SERVICE");
     assert_eq!(status(process.pid(), "CapBnd"), "0000000000000400");
     assert_eq!(status(process.pid(), "NoNewPrivs"), "1");

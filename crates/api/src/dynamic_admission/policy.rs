@@ -5,7 +5,7 @@
 //! ```
 //! In: policies and bindings that were read once ([`Policy`], [`Binding`]), a request, and what the cluster knows
 //! ([`Cluster`]). Out: a [`Verdict`]. Policies are asked in the order of their names, so the answer does not depend on
-//! anything else; of several refusals the first is told.
+//! anything else; of several refusals the first is returned.
 
 mod annotations;
 mod evaluate;

@@ -121,7 +121,7 @@ pub(super) async fn dial(access: &Access) -> Result<Box<dyn Io>, String> {
 
 async fn one(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<Connection, String> {
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| full(&error))?;
-    // Whoever waits for an answer is told when the connection ends.
+    // A pending request fails when the connection ends.
     tokio::spawn(async { drop(connection.await) });
     Ok(Connection::One(sender))
 }

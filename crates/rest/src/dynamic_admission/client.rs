@@ -193,7 +193,7 @@ impl Call<'_> {
         let name = name.try_into().map_err(|_| "tls: the server name is invalid".to_owned())?;
         let stream = self.connector.connect(name, stream).await.map_err(|error| tls::words(&error))?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| full(&error))?;
-        // Whoever waits for an answer is told when the connection ends.
+        // A pending request fails when the connection ends.
         tokio::spawn(async { drop(connection.await) });
         Ok(sender)
     }

@@ -69,7 +69,7 @@ fn b05_a_server_that_exposes_nothing_has_no_findings() {
     let (found, code) = report(&server.kubeconfig(), &[]);
     assert_eq!((findings(&found), code), (vec![], 0), "{found}");
     assert_eq!(found["notMeasured"], json!([]), "{found}");
-    // A user who may see nothing is told so.
+    // A user without rights gets an error.
     until_account(&server);
     let token = kubectl(&server, "create token default --duration=30m", "");
     let ours = fs::read_to_string(server.kubeconfig()).expect("a kubeconfig");

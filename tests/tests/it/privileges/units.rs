@@ -93,7 +93,7 @@ fn b03_the_capabilities_of_the_drop_in_are_enough() {
     // The second start finds what the first has given away.
     for _ in 0..2 {
         let mut process = up();
-        process.wait_for_line(" ready ", super::PATIENCE);
+        process.wait_for_line(" ready ", super::TIMEOUT);
         let children = format!("/proc/{0}/task/{0}/children", process.pid());
         let server = std::fs::read_to_string(children).expect("children").trim().parse().expect("one process");
         super::assert_powerless(server);

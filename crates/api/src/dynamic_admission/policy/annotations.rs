@@ -1,8 +1,8 @@
 //! What policies write into the audit log.
 
-/// Where validations that failed are told.
+/// The audit annotation that lists failed validations.
 const FAILURE_KEY: &str = "validation.policy.admission.k8s.io/validation_failure";
-/// How many of them are told.
+/// How many of them are listed.
 const MAX_FAILURES: usize = 50;
 /// Bytes of a value.
 const MAX_VALUE: usize = 10 * 1024;

@@ -47,7 +47,7 @@ impl Policy {
                 (Err(why), Ok(_)) => self.failure(format!("failed messageExpression: {why}")),
                 (Ok(_), Ok(Outcome::Bool(true))) => Decision::Admit,
                 (Ok(messages), Ok(_)) => {
-                    let message = validation.told(messages.get(index).and_then(Option::as_deref));
+                    let message = validation.denial(messages.get(index).and_then(Option::as_deref));
                     Decision::Deny { message, reason: validation.reason.clone() }
                 }
             });
@@ -106,8 +106,8 @@ impl Policy {
 }
 
 impl Validation {
-    /// What is told when the validation failed: the message of its expression, its own, or the expression.
-    fn told(&self, evaluated: Option<&str>) -> String {
+    /// The message of a failed validation: that of its expression, its own, or the expression.
+    fn denial(&self, evaluated: Option<&str>) -> String {
         let evaluated = evaluated.unwrap_or_default().trim();
         if !evaluated.is_empty() && evaluated.len() <= MAX_MESSAGE && !evaluated.contains('\n') {
             return evaluated.to_owned();

@@ -200,7 +200,7 @@ fn webhooks_are_somewhere() {
         "[C.service.name: Required value, C.service.port: Invalid value: 0: port is not valid: must be between 1 and \
          65535, inclusive, C.service.path: Invalid value: \"a//\": must start with a '/', C.service.path: Invalid value: \
          \"a//\": segment[0] may not be empty, C.service.path: Invalid value: \"a//\": segment[1] may not be empty]",
-        "a missing namespace is told as a missing name, as in the original"
+        "a missing namespace is reported as a missing name, as by kube-apiserver"
     );
     assert_eq!(
         at(json!({"url": "https://a", "service": {}})),

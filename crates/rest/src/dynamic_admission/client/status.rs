@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Characters of a body that are repeated in a message.
 const MAX_SHOWN: usize = 1024;
 
-/// What is told of a status and its body: the message of a Status object, or the general words for the code.
+/// The error text for a status code and its body: the message of a Status object, or the general words for the code.
 pub(super) fn told(status: StatusCode, body: &[u8]) -> String {
     let object: Value = serde_json::from_slice(body).unwrap_or_default();
     let message = object.text("message");
