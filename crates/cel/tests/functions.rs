@@ -19,7 +19,7 @@ impl Authorizer for OnlyGet {
     }
 }
 
-/// An object with one field, which is computed when it is asked for, and one that cannot be.
+/// An object with a lazily computed field, and one whose computation fails.
 #[derive(Debug)]
 struct Computed;
 

@@ -25,8 +25,34 @@ pub(crate) async fn mutate(dynamic: &dyn AdmitNew, writes: &mut [Write]) -> Resu
         let (namespace, name) = names(object);
         let owner = Refusal::owner(object);
         typed(kind, object);
+        let before = object.clone();
         let changed = dynamic.mutate(request(kind, &namespace, &name), object).await;
-        changed.map_err(|status| refusal(namespace, owner, status))?;
+        let kept = changed.and_then(|()| keep_identity(kind, &before, object));
+        kept.map_err(|status| refusal(namespace, owner, status))?;
+    }
+    Ok(())
+}
+
+/// Fields of `metadata` that webhooks do not change.
+const SYSTEM_FIELDS: [&str; 4] = ["uid", "creationTimestamp", "deletionTimestamp", "resourceVersion"];
+
+/// Refuses an object that a webhook renamed or moved to another namespace, and restores system fields.
+fn keep_identity(kind: &Kind, before: &Value, object: &mut Value) -> Result<(), Status> {
+    let (old, new) = (names(before), names(object));
+    if old.0 != new.0 || (!old.1.is_empty() && old.1 != new.1) {
+        return Err(Status::forbidden(
+            kind.resource(),
+            &old.1,
+            "a webhook changed the name or namespace of the object",
+        ));
+    }
+    for field in SYSTEM_FIELDS {
+        let value = before.at("metadata").get(field).cloned();
+        match (object["metadata"].as_object_mut(), value) {
+            (Some(metadata), Some(value)) => drop(metadata.insert(field.to_owned(), value)),
+            (Some(metadata), None) => drop(metadata.remove(field)),
+            (None, _) => {}
+        }
     }
     Ok(())
 }

@@ -91,7 +91,7 @@ impl Client {
         Self::with(self.access.clone(), self.manner)
     }
 
-    /// The certificates that the server presents, its own first, in DER; none without TLS. Nothing is asked of it.
+    /// The certificates that the server presents, its own first, in DER; none without TLS. Sends no request.
     ///
     /// # Errors
     /// When there is no connection within this time, or the handshake fails.

@@ -91,7 +91,7 @@ fn stamp(path: &Path) -> Option<Stamp> {
 }
 
 impl Remote {
-    /// The server of a kubeconfig's current context. Nothing is asked of it yet.
+    /// The server of a kubeconfig's current context. Sends no request yet.
     ///
     /// # Errors
     /// When the file cannot be used.

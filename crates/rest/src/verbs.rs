@@ -191,7 +191,7 @@ fn call<'a>(ask: &Ask<'a>, target: &Target<'a>, manager: &'a str, dry_run: bool)
     }
 }
 
-/// What admission is asked about: a message to the object of a URL, or a connection to it.
+/// The subject of an admission request: a message to the object of a URL, or a connection to it.
 fn about<'a>(target: &Target<'_>, operation: Operation, name: &'a str) -> About<'a> {
     About { operation, kind: target.kind, subresource: target.subresource, name }
 }

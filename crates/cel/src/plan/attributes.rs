@@ -58,7 +58,7 @@ impl<'p, 'a> Evaluator<'p, '_, 'a> {
         }
     }
 
-    /// A variable of a comprehension; an accumulator gets its first value when it is asked for.
+    /// A variable of a comprehension; an accumulator is initialized on first use.
     pub(super) fn local(&mut self, slot: usize) -> Outcome<'a> {
         let lazy = match self.locals.get(slot) {
             Some(Local::Set(outcome)) => return outcome.clone(),

@@ -48,6 +48,32 @@ fn new_objects_are_changed_and_no_others() {
     assert_eq!(labels, [json!({"seen": "true"}), Value::Null]);
 }
 
+/// Moves what it sees to another namespace.
+struct Moves;
+
+impl AdmitNew for Moves {
+    fn is_needed(&self) -> bool {
+        true
+    }
+
+    fn mutate<'a>(&'a self, _: Request<'a>, object: &'a mut Value) -> BoxFuture<'a, Result<(), Status>> {
+        object.put("metadata.namespace", "kube-system");
+        futures_util::future::ready(Ok(())).boxed()
+    }
+
+    fn validate<'a>(&'a self, _: Request<'a>, _: &'a Value) -> BoxFuture<'a, Result<(), Status>> {
+        futures_util::future::ready(Ok(())).boxed()
+    }
+}
+
+#[test]
+fn a_webhook_does_not_move_an_object_to_another_namespace() {
+    let object = json!({"metadata": {"namespace": "n", "generateName": "a-"}});
+    let mut writes = [Write::Object { table: pod::KIND.table, object: Box::new(object), modified: 0 }];
+    let refused = mutate(&Moves, &mut writes).now_or_never().expect("it does not wait").expect_err("refused");
+    assert!(refused.why.ends_with("a webhook changed the name or namespace of the object"), "{}", refused.why);
+}
+
 #[test]
 fn a_refusal_names_the_owner() {
     let mut txn = Txn::default();

@@ -95,7 +95,7 @@ impl Connection {
 pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
-/// The certificates that a server presents, its own first, in DER; none without TLS. Nothing is asked of it.
+/// The certificates that a server presents, its own first, in DER; none without TLS. Sends no request.
 pub(super) async fn presented(access: &Access, limit: Duration) -> Result<Vec<Vec<u8>>, ClientError> {
     let shake = async {
         let Some(tls) = &access.tls else { return Ok(Vec::new()) };

@@ -21,7 +21,7 @@ use crate::dynamic_admission::user_info;
 
 const NOTHING: &Value = &Value::Null;
 
-/// What is asked for, without its objects.
+/// An admission request without its objects.
 struct Subject<'a> {
     operation: Operation,
     kind: &'static Kind,

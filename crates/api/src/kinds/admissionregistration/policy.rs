@@ -50,31 +50,6 @@ const REASONS: &[&str] = &["Forbidden", "Invalid", "RequestEntityTooLarge"];
 const MAX_AUDIT_ANNOTATIONS: usize = 20;
 /// Bytes of an expression of an audit annotation.
 const MAX_VALUE_EXPRESSION: usize = 5 * 1024;
-/// Names that are no identifiers in CEL.
-const RESERVED: &[&str] = &[
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "false",
-    "for",
-    "function",
-    "if",
-    "import",
-    "in",
-    "let",
-    "loop",
-    "namespace",
-    "null",
-    "package",
-    "return",
-    "true",
-    "var",
-    "void",
-    "while",
-];
-
 struct PolicyRules;
 
 impl Rules for PolicyRules {
@@ -314,5 +289,5 @@ impl PolicyCheck<'_> {
 /// `[_a-zA-Z][_a-zA-Z0-9]*`, but no reserved word.
 fn is_identifier(name: &str) -> bool {
     let starts_well = name.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic());
-    starts_well && name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric()) && !RESERVED.contains(&name)
+    starts_well && name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric()) && !cel::is_reserved(name)
 }
