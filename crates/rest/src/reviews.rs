@@ -58,14 +58,9 @@ pub(crate) fn review(kind: &str, body: &Value, asked: &Asked<'_>, now: Timestamp
     })
 }
 
-/// The object that came, with another status. Absent metadata and spec are shown empty.
+/// The object that came, with another status.
 fn answered(body: &Value, status: Value) -> Value {
     let mut out = body.clone();
-    for member in ["metadata", "spec"] {
-        if !out.has(member) {
-            out.put(member, json!({}));
-        }
-    }
     out.put("status", status);
     out
 }

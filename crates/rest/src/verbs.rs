@@ -17,7 +17,7 @@ use api::kind::SCALE;
 use api::options::WriteOptions;
 use api::status::Status;
 use api::value::ValueExt as _;
-use api::{apply, kinds, lifecycle, names};
+use api::{apply, decode, kinds, lifecycle, names};
 use http::{Method, header};
 
 use crate::forward::Sent;
@@ -167,13 +167,14 @@ fn review(
         object.put("metadata.namespace", target.namespace);
     }
     let api_version = target.kind.api_version();
+    object.put("kind", target.kind.kind);
+    object.put("apiVersion", &*api_version);
     let name = manager(ask, &options.field_manager);
     let manager = apply::Manager { name: &name, api_version: &api_version, subresource: "" };
     apply::track_update(target.kind.type_id(), None, &mut object, &manager, &lifecycle::seconds(ask.now));
-    let answer = {
-        let asked = reviews::Asked { user: ask.user, authn: &shared.authn, authorizer: &shared.registry.authorizer };
-        reviews::review(target.kind.kind, &object, &asked, ask.now)?
-    };
+    let asked = reviews::Asked { user: ask.user, authn: &shared.authn, authorizer: &shared.registry.authorizer };
+    let mut answer = reviews::review(target.kind.kind, &object, &asked, ask.now)?;
+    decode::prune(target.kind.type_id(), &mut answer);
     Ok(Reply::document(201, ask.view.object(target.kind, answer)?))
 }
 

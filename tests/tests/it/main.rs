@@ -7,6 +7,7 @@ mod adopted;
 mod allocation;
 mod announce;
 mod attacks;
+mod audit;
 mod bgp;
 mod cli;
 mod crash;

@@ -9,7 +9,7 @@ use api::kind::{Kind, SCALE};
 use api::kinds::{binding, scale};
 use api::options::WriteOptions;
 use api::value::ValueExt as _;
-use api::{kinds, proto, schema, yaml};
+use api::{decode, kinds, proto, schema, yaml};
 use bytes::Bytes;
 use http::HeaderValue;
 use serde::Deserialize;
@@ -117,17 +117,21 @@ impl RequestBody {
         }
     }
 
-    /// The object with its defaults, as it is before admission.
+    /// The object with its defaults, as it is before admission, with the fields that Go writes.
     fn decoded(&self, uri_query: &str) -> Option<Value> {
         let media = self.media()?;
         let (mut object, api_version, kind) = match self.content {
             Content::Object(kind) => {
                 let options = WriteOptions::create(&query::parse(uri_query)).ok()?;
-                let object = body::object(kind, media, &self.bytes, options.field_validation, &mut Vec::new()).ok()?;
+                let mut object =
+                    body::object(kind, media, &self.bytes, options.field_validation, &mut Vec::new()).ok()?;
+                decode::prune(kind.type_id(), &mut object);
                 (object, Cow::Owned(kind.api_version()), kind.kind)
             }
             Content::Message { schema, api_version, kind } => {
-                (body::message(schema, media, &self.bytes).ok()?, Cow::Borrowed(api_version), kind)
+                let mut object = body::message(schema, media, &self.bytes).ok()?;
+                decode::prune(schema::named(schema), &mut object);
+                (object, Cow::Borrowed(api_version), kind)
             }
             Content::DeleteOptions | Content::Patch => return None,
         };
