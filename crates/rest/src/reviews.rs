@@ -8,6 +8,8 @@ mod bound_object;
 mod token_request;
 mod validate;
 
+use api::decode;
+use api::kind::Kind;
 use api::lifecycle::seconds;
 use api::rbac::PolicyRule;
 use api::selector::Terms;
@@ -36,9 +38,9 @@ pub(crate) struct Asked<'a> {
 ///
 /// # Errors
 /// 400 and 422, with the words of the original; 404 for kinds that are not reviews.
-pub(crate) fn review(kind: &str, body: &Value, asked: &Asked<'_>, now: Timestamp) -> Result<Value, Status> {
+pub(crate) fn review(kind: &Kind, body: &Value, asked: &Asked<'_>, now: Timestamp) -> Result<Value, Status> {
     let access = |user: &User| access(body, user, asked.authorizer);
-    Ok(match kind {
+    let mut answer = match kind.kind {
         "SelfSubjectAccessReview" => {
             validate::self_access(body)?;
             access(asked.user)
@@ -55,7 +57,9 @@ pub(crate) fn review(kind: &str, body: &Value, asked: &Asked<'_>, now: Timestamp
         "TokenReview" => token(body, asked.authn, now)?,
         "SelfSubjectReview" => who_am_i(body, asked.user, now),
         _ => return Err(Status::no_such_resource()),
-    })
+    };
+    decode::prune(kind.type_id(), &mut answer);
+    Ok(answer)
 }
 
 /// The object that came, with another status.

@@ -17,7 +17,7 @@ use api::kind::SCALE;
 use api::options::WriteOptions;
 use api::status::Status;
 use api::value::ValueExt as _;
-use api::{apply, decode, kinds, lifecycle, names};
+use api::{apply, kinds, lifecycle, names};
 use http::{Method, header};
 
 use crate::forward::Sent;
@@ -173,8 +173,7 @@ fn review(
     let manager = apply::Manager { name: &name, api_version: &api_version, subresource: "" };
     apply::track_update(target.kind.type_id(), None, &mut object, &manager, &lifecycle::seconds(ask.now));
     let asked = reviews::Asked { user: ask.user, authn: &shared.authn, authorizer: &shared.registry.authorizer };
-    let mut answer = reviews::review(target.kind.kind, &object, &asked, ask.now)?;
-    decode::prune(target.kind.type_id(), &mut answer);
+    let answer = reviews::review(target.kind, &object, &asked, ask.now)?;
     Ok(Reply::document(201, ask.view.object(target.kind, answer)?))
 }
 

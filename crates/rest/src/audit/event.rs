@@ -196,7 +196,7 @@ fn stage_name<S: Serializer>(stage: &Stage, serializer: S) -> Result<S::Ok, S::E
 
 /// RFC 3339 in UTC with six digits after the point.
 fn micro_time<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ"))
+    serializer.collect_str(&format_args!("{time:.6}"))
 }
 
 #[cfg(test)]

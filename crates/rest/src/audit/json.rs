@@ -49,8 +49,13 @@ impl Formatter for GoFormatter {
 
 /// Copies text, and escapes what would be markup inside HTML or JavaScript. All of these occur inside strings only.
 fn write_escaped<W: ?Sized + Write>(writer: &mut W, bytes: &[u8]) -> io::Result<()> {
+    let needs_escape = |byte: &u8| matches!(byte, b'<' | b'>' | b'&' | 0xe2);
+    // Without an early exit the compiler examines many bytes at once, and hardly any text has one of these.
+    if !bytes.iter().fold(false, |found, byte| found | needs_escape(byte)) {
+        return writer.write_all(bytes);
+    }
     let mut rest = bytes;
-    while let Some(at) = rest.iter().position(|byte| matches!(byte, b'<' | b'>' | b'&' | 0xe2)) {
+    while let Some(at) = rest.iter().position(needs_escape) {
         let (plain, tail) = rest.split_at(at);
         writer.write_all(plain)?;
         let (escape, length): (&[u8], usize) = match tail {

@@ -1,7 +1,8 @@
 //! The queue between requests and the writer: bounded in events and in bytes.
 //!
-//! In: entries, from any task, without waiting. Out: batches, to one thread that blocks for them. An entry counts until it has been written,
-//! not only until it is taken. Whether there is room is asked when a request begins, so that the later events of a request that is in
+//! In: entries, from any task, without waiting. Out: batches, to one thread that blocks for them. The thread is woken once for the entries of
+//! [`LINGER`], because a wake-up and a write for each entry would cost as much as handling a small request. An entry counts until it has been
+//! written, not only until it is taken. Whether there is room is asked when a request begins, so that the later events of a request that is in
 //! progress always fit; the excess is bounded by the number of requests in progress.
 
 use std::collections::VecDeque;
@@ -14,6 +15,8 @@ use super::record::Entry;
 
 /// How many entries are taken at once.
 const BATCH: usize = 256;
+/// How long the first entry of a batch waits for others, unless somebody waits for it.
+const LINGER: Duration = Duration::from_millis(10);
 
 /// Upper bounds; at either the queue is full.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +29,7 @@ pub(super) struct Limits {
 pub(super) struct Queue {
     limits: Limits,
     state: Mutex<State>,
-    /// Wakes the writer: there are entries, or the queue was closed.
+    /// Wakes the writer: there is a first entry, a batch is complete, or the queue was closed.
     changed: Condvar,
     /// Wakes requests that wait for room.
     room: Notify,
@@ -38,6 +41,8 @@ struct State {
     /// Of entries that are not yet written.
     events: usize,
     bytes: usize,
+    /// Whether somebody waits for an entry to be written.
+    is_urgent: bool,
     /// Whether the last attempt to write failed.
     is_failing: bool,
     is_closed: bool,
@@ -62,9 +67,13 @@ impl Queue {
         }
         state.events += 1;
         state.bytes += entry.cost();
+        state.is_urgent |= entry.written.is_some();
         state.entries.push_back(entry);
+        let wakes = state.is_urgent || matches!(state.entries.len(), 1 | BATCH);
         drop(state);
-        self.changed.notify_one();
+        if wakes {
+            self.changed.notify_one();
+        }
         true
     }
 
@@ -100,8 +109,11 @@ impl Queue {
             }
             self.changed.wait(&mut state);
         }
+        let may_linger = |state: &mut State| state.entries.len() < BATCH && !state.is_urgent && !state.is_closed;
+        self.changed.wait_while_for(&mut state, may_linger, LINGER);
         let count = state.entries.len().min(BATCH);
         let entries: Vec<Entry> = state.entries.drain(..count).collect();
+        state.is_urgent = state.entries.iter().any(|entry| entry.written.is_some());
         let bytes = entries.iter().map(Entry::cost).sum();
         Some(Batch { entries, bytes })
     }

@@ -40,10 +40,17 @@ fn authorization(kind: &str, spec: &Value) -> Value {
     json!({"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec})
 }
 
+/// The kind of a review.
+fn kind_of(name: &str) -> &'static Kind {
+    let groups = ["authorization.k8s.io", "authentication.k8s.io"];
+    groups.iter().find_map(|group| api::kinds::find_kind(group, "v1", name)).expect("a review")
+}
+
 /// The answer, without the reason.
 fn ask(kind: &str, body: &Value, user: &User) -> Result<Value, Status> {
     let granted = Granted::by_default();
-    let mut answer = review(kind, body, &Asked { user, authn: &authn(), authorizer: &granted.authorizer }, now())?;
+    let mut answer =
+        review(kind_of(kind), body, &Asked { user, authn: &authn(), authorizer: &granted.authorizer }, now())?;
     if let Some(reason) = answer.drop_path("status.reason") {
         assert!(reason.as_str().is_some_and(|reason| reason.starts_with("RBAC: allowed by ")), "{reason}");
     }
@@ -215,7 +222,12 @@ fn tokens_are_looked_up() {
     let ask = |spec: Value| {
         let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec});
         let granted = Granted::by_default();
-        review("TokenReview", &body, &Asked { user: &root, authn: &authn, authorizer: &granted.authorizer }, now())
+        review(
+            kind_of("TokenReview"),
+            &body,
+            &Asked { user: &root, authn: &authn, authorizer: &granted.authorizer },
+            now(),
+        )
     };
     let refused = ask(json!({})).unwrap_err().to_value();
     assert_eq!(
@@ -258,7 +270,7 @@ fn who_am_i_answers_with_the_user() {
     let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     assert_eq!(
         review(
-            "SelfSubjectReview",
+            kind_of("SelfSubjectReview"),
             &body,
             &Asked { user: &asking, authn: &authn(), authorizer: &Granted::by_default().authorizer },
             now()
@@ -273,7 +285,7 @@ fn who_am_i_answers_with_the_user() {
     );
     assert_eq!(
         review(
-            "Service",
+            &api::kinds::service::KIND,
             &body,
             &Asked { user: &asking, authn: &authn(), authorizer: &Granted::by_default().authorizer },
             now()
