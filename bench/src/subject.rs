@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
-use rest::client::{Client, Method};
+use client::http::{Client, Method};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::{Instant, sleep};
 

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use dataplane::announce::bgp::routes::Hops;
-use dataplane::announce::bgp::session::{Event, Session, Settings, State};
-use dataplane::announce::bgp::wire::{self, Message, Terms};
+use announce::bgp::routes::Hops;
+use announce::bgp::session::{Event, Session, Settings, State};
+use announce::bgp::wire::{self, Message, Terms};
 use libfuzzer_sys::fuzz_target;
 use tokio::time::Instant;
 

@@ -1,7 +1,7 @@
 //! Frames of neighbours: ARP and neighbour discovery. Read, never a panic; what is read can be answered, and the answer be read.
 #![no_main]
 
-use dataplane::announce::l2::frame::{Said, answer, read};
+use announce::l2::frame::{Said, answer, read};
 use kernel::packets::Mac;
 use libfuzzer_sys::fuzz_target;
 

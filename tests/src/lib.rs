@@ -18,7 +18,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
-use rest::client::Client;
+use client::http::Client;
 use tempfile::TempDir;
 
 /// The binary under test: `$WAYPOST_BIN`, or the one built beside the tests.

@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use client::http::{Client, ClientError, Method};
 use http_body::Body;
 use http_body_util::BodyExt as _;
-use rest::client::{Client, ClientError, Method};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rest::client::{Client, Method};
-use rest::kubeconfig::Access;
+use client::http::{Client, Method};
+use client::kubeconfig::Access;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
 use clap::ValueEnum;
-use rest::client::{Client, Method};
+use client::http::{Client, Method};
 use serde_json::Value;
 use tokio::time::Instant;
 

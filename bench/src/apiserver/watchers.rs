@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use client::http::{Client, Method};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use rest::client::{Client, Method};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};

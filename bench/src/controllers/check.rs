@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Context as _, ensure};
-use rest::client::Client;
+use client::http::Client;
 
 use super::objects::Size;
 use super::sight::{Kind, Member, Sight};

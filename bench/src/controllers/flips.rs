@@ -43,7 +43,7 @@ pub struct Flips {
 pub async fn measure(running: &Running, tracker: &mut Tracker, size: Size, count: usize) -> anyhow::Result<Flips> {
     let mut client = running.client();
     // The first request opens the connection.
-    client.json(rest::client::Method::GET, "/version", None).await.context("connecting")?;
+    client.json(client::http::Method::GET, "/version", None).await.context("connecting")?;
     tracker.pause(LAST_PAUSE).await?;
     let (writes, cpu) = (tracker.writes(), running.cpu()?);
     let mut flips = Flips::default();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use api::facts::Facts;
 use bytes::Bytes;
-use rest::client::Method;
+use client::http::Method;
 use store::{Embedded, Store as _, Table, Txn};
 use tokio::time::{Instant, sleep};
 

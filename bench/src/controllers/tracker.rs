@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
+use client::http::{Client, Method};
 use http_body_util::BodyExt as _;
-use rest::client::{Client, Method};
 use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use rest::client::{Client, Method};
+use client::http::{Client, Method};
 use tokio::time::sleep;
 
 use super::ask;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use rest::client::{Client, Method};
+use client::http::{Client, Method};
 use serde_json::{Value, json};
 use testbed::starvation::client_with_token;
 

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use rest::client::Client;
+use client::http::Client;
 use serde_json::json;
 use testbed::net::{Process, eventually};
 use testbed::session::Session;

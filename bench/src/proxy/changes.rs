@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use rest::client::{Client, Method};
+use client::http::{Client, Method};
 use tokio::time::sleep;
 
 use super::caller::{self, Outcome};

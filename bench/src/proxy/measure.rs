@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use rest::client::Client;
+use client::http::Client;
 use tempfile::TempDir;
 use tokio::time::sleep;
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use rest::client::Client;
+use client::http::Client;
 use tempfile::TempDir;
 use tokio::time::Instant;
 

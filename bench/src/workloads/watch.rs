@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
+use client::http::{Client, Method};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use rest::client::{Client, Method};
 use serde_json::Value;
 
 use crate::lines::Lines;

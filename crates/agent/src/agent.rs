@@ -8,16 +8,15 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use client::watch::Source;
 use kernel::cgroups::Cgroups;
 use kernel::pod_network::PodNetwork;
 use parking_lot::Mutex;
-use store::source::Source;
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::adapters;
-use crate::api::{Api, ApiError};
 use crate::events::Teller;
 use crate::followed::Followed;
 use crate::home::Home;
@@ -28,6 +27,7 @@ use crate::node;
 use crate::pod::image::Waits;
 use crate::pool::Pool;
 use crate::settings::Settings;
+use client::requests::{Api, ApiError};
 
 pub use network::{clean_settings, remove_table};
 

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::api::{Api, Verb};
+use client::requests::{Api, Verb};
 
 /// As whom we speak.
 const COMPONENT: &str = "kubelet";
@@ -90,13 +90,13 @@ async fn run(api: Arc<dyn Api>, node: String, mut words: mpsc::Receiver<Word>) {
             known.count += 1;
             let change = json!({"count": known.count, "lastTimestamp": time});
             let path = format!("{path}/{}", known.name);
-            if api.ask(Verb::Patch, &path, Some(&change)).await.is_ok() {
+            if api.request(Verb::Patch, &path, Some(&change)).await.is_ok() {
                 continue;
             }
         }
         let event = event(&word, &node, &time);
         let name = event.text("metadata.name").to_owned();
-        if let Err(error) = api.ask(Verb::Create, &path, Some(&event)).await {
+        if let Err(error) = api.request(Verb::Create, &path, Some(&event)).await {
             tracing::debug!(%error, reason = word.reason, "an Event could not be sent");
         }
         said.insert(key, Said { name, count: 1, at: now });

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use api::kinds;
+use client::watch::{Event, Selection, Source, Watch};
 use parking_lot::Mutex;
-use store::source::{Event, Source, Watching, What};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -57,7 +57,7 @@ impl Followed {
             Kind::ConfigMap => &kinds::configmap::KIND,
             Kind::Secret => &kinds::secret::KIND,
         };
-        let what = What::all(kind).within(namespace).named(name).ok()?.optional();
+        let what = Selection::all(kind).within(namespace).named(name).ok()?.optional();
         let (sender, changes) = watch::channel(0);
         let mut task = JoinSet::new();
         task.spawn(tell(self.source.watch(what), sender));
@@ -68,7 +68,7 @@ impl Followed {
 }
 
 /// Counts changes. What is there at first is what Pods were made from; a list that comes later may bring anything.
-async fn tell(mut watching: Watching, sender: watch::Sender<u64>) {
+async fn tell(mut watching: Watch, sender: watch::Sender<u64>) {
     let mut complete = false;
     loop {
         match watching.next().await {

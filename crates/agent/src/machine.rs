@@ -14,7 +14,6 @@ use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
 use crate::amounts::Capacity;
-use crate::api::Api;
 use crate::events::Teller;
 use crate::followed::Followed;
 use crate::home::Home;
@@ -25,6 +24,7 @@ use crate::pod::image::Waits;
 use crate::pool::Pool;
 use crate::settings::Settings;
 use crate::workloads::PodId;
+use client::requests::Api;
 
 /// The group under which all control groups of ours are.
 pub const GROUP: &str = "waypost";

@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::amounts::Capacity;
-use crate::api::{ApiError, Verb, find};
 use crate::machine::Machine;
+use client::requests::{ApiError, Verb, find};
 
 /// How often the Lease is renewed.
 const BEAT: Duration = Duration::from_secs(10);
@@ -50,11 +50,11 @@ pub async fn register(machine: &Machine) -> Result<(), ApiError> {
         "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": arch,
     });
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
-    match machine.api.ask(Verb::Create, "/api/v1/nodes", Some(&node)).await {
+    match machine.api.request(Verb::Create, "/api/v1/nodes", Some(&node)).await {
         Ok(_) => {}
         Err(error) if error.is_conflict() => {
             let change = json!({"metadata": {"labels": labels}});
-            machine.api.ask(Verb::Patch, &path(machine), Some(&change)).await?;
+            machine.api.request(Verb::Patch, &path(machine), Some(&change)).await?;
         }
         Err(error) => return Err(error),
     }
@@ -65,7 +65,7 @@ pub async fn register(machine: &Machine) -> Result<(), ApiError> {
 async fn show(machine: &Machine) -> Result<(), ApiError> {
     let now = find(&*machine.api, &path(machine)).await?.unwrap_or_default();
     let change = json!({"status": status(machine, &now, Timestamp::now())});
-    machine.api.ask(Verb::Patch, &format!("{}/status", path(machine)), Some(&change)).await.map(|_| ())
+    machine.api.request(Verb::Patch, &format!("{}/status", path(machine)), Some(&change)).await.map(|_| ())
 }
 
 fn status(machine: &Machine, node: &Value, now: Timestamp) -> Value {
@@ -159,7 +159,7 @@ async fn beat(machine: &Machine, uid: Option<&str>) -> Result<(), ApiError> {
     if let Some(uid) = uid {
         change.put("metadata.ownerReferences", owner(uid));
     }
-    match machine.api.ask(Verb::Patch, &format!("{leases}/{name}"), Some(&change)).await {
+    match machine.api.request(Verb::Patch, &format!("{leases}/{name}"), Some(&change)).await {
         Err(error) if error.is_not_found() => {
             let mut lease = json!({
                 "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -169,7 +169,7 @@ async fn beat(machine: &Machine, uid: Option<&str>) -> Result<(), ApiError> {
             if let Some(uid) = uid {
                 lease.put("metadata.ownerReferences", owner(uid));
             }
-            machine.api.ask(Verb::Create, leases, Some(&lease)).await.map(|_| ())
+            machine.api.request(Verb::Create, leases, Some(&lease)).await.map(|_| ())
         }
         done => done.map(|_| ()),
     }

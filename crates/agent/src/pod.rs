@@ -26,7 +26,7 @@ use tokio::sync::watch::Sender as Switch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::api::{self as requests, Verb};
+use crate::api as requests;
 use crate::decide::{self, Step, back_off, decide, spec::Spec};
 use crate::facts::{Container, Ending, Facts, Sandbox, State};
 use crate::home::PodHome;
@@ -35,6 +35,7 @@ use crate::probes::Verdict;
 use crate::runtime::Refused;
 use crate::shim::{Begun, Ended};
 use crate::{files, sandbox};
+use client::requests::Verb;
 
 /// How long the API may take to take a status.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -167,7 +168,7 @@ impl Worker {
     async fn show(&mut self, status: &Value) -> bool {
         let Some(patch) = decide::patch(&self.pod, status) else { return true };
         let path = requests::pod_path(self.pod.text("metadata.namespace"), self.pod.text("metadata.name")) + "/status";
-        match timeout(PATIENCE, self.machine.api.ask(Verb::Patch, &path, Some(&patch))).await {
+        match timeout(PATIENCE, self.machine.api.request(Verb::Patch, &path, Some(&patch))).await {
             Ok(Ok(pod)) => {
                 self.pod = Arc::new(pod);
                 true

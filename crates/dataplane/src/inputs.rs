@@ -9,10 +9,10 @@ use std::sync::mpsc::Sender;
 
 use api::kind::Kind;
 use api::kinds;
+use client::watch::{Event, KnownKeys, Object, Selection, Source, Watch, WatchStatus};
 use plan::Update;
 use plan::input::{FOREIGN_PROXY, HEADLESS};
 use serde::de::DeserializeOwned;
-use store::source::{Event, Known, Object, Source, Watched, Watching, What};
 use tokio::task::JoinSet;
 
 use crate::sync::Message;
@@ -21,7 +21,7 @@ use crate::sync::Message;
 #[derive(Debug)]
 pub struct Inputs {
     /// Whether each is in step.
-    pub watched: Vec<Watched>,
+    pub watched: Vec<WatchStatus>,
     /// The tasks; dropping them ends the watches.
     tasks: JoinSet<()>,
 }
@@ -38,7 +38,7 @@ impl Inputs {
     /// # Errors
     /// When a selector of ours is not understood, which would be a fault in the program.
     pub fn start(source: &dyn Source, node: &str, out: &Sender<Message>) -> Result<Self, api::status::Status> {
-        let all = |kind: &'static Kind| What::all(kind);
+        let all = |kind: &'static Kind| Selection::all(kind);
         let services = all(&kinds::service::KIND).selected(&format!("!{FOREIGN_PROXY}"), "spec.clusterIP!=None")?;
         let slices = all(&kinds::endpointslice::KIND).selected(&format!("!{HEADLESS}"), "")?;
         let watches = [
@@ -54,7 +54,7 @@ impl Inputs {
         let (mut watched, mut tasks) = (Vec::new(), JoinSet::new());
         for (what, reading) in watches {
             let watching = source.watch(what);
-            watched.push(watching.watched());
+            watched.push(watching.status());
             tasks.spawn(follow(watching, reading, left.clone(), out.clone()));
         }
         Ok(Self { watched, tasks })
@@ -74,11 +74,11 @@ impl Inputs {
 }
 
 /// Follows one watch. Whoever completes the last first list says that all is read.
-async fn follow(mut watching: Watching, reading: Reading, left: Arc<AtomicUsize>, out: Sender<Message>) {
-    let (mut known, mut first) = (Known::default(), true);
+async fn follow(mut watching: Watch, reading: Reading, left: Arc<AtomicUsize>, out: Sender<Message>) {
+    let (mut known, mut first) = (KnownKeys::default(), true);
     loop {
         let event = watching.next().await;
-        let vanished = known.follow(&event);
+        let vanished = known.apply(&event);
         let update = match &event {
             Event::InitApply(object) | Event::Apply(object) => (reading.read)(object),
             Event::Delete(object) => Some((reading.gone)(&object.key())),

@@ -4,7 +4,6 @@
 //! balancers and dashboards ask. One thread does it all in turn ([`sync`]), so there is nothing to lock: take what has come,
 //! plan, write one transaction, tidy up, tell.
 
-pub mod announce;
 pub mod conntrack;
 mod frontends;
 pub mod health;

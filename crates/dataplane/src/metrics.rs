@@ -50,8 +50,6 @@ pub struct Metrics {
     flows_deleted: Counter,
     healthz: Family<Code, Counter>,
     livez: Family<Code, Counter>,
-    /// What the announcer of this node counts.
-    pub announcing: crate::announce::metrics::Figures,
     beside: Beside,
 }
 
@@ -69,6 +67,12 @@ impl Metrics {
     /// Nothing counted yet.
     #[must_use]
     pub fn new() -> Arc<Self> {
+        Self::beside(|_| {})
+    }
+
+    /// The same, with the metrics of other components in the same registry.
+    #[must_use]
+    pub fn beside(others: impl FnOnce(&mut Registry)) -> Arc<Self> {
         let times = || Histogram::new(exponential_buckets(0.001, 2.0, 15));
         let mut registry = Registry::with_prefix("kubeproxy");
         let metrics = Self {
@@ -92,7 +96,6 @@ impl Metrics {
             flows_deleted: Counter::default(),
             healthz: Family::default(),
             livez: Family::default(),
-            announcing: crate::announce::metrics::Figures::default(),
             beside: Beside::default(),
             registry: Registry::default(),
         };
@@ -136,7 +139,7 @@ impl Metrics {
         registry.register("proxy_livez", "Answers of /livez", metrics.livez.clone());
         registry.register("waypost_healed", "Times somebody else changed our rules", metrics.healed.clone());
         registry.register("waypost_changes", "Changes written to the kernel", metrics.changes.clone());
-        metrics.announcing.register(&mut registry);
+        others(&mut registry);
         registry.register_collector(Box::new(metrics.beside.clone()));
         Arc::new(Self { registry, ..metrics })
     }

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use api::kinds;
 use api::status::Status;
+use client::watch::{Event, KnownKeys, Object, Selection, Source, Watch, WatchStatus};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
-use store::source::{Event, Known, Object, Source, Watched, Watching, What};
 use tokio::task::JoinSet;
 
 use crate::book::{Book, Update};
@@ -28,7 +28,7 @@ const HEADLESS: &str = "service.kubernetes.io/headless";
 #[derive(Debug)]
 pub struct Inputs {
     /// Whether each is in step.
-    pub watched: Vec<Watched>,
+    pub watched: Vec<WatchStatus>,
     tasks: JoinSet<()>,
 }
 
@@ -56,20 +56,20 @@ impl Inputs {
         let config = &book.config;
         let mut watches = vec![
             (
-                What::all(&kinds::namespace::KIND).selected(&config.namespace_labels, "")?,
+                Selection::all(&kinds::namespace::KIND).selected(&config.namespace_labels, "")?,
                 Reading { read: namespace, gone: Update::NamespaceGone },
             ),
             (
-                What::all(&kinds::service::KIND).selected(&config.labels, "")?,
+                Selection::all(&kinds::service::KIND).selected(&config.labels, "")?,
                 Reading { read: service, gone: Update::ServiceGone },
             ),
         ];
         if config.endpoints {
-            let what = What::all(&kinds::endpointslice::KIND).selected(&config.labels, "")?;
+            let what = Selection::all(&kinds::endpointslice::KIND).selected(&config.labels, "")?;
             watches.push((what, Reading { read: slice, gone: Update::SliceGone }));
         }
         if config.pods == Pods::Verified || config.clients {
-            let what = What::all(&kinds::pod::KIND).selected(&config.labels, "")?;
+            let what = Selection::all(&kinds::pod::KIND).selected(&config.labels, "")?;
             watches.push((what, Reading { read: pod, gone: Update::PodGone }));
         }
         let left = Arc::new(AtomicUsize::new(watches.len()));
@@ -77,7 +77,7 @@ impl Inputs {
         let (mut watched, mut tasks) = (Vec::new(), JoinSet::new());
         for (what, reading) in watches {
             let watching = source.watch(what);
-            watched.push(watching.watched());
+            watched.push(watching.status());
             tasks.spawn(follow(watching, reading, sink.clone()));
         }
         metrics.watch(&watched);
@@ -88,8 +88,8 @@ impl Inputs {
     #[must_use]
     pub fn lost(&self) -> Vec<String> {
         let lost = self.watched.iter().filter_map(|watched| {
-            let lost = watched.health().lost?;
-            Some(format!("{}: {}", watched.name(), lost.why.as_deref().unwrap_or("the first list is on its way")))
+            let lost = watched.health().out_of_sync?;
+            Some(format!("{}: {}", watched.name(), lost.reason.as_deref().unwrap_or("the first list is on its way")))
         });
         lost.collect()
     }
@@ -108,11 +108,11 @@ impl Inputs {
 }
 
 /// Follows one watch. Whoever completes the last first list says that the book is complete.
-async fn follow(mut watching: Watching, reading: Reading, sink: Sink) {
-    let (mut known, mut first) = (Known::default(), true);
+async fn follow(mut watching: Watch, reading: Reading, sink: Sink) {
+    let (mut known, mut first) = (KnownKeys::default(), true);
     loop {
         let event = watching.next().await;
-        let vanished = known.follow(&event);
+        let vanished = known.apply(&event);
         let complete = matches!(event, Event::InitDone);
         let update = match event {
             Event::InitApply(object) | Event::Apply(object) => (reading.read)(&object),

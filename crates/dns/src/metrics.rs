@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use client::watch::WatchStatus;
 use parking_lot::Mutex;
-use store::source::Watched;
 
 use crate::answer::Seen;
 use crate::beyond::Transport;
@@ -206,7 +206,7 @@ pub struct Metrics {
     tallies: Mutex<Vec<Arc<Tally>>>,
     /// For those who are not alone: behind a lock, which is free nearly always.
     shared: Mutex<Arc<Tally>>,
-    watched: Mutex<Vec<Watched>>,
+    watched: Mutex<Vec<WatchStatus>>,
     /// By what a number was last known, and what was counted for others before.
     known: Mutex<HashMap<u32, (String, u64)>>,
     delays: [Mutex<Spread>; 2],
@@ -284,7 +284,7 @@ impl Metrics {
     }
 
     /// Shows how these watches go, and no others.
-    pub fn watch(&self, watched: &[Watched]) {
+    pub fn watch(&self, watched: &[WatchStatus]) {
         *self.watched.lock() = watched.to_vec();
     }
 }

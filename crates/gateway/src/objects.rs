@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
+use client::watch::Object;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer};
-use store::source::Object;
 
 /// Services with this label belong to another proxy.
 pub const FOREIGN_PROXY: &str = "service.kubernetes.io/service-proxy-name";

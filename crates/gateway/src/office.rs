@@ -10,8 +10,8 @@ use std::time::Duration;
 use api::ip::parse_lenient;
 use api::kinds;
 use api::status::Status;
+use client::watch::{Event, KnownKeys, Object, Selection, Source, Watch};
 use parking_lot::Mutex;
-use store::source::{Event, Known, Object, Source, Watching, What};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
@@ -121,9 +121,9 @@ impl Gateway {
     /// When a selector or a cipher of ours is not understood, which would be a fault in the program.
     pub fn start(source: Arc<dyn Source>, settings: Settings) -> Result<Self, String> {
         let not_understood = |status: Status| status.message;
-        let services = What::all(&kinds::service::KIND).selected(&format!("!{FOREIGN_PROXY}"), "");
+        let services = Selection::all(&kinds::service::KIND).selected(&format!("!{FOREIGN_PROXY}"), "");
         let services = source.watch(services.map_err(not_understood)?);
-        let node = What::all(&kinds::node::KIND).named(&settings.node).map_err(not_understood)?;
+        let node = Selection::all(&kinds::node::KIND).named(&settings.node).map_err(not_understood)?;
         let node = source.watch(node.optional());
         let (tell_addresses, addresses) = watch::channel(Arc::from(settings.addresses.clone()));
         let shared = Arc::new(Shared {
@@ -167,7 +167,7 @@ impl Gateway {
 }
 
 /// Follows the addresses of our Node; what it cannot be reached by is no address of ours.
-async fn follow_node(mut watching: Watching, own: Vec<IpAddr>, tell: watch::Sender<Arc<[IpAddr]>>) {
+async fn follow_node(mut watching: Watch, own: Vec<IpAddr>, tell: watch::Sender<Arc<[IpAddr]>>) {
     loop {
         let named = match watching.next().await {
             Event::InitApply(object) | Event::Apply(object) => read::<Node>(&object).map(|node| addresses(&node)),
@@ -195,13 +195,13 @@ fn addresses(node: &Node) -> Vec<IpAddr> {
 }
 
 /// Has a site for each Service that asks for one.
-async fn follow_services(mut watching: Watching, source: Arc<dyn Source>, shared: Arc<Shared>) {
-    let mut known = Known::default();
+async fn follow_services(mut watching: Watch, source: Arc<dyn Source>, shared: Arc<Shared>) {
+    let mut known = KnownKeys::default();
     let (mut sites, mut leaving) = (HashMap::<Box<str>, At>::new(), HashMap::<Box<str>, JoinHandle<()>>::new());
     loop {
         let event = watching.next().await;
         leaving.retain(|_, task| !task.is_finished());
-        for gone in known.follow(&event) {
+        for gone in known.apply(&event) {
             leave(&gone, &mut sites, &mut leaving);
         }
         match event {

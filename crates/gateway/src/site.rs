@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use api::ip::parse_lenient;
 use api::kinds;
 use api::status::Status;
+use client::watch::{Event, KnownKeys, Selection, Source, Watch};
 use jiff::Timestamp;
-use store::source::{Event, Known, Source, Watching, What};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -53,8 +53,8 @@ struct Served {
 /// Secrets, where the certificate should be.
 struct Secrets {
     place: Place,
-    watching: Watching,
-    known: Known,
+    watching: Watch,
+    known: KnownKeys,
     all: BTreeMap<Box<str>, Secret>,
 }
 
@@ -79,7 +79,7 @@ impl Site {
             Ok(what) => what,
             Err(status) => return tracing::error!(service = &*self.key, "{}", status.message),
         };
-        let (mut slices, mut known) = (source.watch(slices), Known::default());
+        let (mut slices, mut known) = (source.watch(slices), KnownKeys::default());
         let mut secrets: Option<Secrets> = None;
         let mut addresses = self.shared.addresses.clone();
         let mut sweep = interval(SWEEP);
@@ -94,7 +94,7 @@ impl Site {
                 changed = self.service.changed() => if changed.is_err() { return },
                 event = slices.next() => {
                     take(event, &mut known, &mut self.slices);
-                    while let Some(event) = slices.more() {
+                    while let Some(event) = slices.try_next() {
                         take(event, &mut known, &mut self.slices);
                     }
                 }
@@ -128,7 +128,7 @@ impl Site {
         }
         match secrets_at(&place) {
             Ok(what) => {
-                let (watching, known) = (source.watch(what), Known::default());
+                let (watching, known) = (source.watch(what), KnownKeys::default());
                 *secrets = Some(Secrets { place, watching, known, all: BTreeMap::new() });
                 None
             }
@@ -278,13 +278,13 @@ fn open(served: &mut Served, vips: &[IpAddr], shared: &Shared) -> Vec<(&'static 
     problems
 }
 
-fn slices_of(namespace: &str, name: &str) -> Result<What, Status> {
-    What::all(&kinds::endpointslice::KIND).within(namespace).selected(&format!("{SERVICE_NAME}={name}"), "")
+fn slices_of(namespace: &str, name: &str) -> Result<Selection, Status> {
+    Selection::all(&kinds::endpointslice::KIND).within(namespace).selected(&format!("{SERVICE_NAME}={name}"), "")
 }
 
 /// One Secret by its name; or all of them, where one must claim to be it and nobody has said which one does.
-fn secrets_at(place: &Place) -> Result<What, Status> {
-    let all = What::all(&kinds::secret::KIND).within(place.namespace());
+fn secrets_at(place: &Place) -> Result<Selection, Status> {
+    let all = Selection::all(&kinds::secret::KIND).within(place.namespace());
     match place {
         Place::Named { name, .. } | Place::Claimed { secret: Some(name), .. } => all.named(name),
         Place::Claimed { .. } => all.selected("", &format!("type={TYPE}")),
@@ -296,14 +296,14 @@ async fn hear(secrets: &mut Option<Secrets>) {
     let Some(secrets) = secrets else { return std::future::pending().await };
     let event = secrets.watching.next().await;
     take(event, &mut secrets.known, &mut secrets.all);
-    while let Some(event) = secrets.watching.more() {
+    while let Some(event) = secrets.watching.try_next() {
         take(event, &mut secrets.known, &mut secrets.all);
     }
 }
 
 /// Keeps what a watch says.
-fn take<T: serde::de::DeserializeOwned>(event: Event, known: &mut Known, all: &mut BTreeMap<Box<str>, T>) {
-    for gone in known.follow(&event) {
+fn take<T: serde::de::DeserializeOwned>(event: Event, known: &mut KnownKeys, all: &mut BTreeMap<Box<str>, T>) {
+    for gone in known.apply(&event) {
         all.remove(&gone);
     }
     match event {

@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use api::ip::parse_lenient;
 use bytes::Bytes;
+use client::watch::{Event, Object};
 use serde_json::{Value, json};
-use store::source::{Event, Object};
 
 use crate::objects::{SERVICE_NAME, Service};
 use crate::wanted::{self, wanted};

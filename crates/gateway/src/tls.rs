@@ -8,12 +8,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use client::tls::InsecureSkipVerify;
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, DigitallySignedStruct, ServerConfig, SignatureScheme};
+use rustls::{ClientConfig, ServerConfig};
 
 use crate::wanted::Mode;
 
@@ -81,8 +80,8 @@ impl Back {
     /// When rustls cannot, which would be a fault in the program.
     pub(crate) fn new() -> Result<Self, rustls::Error> {
         let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
-        let anybody = Arc::new(Anybody(ring::default_provider()));
-        let mut bytes = builder.dangerous().with_custom_certificate_verifier(anybody).with_no_client_auth();
+        let verifier = Arc::new(InsecureSkipVerify::new(provider()));
+        let mut bytes = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
         // Pods are reached by address; which name to say nobody knows.
         bytes.enable_sni = false;
         let with = |protocol: &[u8]| {
@@ -91,45 +90,6 @@ impl Back {
             Arc::new(config)
         };
         Ok(Self { h1: with(H1), h2: with(H2), bytes: Arc::new(bytes) })
-    }
-}
-
-/// Takes every certificate.
-#[derive(Debug)]
-struct Anybody(CryptoProvider);
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 

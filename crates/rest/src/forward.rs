@@ -30,8 +30,8 @@ use tokio_rustls::TlsConnector;
 use tracing::Instrument as _;
 
 use crate::audit::Trail;
-use crate::client::connection::full;
 use crate::reply::{Body, Reply};
+use client::http::full;
 
 /// Headers that belong to one connection.
 const OF_CONNECTION: [HeaderName; 9] = [

@@ -20,9 +20,10 @@ use api::value::ValueExt as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::client::{Client, ClientError};
-use crate::kubeconfig::{self, Access, ClusterInfo};
+use crate::kubeconfig::{self, ClusterInfo};
 use crate::pki::{OwnKey, PkiError, files, validity};
+use client::http::{Client, ClientError};
+use client::kubeconfig::Access;
 
 pub use ask::Serving;
 pub use keep::{Published, keep_client, keep_serving, keep_trust};

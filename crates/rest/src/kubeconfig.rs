@@ -1,4 +1,4 @@
-//! Kubeconfigs: the administrator's is written here, any is read by [`Access`].
+//! Writing kubeconfigs; `client::kubeconfig` reads them.
 //!
 //! In: the identity of the server and the URL under which it is reached. Out: YAML with the authority, the admin
 //! certificate and its key embedded, so that the file can be copied alone: everything `kubectl` needs, in one private
@@ -7,19 +7,15 @@
 //!
 //! The YAML is as plain as can be: block mappings, one-item lists, strings in double quotes. Every reader has these.
 
-mod access;
 mod cluster_info;
-pub mod contexts;
 #[cfg(test)]
 mod tests;
-pub(crate) mod tls;
 
 use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-pub use access::Access;
 pub use cluster_info::{ClusterInfo, ClusterInfoError};
 
 use crate::pki::{ADMIN_USER, Identity, Pki, PkiError, files};

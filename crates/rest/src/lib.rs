@@ -3,7 +3,7 @@
 //! `server` accepts connections, `handler` takes a request through route, identity and permission to one of the `verbs` when `fairness` says so,
 //! `registry` runs the rules of the kind and commits, `view` and `watch` write what the client asked to see.
 //!
-//! The other end is here too: `client` asks a server elsewhere, `remote` watches one.
+//! Clients of the API use the crate `client`; `local` is its watch within the process of the server, `join` makes a machine a node.
 
 mod body;
 mod compress;
@@ -39,11 +39,10 @@ mod watch;
 pub mod audit;
 pub mod auth;
 pub mod authz;
-pub mod client;
 pub mod join;
 pub mod kubeconfig;
+pub mod local;
 pub mod pki;
-pub mod remote;
 
 pub use connections::ConnectionLimits;
 pub use metrics::Figures;

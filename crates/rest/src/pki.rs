@@ -34,7 +34,6 @@
 //! in Go do not even send such a certificate, because the handshake names the authority that is accepted.)
 
 mod agents;
-mod anybody;
 mod certs;
 mod clients;
 pub(crate) mod files;
@@ -66,7 +65,6 @@ use load::{AGENT_CA, Authorities, CLUSTER_CA, Leaf};
 
 pub(crate) use agents::trusting_config;
 pub use agents::{AGENT_CLIENT, Served, agent_server_config, may_ask_agents};
-pub(crate) use anybody::Anybody;
 pub use clients::{CLIENTS, Clients, Shown, write as write_clients};
 pub use live::Live;
 pub use requests::{OwnKey, Signing, issuer_key_id, serves, signed_by, until_renewal, validity, validity_of_der};

@@ -34,7 +34,6 @@ mod record;
 mod recover;
 mod rotation;
 mod snapshot;
-pub mod source;
 pub mod tools;
 mod txn;
 mod watch;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use api::value::ValueExt as _;
 use clap::Args;
-use rest::kubeconfig::Access;
+use client::kubeconfig::Access;
 use serde_json::{Value, json};
 
 use crate::config::Place;

@@ -55,7 +55,7 @@ impl Served {
         let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
         let server = start_server(&api, &home, &arguments);
         let session = api.in_namespace(|| {
-            let client = rest::client::Client::from_kubeconfig(&home.path().join("kubeconfig"));
+            let client = client::http::Client::from_kubeconfig(&home.path().join("kubeconfig"));
             Session::new(client.expect("a kubeconfig that can be used"))
         });
         Self {

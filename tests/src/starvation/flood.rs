@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
-use rest::client::{Client, Method};
+use client::http::{Client, Method};
 use serde_json::json;
 
 use super::attack::Counts;

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use client::http::{Client, Method};
 use futures_util::StreamExt as _;
 use futures_util::future::ready;
 use futures_util::stream;
@@ -13,7 +14,6 @@ use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rest::client::{Client, Method};
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::sync::watch;

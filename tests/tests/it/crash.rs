@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::time::Duration;
 
+use client::http::{Client, ClientError, Method};
 use futures_util::future::join_all;
-use rest::client::{Client, ClientError, Method};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testbed::session::{ADDRESSES, PATIENCE, SERVICES, service, text};

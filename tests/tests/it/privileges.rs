@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rest::client::Client;
+use client::http::Client;
 use serde_json::json;
 use tempfile::TempDir;
 use testbed::net::{Cluster, Node, Process, eventually};

@@ -3,8 +3,8 @@
 //! Requests of a round are all on the wire before any is answered, each over a connection of its own, so the server decides
 //! among them. Rounds are repeated because a race that is lost once in a thousand times is lost every day.
 
+use client::http::{Client, Method};
 use futures_util::future::join_all;
-use rest::client::{Client, Method};
 use serde_json::{Value, json};
 use testbed::session::{ADDRESSES, SERVICES, Session, service, text};
 use testbed::{Home, Server};

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rest::client::{Client, Method};
-use rest::remote::{Event, Finding, Known, Remote, Source as _, Timing, Watching, What};
+use client::events::ObjectEvent;
+use client::http::{Client, Method};
+use client::remote::{Remote, Timing};
+use client::watch::Source as _;
+use client::watch::{Event, KnownKeys, Selection, Watch};
 use serde_json::{Value, json};
 use testbed::session::PATIENCE;
 use testbed::{Home, Server};
@@ -13,21 +16,21 @@ const CONFIGS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// What a listener makes of a watch: objects by key.
 struct Listener {
-    watching: Watching,
-    known: Known,
+    watching: Watch,
+    known: KnownKeys,
     objects: BTreeMap<String, Value>,
     lists: usize,
 }
 
 impl Listener {
-    fn of(remote: &Remote, what: What) -> Self {
-        Self { watching: remote.watch(what), known: Known::default(), objects: BTreeMap::new(), lists: 0 }
+    fn of(remote: &Remote, what: Selection) -> Self {
+        Self { watching: remote.watch(what), known: KnownKeys::default(), objects: BTreeMap::new(), lists: 0 }
     }
 
     async fn next(&mut self) {
         let event = tokio::time::timeout(PATIENCE, self.watching.next()).await;
         let event = event.unwrap_or_else(|_| panic!("an event in time: {:?}", self.watching));
-        for gone in self.known.follow(&event) {
+        for gone in self.known.apply(&event) {
             self.objects.remove(&*gone);
         }
         match event {
@@ -64,8 +67,8 @@ impl Listener {
     }
 }
 
-fn configs() -> What {
-    What::all(api::kinds::find("", "v1", "configmaps").expect("a kind"))
+fn configs() -> Selection {
+    Selection::all(api::kinds::find("", "v1", "configmaps").expect("a kind"))
 }
 
 fn config(name: &str, label: &str, datum: &str) -> Value {
@@ -119,9 +122,9 @@ async fn s38_a_remote_watch_lists_and_then_follows() {
     let mut client = server.client();
     create(&mut client, &config("a", "x", "1")).await;
     let mut listener = Listener::of(&remote(&server), configs());
-    assert!(!listener.watching.watched().is_synced());
+    assert!(!listener.watching.status().is_synced());
     listener.complete().await;
-    assert!(listener.watching.watched().is_synced());
+    assert!(listener.watching.status().is_synced());
     assert_eq!(listener.objects, stored(&mut client).await);
     create(&mut client, &config("b", "x", "1")).await;
     replace(&mut client, &config("a", "x", "2")).await;
@@ -129,7 +132,7 @@ async fn s38_a_remote_watch_lists_and_then_follows() {
     create(&mut client, &config("last", "x", "3")).await;
     listener.sees("last", "3").await;
     assert_eq!(listener.objects, stored(&mut client).await);
-    assert_eq!((listener.lists, listener.watching.watched().health().breaks), (1, 0));
+    assert_eq!((listener.lists, listener.watching.status().health().failures), (1, 0));
 }
 
 #[tokio::test]
@@ -184,7 +187,7 @@ async fn survives(start: impl Fn() -> Server) {
     for round in 0..3 {
         change(&mut server.client(), &mut random, 20).await;
         server.kill();
-        let mut watched = listener.watching.watched();
+        let mut watched = listener.watching.status();
         while watched.is_synced() {
             // What was sent before the end may have to be heard before the end can be.
             tokio::select! {
@@ -192,7 +195,7 @@ async fn survives(start: impl Fn() -> Server) {
                 () = listener.next() => {}
             }
         }
-        assert!(watched.health().lost.is_some_and(|lost| lost.why.is_some()), "seed {seed}, round {round}");
+        assert!(watched.health().out_of_sync.is_some_and(|lost| lost.reason.is_some()), "seed {seed}, round {round}");
         server = start();
         let mut client = server.client();
         change(&mut client, &mut random, 20).await;
@@ -220,7 +223,7 @@ async fn s38_a_remote_watch_finds_a_server_that_comes_back_elsewhere() {
 async fn s38_a_server_that_hangs_is_noticed() {
     let server = Server::start();
     let second = Duration::from_secs(1);
-    let timing = Timing { ping: second, answer: second, connect: second, ..Timing::default() };
+    let timing = Timing { ping: second, response: second, connect: second, ..Timing::default() };
     let mut listener = Listener::of(&remote(&server).with_timing(timing), configs());
     listener.complete().await;
     let signal = |signal| {
@@ -228,8 +231,8 @@ async fn s38_a_server_that_hangs_is_noticed() {
         rustix::process::kill_process(pid, signal).expect("signalled");
     };
     signal(rustix::process::Signal::STOP);
-    let mut watched = listener.watching.watched();
-    let noticed = async { while watched.changed().await.expect("it goes on").lost.is_none() {} };
+    let mut watched = listener.watching.status();
+    let noticed = async { while watched.changed().await.expect("it goes on").out_of_sync.is_none() {} };
     let noticed = tokio::time::timeout(PATIENCE, noticed).await;
     signal(rustix::process::Signal::CONT);
     noticed.expect("a silent stream is asked for a sign of life");
@@ -272,8 +275,8 @@ async fn s38_trust_is_what_the_kubeconfig_says() {
 async fn s38_findings_are_events_that_people_can_read() {
     let server = Server::start();
     let service = send(&mut server.client(), Method::GET, "/api/v1/namespaces/default/services/kubernetes", None).await;
-    let teller = rest::remote::Teller::start(&remote(&server), "kube-proxy", "node-1");
-    teller.tell(Finding {
+    let recorder = client::events::EventRecorder::start(&remote(&server), "kube-proxy", "node-1");
+    recorder.record(ObjectEvent {
         kind: api::kinds::find("", "v1", "services").expect("a kind"),
         namespace: "default".to_owned(),
         name: "kubernetes".to_owned(),
@@ -282,7 +285,7 @@ async fn s38_findings_are_events_that_people_can_read() {
         reason: "BadAddress",
         message: "an endpoint has no address".to_owned(),
     });
-    let events = What::all(api::kinds::find("", "v1", "events").expect("a kind"));
+    let events = Selection::all(api::kinds::find("", "v1", "events").expect("a kind"));
     let mut listener = Listener::of(&remote(&server), events);
     listener.until(|listener| listener.objects.values().any(|event| event["reason"] == "BadAddress")).await;
     let shown = server.kubectl("describe service kubernetes").success();

@@ -12,16 +12,23 @@ use testbed::run;
 const EDGES: &[(&str, &[&str])] = &[
     ("api", &["cel"]),
     ("cel", &[]),
+    ("client", &["api"]),
     ("kernel", &[]),
     ("store", &["api"]),
     ("plan", &["api"]),
     ("control", &["api", "store"]),
-    ("dataplane", &["api", "plan", "kernel", "store"]),
-    ("dns", &["api", "store", "kernel"]),
-    ("gateway", &["api", "store"]),
-    ("rest", &["api", "store"]),
-    ("agent", &["api", "store", "kernel"]),
-    ("waypost", &["agent", "api", "kernel", "store", "plan", "control", "dataplane", "dns", "gateway", "rest"]),
+    ("dataplane", &["api", "client", "plan", "kernel"]),
+    ("announce", &["api", "client", "kernel"]),
+    ("dns", &["api", "client", "kernel"]),
+    ("gateway", &["api", "client"]),
+    ("rest", &["api", "client", "store"]),
+    ("agent", &["api", "client", "kernel"]),
+    (
+        "waypost",
+        &[
+            "agent", "announce", "api", "client", "kernel", "store", "plan", "control", "dataplane", "dns", "gateway", "rest",
+        ],
+    ),
 ];
 
 /// The longest file that is not a test.

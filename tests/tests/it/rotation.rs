@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use client::http::{Client, Method};
 use parking_lot::Mutex;
-use rest::client::{Client, Method};
 use serde_json::{Value, json};
 use testbed::net::eventually;
 use testbed::session::text;

@@ -19,10 +19,11 @@ use tokio::time::timeout;
 use super::registered::{Answer, Asking};
 use super::standing::{Asked, Life, Standing, facts};
 use super::{Found, Inbox, News};
-use crate::api::{ApiError, Verb, find, forget_pod, pod_path};
+use crate::api::{forget_pod, pod_path};
 use crate::decide::{self, decide};
 use crate::machine::Machine;
 use crate::workloads::PodId;
+use client::requests::{ApiError, Verb, find};
 
 /// How long the API may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -203,7 +204,7 @@ impl Office {
         let object = find(&*self.machine.api, &format!("/api/v1/nodes/{node}")).await?.unwrap_or_default();
         let pod = found.draft.pod(&node, object.text("metadata.uid"));
         let path = format!("/api/v1/namespaces/{}/pods", id.namespace);
-        match self.machine.api.ask(Verb::Create, &path, Some(&pod)).await {
+        match self.machine.api.request(Verb::Create, &path, Some(&pod)).await {
             Ok(made) => {
                 tracing::info!(pod = %format_args!("{}/{}", id.namespace, id.name), how = found.draft.how, source = found.draft.source, "adopted");
                 self.told.remove(id);
@@ -246,7 +247,7 @@ impl Office {
         name_keeper(&mut status, &held.pod, &standing.id);
         let Some(patch) = decide::patch(&held.pod, &status) else { return Ok(()) };
         let path = pod_path(&id.namespace, &id.name) + "/status";
-        match self.machine.api.ask(Verb::Patch, &path, Some(&patch)).await {
+        match self.machine.api.request(Verb::Patch, &path, Some(&patch)).await {
             Ok(pod) => {
                 self.hold(id, Arc::new(pod));
                 Ok(())

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use api::status::Status;
 use api::value::ValueExt as _;
 use api::{adopted, kinds};
+use client::watch::{Event, KnownKeys, Object, Selection, Source, Watch};
 use ipnet::IpNet;
 use serde_json::Value;
-use store::source::{Event, Known, Object, Source, Watching, What};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -21,20 +21,20 @@ use crate::workloads::PodId;
 
 /// The watches.
 pub(super) struct Watches {
-    pods: Watching,
-    nodes: Watching,
-    services: Watching,
-    service_ranges: Watching,
+    pods: Watch,
+    nodes: Watch,
+    services: Watch,
+    service_ranges: Watch,
 }
 
 impl Watches {
     pub(super) fn begin(source: &dyn Source, node: &str) -> Result<Self, Status> {
-        let pods = What::all(&kinds::pod::KIND).selected("", &format!("spec.nodeName={node}"))?;
+        let pods = Selection::all(&kinds::pod::KIND).selected("", &format!("spec.nodeName={node}"))?;
         Ok(Self {
             pods: source.watch(pods),
-            nodes: source.watch(What::all(&kinds::node::KIND)),
-            services: source.watch(What::all(&kinds::service::KIND)),
-            service_ranges: source.watch(What::all(&kinds::servicecidr::KIND).optional()),
+            nodes: source.watch(Selection::all(&kinds::node::KIND)),
+            services: source.watch(Selection::all(&kinds::service::KIND)),
+            service_ranges: source.watch(Selection::all(&kinds::servicecidr::KIND).optional()),
         })
     }
 
@@ -55,11 +55,11 @@ impl Watches {
         let _ = wait_services.wait_for(|known| *known).await;
         let _ = wait_nodes.wait_for(|known| *known).await;
         let mut desk = Desk { machine, listed: BTreeSet::new(), workers: JoinSet::new(), first: true, ready, adopted };
-        let mut known = Known::default();
+        let mut known = KnownKeys::default();
         loop {
             tokio::select! {
                 event = pods.next() => {
-                    let vanished = known.follow(&event);
+                    let vanished = known.apply(&event);
                     desk.hear(event, &vanished);
                 }
                 Some(ended) = desk.workers.join_next() => desk.leave(ended.ok()),
@@ -75,11 +75,11 @@ pub(super) fn parse(object: &Object) -> Option<Value> {
         .ok()
 }
 
-async fn follow_services(machine: Arc<Machine>, mut watching: Watching, known: watch::Sender<bool>) {
-    let mut names = Known::default();
+async fn follow_services(machine: Arc<Machine>, mut watching: Watch, known: watch::Sender<bool>) {
+    let mut names = KnownKeys::default();
     loop {
         let event = watching.next().await;
-        let vanished = names.follow(&event);
+        let vanished = names.apply(&event);
         let mut services = machine.services.lock();
         for key in vanished {
             services.remove(&*key);

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use api::value::ValueExt as _;
+use client::watch::{Event, KnownKeys, Watch};
 use ipnet::IpNet;
 use kernel::nft::{
     Base, BaseKind, Batch, Change, Family, Field, Hook, Key, Nft as _, Part, Set, SetValue, Statement, Type,
@@ -17,7 +18,6 @@ use kernel::pod_network::Route;
 use kernel::sysctl::kept::Kept;
 use kernel::sysctl::{self, Sysctl as _};
 use serde_json::Value;
-use store::source::{Event, Known, Watching};
 use tokio::sync::watch;
 
 use super::inputs::parse;
@@ -32,22 +32,22 @@ const TABLE: &str = "waypost-pods";
 
 /// Objects of one kind, each as far as it concerns the network.
 struct Listed<T> {
-    watching: Watching,
-    names: Known,
+    watching: Watch,
+    names: KnownKeys,
     objects: BTreeMap<String, T>,
     complete: bool,
 }
 
 impl<T: PartialEq> Listed<T> {
-    fn new(watching: Watching) -> Self {
-        Self { watching, names: Known::default(), objects: BTreeMap::new(), complete: false }
+    fn new(watching: Watch) -> Self {
+        Self { watching, names: KnownKeys::default(), objects: BTreeMap::new(), complete: false }
     }
 
     /// Waits for the next event, and takes it in. Says whether something is another than before.
     async fn next(&mut self, read: impl Fn(&Value) -> T) -> bool {
         let event = self.watching.next().await;
         let mut changed = false;
-        for key in self.names.follow(&event) {
+        for key in self.names.apply(&event) {
             changed |= self.objects.remove(&*key).is_some();
         }
         match &event {
@@ -74,8 +74,8 @@ fn service_ranges(object: &Value) -> Vec<IpNet> {
 /// Follows the Nodes, and the ranges of Services, which no Node may claim.
 pub(super) async fn follow(
     machine: Arc<Machine>,
-    nodes: Watching,
-    services: Watching,
+    nodes: Watch,
+    services: Watch,
     ranges: watch::Sender<Vec<IpNet>>,
     known: watch::Sender<bool>,
 ) {

@@ -9,7 +9,6 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::api::{ApiError, Verb, find};
 use crate::downward::Known;
 use crate::environment::{ConfigError, Given, Kind, Objects};
 use crate::home::PodHome;
@@ -17,6 +16,7 @@ use crate::machine::Machine;
 use crate::sandbox;
 use crate::volumes;
 use crate::volumes::payload::{Payload, TokenWish, payload, tokens};
+use client::requests::{ApiError, Verb, find};
 
 /// Objects of the Pod's namespace.
 ///
@@ -112,7 +112,7 @@ async fn request_token(machine: &Machine, pod: &Value, wish: &TokenWish) -> Resu
         spec["audiences"] = json!([wish.audience]);
     }
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
-    let answer = machine.api.ask(Verb::Create, &path, Some(&request)).await?;
+    let answer = machine.api.request(Verb::Create, &path, Some(&request)).await?;
     Ok(answer.text("status.token").to_owned())
 }
 

@@ -10,13 +10,13 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::api::find;
 use crate::decide::back_off;
 use crate::images::credentials::{Credential, for_image};
 use crate::images::pull::PullError;
 use crate::images::{Image, Reference};
 use crate::machine::Machine;
 use crate::runtime::{Refused, is_process};
+use client::requests::find;
 
 /// How long a failure is shown as such before the wait for the next attempt is.
 const SHOWN: SignedDuration = SignedDuration::from_secs(2);

@@ -171,50 +171,12 @@ mod tls {
     use std::net::IpAddr;
     use std::sync::Arc;
 
-    use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-    use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-    use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
+    use client::tls::InsecureSkipVerify;
+    use rustls::ClientConfig;
+    use rustls::pki_types::ServerName;
     use tokio::net::TcpStream;
     use tokio_rustls::TlsConnector;
     use tokio_rustls::client::TlsStream;
-
-    #[derive(Debug)]
-    struct Anybody(Arc<rustls::crypto::CryptoProvider>);
-
-    impl ServerCertVerifier for Anybody {
-        fn verify_server_cert(
-            &self,
-            _: &CertificateDer<'_>,
-            _: &[CertificateDer<'_>],
-            _: &ServerName<'_>,
-            _: &[u8],
-            _: UnixTime,
-        ) -> Result<ServerCertVerified, Error> {
-            Ok(ServerCertVerified::assertion())
-        }
-
-        fn verify_tls12_signature(
-            &self,
-            message: &[u8],
-            cert: &CertificateDer<'_>,
-            dss: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, Error> {
-            rustls::crypto::verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-        }
-
-        fn verify_tls13_signature(
-            &self,
-            message: &[u8],
-            cert: &CertificateDer<'_>,
-            dss: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, Error> {
-            rustls::crypto::verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-        }
-
-        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            self.0.signature_verification_algorithms.supported_schemes()
-        }
-    }
 
     pub(super) async fn connect(stream: TcpStream, ip: IpAddr) -> Result<TlsStream<TcpStream>, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -222,7 +184,7 @@ mod tls {
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+            .with_custom_certificate_verifier(Arc::new(InsecureSkipVerify::new(provider)))
             .with_no_client_auth();
         let connector = TlsConnector::from(Arc::new(config));
         connector.connect(ServerName::from(ip), stream).await.map_err(|error| error.to_string())

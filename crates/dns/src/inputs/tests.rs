@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::zone::Config;
 
-/// What a source is told to say.
+/// What a source sends.
 #[derive(Debug)]
 enum Say {
     Event(Event),
@@ -26,15 +26,15 @@ struct Script {
 }
 
 impl Source for Script {
-    fn watch(&self, what: What) -> Watching {
+    fn watch(&self, what: Selection) -> Watch {
         let mut told = self.told.lock().remove(&what.to_string()).expect("a script for it");
-        Watching::run(&what, |feeder| async move {
+        Watch::run(&what, |sender| async move {
             while let Some(say) = told.recv().await {
                 match say {
                     Say::Event(event) => {
-                        feeder.send(event).await;
+                        sender.send(event).await;
                     }
-                    Say::Lost(why) => feeder.lost(Instant::now(), why),
+                    Say::Lost(why) => sender.failed(Instant::now(), why),
                 }
             }
             std::future::pending::<()>().await;

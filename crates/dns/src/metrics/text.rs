@@ -155,7 +155,7 @@ impl Metrics {
         }
         head(out, breaks, "Times something went wrong with a watch", "counter");
         for watch in watched.iter() {
-            let _ = writeln!(out, "{breaks}{{watch=\"{}\"}} {}", watch.name(), watch.health().breaks);
+            let _ = writeln!(out, "{breaks}{{watch=\"{}\"}} {}", watch.name(), watch.health().failures);
         }
     }
 }

@@ -20,7 +20,7 @@ async fn play(subject: &Subject, place: &Place, case: &Value) {
         let mut updates = place.book.updates();
         let changes = step["do"].as_array().map(Vec::as_slice).unwrap_or_default();
         for change in changes {
-            place.apply(change).await;
+            place.apply(change);
         }
         let asks = step["ask"].as_array().expect("questions");
         let wait = async {
@@ -42,7 +42,7 @@ async fn play(subject: &Subject, place: &Place, case: &Value) {
     for change in case["steps"].as_array().expect("steps").iter().flat_map(|step| step["do"].as_array()).flatten() {
         if change["op"] == json!("create") {
             let gone = json!({"op": "delete", "kind": change["kind"], "namespace": change["namespace"], "name": change["name"]});
-            place.apply(&gone).await;
+            place.apply(&gone);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::kinds;
-use store::source::{Event, Feeder, Health, Object, Source, Watching, What};
+use client::watch::{Event, Health, Object, Selection, Source, Watch, WatchSender};
 use tokio::sync::watch;
 
 use super::{Listening, Services, changes, slices};
@@ -28,23 +28,23 @@ impl<'a> Split<'a> {
 }
 
 impl Source for Split<'_> {
-    fn watch(&self, what: What) -> Watching {
+    fn watch(&self, what: Selection) -> Watch {
         let is = |kind: &'static api::kind::Kind| std::ptr::eq(what.kind, kind);
         if is(&kinds::service::KIND) {
             let inner = self.inner.watch(what.clone());
-            return Watching::run(&what, |out| follow_services(inner, out));
+            return Watch::run(&what, |out| follow_services(inner, out));
         }
         if is(&kinds::endpointslice::KIND) {
             let inner = self.inner.watch(what.clone());
             let (node, listening) = (self.node.clone(), self.listening.clone());
-            return Watching::run(&what, |out| follow_slices(inner, node, listening, out));
+            return Watch::run(&what, |out| follow_slices(inner, node, listening, out));
         }
         self.inner.watch(what)
     }
 }
 
-async fn follow_services(mut inner: Watching, out: Feeder) {
-    let (mut services, mut watched, mut is_lost) = (Services::default(), inner.watched(), false);
+async fn follow_services(mut inner: Watch, out: WatchSender) {
+    let (mut services, mut watched, mut is_lost) = (Services::default(), inner.status(), false);
     loop {
         let events = tokio::select! {
             event = inner.next() => services.follow(event),
@@ -62,12 +62,12 @@ async fn follow_services(mut inner: Watching, out: Feeder) {
 }
 
 async fn follow_slices(
-    mut inner: Watching,
+    mut inner: Watch,
     node: Arc<str>,
     mut listening: watch::Receiver<Arc<Listening>>,
-    out: Feeder,
+    out: WatchSender,
 ) {
-    let (mut watched, mut is_lost) = (inner.watched(), false);
+    let (mut watched, mut is_lost) = (inner.status(), false);
     let mut told: BTreeMap<String, Object> = BTreeMap::new();
     let mut is_listing = true;
     loop {
@@ -104,12 +104,12 @@ async fn follow_slices(
 }
 
 /// Says how the watch beneath goes. That a first list is complete says the list itself.
-fn relay(health: &Health, is_lost: &mut bool, out: &Feeder) {
-    match &health.lost {
+fn relay(health: &Health, is_lost: &mut bool, out: &WatchSender) {
+    match &health.out_of_sync {
         Some(lost) => {
-            if let Some(why) = &lost.why {
+            if let Some(reason) = &lost.reason {
                 *is_lost = true;
-                out.lost(lost.since, why);
+                out.failed(lost.since, reason);
             }
         }
         None if std::mem::take(is_lost) => out.synced(),

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use client::watch::{KnownKeys, Selection, Source, Watch};
 use proptest::prelude::*;
-use store::source::{Known, Source, Watching, What};
 use tokio::sync::{mpsc, watch};
 
 use super::*;
@@ -119,9 +119,9 @@ fn listeners_are_endpoints_of_this_node() {
 struct Script(parking_lot::Mutex<Option<mpsc::Receiver<Event>>>);
 
 impl Source for Script {
-    fn watch(&self, what: What) -> Watching {
+    fn watch(&self, what: Selection) -> Watch {
         let mut events = self.0.lock().take().expect("one watch");
-        Watching::run(&what, |out| async move {
+        Watch::run(&what, |out| async move {
             while let Some(event) = events.recv().await {
                 out.send(event).await;
             }
@@ -137,7 +137,7 @@ async fn slices_of_listeners_are_part_of_the_list_and_follow_it() {
     let one = |at: &str| Arc::new(Listening::from([("shop/web".into(), vec![bound("https", at)])]));
     let (listen, listening) = watch::channel(one("192.0.2.11:1"));
     let split = Split::new(&script, "n1", listening);
-    let mut watching = split.watch(What::all(&api::kinds::endpointslice::KIND));
+    let mut watching = split.watch(Selection::all(&api::kinds::endpointslice::KIND));
     let mut heard = async || {
         let event = tokio::time::timeout(Duration::from_secs(20), watching.next()).await.expect("an event in time");
         format!("{event:?}")
@@ -164,9 +164,9 @@ async fn slices_of_listeners_are_part_of_the_list_and_follow_it() {
 
 /// What a listener knows after these events.
 fn known(events: &[Event]) -> BTreeSet<String> {
-    let (mut keys, mut known) = (BTreeSet::new(), Known::default());
+    let (mut keys, mut known) = (BTreeSet::new(), KnownKeys::default());
     for event in events {
-        let gone = known.follow(event);
+        let gone = known.apply(event);
         match event {
             Event::Apply(object) | Event::InitApply(object) => {
                 keys.insert(object.key());

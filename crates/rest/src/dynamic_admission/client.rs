@@ -28,9 +28,9 @@ use tokio_rustls::TlsConnector;
 
 use super::Caller;
 use super::target::{Place, Target};
-use crate::client::connection::full;
 use crate::dial::DialPolicy;
 use crate::service_backends::{self, ServiceBackends};
+use client::http::full;
 use pool::Pool;
 use tls::TlsConfigs;
 

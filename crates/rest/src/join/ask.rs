@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{JoinError, NODES, user_of};
-use crate::client::{Client, Method};
 use crate::pki::OwnKey;
+use client::http::{Client, Method};
 
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 /// How often is asked whether the certificate is there.

@@ -9,8 +9,9 @@ use api::value::ValueExt as _;
 use serde_json::{Value, json};
 
 use super::{JoinError, Wish};
-use crate::client::{Client, ClientError, Method};
-use crate::kubeconfig::{Access, ClusterInfo};
+use crate::kubeconfig::ClusterInfo;
+use client::http::{Client, ClientError, Method};
+use client::kubeconfig::Access;
 
 /// How long the server may take to sign with a token that was just made.
 const PATIENCE: Duration = Duration::from_secs(5);

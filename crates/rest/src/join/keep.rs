@@ -15,10 +15,10 @@ use tokio::sync::watch;
 
 use super::ask::{self, Serving};
 use super::{JoinError, Joined, cluster_of, write};
-use crate::client::{Client, Method};
 use crate::kubeconfig::ClusterInfo;
 use crate::pki::{Identity, OwnKey, Served, files, issuer_key_id, serves, signed_by, until_renewal};
-use crate::remote::Remote;
+use client::http::{Client, Method};
+use client::remote::Remote;
 
 const CERTIFICATE: &str = "serving.crt";
 const KEY: &str = "serving.key";

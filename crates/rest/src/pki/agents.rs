@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use client::tls::{InsecureSkipVerify, roots};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use rcgen::KeyPair;
@@ -15,7 +16,6 @@ use rustls::server::{WantsServerCert, WebPkiClientVerifier};
 use rustls::{ClientConfig, ConfigBuilder, ServerConfig};
 use tokio::sync::watch;
 
-use super::anybody::Anybody;
 use super::certs::Purpose;
 use super::load::{Authorities, Leaf};
 use super::{Identity, Pki, PkiError, ServingNames};
@@ -133,7 +133,7 @@ impl std::fmt::Debug for Served {
 /// Settings under which a client without a certificate of one of these CAs does not get through the handshake.
 fn only_clients_of(ca_pem: &str) -> Result<ConfigBuilder<ServerConfig, WantsServerCert>, PkiError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let roots = crate::kubeconfig::tls::roots(ca_pem.as_bytes()).map_err(rustls::Error::General)?;
+    let roots = roots(ca_pem.as_bytes()).map_err(rustls::Error::General)?;
     let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build()?;
     Ok(ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
@@ -159,7 +159,7 @@ pub(crate) fn trusting_config() -> Arc<ClientConfig> {
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
         .expect("the provider has both versions")
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+        .with_custom_certificate_verifier(Arc::new(InsecureSkipVerify::new(provider)))
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Arc::new(config)

@@ -9,11 +9,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use api::value::ValueExt as _;
 use bytes::{Bytes, BytesMut};
+use client::http::socket::{Opened, Socket};
+use client::http::{ClientError, Method};
+use client::kubeconfig::Access;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use rest::client::socket::{Opened, Socket};
-use rest::client::{ClientError, Method};
-use rest::kubeconfig::Access;
 use serde_json::{Value, json};
 
 use super::kinds::{Kinds, Resource};
@@ -48,7 +48,7 @@ pub(super) struct Refused {
 
 /// See the module.
 pub(super) struct Client {
-    http: rest::client::Client,
+    http: client::http::Client,
     address: String,
     /// Which kubeconfig was read.
     origin: String,
@@ -62,7 +62,7 @@ pub(super) struct Client {
 impl Client {
     pub(super) fn new(access: Arc<Access>, origin: String, namespace: String, asked: bool) -> Self {
         let address = access.address().to_owned();
-        Self { http: rest::client::Client::new(access), address, origin, namespace, asked, kinds: None }
+        Self { http: client::http::Client::new(access), address, origin, namespace, asked, kinds: None }
     }
 
     /// Another client for the same server, to be used at the same time.
@@ -254,7 +254,7 @@ impl Client {
 pub(super) struct Pieces {
     body: Incoming,
     /// The connection is the client's.
-    _connection: rest::client::Client,
+    _connection: client::http::Client,
 }
 
 impl Pieces {

@@ -8,7 +8,7 @@ use std::io::{Read as _, Write as _};
 use api::value::ValueExt as _;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use clap::Args;
-use rest::client::socket::Socket;
+use client::http::socket::Socket;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;

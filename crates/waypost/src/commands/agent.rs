@@ -3,7 +3,6 @@
 //! `up` and `node` differ only in where objects come from.
 
 mod clean;
-mod client;
 mod serve;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,16 +10,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
+use client::remote::Remote;
+use client::requests::Requests;
+use client::watch::Source;
 use ipnet::IpNet;
 use kernel::lock::Lock;
 use kernel::pod_network;
 use rest::pki::ServingNames;
-use rest::remote::Remote;
-use store::source::Source;
 use tokio::task::JoinSet;
 
 pub(super) use self::clean::clean;
-use self::client::Requests;
 use super::{dns, privileges};
 use crate::config::AgentArguments;
 

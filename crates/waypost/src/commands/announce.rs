@@ -5,24 +5,16 @@
 mod bgp;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
-use dataplane::announce::api::{Answer, Api, Ask, News, Refusal, Versioned};
-use dataplane::announce::inputs::Inputs;
-use dataplane::announce::l2;
-use dataplane::announce::lease::{self, Key, Lease};
-use dataplane::announce::metrics::Figures;
+use announce::inputs::Inputs;
+use announce::l2;
+use announce::leases::ApiLeases;
+use announce::metrics::Figures;
+use client::events::EventRecorder;
+use client::remote::Remote;
+use client::watch::Source;
 use dataplane::health::Health;
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
-use jiff::Timestamp;
 use kernel::packets::{self, Packets, PacketsError};
-use parking_lot::Mutex;
-use rest::client::{Client, Method};
-use rest::remote::{Finding, Remote, Teller};
-use serde_json::Value;
-use store::source::Source;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -30,12 +22,6 @@ use crate::config::ProxyArguments;
 
 /// As whom we speak in Events.
 const COMPONENT: &str = "waypost-announcer";
-/// Where Leases are.
-const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
-/// How long an answer may take; a claim does not last longer either.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// How many idle connections are kept.
-const KEPT: usize = 4;
 
 /// What the announcers of a machine need.
 pub(super) struct Place<'a> {
@@ -66,10 +52,10 @@ impl Announcing {
     pub(super) fn start(place: Place<'_>) -> anyhow::Result<Self> {
         let inputs = Inputs::start(place.source).map_err(|status| anyhow::anyhow!("{}", status.message))?;
         let remote = place.remote.clone();
-        let teller = Teller::start(&remote, COMPONENT, &place.node);
+        let recorder = EventRecorder::start(&remote, COMPONENT, &place.node);
         let (secrets, figures) = (Arc::new(remote.clone()), place.figures.bgp.clone());
-        let bgp = bgp::Speaker::start(&place.node, inputs.view(), secrets, teller.clone(), figures, place.proxy);
-        let api = Arc::new(Requests { remote, idle: Mutex::default(), teller });
+        let bgp = bgp::Speaker::start(&place.node, inputs.view(), secrets, recorder.clone(), figures, place.proxy);
+        let api = Arc::new(ApiLeases::new(remote, recorder));
         let left_out = vec![place.pod_bridge.to_owned()];
         let tools = l2::Tools {
             node: place.node,
@@ -102,90 +88,4 @@ pub(super) fn may_announce() -> bool {
 /// The mode ipvs has addresses of Services on a device of its own, for which the kernel would answer neighbours of every node by itself.
 pub(super) fn leave_answers_to_us(proxy: &mut ProxyArguments, announces: bool) {
     proxy.ipvs.ipvs_strict_arp |= announces;
-}
-
-/// The requests of announcers, over the client of this program: a few connections that are used again.
-struct Requests {
-    remote: Remote,
-    idle: Mutex<Vec<Client>>,
-    teller: Teller,
-}
-
-impl Requests {
-    async fn carry(&self, key: &Key, ask: Ask) -> Answer {
-        let now = Timestamp::now();
-        let one = format!("{LEASES}/{}", key.name());
-        let (method, path, body) = match &ask {
-            Ask::Get => (Method::GET, one, None),
-            Ask::Create(lease) => (Method::POST, LEASES.to_owned(), Some(lease.write(key, None, now))),
-            Ask::Replace(lease, version) => (Method::PUT, one, Some(lease.write(key, Some(version), now))),
-            Ask::Delete(version) => (Method::DELETE, one, Some(lease::preconditions(version))),
-        };
-        let Some((code, value)) = self.exchange(method, &path, body.as_ref()).await else {
-            return Err(Refusal::Unknown);
-        };
-        match (code, &ask) {
-            (404, Ask::Get | Ask::Delete(_)) | (200..=299, Ask::Delete(_)) => Ok(None),
-            (200..=299, _) => Ok(Some(Versioned { lease: Lease::read(&value), version: lease::version(&value) })),
-            (404 | 409, _) => Err(Refusal::TooLate),
-            _ => {
-                let message = value["message"].as_str().unwrap_or_default();
-                tracing::warn!(code, message, lease = key.name(), "a Lease could not be read or written");
-                Err(Refusal::Unknown)
-            }
-        }
-    }
-
-    /// Sends a request and reads the answer; nothing when there is none in time.
-    async fn exchange(&self, method: Method, path: &str, body: Option<&Value>) -> Option<(u16, Value)> {
-        let kind = body.map(|_| "application/json");
-        let bytes = body.map_or_else(Bytes::new, |body| body.to_string().into());
-        let idle = self.idle.lock().pop();
-        let kept = idle.is_some();
-        let mut client = idle.unwrap_or_else(|| self.remote.client());
-        let ask = async {
-            let answer = client.bytes(method.clone(), path, kind, bytes.clone()).await;
-            if answer.is_err() && kept {
-                // The server may have closed a connection that nobody used; a new one knows better.
-                self.remote.refresh();
-                client = self.remote.client();
-                return client.bytes(method, path, kind, bytes).await;
-            }
-            answer
-        };
-        let (code, bytes) = match tokio::time::timeout(PATIENCE, ask).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => {
-                tracing::debug!(%error, path, "a Lease is not to be had");
-                self.remote.refresh();
-                return None;
-            }
-            Err(_) => return None,
-        };
-        let mut idle = self.idle.lock();
-        if idle.len() < KEPT {
-            idle.push(client);
-        }
-        drop(idle);
-        serde_json::from_slice(&bytes).ok().map(|value| (code, value))
-    }
-}
-
-impl Api for Requests {
-    fn ask<'a>(&'a self, key: &'a Key, ask: Ask) -> BoxFuture<'a, Answer> {
-        self.carry(key, ask).boxed()
-    }
-
-    fn tell(&self, news: News) {
-        let (namespace, name) = news.service.split_once('/').unwrap_or_default();
-        self.teller.tell(Finding {
-            kind: &api::kinds::service::KIND,
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            uid: news.uid.to_string(),
-            normal: news.normal,
-            reason: news.reason,
-            message: news.message,
-        });
-    }
 }

@@ -1,17 +1,17 @@
 //! What the API shows of announcing, read for people: who answers for addresses of load balancers.
 //!
 //! In: an API, and lists that were read already. Out: [`Announced`], which says of an address who announces it, by
-//! [`dataplane::announce::who`]. Leases are looked at more than once, until those that live were seen to be renewed: clocks of two
+//! [`announce::who`]. Leases are looked at more than once, until those that live were seen to be renewed: clocks of two
 //! machines prove nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use announce::inputs::Lists;
+use announce::lease::Lease;
+use announce::who::{Evidence, REASONS, Said};
 use api::value::ValueExt as _;
-use dataplane::announce::inputs::Lists;
-use dataplane::announce::lease::Lease;
-use dataplane::announce::who::{Evidence, REASONS, Said};
 use serde_json::Value;
 
 use super::reach::Api;

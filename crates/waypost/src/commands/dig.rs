@@ -19,12 +19,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
+use client::remote::Remote;
 use dns::book::Book;
 use dns::inputs::Inputs;
 use dns::metrics::Metrics;
 use dns::wire::rtype;
 use dns::zone::Config;
-use rest::remote::Remote;
 
 use self::search::Search;
 use self::step::Step;

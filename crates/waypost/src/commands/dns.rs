@@ -12,10 +12,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use client::watch::Source;
 use dns::reload::Figures;
 use dns::serve::{Options, Server};
 use kernel::addresses::Addresses as _;
-use store::source::Source;
 use tokio::task::JoinSet;
 
 use self::pages::{Pages, Plan};

@@ -3,11 +3,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use client::events::{EventRecorder, ObjectEvent};
+use client::remote::Remote;
+use client::watch::Source;
 use gateway::split::Split;
 use gateway::{Limits, Notice, Settings};
 use kernel::addresses::Addresses as _;
-use rest::remote::{Finding, Remote, Teller};
-use store::source::Source;
 
 use crate::config::{ProxyArguments, ProxyMode};
 
@@ -32,12 +33,12 @@ impl Gateway {
         if !announces || proxy.proxy_mode == ProxyMode::None {
             return Ok(Self { running: None, node });
         }
-        let teller = Teller::start(remote, COMPONENT, &node);
+        let recorder = EventRecorder::start(remote, COMPONENT, &node);
         let settings = Settings {
             node: node.clone(),
             addresses: own_addresses(),
             limits: Limits::default(),
-            tell: Arc::new(move |notice| teller.tell(finding(notice))),
+            tell: Arc::new(move |notice| recorder.record(finding(notice))),
         };
         let running = gateway::Gateway::start(source, settings).map_err(|why| anyhow::anyhow!(why))?;
         Ok(Self { running: Some(running), node })
@@ -79,8 +80,8 @@ fn own_addresses() -> Vec<IpAddr> {
 }
 
 /// A notice as an Event of its Service.
-fn finding(notice: Notice) -> Finding {
-    Finding {
+fn finding(notice: Notice) -> ObjectEvent {
+    ObjectEvent {
         kind: &api::kinds::service::KIND,
         namespace: notice.namespace,
         name: notice.name,

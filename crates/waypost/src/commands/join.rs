@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use client::remote::Remote;
 use jiff::Timestamp;
 use rest::join::{self, Serving, Wish};
 use rest::pki::Served;
-use rest::remote::Remote;
 use tokio::task::JoinSet;
 
 use super::agent;

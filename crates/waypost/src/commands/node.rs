@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use rest::remote::Remote;
+use client::remote::Remote;
 
 use super::agent;
 use super::announce::{self, Announcing};

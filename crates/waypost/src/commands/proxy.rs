@@ -16,6 +16,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use client::events::{EventRecorder, ObjectEvent};
+use client::remote::Remote;
+use client::watch::Source;
 use dataplane::health::pages::{HealthPages, MetricsPages};
 use dataplane::health::{Answers, Health, ports, serve};
 use dataplane::inputs::Inputs;
@@ -26,8 +29,6 @@ use kernel::addresses::{Addresses as _, Monitor as _};
 use kernel::lock::Lock;
 use parking_lot::Mutex;
 use plan::{LocalDetector, Loopback, NodePortAddresses, Options, Planner, Problem, Update};
-use rest::remote::{Finding, Remote, Teller};
-use store::source::Source;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -66,6 +67,8 @@ pub(super) struct Proxy {
     remote: Remote,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
+    /// Metrics of the announcers, on the same page.
+    announcing: announce::metrics::Figures,
     stop: Sender<Message>,
     thread: Option<JoinHandle<()>>,
     _inputs: Inputs,
@@ -91,19 +94,21 @@ impl Proxy {
         let (rootless, chosen) = (way.rootless, (way.backend.mode(), way.why.clone()));
         let lock = if rootless { None } else { Some(turn()?) };
         let node = options.node_name.clone();
-        let (metrics, health) = (Metrics::new(), Arc::new(Health::default()));
+        let announcing = announce::metrics::Figures::default();
+        let metrics = Metrics::beside(|registry| announcing.register(registry));
+        let health = Arc::new(Health::default());
         let (sender, receiver) = channel();
         tell_addresses(&sender).context("reading the addresses of this machine")?;
         watch_addresses(sender.clone())?;
         let remote = around.remote.clone();
-        let teller = Teller::start(&remote, COMPONENT, &node);
+        let recorder = EventRecorder::start(&remote, COMPONENT, &node);
         let tools = Tools {
             serving: switch.serving(way),
             health: health.clone(),
             metrics: metrics.clone(),
             tell: {
-                let teller = teller.clone();
-                Box::new(move |problem| teller.tell(finding(problem)))
+                let recorder = recorder.clone();
+                Box::new(move |problem| recorder.record(finding(problem)))
             },
         };
         let proxy = Loop::new(Planner::new(options), tools, sender.clone());
@@ -111,7 +116,7 @@ impl Proxy {
             proxy.run(&receiver);
             drop(lock);
         })?;
-        let mut tasks = pages(arguments, switch.mode.clone(), &health, metrics.clone(), teller).await;
+        let mut tasks = pages(arguments, switch.mode.clone(), &health, metrics.clone(), recorder).await;
         if !rootless {
             tasks.spawn(switch.follow(arguments.clone(), sender.clone()));
         }
@@ -119,7 +124,7 @@ impl Proxy {
         let inputs = inputs.map_err(|status| anyhow::anyhow!("{}", status.message))?;
         let thread = Some(thread);
         let (stop, _inputs, _tasks) = (sender, inputs, tasks);
-        Ok(Some(Self { way: chosen, node, remote, health, metrics, stop, thread, _inputs, _tasks }))
+        Ok(Some(Self { way: chosen, node, remote, health, metrics, announcing, stop, thread, _inputs, _tasks }))
     }
 
     /// Somebody who can tell how this proxy stands, and can try Services of the domain.
@@ -129,8 +134,8 @@ impl Proxy {
     }
 
     /// What the announcer of this machine counts, to be shown with the rest.
-    pub(super) fn announcing(&self) -> dataplane::announce::metrics::Figures {
-        self.metrics.announcing.clone()
+    pub(super) fn announcing(&self) -> announce::metrics::Figures {
+        self.announcing.clone()
     }
 
     /// Shows what the gateway of this machine counts, if one runs, with the rest.
@@ -180,9 +185,9 @@ fn options(arguments: &ProxyArguments, around: &Surroundings<'_>, rootless: bool
 }
 
 /// A problem as an Event of its Service.
-fn finding(problem: &Problem) -> Finding {
+fn finding(problem: &Problem) -> ObjectEvent {
     let (namespace, name) = problem.service.split_once('/').unwrap_or_default();
-    Finding {
+    ObjectEvent {
         kind: &api::kinds::service::KIND,
         namespace: namespace.to_owned(),
         name: name.to_owned(),
@@ -199,7 +204,7 @@ async fn pages(
     mode: Arc<Mutex<&'static str>>,
     health: &Arc<Health>,
     metrics: Arc<Metrics>,
-    teller: Teller,
+    recorder: EventRecorder,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let supervisors = HealthPages { health: health.clone(), metrics: metrics.clone() };
@@ -211,7 +216,7 @@ async fn pages(
         tracing::warn!(service, port, why, "the health-check port cannot be served");
         let what = format!("its health-check port {port} cannot be served on this node: {why}");
         let problem = Problem { service: service.into(), what };
-        teller.tell(Finding { reason: "FailedToStartServiceHealthcheck", ..finding(&problem) });
+        recorder.record(ObjectEvent { reason: "FailedToStartServiceHealthcheck", ..finding(&problem) });
     }));
     tasks
 }

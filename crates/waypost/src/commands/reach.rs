@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use api::value::ValueExt as _;
 use clap::Args;
-use rest::client::{Client, Method};
-use rest::kubeconfig::Access;
+use client::http::{Client, Method};
+use client::kubeconfig::Access;
 use serde_json::Value;
 
 use crate::kubeconfig::{Found, Kubeconfig};

@@ -7,7 +7,7 @@ mod show;
 
 use std::net::IpAddr;
 
-use dataplane::announce::who::Said;
+use announce::who::Said;
 use plan::why::{Explanation, Subject};
 use serde_json::Value;
 

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use announce::inputs::Lists;
 use anyhow::bail;
 use api::value::ValueExt as _;
-use dataplane::announce::inputs::Lists;
 use plan::input::{Node, Service, ServiceCidr, Slice};
 use plan::why::Pod;
 use plan::why::who::Objects;

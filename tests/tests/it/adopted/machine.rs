@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use rest::client::Client;
+use client::http::Client;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testbed::Run;

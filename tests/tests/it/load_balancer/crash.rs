@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use client::http::{Client, Method};
 use futures_util::future::join_all;
-use rest::client::{Client, Method};
 use serde_json::{Value, json};
 use testbed::net::eventually;
 use testbed::session::{SERVICES, Session, service, text};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use client::http::Method;
 use futures_util::future::join_all;
-use rest::client::Method;
 use serde_json::{Value, json};
 use testbed::net::eventually;
 use testbed::session::{SERVICES, service, text};

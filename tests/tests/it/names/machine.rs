@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rest::client::Client;
+use client::http::Client;
 use tempfile::TempDir;
 use testbed::Run;
 use testbed::net::{Cluster, Node, Outside, Process, eventually, objects};

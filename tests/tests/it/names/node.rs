@@ -59,7 +59,7 @@ fn s34_the_corefile_of_a_cluster_is_understood() {
     assert!(metrics.contains("coredns_dns_requests_total"), "{metrics}");
     // A server that is away changes no answer, and is said.
     served.kill_server();
-    process.wait_for_line("the watch is lost", crate::proxy::PATIENCE);
+    process.wait_for_line("watch failed, keeping the last known state", crate::proxy::PATIENCE);
     assert_eq!(page(&node, "/ready", 8181).expect("a page").code, 503);
     assert_eq!(dig(&node, "127.0.0.1", "kubernetes.default.svc.cluster.local").trim(), "10.96.0.1");
 }

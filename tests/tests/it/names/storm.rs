@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rest::client::Client;
+use client::http::Client;
 use serde_json::{Value, json};
 use testbed::net::Served;
 use testbed::session::{SERVICES, Session};

@@ -1,6 +1,6 @@
 //! `waypost up`: names by way of the Service that clusters find their DNS at.
 
-use rest::client::Client;
+use client::http::Client;
 use serde_json::json;
 use tempfile::TempDir;
 use testbed::net::{Cluster, Node, Pod, Process, eventually};

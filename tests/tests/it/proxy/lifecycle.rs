@@ -108,7 +108,9 @@ fn nothing_changes_while_the_server_is_away_and_all_is_followed_when_it_is_back(
         stage.served.kill_proxy(&stage.near);
         stage.served.start_proxy(&stage.near, &[]);
     }
-    stage.served.with_proxy(&stage.near, |proxy| proxy.wait_for_line("the watch is lost", super::PATIENCE));
+    stage.served.with_proxy(&stage.near, |proxy| {
+        proxy.wait_for_line("watch failed, keeping the last known state", super::PATIENCE)
+    });
     Scene::go_on(&hammers);
     assert_eq!(super::nftables::rules(&stage.near), rules);
     stage.served.start_server();

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use rest::client::Client;
+use client::http::Client;
 use serde_json::Value;
 use tempfile::TempDir;
 use testbed::net::{Cluster, Family, Node, Process, Protocol, eventually, objects};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustls::{CertificateError, ClientConfig};
 
-use crate::kubeconfig::tls::{roots, system_roots};
+use client::tls::{roots, system_roots};
 
 /// How many settings are kept; there is one for each CA bundle.
 const MAX_CONFIGS: usize = 64;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use announce::bgp::{self, Metrics, News, Tools};
+use announce::inputs::View;
 use api::kinds::bgppeer;
-use dataplane::announce::bgp::{self, Metrics, News, Tools};
-use dataplane::announce::inputs::View;
+use client::events::{EventRecorder, ObjectEvent};
+use client::watch::Source;
 use dataplane::health::Health;
-use rest::remote::{Finding, Teller};
-use store::source::Source;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -24,11 +24,11 @@ impl Speaker {
         node: &str,
         view: View,
         source: Arc<dyn Source>,
-        teller: Teller,
+        recorder: EventRecorder,
         metrics: Metrics,
         proxy: Option<Arc<Health>>,
     ) -> Self {
-        let tell = Arc::new(move |news: News| teller.tell(finding(news)));
+        let tell = Arc::new(move |news: News| recorder.record(event(news)));
         let (stop, mut stopped) = oneshot::channel();
         let tools = Tools { node: node.into(), source, tell, metrics };
         let task = tokio::spawn(async move {
@@ -51,8 +51,8 @@ impl Speaker {
     }
 }
 
-fn finding(news: News) -> Finding {
-    Finding {
+fn event(news: News) -> ObjectEvent {
+    ObjectEvent {
         kind: &bgppeer::KIND,
         namespace: String::new(),
         name: news.peer.into(),

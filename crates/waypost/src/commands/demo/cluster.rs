@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use api::value::ValueExt as _;
+use client::http::{Client, Method};
 use kernel::process::{Signal, Spawned};
-use rest::client::{Client, Method};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 

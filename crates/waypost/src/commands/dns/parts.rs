@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use client::watch::Source;
 use dns::book::Book;
 use dns::config::{Config, Name};
 use dns::inputs::Inputs;
 use dns::metrics::Metrics;
 use dns::resolver::{self, Ours, Resolver};
 use dns::zone::{self, Quirks, Zones};
-use store::source::Source;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 

@@ -7,9 +7,9 @@ use std::net::{IpAddr, SocketAddr};
 use anyhow::ensure;
 use api::ip::Family;
 use bytes::Bytes;
+use client::http::{Client, Method};
+use client::remote::Remote;
 use ipnet::IpNet;
-use rest::client::{Client, Method};
-use rest::remote::Remote;
 use serde_json::{Value, json};
 
 /// Which address of a range it has.

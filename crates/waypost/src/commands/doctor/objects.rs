@@ -3,8 +3,8 @@
 //! In: an API. Out: a [`Cluster`]. Services, slices and Pods must be readable, at least those of the namespace; without the rest
 //! less is known, and that is all.
 
+use announce::inputs::Lists;
 use api::value::ValueExt as _;
-use dataplane::announce::inputs::Lists;
 use plan::input::SERVICE_NAME;
 use serde_json::{Value, json};
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 use api::bootstrap_token;
 use api::value::ValueExt as _;
 use base64::Engine as _;
+use client::http::Client;
+use client::kubeconfig::Access;
 use futures_util::{StreamExt as _, stream};
 use jiff::Timestamp;
-use rest::client::Client;
-use rest::kubeconfig::Access;
 use rest::pki::{validity, validity_of_der};
 use serde_json::{Value, json};
 

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use client::remote::Remote;
 use parking_lot::Mutex;
-use rest::remote::Remote;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};

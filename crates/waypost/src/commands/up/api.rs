@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
-use rest::kubeconfig::{self, Access};
-use rest::remote::Remote;
-use store::source::Source;
+use client::kubeconfig::Access;
+use client::remote::Remote;
+use client::watch::Source;
+use rest::kubeconfig;
 use tokio::sync::watch;
 
 use super::apart::ApiServer;

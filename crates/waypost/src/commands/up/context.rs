@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use api::value::ValueExt as _;
-use rest::kubeconfig::{self, contexts};
+use client::kubeconfig::contexts;
+use rest::kubeconfig;
 use serde_json::{Value, json};
 
 /// Where it is noted what was added where.

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use dataplane::announce::who::Said;
+use announce::who::Said;
 
 use super::super::evidence::Evidence;
 use super::super::verdict::Judged;
@@ -53,9 +53,9 @@ fn foreign(evidence: &Evidence<'_>, ip: IpAddr, node: Option<&str>) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
+    use announce::inputs::Lists;
+    use announce::lease::{Key, Lease};
     use api::value::ValueExt as _;
-    use dataplane::announce::inputs::Lists;
-    use dataplane::announce::lease::{Key, Lease};
     use jiff::Timestamp;
     use serde_json::json;
 

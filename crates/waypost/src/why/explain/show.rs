@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use dataplane::announce::who::Said;
+use announce::who::Said;
 use plan::oracle::Outcome;
 use plan::why::{Candidate, Left, Port, Stand, Way};
 use plan::{Frontend, PortKey};

@@ -1,0 +1,188 @@
+//! An HTTP client for the Kubernetes API, with one persistent connection.
+//!
+//! In: a kubeconfig. Out: responses as JSON, as bytes, or as streams.
+
+pub(crate) mod connection;
+pub mod socket;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+pub use http::Method;
+use http::{Request, Response, header};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use serde_json::Value;
+
+use crate::kubeconfig::Access;
+use connection::Connection;
+pub use connection::full;
+
+/// Time limit of a connection attempt.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why a request has no response.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The kubeconfig cannot be used.
+    #[error("kubeconfig {path}: {why}")]
+    Kubeconfig {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// No connection.
+    #[error("connecting to {address}: {why}")]
+    Connect {
+        /// Where.
+        address: String,
+        /// What happened.
+        why: String,
+    },
+    /// The connection failed.
+    #[error("talking to the server: {0}")]
+    Broken(String),
+    /// The response is not JSON.
+    #[error("the answer cannot be read: {0}")]
+    NotJson(String),
+}
+
+/// A client with one connection, opened on first use.
+pub struct Client {
+    access: Arc<Access>,
+    protocol: Protocol,
+    connection: Option<Connection>,
+}
+
+/// How a client connects.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Protocol {
+    /// Time limit of a connection attempt.
+    pub(crate) connect: Duration,
+    /// Negotiate HTTP/2, with keep-alive pings at this interval; HTTP/1.1 without.
+    pub(crate) ping: Option<Duration>,
+}
+
+impl Client {
+    /// A client for the current context of a kubeconfig.
+    ///
+    /// # Errors
+    /// When the file cannot be read or lacks something.
+    pub fn from_kubeconfig(path: &Path) -> Result<Self, ClientError> {
+        Ok(Self::new(Arc::new(Access::read(path)?)))
+    }
+
+    /// A client for a server.
+    #[must_use]
+    pub const fn new(access: Arc<Access>) -> Self {
+        Self::with(access, Protocol { connect: CONNECT_TIMEOUT, ping: None })
+    }
+
+    pub(crate) const fn with(access: Arc<Access>, protocol: Protocol) -> Self {
+        Self { access, protocol, connection: None }
+    }
+
+    /// Another client for the same server, with a connection of its own.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self::with(self.access.clone(), self.protocol)
+    }
+
+    /// The certificates that the server presents, its own first, in DER; none without TLS. Sends no request.
+    ///
+    /// # Errors
+    /// When there is no connection within this time, or the handshake fails.
+    pub async fn presented(&self, limit: Duration) -> Result<Vec<Vec<u8>>, ClientError> {
+        connection::presented(&self.access, limit).await
+    }
+
+    /// Where the server is, as a URL.
+    #[must_use]
+    pub fn server(&self) -> String {
+        let scheme = if self.access.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.access.address, self.access.prefix)
+    }
+
+    /// Sends a request with a JSON body and reads the JSON response.
+    ///
+    /// # Errors
+    /// When there is no response; an error status is a response.
+    pub async fn json(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(u16, Value), ClientError> {
+        let bytes = body.map_or_else(Bytes::new, |body| body.to_string().into());
+        let content_type = body.is_some().then_some("application/json");
+        let (code, bytes) = self.bytes(method, path, content_type, bytes).await?;
+        let value = serde_json::from_slice(&bytes).map_err(|error| ClientError::NotJson(error.to_string()))?;
+        Ok((code, value))
+    }
+
+    /// Sends a request and reads the whole response.
+    ///
+    /// # Errors
+    /// When there is no response.
+    pub async fn bytes(
+        &mut self,
+        method: Method,
+        path: &str,
+        content_type: Option<&str>,
+        body: Bytes,
+    ) -> Result<(u16, Bytes), ClientError> {
+        let response = self.open(method, path, content_type, body).await?;
+        let code = response.status().as_u16();
+        let body = response.into_body().collect().await.map_err(|error| ClientError::Broken(error.to_string()))?;
+        Ok((code, body.to_bytes()))
+    }
+
+    /// Sends a request and returns when the headers of the response have arrived.
+    ///
+    /// # Errors
+    /// When there is no response.
+    pub async fn open(
+        &mut self,
+        method: Method,
+        path: &str,
+        content_type: Option<&str>,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, ClientError> {
+        self.open_as(method, path, "application/json", content_type, body).await
+    }
+
+    /// The same with a media type to accept.
+    ///
+    /// # Errors
+    /// When there is no response.
+    pub async fn open_as(
+        &mut self,
+        method: Method,
+        path: &str,
+        accept: &str,
+        content_type: Option<&str>,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let mut connection = match self.connection.take().filter(Connection::is_open) {
+            Some(connection) => connection,
+            None => Connection::open(&self.access, self.protocol).await?,
+        };
+        let mut request = Request::builder()
+            .method(method)
+            .uri(connection.uri(&self.access, path))
+            .header(header::USER_AGENT, concat!("waypost/", env!("CARGO_PKG_VERSION")))
+            .header(header::ACCEPT, accept);
+        for (name, value) in self.access.headers().map_err(ClientError::Broken)? {
+            request = request.header(name, value);
+        }
+        if let Some(content_type) = content_type {
+            request = request.header(header::CONTENT_TYPE, content_type);
+        }
+        let response = connection.send(&self.access, request, body).await?;
+        self.connection = Some(connection);
+        Ok(response)
+    }
+}

@@ -1,0 +1,9 @@
+//! Kubeconfigs, as `kubectl` has them: read into an [`Access`], or merged with one of ours ([`contexts`]).
+
+mod access;
+pub mod contexts;
+#[cfg(test)]
+mod tests;
+pub(crate) mod tls;
+
+pub use access::Access;
