@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::value::ValueExt as _;
+use api::view::labels;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -46,8 +47,8 @@ pub async fn register(machine: &Machine) -> Result<(), ApiError> {
         other => other,
     };
     let labels = json!({
-        "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": arch,
-        "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": arch,
+        labels::HOSTNAME: name, labels::OS: "linux", labels::ARCH: arch,
+        labels::BETA_OS: "linux", labels::BETA_ARCH: arch,
     });
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
     match machine.api.request(Verb::Create, "/api/v1/nodes", Some(&node)).await {

@@ -10,17 +10,17 @@ use api::kind::Kind;
 use api::kinds;
 use api::status::Status;
 use api::value::ValueExt as _;
-use client::watch::{Event, KnownKeys, Object, Selection, Source, Watch};
+use api::view;
+use api::view::labels::HEADLESS;
+use client::watch::{Event, KnownKeys, Selection, Source, Watch};
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::lease::{self, Lease};
-use super::objects::{Node, Objects, Pool, Service, Slice};
-
-/// Slices of headless Services have this label; they have no address to announce.
-const HEADLESS: &str = "service.kubernetes.io/headless";
+use super::objects::{Objects, Pool, Service, Slice};
 
 /// The watches of announcers. Dropping them ends the watches.
 #[derive(Debug)]
@@ -39,8 +39,33 @@ pub struct View {
     beats: watch::Receiver<u64>,
 }
 
+/// An object as it arrives.
+#[derive(Clone, Copy)]
+enum Raw<'a> {
+    /// The bytes of a watch.
+    Json(&'a [u8]),
+    /// An item of a list.
+    Value(&'a Value),
+}
+
+impl Raw<'_> {
+    fn parse<T: DeserializeOwned>(self) -> serde_json::Result<T> {
+        match self {
+            Self::Json(bytes) => view::parse(bytes),
+            Self::Value(value) => T::deserialize(value),
+        }
+    }
+}
+
 /// Takes an object in, and says whether anything changed.
-type Take = fn(&mut Objects, &str, &Value) -> bool;
+type Take = fn(&mut Objects, &str, Raw<'_>) -> serde_json::Result<bool>;
+
+const SERVICE: Take = |all, key, raw| Ok(service(all, key, &raw.parse()?));
+const SLICE: Take = |all, key, raw| Ok(slice(all, key, &raw.parse()?));
+const NODE: Take = |all, key, raw| Ok(put(&mut all.nodes, key, raw.parse::<view::Node>()?.into()));
+const POOL: Take = |all, key, raw| Ok(put(&mut all.pools, key, Pool::read(&raw.parse()?)));
+const PEER: Take = |all, key, raw| Ok(put(&mut all.peers, key, raw.parse()?));
+const LEASE: Take = |all, key, raw| Ok(put(&mut all.leases, own_name(key), Lease::from(&raw.parse::<view::Lease>()?)));
 
 /// How an object of a kind is taken in, and how it goes. Both say whether anything changed.
 #[derive(Clone, Copy)]
@@ -71,19 +96,19 @@ impl Inputs {
         let slices = Selection::all(&kinds::endpointslice::KIND).selected(&format!("!{HEADLESS}"), "")?;
         let leases = Selection::all(&kinds::lease::KIND).within(lease::NAMESPACE).selected(lease::LABEL, "")?;
         let mut watches = vec![
-            (Selection::all(&kinds::service::KIND), plain(service, |all, key| all.services.remove(key).is_some())),
-            (slices, plain(slice, slice_gone)),
-            (Selection::all(&kinds::node::KIND), plain(node, |all, key| all.nodes.remove(key).is_some())),
-            (leases, Reading { apply: lease, gone: lease_gone, is_lease: true }),
+            (Selection::all(&kinds::service::KIND), plain(SERVICE, |all, key| all.services.remove(key).is_some())),
+            (slices, plain(SLICE, slice_gone)),
+            (Selection::all(&kinds::node::KIND), plain(NODE, |all, key| all.nodes.remove(key).is_some())),
+            (leases, Reading { apply: LEASE, gone: lease_gone, is_lease: true }),
         ];
         let own = |plural| {
             kinds::find("waypost.dev", "v1", plural).map(|kind: &'static Kind| Selection::all(kind).optional())
         };
         if let Some(pools) = own("ippools") {
-            watches.push((pools, plain(pool, |all, key| all.pools.remove(key).is_some())));
+            watches.push((pools, plain(POOL, |all, key| all.pools.remove(key).is_some())));
         }
         if let Some(peers) = own("bgppeers") {
-            watches.push((peers, plain(peer, |all, key| all.peers.remove(key).is_some())));
+            watches.push((peers, plain(PEER, |all, key| all.peers.remove(key).is_some())));
         }
         let objects = Arc::new(Mutex::new(Objects::default()));
         let (changes, hears_changes) = watch::channel((watches.len(), 0));
@@ -131,17 +156,18 @@ impl View {
 pub fn listed(lists: &Lists) -> Objects {
     let mut all = Objects::default();
     let takes: [(&[Value], Take); 6] = [
-        (&lists.services, service),
-        (&lists.slices, slice),
-        (&lists.nodes, node),
-        (&lists.pools, pool),
-        (&lists.peers, peer),
-        (&lists.leases, lease),
+        (&lists.services, SERVICE),
+        (&lists.slices, SLICE),
+        (&lists.nodes, NODE),
+        (&lists.pools, POOL),
+        (&lists.peers, PEER),
+        (&lists.leases, LEASE),
     ];
     for (objects, take) in takes {
         for object in objects {
             let (namespace, name) = (object.text("metadata.namespace"), object.text("metadata.name"));
-            take(&mut all, &if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }, object);
+            let key = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
+            note(&key, take(&mut all, &key, Raw::Value(object)));
         }
     }
     all
@@ -175,9 +201,8 @@ async fn follow(mut watching: Watch, reading: Reading, bell: Bell) {
             let mut objects = bell.objects.lock();
             match &event {
                 Event::InitApply(object) | Event::Apply(object) => {
-                    if let Some(value) = parse(object) {
-                        changed |= (reading.apply)(&mut objects, &object.key(), &value);
-                    }
+                    let key = object.key();
+                    changed |= note(&key, (reading.apply)(&mut objects, &key, Raw::Json(&object.value)));
                 }
                 Event::Delete(object) => changed |= (reading.gone)(&mut objects, &object.key()),
                 Event::Init | Event::InitDone => {}
@@ -199,11 +224,12 @@ async fn follow(mut watching: Watch, reading: Reading, bell: Bell) {
     }
 }
 
-/// Reads an object; one that cannot be read is said and left as it was.
-fn parse(object: &Object) -> Option<Value> {
-    serde_json::from_slice(&object.value)
-        .map_err(|error| tracing::warn!(object = object.key(), %error, "an object cannot be read; it is left out"))
-        .ok()
+/// Whether anything changed; an object that cannot be read is logged and changes nothing.
+fn note(key: &str, taken: serde_json::Result<bool>) -> bool {
+    taken.unwrap_or_else(|error| {
+        tracing::warn!(object = key, %error, "an object cannot be read; it is left out");
+        false
+    })
 }
 
 /// Puts a value in its place; answers whether it is another than before.
@@ -215,15 +241,15 @@ fn put<T: PartialEq>(map: &mut std::collections::BTreeMap<Box<str>, T>, key: &st
     true
 }
 
-fn service(all: &mut Objects, key: &str, value: &Value) -> bool {
-    match Service::read(value) {
+fn service(all: &mut Objects, key: &str, service: &view::Service) -> bool {
+    match Service::of(service) {
         Some(service) => put(&mut all.services, key, service),
         None => all.services.remove(key).is_some(),
     }
 }
 
-fn slice(all: &mut Objects, key: &str, value: &Value) -> bool {
-    let Some((service, slice)) = Slice::read(value) else { return slice_gone(all, key) };
+fn slice(all: &mut Objects, key: &str, slice: &view::EndpointSlice) -> bool {
+    let Some((service, slice)) = Slice::of(slice) else { return slice_gone(all, key) };
     let known = all.slices.get(&service).and_then(|slices| slices.get(key));
     if known == Some(&slice) {
         return false;
@@ -243,27 +269,13 @@ fn slice_gone(all: &mut Objects, key: &str) -> bool {
     found
 }
 
-fn node(all: &mut Objects, key: &str, value: &Value) -> bool {
-    put(&mut all.nodes, key, Node::read(value))
-}
-
-fn pool(all: &mut Objects, key: &str, value: &Value) -> bool {
-    put(&mut all.pools, key, Pool::read(value))
-}
-
-fn peer(all: &mut Objects, key: &str, value: &Value) -> bool {
-    put(&mut all.peers, key, value.clone())
-}
-
 /// Leases are known by their own name: all are of one namespace.
-fn lease(all: &mut Objects, key: &str, value: &Value) -> bool {
-    let name = key.split_once('/').map_or(key, |(_, name)| name);
-    put(&mut all.leases, name, Lease::read(value))
+fn own_name(key: &str) -> &str {
+    key.split_once('/').map_or(key, |(_, name)| name)
 }
 
 fn lease_gone(all: &mut Objects, key: &str) -> bool {
-    let name = key.split_once('/').map_or(key, |(_, name)| name);
-    all.leases.remove(name).is_some()
+    all.leases.remove(own_name(key)).is_some()
 }
 
 #[cfg(test)]
@@ -276,10 +288,11 @@ mod tests {
     fn a_slice_that_changes_its_service_leaves_the_old_one() {
         let mut all = Objects::default();
         let of = |service: &str| {
-            json!({
+            serde_json::from_value(json!({
                 "metadata": {"namespace": "shop", "labels": {"kubernetes.io/service-name": service}},
                 "addressType": "IPv4", "endpoints": [{"addresses": ["10.244.0.2"], "nodeName": "n1"}],
-            })
+            }))
+            .expect("a slice")
         };
         assert!(slice(&mut all, "shop/s", &of("a")));
         assert!(!slice(&mut all, "shop/s", &of("a")), "nothing new");
@@ -291,7 +304,10 @@ mod tests {
     #[test]
     fn only_services_with_addresses_are_kept() {
         let mut all = Objects::default();
-        let with = |ingress: Value| json!({"spec": {"type": "LoadBalancer"}, "status": {"loadBalancer": {"ingress": ingress}}});
+        let with = |ingress: Value| {
+            let status = json!({"loadBalancer": {"ingress": ingress}});
+            serde_json::from_value(json!({"spec": {"type": "LoadBalancer"}, "status": status})).expect("a Service")
+        };
         assert!(!service(&mut all, "shop/a", &with(json!([]))));
         assert!(!service(&mut all, "shop/a", &with(json!([{"ip": "192.0.2.1", "ipMode": "Proxy"}]))));
         assert!(service(&mut all, "shop/a", &with(json!([{"ip": "192.0.2.1"}]))));

@@ -8,7 +8,9 @@
 use api::announcer::LIFE;
 pub use api::announcer::{Key, LABEL, NAMESPACE};
 use api::value::ValueExt as _;
+use api::view;
 use jiff::Timestamp;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 const BEAT: &str = "waypost.dev/beat";
@@ -28,12 +30,7 @@ impl Lease {
     /// Reads one.
     #[must_use]
     pub fn read(object: &Value) -> Self {
-        let note = |key: &str| object.at("metadata.annotations").get(key).and_then(Value::as_str).unwrap_or_default();
-        Self {
-            holder: object.text("spec.holderIdentity").into(),
-            life: note(LIFE).into(),
-            beat: note(BEAT).parse().unwrap_or(0),
-        }
+        view::Lease::deserialize(object).map_or_else(|_| Self::default(), |lease| Self::from(&lease))
     }
 
     /// Writes it; `version` is the one that it replaces, as [`version`] tells it.
@@ -53,6 +50,17 @@ impl Lease {
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata,
             "spec": {"holderIdentity": self.holder, "leaseDurationSeconds": 1, "renewTime": now},
         })
+    }
+}
+
+impl From<&view::Lease> for Lease {
+    fn from(lease: &view::Lease) -> Self {
+        let note = |key: &str| lease.metadata.annotations.get(key).unwrap_or_default();
+        Self {
+            holder: lease.spec.holder_identity.clone(),
+            life: note(LIFE).into(),
+            beat: note(BEAT).parse().unwrap_or(0),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The objects that announcers look at, in small forms.
 //!
-//! In: JSON of any server. Out: the few members that matter; what cannot be read is left out. Services without addresses of a load
+//! In: [`api::view`]. Out: the few members that matter; what cannot be read is left out. Services without addresses of a load
 //! balancer are not kept at all.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,15 +9,12 @@ use std::ops::RangeInclusive;
 
 use api::ip::parse_lenient;
 use api::value::ValueExt as _;
+use api::view;
+use api::view::labels::EXCLUDE_FROM_LOAD_BALANCERS;
 use ipnet::IpNet;
 use serde_json::Value;
 
 use super::lease::Lease;
-
-/// Nodes with this label carry no traffic from outside.
-const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
-/// The label with the name of a slice's Service.
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// Everything that is known.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -74,7 +71,7 @@ pub struct Node {
     /// Its own addresses.
     pub addresses: Vec<IpAddr>,
     /// Its labels.
-    pub labels: BTreeMap<Box<str>, Box<str>>,
+    pub labels: view::StringMap,
 }
 
 /// A pool of addresses.
@@ -89,67 +86,52 @@ pub struct Pool {
 }
 
 impl Service {
-    /// Reads a Service; nothing when it has no address of a load balancer.
+    /// What is kept of a Service; nothing when it has no address of a load balancer.
     #[must_use]
-    pub fn read(object: &Value) -> Option<Self> {
-        if object.text("spec.type") != "LoadBalancer" {
-            return None;
-        }
-        let vip = |ingress: &&Value| matches!(ingress.text("ipMode"), "" | "VIP");
-        let ingress = object.items("status.loadBalancer.ingress").iter().filter(vip);
-        let addresses: Vec<IpAddr> = ingress.filter_map(|ingress| parse_lenient(ingress.text("ip"))).collect();
+    pub fn of(service: &view::Service) -> Option<Self> {
+        let vips = service.vips().filter(|_| service.is_load_balancer());
+        let addresses: Vec<IpAddr> = vips.filter_map(parse_lenient).collect();
         (!addresses.is_empty()).then(|| Self {
-            uid: object.text("metadata.uid").into(),
-            class: Some(object.text("spec.loadBalancerClass")).filter(|class| !class.is_empty()).map(Into::into),
-            local: object.text("spec.externalTrafficPolicy") == "Local",
-            deleting: object.has("metadata.deletionTimestamp"),
+            uid: service.metadata.uid.clone(),
+            class: service.spec.load_balancer_class.clone().filter(|class| !class.is_empty()),
+            local: service.is_external_local(),
+            deleting: service.metadata.is_deleting(),
             addresses,
         })
     }
 }
 
 impl Slice {
-    /// Reads a slice: `namespace/name` of its Service, and where its endpoints are.
+    /// What is kept of a slice: `namespace/name` of its Service, and where its endpoints are.
     #[must_use]
-    pub fn read(object: &Value) -> Option<(Box<str>, Self)> {
-        let labels = object.map("metadata.labels")?;
-        let service = labels.get(SERVICE_NAME)?.as_str().filter(|name| !name.is_empty())?;
-        let key = format!("{}/{service}", object.text("metadata.namespace")).into();
-        let mut slice = Self { is_ipv6: object.text("addressType") == "IPv6", ..Self::default() };
-        for endpoint in object.items("endpoints") {
-            let node = endpoint.text("nodeName");
-            let is = |condition: &str| endpoint.at(condition).as_bool();
-            if node.is_empty() {
-                continue;
-            }
-            if is("conditions.ready").unwrap_or(true) {
-                slice.ready.insert(node.into());
-            } else if is("conditions.serving").unwrap_or(true) && is("conditions.terminating").unwrap_or(false) {
-                slice.leaving.insert(node.into());
+    pub fn of(slice: &view::EndpointSlice) -> Option<(Box<str>, Self)> {
+        let key = slice.service()?.into();
+        let mut kept = Self { is_ipv6: &*slice.address_type == "IPv6", ..Self::default() };
+        for endpoint in &slice.endpoints {
+            let Some(node) = endpoint.node_name.as_deref().filter(|node| !node.is_empty()) else { continue };
+            let conditions = endpoint.conditions;
+            if conditions.is_ready() {
+                kept.ready.insert(node.into());
+            } else if conditions.is_serving() && conditions.is_terminating() {
+                kept.leaving.insert(node.into());
             }
         }
-        Some((key, slice))
+        Some((key, kept))
     }
 }
 
-impl Node {
-    /// Reads a Node.
-    #[must_use]
-    pub fn read(object: &Value) -> Self {
-        let text = |value: &Value| value.as_str().map(Into::into);
-        let labels = object.map("metadata.labels").into_iter().flatten();
-        let labels: BTreeMap<Box<str>, Box<str>> =
-            labels.filter_map(|(key, value)| Some((key.as_str().into(), text(value)?))).collect();
-        let is_ready = |condition: &Value| condition.text("type") == "Ready" && condition.text("status") == "True";
-        let own = |address: &&Value| matches!(address.text("type"), "InternalIP" | "ExternalIP");
-        let addresses = object.items("status.addresses").iter().filter(own);
+impl From<view::Node> for Node {
+    fn from(node: view::Node) -> Self {
+        let own = node.status.addresses.iter().filter(|address| matches!(&*address.kind, "InternalIP" | "ExternalIP"));
+        let addresses = own.filter_map(|address| parse_lenient(&address.address)).collect();
+        let is_ready = node.ready().is_some_and(view::Condition::is_true);
         Self {
-            uid: object.text("metadata.uid").into(),
-            ready: object.items("status.conditions").iter().any(is_ready) && !object.has("metadata.deletionTimestamp"),
+            ready: is_ready && !node.metadata.is_deleting(),
             // As others read it: the label is enough, unless it says that it means nothing.
-            excluded: labels.get(EXCLUDED).is_some_and(|value| &**value != "false"),
-            addresses: addresses.filter_map(|address| parse_lenient(address.text("address"))).collect(),
-            labels,
+            excluded: node.metadata.labels.get(EXCLUDE_FROM_LOAD_BALANCERS).is_some_and(|value| value != "false"),
+            addresses,
+            uid: node.metadata.uid,
+            labels: node.metadata.labels,
         }
     }
 }

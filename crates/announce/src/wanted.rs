@@ -13,12 +13,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::objects::{Node, Objects, Service, Slice};
+use api::view::service::{CLASS_BGP, CLASS_L2};
 
-/// Classes of ours.
-pub const CLASS_L2: &str = "waypost.dev/l2";
-/// See [`CLASS_L2`].
-pub const CLASS_BGP: &str = "waypost.dev/bgp";
+use super::objects::{Node, Objects, Service, Slice};
 
 /// An address that is to be announced.
 #[derive(Clone, PartialEq, Eq, Debug)]

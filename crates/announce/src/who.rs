@@ -9,13 +9,15 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use api::value::ValueExt as _;
+use api::view::labels::EXCLUDE_FROM_LOAD_BALANCERS;
+use api::view::service::{CLASS_BGP, CLASS_L2, CLASS_PROXY};
 use serde_json::Value;
 
 use super::bgp::peers::{self, Peer};
 use super::inputs::{Lists, listed};
 use super::lease::{Key, Lease};
 use super::objects::{Node, Objects, Service};
-use super::wanted::{CLASS_BGP, CLASS_L2, Wanted, wanted, ways};
+use super::wanted::{Wanted, wanted, ways};
 
 /// The reasons of the Events that are looked at.
 pub const REASONS: [&str; 4] = ["Announcing", "AddressInUse", "SessionUp", "SessionDown"];
@@ -266,14 +268,14 @@ fn barred(name: &str, node: &Node) -> Option<(String, String)> {
     if !node.ready {
         return Some((format!("{name} is not Ready"), format!("kubectl describe node {name}")));
     }
-    let label = "node.kubernetes.io/exclude-from-external-load-balancers";
+    let label = EXCLUDE_FROM_LOAD_BALANCERS;
     node.excluded.then(|| (format!("{name} has the label {label}"), format!("kubectl label node {name} {label}-")))
 }
 
 /// Why an address is announced by nobody, and is not meant to be.
 fn nobodys(service: &Service) -> String {
     match service.class.as_deref() {
-        Some("waypost.dev/proxy") => "its class is waypost.dev/proxy: it has addresses of nodes".to_owned(),
+        Some(CLASS_PROXY) => format!("its class is {CLASS_PROXY}: it has addresses of nodes"),
         Some(class) => format!("its class is {class}: whoever serves that announces it, or not"),
         None => format!(
             "it is in no IPPool, so it may be a cloud's; the classes {CLASS_L2} and {CLASS_BGP} have it announced all the same"

@@ -7,9 +7,8 @@
 use serde_json::Value;
 
 use crate::value::ValueExt as _;
+use crate::view::annotations::SSL_CERT;
 
-/// The annotation by which a Service names its certificate.
-pub const ASKED: &str = "service.beta.kubernetes.io/aws-load-balancer-ssl-cert";
 /// The annotation of a Service that says which Secret of its namespace claims the ARN.
 pub const FOUND: &str = "waypost.dev/certificate-secret";
 /// The annotation, or label, by which a Secret says that it is the certificate of this name.
@@ -28,7 +27,7 @@ fn note<'a>(object: &'a Value, map: &str, key: &str) -> &'a str {
 /// The ARN that a load balancer asks for; nothing when it asks for none, or says where the Secret is.
 #[must_use]
 pub fn arn(service: &Value) -> Option<&str> {
-    let asked = note(service, "metadata.annotations", ASKED);
+    let asked = note(service, "metadata.annotations", SSL_CERT);
     let is_arn = service.text("spec.type") == "LoadBalancer" && !asked.is_empty() && !asked.starts_with(DIRECT);
     is_arn.then_some(asked)
 }
@@ -47,7 +46,7 @@ pub fn may_serve(service: &Value, secret: &Value) -> bool {
     if let Some(arn) = arn(service) {
         return from == at && claims(secret, arn);
     }
-    let asked = note(service, "metadata.annotations", ASKED);
+    let asked = note(service, "metadata.annotations", SSL_CERT);
     let Some(path) = asked.strip_prefix(DIRECT) else { return false };
     let (namespace, name) = path.split_once('/').unwrap_or((from, path));
     let is_allowed = || {
@@ -67,7 +66,7 @@ mod tests {
     use super::*;
 
     fn service(namespace: &str, kind: &str, certificate: &str) -> Value {
-        let metadata = json!({"namespace": namespace, "annotations": {ASKED: certificate}});
+        let metadata = json!({"namespace": namespace, "annotations": {SSL_CERT: certificate}});
         json!({"metadata": metadata, "spec": {"type": kind}})
     }
 

@@ -42,4 +42,5 @@ pub mod status;
 pub mod table;
 pub mod timestamp;
 pub mod value;
+pub mod view;
 pub mod yaml;

@@ -187,7 +187,7 @@ impl std::fmt::Debug for ObjectEvent {
     }
 }
 
-/// What happens to an event.
+/// Selection happens to an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
     Record,

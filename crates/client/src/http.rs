@@ -31,7 +31,7 @@ pub enum ClientError {
     Kubeconfig {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// Selection is wrong with it.
         why: String,
     },
     /// No connection.
@@ -39,7 +39,7 @@ pub enum ClientError {
     Connect {
         /// Where.
         address: String,
-        /// What happened.
+        /// Selection happened.
         why: String,
     },
     /// The connection failed.

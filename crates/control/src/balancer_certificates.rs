@@ -7,9 +7,10 @@
 #[cfg(test)]
 mod tests;
 
-use api::balancer_certificate::{ASKED, FOUND, TYPE, arn, claims};
+use api::balancer_certificate::{FOUND, TYPE, arn, claims};
 use api::object;
 use api::value::ValueExt as _;
+use api::view::annotations::SSL_CERT;
 use serde_json::Value;
 use store::{Entry, Key, Table};
 
@@ -26,7 +27,7 @@ pub(crate) const CONTROLLER: Controller =
 
 fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
     match &change.what {
-        What::Service(_) if says(&change.entry, ASKED) || says(&change.entry, FOUND) => wakes.add(change.key()),
+        What::Service(_) if says(&change.entry, SSL_CERT) || says(&change.entry, FOUND) => wakes.add(change.key()),
         What::Other if change.is_of(SECRETS) => {
             let entries = [Some(&change.entry), change.previous.as_ref()];
             if !entries.into_iter().flatten().any(|entry| says(entry, TYPE)) {
@@ -34,7 +35,7 @@ fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
             }
             let (namespace, _) = crate::objects::split(change.key());
             let requests = view.world.load_balancers.requests();
-            let asks = requests.filter(|request| request.names().0 == namespace && says(&request.entry, ASKED));
+            let asks = requests.filter(|request| request.names().0 == namespace && says(&request.entry, SSL_CERT));
             asks.for_each(|request| wakes.add(request.key()));
         }
         _ => {}

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use api::admission::Plugins;
 use api::rbac::defaults::{DEFAULTS, Step, reconcile};
 use api::value::ValueExt as _;
+use api::view::labels;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use store::allocation::{Ranges, address_key, address_object, port_map_key};
@@ -155,7 +156,7 @@ fn metadata(name: &str, namespace: &str, now: &str) -> Value {
 
 fn namespace(name: &str, now: &str) -> Value {
     let mut metadata = metadata(name, "", now);
-    metadata["labels"] = json!({"kubernetes.io/metadata.name": name});
+    metadata["labels"] = json!({labels::METADATA_NAME: name});
     json!({"metadata": metadata, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}})
 }
 
@@ -183,7 +184,7 @@ fn service_writes(store: &dyn Store, address: IpAddr, now: &str, port: u16) -> V
 
 fn endpoints(server: SocketAddr, now: &str) -> Value {
     let mut metadata = metadata(SERVICE, "default", now);
-    metadata["labels"] = json!({"endpointslice.kubernetes.io/skip-mirror": "true"});
+    metadata["labels"] = json!({labels::SKIP_MIRROR: "true"});
     json!({
         "metadata": metadata,
         "subsets": [{
@@ -195,7 +196,7 @@ fn endpoints(server: SocketAddr, now: &str) -> Value {
 
 fn slice(server: SocketAddr, now: &str) -> Value {
     let mut metadata = metadata(SERVICE, "default", now);
-    metadata["labels"] = json!({"kubernetes.io/service-name": SERVICE});
+    metadata["labels"] = json!({labels::SERVICE_NAME: SERVICE});
     metadata["generation"] = json!(1);
     json!({
         "metadata": metadata,

@@ -9,15 +9,18 @@ use std::sync::Arc;
 
 use api::object;
 use api::value::ValueExt as _;
+use api::view::annotations::LAST_CHANGE_TRIGGER_TIME;
+use api::view::endpoints::{Address, Endpoints, Port, Subset};
+use api::view::labels::{ENDPOINTS_MANAGED_BY, HEADLESS};
 use serde_json::{Map, Value, json};
 use store::{Entry, Key, Table};
 
 use crate::controller::{Controller, Verdict, View, Wakes, always};
 use crate::endpointslice::{set_annotation, target};
-use crate::objects::endpoints::{Address, Endpoints, Port, Subset};
+use crate::objects;
 use crate::objects::pod::Pod;
 use crate::objects::service::Service;
-use crate::selection::{self, HEADLESS, TRIGGER_TIME, hostname, is_eligible, resolve};
+use crate::selection::{self, hostname, is_eligible, resolve};
 use crate::world::Change;
 use crate::write::Write;
 use subsets::Place;
@@ -28,7 +31,6 @@ pub(crate) const TABLE: &str = "services/endpoints";
 pub(crate) const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 /// Says that addresses were left out.
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
-const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const MANAGER: &str = "endpoint-controller";
 /// How many addresses an object holds.
 const MAX_ADDRESSES: usize = api::kinds::endpoints::MAX_ADDRESSES;
@@ -65,7 +67,7 @@ fn reconcile(view: &View<'_>, key: &str) -> Verdict {
         let have = object::decode_light(&entry.value);
         let says_so = have.at("metadata.annotations").get(OVER_CAPACITY).is_some();
         let same = says_so == truncated && *have.at("metadata.labels") == labels;
-        if same && subsets::canonical(Endpoints::read(&entry.value).subsets) == subsets {
+        if same && subsets::canonical(objects::read::<Endpoints>(&entry.value).subsets) == subsets {
             return Verdict::settled();
         }
     } else if service.deleting {
@@ -87,7 +89,7 @@ fn write(
         None => json!({"metadata": {"name": service.name(), "namespace": service.namespace()}}),
     };
     object.put("metadata.labels", labels);
-    set_annotation(&mut object, TRIGGER_TIME, view.trigger);
+    set_annotation(&mut object, LAST_CHANGE_TRIGGER_TIME, view.trigger);
     set_annotation(&mut object, OVER_CAPACITY, truncated.then_some("truncated"));
     if subsets.is_empty() {
         object.drop_path("subsets");
@@ -109,7 +111,7 @@ fn labels(service: &Service) -> Value {
     if service.is_headless() {
         labels.insert(HEADLESS.to_owned(), "".into());
     }
-    labels.insert(MANAGED_BY.to_owned(), MANAGER.into());
+    labels.insert(ENDPOINTS_MANAGED_BY.to_owned(), MANAGER.into());
     Value::Object(labels)
 }
 
@@ -139,11 +141,11 @@ fn place(view: &View<'_>, service: &Service, pod: &Pod) -> Option<Place> {
     Some(Place { address, ready: service.publish_not_ready || pod.ready, ports })
 }
 
-fn endpoint_port(port: &crate::objects::service::Port, pod: &Pod) -> Option<Port> {
+fn endpoint_port(port: &objects::service::Port, pod: &Pod) -> Option<Port> {
     Some(Port {
         name: port.name.clone(),
         port: resolve(port, pod)?,
-        protocol: port.protocol.clone(),
+        protocol: port.protocol,
         app_protocol: port.app_protocol.clone(),
     })
 }

@@ -15,11 +15,12 @@ mod topology;
 use std::sync::Arc;
 
 use api::ip::Family;
+use api::view::labels::ENDPOINT_SLICE_MANAGED_BY;
 
 use crate::controller::{Controller, Verdict, View, Wakes, always};
 use crate::objects::node::Node;
 use crate::objects::service::Service;
-use crate::objects::slice::{MANAGED_BY, Slice};
+use crate::objects::slice::Slice;
 use crate::report::{self, Finding, Reference};
 use crate::selection;
 use crate::world::{Both, Change, What};
@@ -42,7 +43,7 @@ fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
         What::Node(both) if !change.initial => node_concerns(view, both, wakes),
         What::Other if change.is_of("endpointslices") => {
             for slice in change.previous.iter().chain([&change.entry]) {
-                if slice.facts.label(MANAGED_BY) == Some(MANAGER)
+                if slice.facts.label(ENDPOINT_SLICE_MANAGED_BY) == Some(MANAGER)
                     && let Some(service) = crate::world::service_of(slice)
                 {
                     wakes.add(&service);
@@ -81,11 +82,11 @@ fn reconcile(view: &View<'_>, key: &str) -> Verdict {
         .world
         .slices
         .of(key)
-        .filter(|entry| entry.facts.label(MANAGED_BY) == Some(MANAGER))
+        .filter(|entry| entry.facts.label(ENDPOINT_SLICE_MANAGED_BY) == Some(MANAGER))
         .map(Slice::read)
         .filter(|slice| !slice.metadata.is_deleting())
         // A Service that goes may have let go of its slices first: then they stay as they are.
-        .filter(|slice| !service.deleting || slice.is_owned_by("Service", &service.uid))
+        .filter(|slice| !service.deleting || slice.metadata.is_owned_by("Service", &service.uid))
         .collect();
     let desired = Desired::of(view, service, &view.world.pods.matching(service.namespace(), selector));
     let mut verdict = Verdict::default();

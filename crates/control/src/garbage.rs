@@ -15,13 +15,14 @@ use std::sync::Arc;
 use api::kind::Kind;
 use api::options::Propagation;
 use api::value::ValueExt as _;
+use api::view::{OwnerReference, Ownership};
 use api::{kinds, object};
 use serde_json::Value;
 use store::{Entry, Key, Table};
 
 use self::references::Standing;
 use crate::controller::{Controller, Verdict, View, Wakes, always};
-use crate::objects::metadata::{Metadata, Owner};
+use crate::objects::ownership;
 use crate::report::{self, Finding, Reference};
 use crate::world::Change;
 use crate::write::Write;
@@ -45,7 +46,7 @@ fn task(key: &Key) -> String {
 fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
     let metadata = &change.metadata;
     let before = change.previous.as_ref().filter(|before| !change.deleted && may_have_owners(before));
-    let before = before.map(|before| Metadata::read(&before.value).owner_references).unwrap_or_default();
+    let before = before.map(|before| ownership(&before.value).owner_references).unwrap_or_default();
     if change.deleted {
         wake_dependents(view, metadata, wakes);
         wake_waiting(change.key(), &metadata.owner_references, wakes);
@@ -60,7 +61,7 @@ fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
     }
     if waits(metadata, FOREGROUND) || waits(metadata, ORPHAN) {
         wakes.add(&task(&change.entry.key));
-        let waited = |before: &Arc<Entry>| waits(&Metadata::read(&before.value), FOREGROUND);
+        let waited = |before: &Arc<Entry>| waits(&ownership(&before.value), FOREGROUND);
         if waits(metadata, FOREGROUND) && !change.previous.as_ref().is_some_and(waited) {
             wake_dependents(view, metadata, wakes);
         }
@@ -68,7 +69,7 @@ fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
 }
 
 /// Whether an object is being deleted and has one of our finalizers.
-fn waits(metadata: &Metadata, finalizer: &str) -> bool {
+fn waits(metadata: &Ownership, finalizer: &str) -> bool {
     metadata.is_deleting() && metadata.has_finalizer(finalizer)
 }
 
@@ -77,14 +78,14 @@ fn may_have_owners(entry: &Entry) -> bool {
     std::str::from_utf8(&entry.value).is_ok_and(|text| text.contains("\"ownerReferences\""))
 }
 
-fn wake_dependents(view: &View<'_>, owner: &Metadata, wakes: &mut Wakes<'_>) {
+fn wake_dependents(view: &View<'_>, owner: &Ownership, wakes: &mut Wakes<'_>) {
     for dependent in view.world.owners.dependents_of(&owner.uid) {
         wakes.add(&task(dependent.key));
     }
 }
 
 /// Wakes the owners that an object may have held up.
-fn wake_waiting(dependent: &str, owners: &[Owner], wakes: &mut Wakes<'_>) {
+fn wake_waiting(dependent: &str, owners: &[OwnerReference], wakes: &mut Wakes<'_>) {
     for owner in owners.iter().filter(|owner| owner.block_owner_deletion) {
         if let Ok(key) = references::locate(owner, dependent) {
             wakes.add(&task(&key));
@@ -107,7 +108,7 @@ fn reconcile(view: &View<'_>, key: &str) -> Verdict {
 struct Item {
     kind: &'static Kind,
     entry: Arc<Entry>,
-    metadata: Metadata,
+    metadata: Ownership,
 }
 
 impl Item {
@@ -120,13 +121,13 @@ impl Item {
     fn read(view: &View<'_>, key: &Key) -> Option<Self> {
         let kind = kinds::by_table(key.table.as_str())?;
         let entry = view.store.get(key)?;
-        Some(Self { kind, metadata: Metadata::read(&entry.value), entry })
+        Some(Self { kind, metadata: ownership(&entry.value), entry })
     }
 
     /// Whether the object may stay, as far as its owners are concerned.
     fn judge(&self, view: &View<'_>) -> Verdict {
         let owners = &self.metadata.owner_references;
-        let standing = |owner: &Owner| references::standing(view, owner, &self.entry.key.name);
+        let standing = |owner: &OwnerReference| references::standing(view, owner, &self.entry.key.name);
         let standings: Vec<Standing> = owners.iter().map(standing).collect();
         if let Some(index) = standings.iter().position(|standing| *standing == Standing::Misplaced) {
             return Verdict { events: vec![self.event(view, &owners[index])], ..Verdict::settled() };
@@ -200,9 +201,9 @@ impl Item {
     }
 
     /// Says that a reference leads nowhere because of where the two objects are.
-    fn event(&self, view: &View<'_>, owner: &Owner) -> Write {
+    fn event(&self, view: &View<'_>, owner: &OwnerReference) -> Write {
         let about = Reference::new(&self.entry.key.name, &self.metadata.uid);
-        let Owner { api_version, kind, name, uid, .. } = owner;
+        let OwnerReference { api_version, kind, name, uid, .. } = owner;
         let namespace = &about.namespace;
         let message = format!(
             "ownerRef [{api_version}/{kind}, namespace: {namespace}, name: {name}, uid: {uid}] does not exist in \

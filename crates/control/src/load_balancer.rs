@@ -38,14 +38,6 @@ use crate::world::{Both, Change, What, service_of};
 pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// The condition that says whether there is an address, or why not.
 pub const CONDITION: &str = "LoadBalancerReady";
-/// Addresses of pools, announced on the local network alone.
-pub const CLASS_L2: &str = "waypost.dev/l2";
-/// Addresses of pools, announced to routers alone.
-pub const CLASS_BGP: &str = "waypost.dev/bgp";
-/// Addresses of nodes.
-pub const CLASS_PROXY: &str = "waypost.dev/proxy";
-/// Our classes.
-pub const CLASSES: [&str; 3] = [CLASS_L2, CLASS_BGP, CLASS_PROXY];
 
 /// The table of Services.
 const SERVICES: &str = "services/specs";

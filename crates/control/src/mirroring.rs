@@ -9,25 +9,25 @@ use std::net::IpAddr;
 use api::ip::{Family, parse_lenient};
 use api::object;
 use api::value::ValueExt as _;
+use api::view::annotations::{LAST_APPLIED, LAST_CHANGE_TRIGGER_TIME};
+use api::view::endpoint_slice::{Endpoint, EndpointConditions, EndpointPort};
+use api::view::endpoints::{Address, Endpoints, Port as EndpointsPort};
+use api::view::labels::{ENDPOINT_SLICE_MANAGED_BY, SERVICE_NAME, SKIP_MIRROR};
 use serde_json::{Map, Value, json};
 use store::Entry;
 
 use crate::controller::{Controller, Verdict, View, Wakes, always};
 use crate::endpoints::{self, is_of_election, subsets};
-use crate::objects::endpoints::{Address, Endpoints, Port as EndpointsPort};
-use crate::objects::slice::{Conditions, Endpoint, MANAGED_BY, Port, SERVICE_NAME, Slice};
+use crate::objects;
+use crate::objects::slice::Slice;
 use crate::report::{self, Finding, Reference};
-use crate::selection::TRIGGER_TIME;
 use crate::world::{Change, What};
 use crate::write::Write;
 
 /// Who looks after these slices.
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
-/// Endpoints that have this as `"true"` are not mirrored.
-const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
 /// How many addresses of one subset are mirrored.
 const MAX_ADDRESSES: usize = 1000;
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The longest name an object may have.
 const MAX_NAME: usize = 253;
 
@@ -38,7 +38,7 @@ pub(crate) const CONTROLLER: Controller =
 fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
     match &change.what {
         What::Service(both) => {
-            let matters = |service: &crate::objects::service::Service| service.selector.is_none();
+            let matters = |service: &objects::service::Service| service.selector.is_none();
             if both.old.as_deref().is_some_and(matters) || both.new.as_deref().is_none_or(matters) {
                 wakes.add(change.key());
             }
@@ -51,7 +51,7 @@ fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
         }
         What::Other if change.is_of("endpointslices") => {
             for slice in change.previous.iter().chain([&change.entry]) {
-                if slice.facts.label(MANAGED_BY) == Some(MANAGER)
+                if slice.facts.label(ENDPOINT_SLICE_MANAGED_BY) == Some(MANAGER)
                     && let Some(service) = crate::world::service_of(slice)
                 {
                     wakes.add(&service);
@@ -63,7 +63,7 @@ fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
 }
 
 fn reconcile(view: &View<'_>, key: &str) -> Verdict {
-    let mine = |entry: &&std::sync::Arc<Entry>| entry.facts.label(MANAGED_BY) == Some(MANAGER);
+    let mine = |entry: &&std::sync::Arc<Entry>| entry.facts.label(ENDPOINT_SLICE_MANAGED_BY) == Some(MANAGER);
     let slices = view.world.slices.of(key).filter(mine).map(Slice::read);
     let existing: Vec<Slice> = slices.filter(|slice| !slice.metadata.is_deleting()).collect();
     let Some(source) = endpoints::stored(view, key).filter(|entry| is_mirrored(view, key, entry)) else {
@@ -76,14 +76,14 @@ fn reconcile(view: &View<'_>, key: &str) -> Verdict {
 
 fn is_mirrored(view: &View<'_>, key: &str, entry: &Entry) -> bool {
     view.world.services.get(key).is_some_and(|service| service.selector.is_none())
-        && entry.facts.label(SKIP) != Some("true")
+        && entry.facts.label(SKIP_MIRROR) != Some("true")
         && !is_of_election(&object::decode_light(&entry.value))
 }
 
 /// What one Endpoints object looks like in slices.
 struct Mirror {
     source: Value,
-    groups: BTreeMap<(Family, Vec<Port>), Vec<Endpoint>>,
+    groups: BTreeMap<(Family, Vec<EndpointPort>), Vec<Endpoint>>,
     invalid: usize,
     skipped: usize,
     looping: Vec<(IpAddr, String)>,
@@ -98,8 +98,8 @@ impl Mirror {
             skipped: 0,
             looping: Vec::new(),
         };
-        for subset in subsets::canonical(Endpoints::read(&source.value).subsets) {
-            let ports: Vec<Port> = subset.ports.into_iter().map(slice_port).collect();
+        for subset in subsets::canonical(objects::read::<Endpoints>(&source.value).subsets) {
+            let ports: Vec<EndpointPort> = subset.ports.into_iter().map(slice_port).collect();
             let ready = subset.addresses.into_iter().map(|address| (address, true));
             let mut added = 0;
             for (address, ready) in ready.chain(subset.not_ready_addresses.into_iter().map(|address| (address, false)))
@@ -115,7 +115,7 @@ impl Mirror {
     }
 
     /// Adds an address, and answers whether it counts.
-    fn add(&mut self, view: &View<'_>, ports: &[Port], address: Address, ready: bool) -> bool {
+    fn add(&mut self, view: &View<'_>, ports: &[EndpointPort], address: Address, ready: bool) -> bool {
         let Some(ip) = parse_lenient(&address.ip) else {
             self.invalid += 1;
             return false;
@@ -126,7 +126,7 @@ impl Mirror {
         }
         let endpoint = Endpoint {
             addresses: vec![ip.to_string().into()],
-            conditions: Conditions { ready: Some(ready), serving: None, terminating: None },
+            conditions: EndpointConditions { ready: Some(ready), serving: None, terminating: None },
             hostname: address.hostname,
             target_ref: address.target_ref,
             node_name: address.node_name,
@@ -140,7 +140,7 @@ impl Mirror {
 
     /// The writes that make the slices; one that would be deleted takes the place of one that would be made.
     fn writes(&mut self, existing: Vec<Slice>) -> Vec<Write> {
-        let mut by_key: BTreeMap<(Box<str>, Vec<Port>), Vec<Slice>> = BTreeMap::new();
+        let mut by_key: BTreeMap<(Box<str>, Vec<EndpointPort>), Vec<Slice>> = BTreeMap::new();
         for slice in existing {
             let mut ports = slice.ports.clone();
             ports.sort_unstable();
@@ -173,12 +173,12 @@ impl Mirror {
         };
         let have = object::decode_light(&slice.entry.value);
         sorted(&slice.endpoints) == sorted(wanted)
-            && slice.is_owned_by("Endpoints", self.source.text("metadata.uid"))
+            && slice.metadata.is_owned_by("Endpoints", self.source.text("metadata.uid"))
             && *have.at("metadata.labels") == self.labels()
             && have.map("metadata.annotations").cloned().unwrap_or_default() == self.annotations()
     }
 
-    fn write(&self, existing: Option<Slice>, family: Family, ports: &[Port], endpoints: &[Endpoint]) -> Write {
+    fn write(&self, existing: Option<Slice>, family: Family, ports: &[EndpointPort], endpoints: &[Endpoint]) -> Write {
         let name = self.source.text("metadata.name");
         let base = if name.len() < MAX_NAME { format!("{name}-") } else { name.to_owned() };
         let mut slice = match &existing {
@@ -211,13 +211,13 @@ impl Mirror {
     fn labels(&self) -> Value {
         let mut labels: Map<String, Value> = self.source.map("metadata.labels").cloned().unwrap_or_default();
         labels.insert(SERVICE_NAME.to_owned(), self.source.at("metadata.name").clone());
-        labels.insert(MANAGED_BY.to_owned(), MANAGER.into());
+        labels.insert(ENDPOINT_SLICE_MANAGED_BY.to_owned(), MANAGER.into());
         Value::Object(labels)
     }
 
     fn annotations(&self) -> Map<String, Value> {
         let mut annotations = self.source.map("metadata.annotations").cloned().unwrap_or_default();
-        annotations.retain(|key, _| key != TRIGGER_TIME && key != LAST_APPLIED);
+        annotations.retain(|key, _| key != LAST_CHANGE_TRIGGER_TIME && key != LAST_APPLIED);
         annotations
     }
 
@@ -256,6 +256,7 @@ impl Mirror {
     }
 }
 
-fn slice_port(port: EndpointsPort) -> Port {
-    Port { name: port.name, protocol: port.protocol, port: Some(u32::from(port.port)), app_protocol: port.app_protocol }
+fn slice_port(port: EndpointsPort) -> EndpointPort {
+    let EndpointsPort { name, port, protocol, app_protocol } = port;
+    EndpointPort { name: Some(name), protocol, port: Some(port.into()), app_protocol }
 }

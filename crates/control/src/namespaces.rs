@@ -22,8 +22,7 @@ use store::{Entry, Key, Table};
 
 use self::conditions::Remains;
 use crate::controller::{Controller, Verdict, View, Wakes, always};
-use crate::objects::metadata::Metadata;
-use crate::objects::split;
+use crate::objects::{ownership, split};
 use crate::world::Change;
 use crate::write::Write;
 
@@ -54,7 +53,7 @@ fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
 fn reconcile(view: &View<'_>, name: &str) -> Verdict {
     let key = Key::new(Table::named(namespace::KIND.table), name);
     let Some(entry) = view.store.get(&key) else { return Verdict::settled() };
-    if !Metadata::read(&entry.value).is_deleting() {
+    if !ownership(&entry.value).is_deleting() {
         return Verdict::settled();
     }
     let content = Content::of(view, name);
@@ -95,7 +94,7 @@ impl Content {
             if self.unmarked.len() == AT_ONCE {
                 return false;
             }
-            let metadata = Metadata::read(&entry.value);
+            let metadata = ownership(&entry.value);
             if metadata.is_deleting() {
                 self.remains.add(kind, &metadata.finalizers);
             } else {

@@ -20,12 +20,13 @@ use std::time::Duration;
 use api::ip::parse_lenient;
 use api::object;
 use api::value::ValueExt as _;
+use api::view::Ownership;
 use ipnet::IpNet;
 use store::{Entry, Table};
 
 use crate::controller::{Controller, Verdict, View, WHOLE, Wakes};
-use crate::objects::metadata::Metadata;
 use crate::objects::node::Node;
+use crate::objects::ownership;
 use crate::report::{self, Finding, Reference};
 use crate::settings::Settings;
 use crate::world::{Change, What};
@@ -113,7 +114,7 @@ fn parse(text: &str) -> Option<IpNet> {
 /// A Node for which nothing was left, and what it was that was used up.
 struct Unserved<'a> {
     entry: &'a Arc<Entry>,
-    metadata: Metadata,
+    metadata: Ownership,
     pool: &'a Pool,
 }
 
@@ -128,7 +129,7 @@ fn allocate<'a>(
     let mut free: Vec<_> = pools.iter().map(|pool| (pool.free(taken()), pool)).collect();
     let (mut writes, mut unserved, mut used_up) = (Vec::new(), Vec::new(), None);
     for entry in waiting {
-        let metadata = Metadata::read(&entry.value);
+        let metadata = ownership(&entry.value);
         if metadata.is_deleting() {
             continue;
         }
@@ -186,7 +187,7 @@ fn overlapping(view: &View<'_>, Overlap { younger, older }: &Overlap<'_>) -> Wri
         "The pod CIDR {} of Node {} overlaps {} of Node {}: their Pods may get the same addresses",
         younger.0, younger.1.key.name, older.0, older.1.key.name
     );
-    tell(view, younger.1, &Metadata::read(&younger.1.value), "CIDRConflict", &message)
+    tell(view, younger.1, &ownership(&younger.1.value), "CIDRConflict", &message)
 }
 
 fn unavailable(view: &View<'_>, Unserved { entry, metadata, pool }: &Unserved<'_>) -> Write {
@@ -197,7 +198,7 @@ fn unavailable(view: &View<'_>, Unserved { entry, metadata, pool }: &Unserved<'_
     tell(view, entry, metadata, "CIDRNotAvailable", &message)
 }
 
-fn tell(view: &View<'_>, entry: &Entry, metadata: &Metadata, reason: &str, message: &str) -> Write {
+fn tell(view: &View<'_>, entry: &Entry, metadata: &Ownership, reason: &str, message: &str) -> Write {
     let now = view.now_text();
     let finding = Finding { controller: "cidrAllocator", normal: false, reason, message, now: &now };
     report::about("Node", "v1", &Reference::new(&entry.key.name, &metadata.uid), &finding)

@@ -20,8 +20,8 @@ use api::value::ValueExt as _;
 use serde_json::{Value, json};
 
 use crate::controller::{Controller, Verdict, View, Wakes, always};
-use crate::objects::metadata::Metadata;
 use crate::objects::node::Node;
+use crate::objects::ownership;
 use crate::objects::pod::Pod;
 use crate::report::{self, Finding, Reference};
 use crate::world::{Both, Change, What};
@@ -176,7 +176,7 @@ fn not_ready(view: &View<'_>, pod: &Pod, now: &str) -> Option<Write> {
 
 fn node_event(view: &View<'_>, node: &Node) -> Write {
     let (now, message) = (view.now_text(), format!("Node {} status is now: NodeNotReady", node.name()));
-    let about = Reference::new(node.name(), &Metadata::read(&node.entry.value).uid);
+    let about = Reference::new(node.name(), &ownership(&node.entry.value).uid);
     report::about("Node", "v1", &about, &finding(true, &message, &now))
 }
 

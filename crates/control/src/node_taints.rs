@@ -14,10 +14,12 @@ use std::time::Duration;
 
 use api::object;
 use api::value::ValueExt as _;
+use api::view::node::Taint;
+use api::view::taints::{NOT_READY, UNREACHABLE, UNSCHEDULABLE};
 use serde_json::{Value, json};
 
 use crate::controller::{Controller, Verdict, View, Wakes, always};
-use crate::objects::node::{Node, Taint};
+use crate::objects::node::Node;
 use crate::objects::placement::Toleration;
 use crate::objects::pod::{Pod, seconds};
 use crate::report::{self, Finding, Reference};
@@ -25,9 +27,6 @@ use crate::workloads::delete_pod;
 use crate::world::{Both, Change, What};
 use crate::write::Write;
 
-const NOT_READY: &str = "node.kubernetes.io/not-ready";
-const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
-const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// The taints that are ours to set and to take away.
 const OURS: [&str; 3] = [NOT_READY, UNREACHABLE, UNSCHEDULABLE];
 /// How many Pods are deleted in one transaction.

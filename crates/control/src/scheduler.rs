@@ -21,12 +21,13 @@ use std::time::Duration;
 use api::kinds;
 use api::object;
 use api::value::ValueExt as _;
+use api::view::metadata::controller_of;
 use store::Entry;
 
 use self::fit::{Room, Unfit};
 use crate::controller::{Controller, Verdict, View, WHOLE, Wakes, always};
-use crate::objects::metadata::{Metadata, controller_of};
 use crate::objects::node::Node;
+use crate::objects::ownership;
 use crate::objects::placement::{Placement, SCHEDULER, unscheduled};
 use crate::objects::pod::Pod;
 use crate::report::{self, Finding, Reference};
@@ -205,6 +206,6 @@ fn current(view: &View<'_>, pod: &Pod) -> Option<Arc<Entry>> {
     if entry.modified == pod.entry.modified {
         return Some(entry);
     }
-    let now = Metadata::read(&entry.value);
+    let now = ownership(&entry.value);
     (now.uid == pod.uid && !now.is_deleting()).then_some(entry)
 }

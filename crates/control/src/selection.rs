@@ -1,14 +1,11 @@
 //! From Pods to the Services that select them: which Services a change concerns, and where their ports lead.
 
+use api::view::service::TargetPort;
+
 use crate::controller::{View, Wakes};
 use crate::objects::pod::Pod;
-use crate::objects::service::{Port, Service, Target};
+use crate::objects::service::{Port, Service};
 use crate::world::{Both, Change, What};
-
-/// When endpoints last changed, and why: the time of the earliest change that this version of an object shows.
-pub(crate) const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
-/// Marks what belongs to a Service without an address.
-pub(crate) const HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// Wakes the Services whose endpoints a change of a Service or a Pod may alter.
 pub(crate) fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
@@ -47,8 +44,8 @@ fn pod_concerns(view: &View<'_>, Both { old, new }: &Both<Pod>, wakes: &mut Wake
 /// Where a port of a Service leads in a Pod; nowhere when the Pod has no port of that name.
 pub(crate) fn resolve(port: &Port, pod: &Pod) -> Option<u16> {
     match &port.target {
-        Target::Number(number) => Some(*number),
-        Target::Name(name) => pod.port(name, &port.protocol),
+        TargetPort::Number(number) => Some(*number),
+        TargetPort::Name(name) => pod.port(name, port.protocol),
     }
 }
 

@@ -12,14 +12,14 @@ use std::sync::Arc;
 use api::kinds::{configmap, namespace, secret, serviceaccount};
 use api::object;
 use api::value::ValueExt as _;
+use api::view::annotations::SERVICE_ACCOUNT_NAME;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use store::{Entry, Key, Table};
 
 use crate::controller::{Controller, Verdict, View, Wakes, always};
-use crate::objects::metadata::Metadata;
-use crate::objects::split;
+use crate::objects::{ownership, split};
 use crate::settings::Settings;
 use crate::world::Change;
 use crate::write::Write;
@@ -35,8 +35,6 @@ const DESCRIPTION: (&str, &str) = (
 );
 /// Secrets that hold a token of an account, which stays good until the Secret goes.
 const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
-/// The annotations that name the account of such a Secret.
-const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
 /// Makes the account `default`.
@@ -147,7 +145,7 @@ fn ca_changed(_: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
 /// Whether a namespace takes new objects.
 fn is_open(view: &View<'_>, namespace: &str) -> bool {
     let entry = view.store.get(&Key::new(Table::named(namespace::KIND.table), namespace));
-    entry.is_some_and(|entry| !Metadata::read(&entry.value).is_deleting())
+    entry.is_some_and(|entry| !ownership(&entry.value).is_deleting())
 }
 
 fn stored(view: &View<'_>, table: &str, namespace: &str, name: &str) -> Option<Arc<Entry>> {
@@ -208,7 +206,7 @@ fn fill_token(view: &View<'_>, key: &str) -> Verdict {
     let annotation =
         |name: &str| secret.at("metadata.annotations").get(name).and_then(Value::as_str).unwrap_or_default();
     let (namespace, secret_name) = split(key);
-    let account_name = annotation(ACCOUNT_NAME).to_owned();
+    let account_name = annotation(SERVICE_ACCOUNT_NAME).to_owned();
     let account = stored(view, serviceaccount::KIND.table, namespace, &account_name);
     let account = account.map(|entry| object::decode_light(&entry.value));
     let uid = account.as_ref().map(|account| account.text("metadata.uid").to_owned());

@@ -23,13 +23,14 @@ use api::lifecycle;
 use api::object;
 use api::selector::{self, Selector};
 use api::value::ValueExt as _;
+use api::view::OwnerReference;
+use api::view::metadata::controller_of;
 use serde_json::{Value, json};
 use store::{Entry, Key, Table};
 
 use crate::controller::{View, Wakes};
-use crate::objects::metadata::{Metadata, Owner, controller_of};
 use crate::objects::pod::Pod;
-use crate::objects::split;
+use crate::objects::{ownership, split};
 use crate::report::{self, Finding, Reference};
 use crate::world::Change;
 use crate::write::Write;
@@ -125,14 +126,14 @@ impl Flavor {
         report::about(self.kind, self.api_version, &about, &finding)
     }
 
-    fn is(&self, owner: &Owner) -> bool {
+    fn is(&self, owner: &OwnerReference) -> bool {
         *owner.kind == *self.kind && *owner.api_version == *self.api_version
     }
 
     /// Wakes whom a dependent belongs to, belonged to, or could belong to.
     pub(crate) fn wake(&self, view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
         let (namespace, _) = split(change.key());
-        let wake = |owner: &Owner, wakes: &mut Wakes<'_>| {
+        let wake = |owner: &OwnerReference, wakes: &mut Wakes<'_>| {
             if self.is(owner) {
                 wakes.add(&format!("{namespace}/{}", owner.name));
             }
@@ -143,7 +144,7 @@ impl Flavor {
         }
         // Nearly everything has an owner, so this is rare: an orphan, or one that was just let go.
         if let Some(previous) = change.previous.as_ref().filter(|_| !change.deleted)
-            && let Some(owner) = controller_of(&Metadata::read(&previous.value).owner_references)
+            && let Some(owner) = controller_of(&ownership(&previous.value).owner_references)
         {
             wake(owner, wakes);
         }
@@ -188,7 +189,7 @@ pub(crate) fn name_from(base: &str, seed: (&str, u64, usize)) -> String {
 /// Deletes a Pod, unless it is another one by now or is being deleted already.
 pub(crate) fn delete_pod(view: &View<'_>, pod: &Pod) -> Option<Write> {
     let entry = view.store.get(&pod.entry.key)?;
-    let now = Metadata::read(&entry.value);
+    let now = ownership(&entry.value);
     let same = now.uid == pod.uid && !now.is_deleting();
     same.then(|| Write::Delete { key: entry.key.clone(), modified: entry.modified, propagation: None })
 }

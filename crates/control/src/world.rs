@@ -18,6 +18,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use api::view::Ownership;
 use store::{Entry, Table};
 
 pub use load_balancers::LoadBalancers;
@@ -31,8 +32,8 @@ pub use unmatched::Unmatched;
 pub use workloads::Workloads;
 
 use crate::load_balancer;
-use crate::objects::metadata::Metadata;
 use crate::objects::node::Node;
+use crate::objects::ownership;
 use crate::objects::pod::Pod;
 use crate::objects::service::Service;
 
@@ -76,7 +77,7 @@ pub struct Change {
     /// Whether it is no news, but was there when we began to look.
     pub initial: bool,
     /// Its metadata; empty for entries that are no objects.
-    pub metadata: Metadata,
+    pub metadata: Ownership,
     /// The same once more, for kinds that have a small form.
     pub what: What,
 }
@@ -141,7 +142,7 @@ impl World {
             _ => {}
         }
         let metadata =
-            if RAW_TABLES.contains(&table.as_str()) { Metadata::default() } else { Metadata::read(&entry.value) };
+            if RAW_TABLES.contains(&table.as_str()) { Ownership::default() } else { ownership(&entry.value) };
         self.owners.apply(&entry.key, now.map(|_| &metadata));
         if table.as_str() == "namespaces" {
             if metadata.is_deleting() && !deleted {

@@ -9,9 +9,9 @@ use std::sync::mpsc::Sender;
 
 use api::kind::Kind;
 use api::kinds;
+use api::view::labels::{HEADLESS, SERVICE_PROXY_NAME};
 use client::watch::{Event, KnownKeys, Object, Selection, Source, Watch, WatchStatus};
 use plan::Update;
-use plan::input::{FOREIGN_PROXY, HEADLESS};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
@@ -39,7 +39,8 @@ impl Inputs {
     /// When a selector of ours is not understood, which would be a fault in the program.
     pub fn start(source: &dyn Source, node: &str, out: &Sender<Message>) -> Result<Self, api::status::Status> {
         let all = |kind: &'static Kind| Selection::all(kind);
-        let services = all(&kinds::service::KIND).selected(&format!("!{FOREIGN_PROXY}"), "spec.clusterIP!=None")?;
+        let services =
+            all(&kinds::service::KIND).selected(&format!("!{SERVICE_PROXY_NAME}"), "spec.clusterIP!=None")?;
         let slices = all(&kinds::endpointslice::KIND).selected(&format!("!{HEADLESS}"), "")?;
         let watches = [
             (services, Reading { read: service, gone: |key| Update::ServiceGone(key.to_owned()) }),
@@ -98,7 +99,7 @@ async fn follow(mut watching: Watch, reading: Reading, left: Arc<AtomicUsize>, o
 
 /// Reads an object; one that cannot be read is said and left as it was.
 fn parse<T: DeserializeOwned>(object: &Object) -> Option<T> {
-    serde_json::from_slice(&object.value)
+    api::view::parse(&object.value)
         .map_err(|error| tracing::warn!(object = object.key(), %error, "an object cannot be read; it is left out"))
         .ok()
 }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use api::view::annotations::LAST_CHANGE_TRIGGER_TIME;
 use jiff::Timestamp;
 use kernel::conntrack::Conntrack;
 use plan::{Frontend, Planner, PortKey, Problem, Protocol, Touched, Update};
@@ -362,7 +363,7 @@ impl Loop {
 /// When the change happened that an update tells of.
 fn trigger(update: &Update) -> Option<Timestamp> {
     let Update::Slice(slice) = update else { return None };
-    slice.metadata.annotations.get(plan::input::TRIGGER_TIME)?.parse().ok()
+    slice.metadata.annotations.get(LAST_CHANGE_TRIGGER_TIME)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -13,10 +13,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use api::view;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::forms;
 use crate::records::{Namespace, Service};
 use crate::shards::Shards;
 use crate::zone::{BadZone, Config, Zones};
@@ -83,11 +83,11 @@ pub(crate) struct PodAddress {
 #[derive(Clone, Debug)]
 pub enum Update {
     /// A Service is so.
-    Service(Box<forms::Service>),
+    Service(Box<view::Service>),
     /// `namespace/name` of a Service that is gone.
     ServiceGone(Box<str>),
     /// A slice is so.
-    Slice(Box<forms::Slice>),
+    Slice(Box<view::EndpointSlice>),
     /// `namespace/name` of a slice that is gone.
     SliceGone(Box<str>),
     /// A Namespace is so.
@@ -95,7 +95,7 @@ pub enum Update {
     /// The name of a Namespace that is gone.
     NamespaceGone(Box<str>),
     /// A Pod is so.
-    Pod(Box<forms::Pod>),
+    Pod(Box<view::Pod>),
     /// `namespace/name` of a Pod that is gone.
     PodGone(Box<str>),
 }

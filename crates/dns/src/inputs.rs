@@ -9,20 +9,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use api::kinds;
 use api::status::Status;
+use api::view;
+use api::view::annotations::LAST_CHANGE_TRIGGER_TIME;
 use client::watch::{Event, KnownKeys, Object, Selection, Source, Watch, WatchStatus};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
 use crate::book::{Book, Update};
-use crate::forms;
 use crate::metrics::Metrics;
 use crate::zone::Pods;
-
-/// When the change was made that a slice shows.
-const TRIGGERED: &str = "endpoints.kubernetes.io/last-change-trigger-time";
-/// The label of slices whose Service has no address.
-const HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// The watches of a server. Dropping them ends them.
 #[derive(Debug)]
@@ -132,13 +128,13 @@ async fn follow(mut watching: Watch, reading: Reading, sink: Sink) {
 impl Sink {
     fn apply(&self, update: Update, timed: bool) {
         let now = Timestamp::now();
-        let since =
-            match &update {
-                Update::Slice(slice) if timed => slice.metadata.annotations.get(TRIGGERED).and_then(|text| {
-                    Some((text.parse::<Timestamp>().ok()?, slice.metadata.labels.contains_key(HEADLESS)))
-                }),
-                _ => None,
-            };
+        let since = match &update {
+            Update::Slice(slice) if timed => {
+                let changed = slice.metadata.annotations.get(LAST_CHANGE_TRIGGER_TIME);
+                changed.and_then(|text| Some((text.parse::<Timestamp>().ok()?, slice.is_headless())))
+            }
+            _ => None,
+        };
         // The serial number is a clock that every reader understands until 2106.
         let seconds = u32::try_from(now.as_second()).unwrap_or(u32::MAX);
         if !self.book.apply(update, seconds) {
@@ -153,7 +149,7 @@ impl Sink {
 
 /// Reads an object; one that cannot be read is said and left as it was.
 fn parse<T: DeserializeOwned>(object: &Object) -> Option<T> {
-    serde_json::from_slice(&object.value)
+    view::parse(&object.value)
         .map_err(|error| tracing::warn!(object = object.key(), %error, "an object cannot be read; it is left out"))
         .ok()
 }
@@ -172,7 +168,7 @@ fn namespace(object: &Object) -> Option<Update> {
 
 /// A Pod that is asked to go keeps its addresses until it is gone; what changes about it meanwhile does not matter.
 fn pod(object: &Object) -> Option<Update> {
-    let pod = parse::<forms::Pod>(object).filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    let pod = parse::<view::Pod>(object).filter(|pod| !pod.metadata.is_deleting());
     pod.map(|pod| Update::Pod(Box::new(pod)))
 }
 

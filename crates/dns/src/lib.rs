@@ -10,7 +10,6 @@ pub mod book;
 pub mod config;
 pub mod corefile;
 pub mod explain;
-pub mod forms;
 pub mod inputs;
 pub mod metrics;
 pub mod place;

@@ -1,6 +1,6 @@
 //! What a Service says, prepared from its object and its slices.
 //!
-//! In: the forms of a Service and of its EndpointSlices. Out: a [`Service`] that can be asked for any of its records
+//! In: the views of a Service and of its EndpointSlices. Out: a [`Service`] that can be asked for any of its records
 //! without computing: addresses once each, endpoints ordered by name, so that what shares a name stands together and
 //! one is found by halving. Pure; equal inputs give equal values, so that a change that no name shows is no change.
 
@@ -9,7 +9,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::forms;
+use api::view;
+use api::view::endpoint_slice::{self, EndpointPort, EndpointSlice};
+use api::view::service::ServicePort;
+
 use crate::place::{dashed, undashed};
 use crate::wire::{LABEL_MAX, from_text};
 use crate::zone::Config;
@@ -135,20 +138,20 @@ impl Slice {
     /// Takes what names are made of. Lists of ports are many and mostly equal, so that whoever has one already may give
     /// that.
     #[must_use]
-    pub fn new(form: &forms::Slice, config: &Config, share: impl FnOnce(Arc<[Port]>) -> Arc<[Port]>) -> Self {
+    pub fn new(form: &EndpointSlice, config: &Config, share: impl FnOnce(Arc<[Port]>) -> Arc<[Port]>) -> Self {
         let mut found: Vec<Found<'_>> = Vec::new();
         // Names instead of addresses are from another time; nobody can be sent there.
         let known = &*form.address_type != "FQDN";
-        let ready = |endpoint: &&forms::Endpoint| known && endpoint.conditions.ready != Some(false);
+        let ready = |endpoint: &&endpoint_slice::Endpoint| known && endpoint.conditions.is_ready();
         for endpoint in form.endpoints.iter().filter(ready) {
-            let own = &*endpoint.hostname;
-            let pod = Some(&*endpoint.target_ref.name).filter(|_| config.endpoint_pod_names);
-            let name = [Some(own), pod].into_iter().flatten().find(|name| is_label(name));
+            let own = endpoint.hostname.as_deref();
+            let pod = endpoint.target_ref.as_ref().map(|target| &*target.name).filter(|_| config.endpoint_pod_names);
+            let name = [own, pod].into_iter().flatten().find(|name| is_label(name));
             let name = name.map(|name| Cow::Owned(name.as_bytes().to_ascii_lowercase()));
             let addresses = endpoint.addresses.iter().filter_map(|text| parse_address(text));
             found.extend(addresses.map(|address| Found { name: name.clone(), address, set: 0 }));
         }
-        let endpoints = Endpoints::ordered(found, vec![share(ports(&form.ports))]);
+        let endpoints = Endpoints::ordered(found, vec![share(ports(form.ports.iter().map(slice_port)))]);
         Self { name: form.metadata.name.clone(), endpoints: Arc::new(endpoints) }
     }
 }
@@ -164,23 +167,36 @@ pub(crate) fn parse_address(text: &str) -> Option<IpAddr> {
 }
 
 /// Ports, in small. No port is one port that stands for all.
-fn ports(forms: &[forms::Port]) -> Arc<[Port]> {
-    if forms.is_empty() {
+fn ports(all: impl ExactSizeIterator<Item = Port>) -> Arc<[Port]> {
+    if all.len() == 0 {
         return [Port { name: Box::default(), protocol: Protocol::None, number: None }].into();
     }
-    forms.iter().map(port).collect()
+    all.collect()
 }
 
-fn port(form: &forms::Port) -> Port {
-    let protocol = match form.protocol.as_deref() {
-        None => Protocol::Tcp,
-        Some(text) => Protocol::named(text.as_bytes()).unwrap_or(Protocol::None),
-    };
+fn service_port(form: &ServicePort) -> Port {
+    let number = Some(form.port).filter(|number| *number > 0);
+    Port { name: form.name.to_ascii_lowercase().into(), protocol: form.protocol.into(), number }
+}
+
+fn slice_port(form: &EndpointPort) -> Port {
+    let name = form.name.as_deref().unwrap_or_default().to_ascii_lowercase().into();
     let number = form.port.and_then(|number| u16::try_from(number).ok());
-    Port { name: form.name.to_ascii_lowercase().into(), protocol, number }
+    Port { name, protocol: form.protocol.into(), number }
 }
 
 // === impl Protocol ===
+
+impl From<Option<view::Protocol>> for Protocol {
+    fn from(protocol: Option<view::Protocol>) -> Self {
+        match protocol {
+            Some(view::Protocol::Tcp) => Self::Tcp,
+            Some(view::Protocol::Udp) => Self::Udp,
+            Some(view::Protocol::Sctp) => Self::Sctp,
+            None => Self::None,
+        }
+    }
+}
 
 impl Protocol {
     /// The protocol of a label, in any case.
@@ -266,18 +282,16 @@ pub struct Form {
 impl Form {
     /// Takes what names are made of.
     #[must_use]
-    pub fn new(form: &forms::Service) -> Self {
-        let spec = &form.spec;
-        let texts = spec.cluster_ips.iter().chain(spec.cluster_ips.is_empty().then_some(&spec.cluster_ip));
-        let addresses: Box<[IpAddr]> = texts.clone().filter_map(|text| parse_address(text)).collect();
-        let kind = if &*spec.kind == "ExternalName" {
-            alias(&spec.external_name)
-        } else if texts.clone().any(|text| &**text == "None") {
+    pub fn new(form: &view::Service) -> Self {
+        let addresses: Box<[IpAddr]> = form.cluster_ips().filter_map(parse_address).collect();
+        let kind = if form.is_external_name() {
+            alias(&form.spec.external_name)
+        } else if form.is_headless() {
             Kind::Headless
         } else {
             Kind::Cluster
         };
-        Self { kind, addresses, ports: ports(&spec.ports) }
+        Self { kind, addresses, ports: ports(form.spec.ports.iter().map(service_port)) }
     }
 }
 

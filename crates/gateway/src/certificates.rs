@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use api::balancer_certificate::DIRECT;
 pub use api::balancer_certificate::{ALLOWED, CLAIM, FOUND, TYPE};
+use api::view::Secret;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
@@ -16,8 +17,6 @@ use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
-
-use crate::objects::Secret;
 
 /// Where a certificate is to be found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -147,13 +146,13 @@ fn allows(secret: &Secret, namespace: &str) -> bool {
 /// # Errors
 /// Why it is none.
 pub fn load(secret: &Secret, now: Timestamp) -> Result<Loaded, String> {
-    let name = format!("{}/{}", secret.metadata.namespace, secret.metadata.name);
+    let name = secret.metadata.key();
     if &*secret.kind != TYPE {
         return Err(format!("the Secret {name} is of type `{}`, not {TYPE}", secret.kind));
     }
     let part = |key: &str| -> Result<Vec<u8>, String> {
         let text = secret.data.get(key).ok_or_else(|| format!("the Secret {name} has no {key}"))?;
-        STANDARD.decode(text.as_bytes()).map_err(|error| format!("{key} of the Secret {name} is no base64: {error}"))
+        STANDARD.decode(text).map_err(|error| format!("{key} of the Secret {name} is no base64: {error}"))
     };
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&part("tls.crt")?)
         .collect::<Result<_, _>>()

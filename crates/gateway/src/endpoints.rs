@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use api::ip::{Family, parse_lenient};
-
-use crate::objects::{Slice, SliceEndpoint};
+use api::view::Protocol;
+use api::view::endpoint_slice::{Endpoint, EndpointPort, EndpointSlice};
 
 /// What there is behind a port.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -22,7 +22,7 @@ pub struct Found {
 /// Looks through slices. A pod may have an address of each family: the first family that has any is used, for all connections.
 #[must_use]
 pub fn find<'a>(
-    slices: &(impl Iterator<Item = &'a Slice> + Clone),
+    slices: &(impl Iterator<Item = &'a EndpointSlice> + Clone),
     port: &str,
     families: &[Box<str>],
     only_node: Option<&str>,
@@ -31,7 +31,7 @@ pub fn find<'a>(
     let mut elsewhere = 0;
     for family in [first, first.other()] {
         let of_family = slices.clone().filter(|slice| &*slice.address_type == family.as_str());
-        let all: Vec<(&SliceEndpoint, SocketAddr)> = of_family.flat_map(|slice| addresses(slice, port)).collect();
+        let all: Vec<(&Endpoint, SocketAddr)> = of_family.flat_map(|slice| addresses(slice, port)).collect();
         let here: Vec<_> = all.iter().copied().filter(|(endpoint, _)| is_at(endpoint, only_node)).collect();
         let usable = choose(&here);
         let others = choose(&all).len().saturating_sub(usable.len());
@@ -43,31 +43,31 @@ pub fn find<'a>(
     Found { usable: BTreeSet::new(), elsewhere }
 }
 
-fn is_at(endpoint: &SliceEndpoint, node: Option<&str>) -> bool {
+fn is_at(endpoint: &Endpoint, node: Option<&str>) -> bool {
     node.is_none_or(|node| endpoint.node_name.as_deref() == Some(node))
 }
 
 /// The endpoints of a slice for a port of this name.
-fn addresses<'a>(slice: &'a Slice, port: &str) -> impl Iterator<Item = (&'a SliceEndpoint, SocketAddr)> {
-    let number = slice.ports.iter().find(|known| {
-        *known.name == *port && known.port > 0 && known.protocol.as_deref().is_none_or(|protocol| protocol == "TCP")
-    });
-    let number = number.map(|port| port.port);
+fn addresses<'a>(slice: &'a EndpointSlice, port: &str) -> impl Iterator<Item = (&'a Endpoint, SocketAddr)> {
+    let is_it = |known: &&EndpointPort| {
+        known.name.as_deref().unwrap_or_default() == port && known.protocol == Some(Protocol::Tcp)
+    };
+    let number = slice.ports.iter().filter(is_it).find_map(EndpointPort::number);
     slice.endpoints.iter().filter_map(move |endpoint| {
         let ip = parse_lenient(endpoint.addresses.first()?)?;
         Some((endpoint, SocketAddr::new(ip, number?)))
     })
 }
 
-fn choose(all: &[(&SliceEndpoint, SocketAddr)]) -> BTreeSet<SocketAddr> {
-    let of = |fits: fn(&SliceEndpoint) -> bool| -> BTreeSet<SocketAddr> {
+fn choose(all: &[(&Endpoint, SocketAddr)]) -> BTreeSet<SocketAddr> {
+    let of = |fits: fn(&Endpoint) -> bool| -> BTreeSet<SocketAddr> {
         all.iter().filter(|(endpoint, _)| fits(endpoint)).map(|(_, address)| *address).collect()
     };
-    let ready = of(|endpoint| endpoint.conditions.ready.unwrap_or(true));
+    let ready = of(|endpoint| endpoint.conditions.is_ready());
     if !ready.is_empty() {
         return ready;
     }
-    of(|endpoint| endpoint.conditions.serving.unwrap_or(false) && endpoint.conditions.terminating.unwrap_or(false))
+    of(|endpoint| endpoint.conditions.serving.unwrap_or(false) && endpoint.conditions.is_terminating())
 }
 
 #[cfg(test)]
@@ -76,12 +76,12 @@ mod tests {
 
     use super::*;
 
-    fn slice(kind: &str, endpoints: &serde_json::Value) -> Slice {
+    fn slice(kind: &str, endpoints: &serde_json::Value) -> EndpointSlice {
         let ports = json!([{"name": "https", "port": 8443}, {"name": "http", "port": 8080, "protocol": "TCP"}]);
         serde_json::from_value(json!({"addressType": kind, "endpoints": endpoints, "ports": ports})).expect("a slice")
     }
 
-    fn found(slices: &[Slice], port: &str, families: &[&str], node: Option<&str>) -> (Vec<String>, usize) {
+    fn found(slices: &[EndpointSlice], port: &str, families: &[&str], node: Option<&str>) -> (Vec<String>, usize) {
         let families: Vec<Box<str>> = families.iter().map(|family| (*family).into()).collect();
         let found = find(&slices.iter(), port, &families, node);
         (found.usable.iter().map(ToString::to_string).collect(), found.elsewhere)

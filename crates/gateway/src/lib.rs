@@ -24,7 +24,7 @@ pub mod headers;
 mod lane;
 pub mod limits;
 mod metrics;
-pub mod objects;
+mod objects;
 mod office;
 mod pages;
 mod patience;

@@ -7,9 +7,10 @@ use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use api::ip::parse_lenient;
 use api::kinds;
 use api::status::Status;
+use api::view::labels::SERVICE_PROXY_NAME;
+use api::view::{Node, Service};
 use client::watch::{Event, KnownKeys, Object, Selection, Source, Watch};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -19,7 +20,7 @@ use tokio::time::{Instant, sleep};
 use crate::lane::Lane;
 use crate::limits::Limits;
 use crate::metrics::Figures;
-use crate::objects::{FOREIGN_PROXY, Node, Service, read};
+use crate::objects::read;
 use crate::site::Site;
 use crate::split::{Bound, Listening};
 use crate::tls::Back;
@@ -121,7 +122,7 @@ impl Gateway {
     /// When a selector or a cipher of ours is not understood, which would be a fault in the program.
     pub fn start(source: Arc<dyn Source>, settings: Settings) -> Result<Self, String> {
         let not_understood = |status: Status| status.message;
-        let services = Selection::all(&kinds::service::KIND).selected(&format!("!{FOREIGN_PROXY}"), "");
+        let services = Selection::all(&kinds::service::KIND).selected(&format!("!{SERVICE_PROXY_NAME}"), "");
         let services = source.watch(services.map_err(not_understood)?);
         let node = Selection::all(&kinds::node::KIND).named(&settings.node).map_err(not_understood)?;
         let node = source.watch(node.optional());
@@ -170,7 +171,7 @@ impl Gateway {
 async fn follow_node(mut watching: Watch, own: Vec<IpAddr>, tell: watch::Sender<Arc<[IpAddr]>>) {
     loop {
         let named = match watching.next().await {
-            Event::InitApply(object) | Event::Apply(object) => read::<Node>(&object).map(|node| addresses(&node)),
+            Event::InitApply(object) | Event::Apply(object) => read::<Node>(&object).map(|node| node.addresses()),
             Event::Delete(_) => Some(Vec::new()),
             Event::Init | Event::InitDone => None,
         };
@@ -183,15 +184,6 @@ async fn follow_node(mut watching: Watch, own: Vec<IpAddr>, tell: watch::Sender<
             is_new
         });
     }
-}
-
-/// The addresses of a Node, the internal ones first.
-fn addresses(node: &Node) -> Vec<IpAddr> {
-    let of = |kind: &'static str| {
-        let fits = node.status.addresses.iter().filter(move |address| &*address.kind == kind);
-        fits.filter_map(|address| parse_lenient(&address.address))
-    };
-    of("InternalIP").chain(of("ExternalIP")).collect()
 }
 
 /// Has a site for each Service that asks for one.

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use api::ip::parse_lenient;
 use api::kinds;
 use api::status::Status;
+use api::view::labels::SERVICE_NAME;
+use api::view::{EndpointSlice, Secret, Service};
 use client::watch::{Event, KnownKeys, Selection, Source, Watch};
 use jiff::Timestamp;
 use tokio::sync::watch;
@@ -21,7 +23,7 @@ use crate::certificates::{self, FOUND, Loaded, Place, TYPE};
 use crate::door::Door;
 use crate::endpoints;
 use crate::lane::Lane;
-use crate::objects::{SERVICE_NAME, Secret, Service, Slice, read};
+use crate::objects::read;
 use crate::office::{Notice, Shared};
 use crate::sources::Sources;
 use crate::split::Bound;
@@ -36,7 +38,7 @@ pub(crate) struct Site {
     key: Box<str>,
     shared: Arc<Shared>,
     service: watch::Receiver<Arc<Service>>,
-    slices: BTreeMap<Box<str>, Slice>,
+    slices: BTreeMap<Box<str>, EndpointSlice>,
     certificate: Arc<Certificate>,
     /// The Secret that is served.
     loaded: Option<Secret>,
@@ -113,7 +115,7 @@ impl Site {
         secrets: &mut Option<Secrets>,
     ) -> Option<(&'static str, String)> {
         let place = match asked.certificate.as_deref().map(|name| Place::read(name, self.namespace())) {
-            Some(Ok(place)) => place.with(self.service.borrow().annotation(FOUND)),
+            Some(Ok(place)) => place.with(self.service.borrow().metadata.annotation(FOUND)),
             Some(Err(why)) => {
                 *secrets = None;
                 return Some(("CertificateMissing", why));
@@ -145,7 +147,7 @@ impl Site {
             notices.extend(self.load(secrets));
         }
         let service = Arc::clone(&self.service.borrow());
-        let vips: Vec<IpAddr> = service.vips().filter_map(|ingress| parse_lenient(&ingress.ip)).collect();
+        let vips: Vec<IpAddr> = service.vips().filter_map(parse_lenient).collect();
         let is_served = asked.refused.is_none() && !vips.is_empty();
         let ports = if is_served { &asked.ports[..] } else { &[] };
         self.ports.retain(|_, served| {
@@ -155,7 +157,7 @@ impl Site {
             }
             stays
         });
-        let only_node = (service.spec.external_traffic_policy.as_deref() == Some("Local")).then(|| &*self.shared.node);
+        let only_node = service.is_external_local().then(|| &*self.shared.node);
         for port in ports {
             let lane = match self.ports.get(&port.number) {
                 Some(served) => Arc::clone(&served.lane),

@@ -17,11 +17,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use api::ip::parse_lenient;
+use api::view::Service;
+use api::view::labels::SERVICE_NAME;
 use bytes::Bytes;
 use client::watch::{Event, Object};
 use serde_json::{Value, json};
 
-use crate::objects::{SERVICE_NAME, Service};
 use crate::wanted::{self, wanted};
 
 pub use source::Split;
@@ -141,7 +142,7 @@ fn second_name(name: &str) -> String {
 /// The half that is at the load balancer. A Service must have a cluster IP: it gets one from ranges that nobody uses.
 fn second_half(first: &Value, service: &Service) -> Value {
     let meta = &service.metadata;
-    let key = format!("{}/{}", meta.namespace, meta.name);
+    let key = meta.key();
     let ingress: Vec<&Value> = first["status"]["loadBalancer"]["ingress"].as_array().into_iter().flatten().collect();
     let is_v4 = |ingress: &&Value| ingress["ip"].as_str().and_then(parse_lenient).is_some_and(|ip| ip.is_ipv4());
     let is_v6 = |ingress: &&Value| ingress["ip"].as_str().and_then(parse_lenient).is_some_and(|ip| ip.is_ipv6());

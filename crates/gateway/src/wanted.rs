@@ -18,14 +18,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::objects::{Service, ServicePort};
+use api::view::Service;
+/// [`SSL_CERT`] is an ARN, which a Secret must claim, or `secret://namespace/name`; [`BACKEND_PROTOCOL`] what pods speak.
+pub use api::view::annotations::{BACKEND_PROTOCOL, SSL_CERT};
+use api::view::service::{CLASSES, ServicePort};
 
-/// The certificate: an ARN, which a Secret must claim, or `secret://namespace/name`.
-pub const SSL_CERT: &str = "service.beta.kubernetes.io/aws-load-balancer-ssl-cert";
 /// Which ports have it, by number or name; `*`, and nothing, is all.
 pub const SSL_PORTS: &str = "service.beta.kubernetes.io/aws-load-balancer-ssl-ports";
-/// What the pods speak.
-pub const BACKEND_PROTOCOL: &str = "service.beta.kubernetes.io/aws-load-balancer-backend-protocol";
 /// `*`: pods are told by a line before everything else who the client is.
 pub const PROXY_PROTOCOL: &str = "service.beta.kubernetes.io/aws-load-balancer-proxy-protocol";
 /// After how many silent seconds a connection ends.
@@ -103,12 +102,12 @@ pub struct Wanted {
 #[must_use]
 pub fn wanted(service: &Service) -> Wanted {
     let mut wanted = Wanted::default();
-    if !service.is_ours() {
+    if !is_ours(service) {
         return wanted;
     }
-    let protocol = service.annotation(BACKEND_PROTOCOL).map(str::to_ascii_lowercase);
-    let certificate = service.annotation(SSL_CERT);
-    let proxy_protocol = match service.annotation(PROXY_PROTOCOL) {
+    let protocol = service.metadata.annotation(BACKEND_PROTOCOL).map(str::to_ascii_lowercase);
+    let certificate = service.metadata.annotation(SSL_CERT);
+    let proxy_protocol = match service.metadata.annotation(PROXY_PROTOCOL) {
         Some("*") => true,
         Some(other) => {
             wanted.warnings.push(format!("annotation {PROXY_PROTOCOL} is `{other}`; only `*` has an effect"));
@@ -118,7 +117,7 @@ pub fn wanted(service: &Service) -> Wanted {
     };
     let idle = idle(service, &mut wanted.warnings);
     for port in service.spec.ports.iter().filter(|port| port.is_tcp() && port.port > 0) {
-        let has_tls = certificate.is_some() && names(service.annotation(SSL_PORTS), port);
+        let has_tls = certificate.is_some() && names(service.metadata.annotation(SSL_PORTS), port);
         let (front, mode, back) = match (has_tls, protocol.as_deref()) {
             (true, Some("http")) => (Front::Tls, Mode::Http, Back::Plain),
             (true, Some("https")) => (Front::Tls, Mode::Http, Back::Tls),
@@ -152,6 +151,13 @@ pub fn wanted(service: &Service) -> Wanted {
     wanted
 }
 
+/// Whether its load balancer is ours to be.
+fn is_ours(service: &Service) -> bool {
+    service.is_load_balancer()
+        && service.spec.load_balancer_class.as_deref().is_none_or(|class| CLASSES.contains(&class))
+        && service.proxy_name().is_none()
+}
+
 /// Whether a list of ports names this one.
 fn names(list: Option<&str>, port: &ServicePort) -> bool {
     let Some(list) = list.filter(|list| *list != "*") else { return true };
@@ -162,7 +168,7 @@ fn names(list: Option<&str>, port: &ServicePort) -> bool {
 }
 
 fn idle(service: &Service, warnings: &mut Vec<String>) -> Option<Duration> {
-    let text = service.annotation(IDLE_TIMEOUT)?;
+    let text = service.metadata.annotation(IDLE_TIMEOUT)?;
     match text.parse::<u64>() {
         Ok(seconds @ 1..=LONGEST_IDLE) => Some(Duration::from_secs(seconds)),
         _ => {

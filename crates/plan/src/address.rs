@@ -45,6 +45,11 @@ pub(crate) fn lenient_range(text: &str) -> Option<IpNet> {
     IpNet::new(address, bits).ok().map(|range| range.trunc())
 }
 
+/// Ranges, read as [`Planner`](crate::Planner) reads those of objects; what is none is left out.
+pub fn lenient_ranges(texts: &[Box<str>]) -> impl Iterator<Item = IpNet> {
+    texts.iter().filter_map(|text| lenient_range(text))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

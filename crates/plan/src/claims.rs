@@ -5,9 +5,10 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use api::ip::Family;
+use api::view::Protocol;
 
 use crate::plan::Touched;
-use crate::service_port::{PortKey, Protocol, ServicePort};
+use crate::service_port::{PortKey, ServicePort};
 
 /// Where packets to a Service arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]

@@ -7,12 +7,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::ip::{Family, parse_lenient};
+use api::view::Protocol;
+use api::view::endpoint_slice::{self, EndpointPort, EndpointSlice, Named};
 
 use crate::address::unfit_endpoint;
-use crate::input;
 use crate::options::Options;
 use crate::pool::Pool;
-use crate::service_port::{Backend, PortKey, Protocol};
+use crate::service_port::{Backend, PortKey};
 
 /// Where an endpoint runs, and whom it should serve.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
@@ -84,7 +85,7 @@ pub(crate) struct Pools {
 
 impl Held {
     /// Keeps what matters of a slice on a node.
-    pub(crate) fn of(name: &str, slice: input::Slice, options: &Options, pools: &mut Pools) -> Self {
+    pub(crate) fn of(name: &str, slice: EndpointSlice, options: &Options, pools: &mut Pools) -> Self {
         let mut problems = Vec::new();
         let family = slice.family();
         let (mut ports, mut endpoints) = (Vec::new(), Vec::new());
@@ -112,9 +113,9 @@ impl Held {
     }
 }
 
-fn hold_port(port: input::SlicePort, slice: &str, pools: &mut Pools, problems: &mut Vec<String>) -> Option<HeldPort> {
+fn hold_port(port: EndpointPort, slice: &str, pools: &mut Pools, problems: &mut Vec<String>) -> Option<HeldPort> {
+    let number = port.number();
     let name = port.name?;
-    let number = port.port.and_then(|number| u16::try_from(number).ok()).filter(|number| *number > 0);
     let mut complain = |what: &str| problems.push(format!("in its slice {slice}, port `{name}` {what}"));
     match (number, port.protocol) {
         (None, _) => complain("has no number that could be used"),
@@ -128,7 +129,7 @@ fn hold_port(port: input::SlicePort, slice: &str, pools: &mut Pools, problems: &
 
 /// Keeps the endpoints that can be used; of those that cannot, one is named for all.
 fn hold_endpoints(
-    endpoints: Vec<input::SliceEndpoint>,
+    endpoints: Vec<endpoint_slice::Endpoint>,
     family: Family,
     options: &Options,
     places: &mut Pool<Place>,
@@ -158,18 +159,15 @@ pub(crate) fn usable(text: &str, family: Family, rootless: bool) -> Result<IpAdd
     unfit_endpoint(ip, rootless).map_or(Ok(ip), Err)
 }
 
-fn hold(endpoint: input::SliceEndpoint, ip: IpAddr, node: &str, places: &mut Pool<Place>) -> Endpoint {
-    let names = |list: Vec<input::Named>| list.into_iter().map(|one| one.name).collect();
-    let place = Place {
-        node: endpoint.node_name,
-        zones: names(endpoint.hints.for_zones),
-        nodes: names(endpoint.hints.for_nodes),
-    };
+fn hold(endpoint: endpoint_slice::Endpoint, ip: IpAddr, node: &str, places: &mut Pool<Place>) -> Endpoint {
+    let names = |list: Vec<Named>| list.into_iter().map(|one| one.name).collect();
+    let (hints, conditions) = (endpoint.hints.unwrap_or_default(), endpoint.conditions);
+    let place = Place { node: endpoint.node_name, zones: names(hints.for_zones), nodes: names(hints.for_nodes) };
     Endpoint {
         ip,
-        ready: endpoint.conditions.ready.unwrap_or(true),
-        serving: endpoint.conditions.serving.unwrap_or(true),
-        terminating: endpoint.conditions.terminating.unwrap_or(false),
+        ready: conditions.is_ready(),
+        serving: conditions.is_serving(),
+        terminating: conditions.is_terminating(),
         local: place.node.as_deref() == Some(node),
         place: places.share(place),
     }

@@ -5,10 +5,11 @@
 use std::net::IpAddr;
 
 use api::ip::Family;
+use api::view::Protocol;
 
 use crate::claims::{Frontend, Role};
 use crate::plan::Plan;
-use crate::service_port::{Backend, PortKey, Protocol, ServicePort};
+use crate::service_port::{Backend, PortKey, ServicePort};
 
 /// The first packet of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]

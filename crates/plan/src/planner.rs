@@ -9,12 +9,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::ip::Family;
+use api::view::{EndpointSlice, Node, Service, ServiceCidr};
 use ipnet::IpNet;
 
+use crate::address::lenient_ranges;
 use crate::categories::{Chooser, fill, is_healthy};
 use crate::claims::{self, Frontend};
 use crate::endpoints::{Held, Pools, Seen, of_port};
-use crate::input::{HEADLESS, Node, Service, ServiceCidr, Slice};
 use crate::options::Options;
 use crate::plan::{Health, Plan, Problem, Touched};
 use crate::service::read;
@@ -28,7 +29,7 @@ pub enum Update {
     /// A Service is gone.
     ServiceGone(String),
     /// A slice is new or changed.
-    Slice(Slice),
+    Slice(EndpointSlice),
     /// A slice is gone.
     SliceGone(String),
     /// Our Node is new or changed; nothing when it is gone.
@@ -117,18 +118,18 @@ impl Planner {
     fn take(&mut self, update: Update, dirty: &mut Dirty, touched: &mut Touched) {
         match update {
             Update::Service(service) => {
-                let name = format!("{}/{}", service.metadata.namespace, service.metadata.name);
+                let name = service.metadata.key();
                 self.take_service(&name, Some(&service), dirty, touched);
             }
             Update::ServiceGone(name) => self.take_service(&name, None, dirty, touched),
             Update::Slice(slice) => {
-                let name = format!("{}/{}", slice.metadata.namespace, slice.metadata.name);
+                let name = slice.metadata.key();
                 self.take_slice(&name, Some(slice), dirty);
             }
             Update::SliceGone(name) => self.take_slice(&name, None, dirty),
             Update::Node(node) => self.take_node(node.as_deref(), dirty, touched),
             Update::Cidr(cidr) => {
-                self.cidrs.insert(cidr.metadata.name.clone(), cidr.ranges().collect());
+                self.cidrs.insert(cidr.metadata.name.clone(), lenient_ranges(&cidr.spec.cidrs).collect());
                 self.place_ranges(touched);
             }
             Update::CidrGone(name) => {
@@ -181,9 +182,9 @@ impl Planner {
         }
     }
 
-    fn take_slice(&mut self, name: &str, slice: Option<Slice>, dirty: &mut Dirty) {
-        let slice = slice.filter(|slice| !slice.metadata.labels.contains_key(HEADLESS));
-        let owner = slice.as_ref().and_then(Slice::service).map(|service| self.name(&service));
+    fn take_slice(&mut self, name: &str, slice: Option<EndpointSlice>, dirty: &mut Dirty) {
+        let slice = slice.filter(|slice| !slice.is_headless());
+        let owner = slice.as_ref().and_then(EndpointSlice::service).map(|service| self.name(&service));
         let held = slice.map(|slice| Held::of(name, slice, &self.plan.options, &mut self.pools));
         if let Some(service) = self.slices.remove(name)
             && let Some(known) = self.services.get_mut(&service)
@@ -213,7 +214,7 @@ impl Planner {
         let ips = node.map_or_else(Vec::new, Node::addresses);
         let zone: Option<Box<str>> = node.and_then(Node::zone).map(Into::into);
         let eligible = node.is_some_and(Node::is_eligible);
-        let pods = node.map_or_else(Vec::new, Node::pod_ranges);
+        let pods = node.map_or_else(Vec::new, |node| lenient_ranges(&node.spec.pod_cidrs).collect());
         if (&plan.node_ips, &plan.node_pods, &plan.zone, plan.node_eligible) == (&ips, &pods, &zone, eligible) {
             return;
         }

@@ -7,17 +7,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::ip::{Family, parse_lenient};
+use api::view::Service;
+use api::view::service::ServicePort as Port;
 use ipnet::IpNet;
 
 use crate::address::{lenient_range, unfit_cluster_ip, unfit_frontend};
-use crate::input::{Port, Service};
 use crate::pool::Pool;
 use crate::service_port::{PortKey, ServicePort};
-
-/// How long clients are remembered when nothing is said, in seconds.
-const AFFINITY_SECONDS: i64 = 10_800;
-/// How long they can be remembered.
-const LONGEST_AFFINITY: i64 = 86_400;
 
 /// What was read of a Service.
 #[derive(Debug, Default)]
@@ -39,7 +35,7 @@ struct Common<'a> {
 /// Reads a Service of this name. One that is not for us is as good as none.
 pub(crate) fn read(service: &Service, name: &Arc<str>, names: &mut Pool<str>, rootless: bool) -> Read {
     let mut read = Read::default();
-    if !service.is_ours() {
+    if service.proxy_name().is_some() {
         return read;
     }
     let spec = &service.spec;
@@ -47,16 +43,14 @@ pub(crate) fn read(service: &Service, name: &Arc<str>, names: &mut Pool<str>, ro
     if read.cluster_ips.is_empty() {
         return read;
     }
-    let vips = service.status.load_balancer.ingress.iter().filter(|ingress| {
-        has_balancer(service) && !ingress.ip.is_empty() && ingress.ip_mode.as_deref().is_none_or(|mode| mode == "VIP")
-    });
-    let can_be_external = has_node_ports(service) || !spec.external_ips.is_empty();
+    let vips = service.vips().filter(|_| service.is_load_balancer());
+    let can_be_external = service.has_node_ports() || !spec.external_ips.is_empty();
     let common = Common {
         service,
         name,
         external_ips: addresses("external IP", spec.external_ips.iter().map(|text| &**text), &mut read.problems),
-        lb_ips: addresses("load-balancer address", vips.map(|ingress| &*ingress.ip), &mut read.problems),
-        external_local: can_be_external && spec.external_traffic_policy.as_deref() == Some("Local"),
+        lb_ips: addresses("load-balancer address", vips, &mut read.problems),
+        external_local: can_be_external && service.is_external_local(),
     };
     for cluster_ip in &read.cluster_ips {
         let ranges = source_ranges(&common, Family::of(*cluster_ip), &mut read.problems);
@@ -94,22 +88,20 @@ impl Common<'_> {
             return None;
         }
         let of_family = |all: &[IpAddr]| all.iter().copied().filter(|ip| Family::of(*ip) == family).collect();
-        let timeout = spec.session_affinity_config.client_ip.timeout_seconds.unwrap_or(AFFINITY_SECONDS);
-        let timeout = u32::try_from(timeout.clamp(1, LONGEST_AFFINITY)).ok();
         Some(ServicePort {
             key: PortKey { service: Arc::clone(self.name), port: names.share(name), protocol, family },
             cluster_ip,
             port: port.port,
-            node_port: Some(port.node_port).filter(|number| has_node_ports(self.service) && *number > 0),
+            node_port: Some(port.node_port).filter(|number| self.service.has_node_ports() && *number > 0),
             external_ips: of_family(&self.external_ips),
             lb_ips: if port.at_gateway { Vec::new() } else { of_family(&self.lb_ips) },
             source_ranges: None,
             own_vips_allowed: false,
-            affinity: timeout.filter(|_| &*spec.session_affinity == "ClientIP"),
-            internal_local: spec.internal_traffic_policy.as_deref() == Some("Local"),
+            affinity: self.service.affinity_timeout(),
+            internal_local: self.service.is_internal_local(),
             external_local: self.external_local,
             health_port: Some(spec.health_check_node_port)
-                .filter(|number| has_balancer(self.service) && self.external_local && *number > 0),
+                .filter(|number| self.service.is_load_balancer() && self.external_local && *number > 0),
             cluster: Vec::new(),
             local: Vec::new(),
             hairpin: Vec::new(),
@@ -118,14 +110,6 @@ impl Common<'_> {
             serving: Vec::new(),
         })
     }
-}
-
-fn has_balancer(service: &Service) -> bool {
-    &*service.spec.kind == "LoadBalancer"
-}
-
-fn has_node_ports(service: &Service) -> bool {
-    matches!(&*service.spec.kind, "NodePort" | "LoadBalancer")
 }
 
 /// The cluster IPs of a Service, at most one of a family.
@@ -166,7 +150,7 @@ fn addresses<'a>(kind: &str, texts: impl Iterator<Item = &'a str>, problems: &mu
 /// other one when this one is not named: whoever wrote that did not mean to keep anybody out.
 fn source_ranges(common: &Common<'_>, family: Family, problems: &mut Vec<String>) -> Option<Vec<IpNet>> {
     let texts = &common.service.spec.load_balancer_source_ranges;
-    if !has_balancer(common.service) || texts.iter().all(|text| text.trim().is_empty()) {
+    if !common.service.is_load_balancer() || texts.iter().all(|text| text.trim().is_empty()) {
         return None;
     }
     let mut all = Vec::new();

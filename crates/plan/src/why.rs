@@ -13,14 +13,14 @@ pub mod who;
 
 use std::sync::Arc;
 
-use crate::input::{Service, Slice};
+use api::view::{EndpointSlice, Pod, Service};
+
 use crate::oracle::{self, Outcome, Packet, Rule};
 use crate::planner::Planner;
 use crate::reasons::{Reason, Standing};
 use crate::service_port::{PortKey, ServicePort};
 use crate::{Frontend, Role};
 
-pub use self::pod::{Pod, PodIp, PodSpec, PodStatus};
 pub use self::ways::{pod_interface, stranger};
 
 /// A Service and what stands behind it, as the API has it.
@@ -29,7 +29,7 @@ pub struct Subject<'a> {
     /// The Service.
     pub service: &'a Service,
     /// Its slices.
-    pub slices: &'a [Slice],
+    pub slices: &'a [EndpointSlice],
     /// The Pods that its selector matches.
     pub pods: &'a [Pod],
 }
@@ -257,14 +257,12 @@ fn stand(way: &Way, reason: &Reason) -> Stand {
 
 /// In which way a Service leads to its endpoints.
 fn kind(service: &Service, unplanned: bool) -> Kind {
-    let spec = &service.spec;
-    let foreign = service.metadata.labels.get(crate::input::FOREIGN_PROXY);
-    if &*spec.kind == "ExternalName" {
+    if service.is_external_name() {
         Kind::Name
-    } else if &*spec.cluster_ip == "None" {
+    } else if service.is_headless() {
         Kind::Headless
-    } else if let Some(name) = foreign {
-        Kind::Foreign(name.clone())
+    } else if let Some(name) = service.proxy_name() {
+        Kind::Foreign(name.into())
     } else if unplanned {
         Kind::NoAddress
     } else {

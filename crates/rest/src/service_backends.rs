@@ -9,6 +9,7 @@ use api::field::quote;
 use api::kinds;
 use api::object;
 use api::value::ValueExt as _;
+use api::view::labels::SERVICE_NAME;
 use ipnet::IpNet;
 use serde_json::Value;
 use store::allocation::Ranges;
@@ -47,7 +48,7 @@ impl ServiceBackends<'_> {
         let ranges = self.service_ranges();
         let mut out = Vec::new();
         for entry in slices.entries {
-            if entry.facts.label("kubernetes.io/service-name") != Some(service) {
+            if entry.facts.label(SERVICE_NAME) != Some(service) {
                 continue;
             }
             let slice = object::decode_light(&entry.value);

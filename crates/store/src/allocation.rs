@@ -15,6 +15,7 @@ use api::field::quote;
 use api::ip::Family;
 use api::object;
 use api::value::ValueExt as _;
+use api::view::labels::IP_ADDRESS_MANAGED_BY;
 use api::{kinds, names};
 use bytes::Bytes;
 use ipnet::IpNet;
@@ -90,7 +91,7 @@ pub fn address_object(address: IpAddr, namespace: &str, name: &str, uid: &str, n
             "name": address.to_string(), "uid": uid, "creationTimestamp": now,
             "labels": {
                 "ipaddress.kubernetes.io/ip-family": Family::of(address).as_str(),
-                "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+                IP_ADDRESS_MANAGED_BY: "ipallocator.k8s.io",
             },
             "managedFields": [{
                 "manager": "kube-apiserver", "operation": "Update", "apiVersion": "networking.k8s.io/v1", "time": now,

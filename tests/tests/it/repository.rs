@@ -26,7 +26,18 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "waypost",
         &[
-            "agent", "announce", "api", "client", "kernel", "store", "plan", "control", "dataplane", "dns", "gateway", "rest",
+            "agent",
+            "announce",
+            "api",
+            "client",
+            "kernel",
+            "store",
+            "plan",
+            "control",
+            "dataplane",
+            "dns",
+            "gateway",
+            "rest",
         ],
     ),
 ];

@@ -1,6 +1,7 @@
 //! What is announced by whom, case by case.
 
-use serde_json::{Value, json};
+use api::view;
+use serde_json::{Value, from_value, json};
 
 use super::*;
 use crate::objects::Pool;
@@ -11,23 +12,22 @@ fn objects(spec: &Value, endpoints_on: &[(&str, bool)]) -> Objects {
     for (name, ready) in [("n1", true), ("n2", true), ("n3", false)] {
         let address = format!("192.0.2.{}", &name[1..]);
         let status = if ready { "True" } else { "False" };
-        all.nodes.insert(
-            name.into(),
-            Node::read(&json!({
-                "metadata": {"name": name},
-                "status": {
-                    "conditions": [{"type": "Ready", "status": status}],
-                    "addresses": [{"type": "InternalIP", "address": address}],
-                },
-            })),
-        );
+        let node = json!({
+            "metadata": {"name": name},
+            "status": {
+                "conditions": [{"type": "Ready", "status": status}],
+                "addresses": [{"type": "InternalIP", "address": address}],
+            },
+        });
+        all.nodes.insert(name.into(), from_value::<view::Node>(node).expect("a Node").into());
     }
     let pool = json!({"spec": {"addresses": ["192.0.2.96/28"]}});
     all.pools.insert("office".into(), Pool::read(&pool));
     let mut spec = spec.clone();
     spec["type"] = "LoadBalancer".into();
     let service = json!({"spec": spec, "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.100"}]}}});
-    all.services.insert("shop/web".into(), Service::read(&service).expect("it has an address"));
+    let service = Service::of(&from_value(service).expect("a Service"));
+    all.services.insert("shop/web".into(), service.expect("it has an address"));
     let endpoints: Vec<Value> = endpoints_on
         .iter()
         .map(|(node, ready)| {
@@ -39,7 +39,7 @@ fn objects(spec: &Value, endpoints_on: &[(&str, bool)]) -> Objects {
         "metadata": {"namespace": "shop", "labels": {"kubernetes.io/service-name": "web"}},
         "addressType": "IPv4", "endpoints": endpoints,
     });
-    let (service, slice) = Slice::read(&slice).expect("it has a Service");
+    let (service, slice) = Slice::of(&from_value(slice).expect("a slice")).expect("it has a Service");
     all.slices.entry(service).or_default().insert("shop/web-1".into(), slice);
     all
 }

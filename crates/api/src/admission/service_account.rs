@@ -9,11 +9,10 @@ use crate::adopted;
 use crate::field::quote;
 use crate::lifecycle;
 use crate::value::ValueExt as _;
+use crate::view::annotations::{ENFORCE_MOUNTABLE_SECRETS, MIRROR_POD};
 
 /// The account of Pods that name none.
 pub const DEFAULT: &str = "default";
-/// Marks a Pod that stands for one that a node runs from a file.
-const MIRROR: &str = "kubernetes.io/config.mirror";
 /// Where containers find the token.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// The volume with the token.
@@ -22,8 +21,6 @@ const VOLUME: &str = "kube-api-access";
 const LIFETIME: u32 = 3607;
 /// The ConfigMap with the CA, in every namespace.
 const ROOT_CA: &str = "kube-root-ca.crt";
-/// An account with this annotation lets its Pods use only the Secrets that it lists.
-const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 
 /// The account that a new Pod needs; none for those that have none. Where the Pod names none, the default is filled in.
 ///
@@ -60,7 +57,7 @@ pub fn admit(pod: &mut Value, account: &Value, pick: impl FnMut(usize) -> usize)
         let names = account.items("imagePullSecrets").iter().map(|secret| json!({"name": secret.text("name")}));
         pod.put("spec.imagePullSecrets", names.collect::<Vec<Value>>());
     }
-    let enforced = account.at("metadata.annotations").get(ENFORCE).and_then(Value::as_str);
+    let enforced = account.at("metadata.annotations").get(ENFORCE_MOUNTABLE_SECRETS).and_then(Value::as_str);
     if enforced.is_some_and(|text| ["1", "t", "T", "true", "TRUE", "True"].contains(&text)) {
         check_secrets(pod, account)?;
     }
@@ -68,7 +65,7 @@ pub fn admit(pod: &mut Value, account: &Value, pick: impl FnMut(usize) -> usize)
 }
 
 fn is_mirror(pod: &Value) -> bool {
-    pod.at("metadata.annotations").get(MIRROR).is_some()
+    pod.at("metadata.annotations").get(MIRROR_POD).is_some()
 }
 
 fn check_mirror(pod: &Value) -> Result<(), String> {
@@ -225,7 +222,7 @@ mod tests {
     fn what_runs_already_has_no_account() {
         let mirror = |spec: Value| {
             let mut pod = pod(&spec);
-            pod.put("metadata.annotations", json!({MIRROR: "h"}));
+            pod.put("metadata.annotations", json!({MIRROR_POD: "h"}));
             account_of(&mut pod)
         };
         assert_eq!(mirror(json!({})), Ok(None));
@@ -241,8 +238,8 @@ mod tests {
     #[test]
     fn an_account_may_limit_secrets() {
         let account = json!({
-            "metadata": {"name": "robot", "annotations": {ENFORCE: "true"}}, "automountServiceAccountToken": false,
-            "secrets": [{"name": "good"}],
+            "metadata": {"name": "robot", "annotations": {ENFORCE_MOUNTABLE_SECRETS: "true"}},
+            "automountServiceAccountToken": false, "secrets": [{"name": "good"}],
         });
         let check = |spec: Value| admit(&mut pod(&spec), &account, |_| 0);
         let volume = |name: &str| json!({"volumes": [{"name": "v", "secret": {"secretName": name}}]});

@@ -13,19 +13,17 @@ use super::walk::{compare, set_of};
 use super::{bare, check};
 use crate::schema::TypeId;
 use crate::value::ValueExt as _;
+use crate::view::annotations::LAST_APPLIED;
 
 /// The manager for which all this is done.
 pub(super) const KUBECTL: &str = "kubectl";
-
-/// The annotation.
-const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// How large all annotations of an object may be together.
 const MAX_ANNOTATIONS: usize = 256 * 1024;
 
 /// The last configuration, when it is of this version and fits the schema.
 pub(super) fn last_config(ty: TypeId, live: &Value, api_version: &str) -> Option<Value> {
-    let text = annotations(live)?.get(ANNOTATION)?.as_str()?;
+    let text = annotations(live)?.get(LAST_APPLIED)?.as_str()?;
     let config: Value = serde_json::from_str(text).ok()?;
     if config.text("apiVersion") != api_version {
         return None;
@@ -46,14 +44,14 @@ pub(super) fn untouched<'a>(ty: TypeId, live: &Value, config: &'a Value) -> Set<
 
 /// Writes the applied configuration into the annotation, if the object has it.
 pub(super) fn refresh(object: &mut Value, config: &Value) {
-    let present = annotations(object).is_some_and(|all| !all.get(ANNOTATION).is_none_or(|text| text == ""));
+    let present = annotations(object).is_some_and(|all| !all.get(LAST_APPLIED).is_none_or(|text| text == ""));
     if !present {
         return;
     }
     let mut config = config.clone();
     match config.at_mut("metadata.annotations") {
         Some(Value::Object(all)) => {
-            all.remove(ANNOTATION);
+            all.remove(LAST_APPLIED);
         }
         _ => {
             config.drop_path("metadata.annotations");
@@ -61,10 +59,10 @@ pub(super) fn refresh(object: &mut Value, config: &Value) {
     }
     let text = json(&config) + "\n";
     let Some(all) = object.at_mut("metadata.annotations").and_then(Value::as_object_mut) else { return };
-    all.insert(ANNOTATION.to_owned(), text.into());
+    all.insert(LAST_APPLIED.to_owned(), text.into());
     let size: usize = all.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
     if size > MAX_ANNOTATIONS {
-        all.remove(ANNOTATION);
+        all.remove(LAST_APPLIED);
     }
 }
 

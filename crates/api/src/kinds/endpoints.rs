@@ -14,9 +14,7 @@ use crate::meta;
 use crate::names;
 use crate::table::{AGE, NAME, SHOWN, Table, age, column, no_conditions, shortened};
 use crate::value::ValueExt as _;
-
-/// The label of whoever manages an Endpoints object.
-pub const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
+use crate::view::labels::ENDPOINTS_MANAGED_BY;
 
 /// How many addresses an Endpoints object that nobody manages may have.
 pub const MAX_ADDRESSES: usize = 1000;
@@ -89,7 +87,7 @@ impl Rules for EndpointsRules {
 }
 
 fn managed_by(object: &Value) -> Option<&str> {
-    object.at("metadata.labels").get(MANAGED_BY).and_then(Value::as_str)
+    object.at("metadata.labels").get(ENDPOINTS_MANAGED_BY).and_then(Value::as_str)
 }
 
 fn validate_subsets(object: &Value, errors: &mut Errors) {
@@ -208,7 +206,7 @@ mod tests {
         assert_eq!(check(&with_addresses(1000)), "[]");
         assert_eq!(check(&with_addresses(1001)), "subsets: Too many: 1001: must have at most 1000 items");
         let mut managed = with_addresses(1001);
-        managed.put("metadata.labels", json!({MANAGED_BY: "somebody"}));
+        managed.put("metadata.labels", json!({ENDPOINTS_MANAGED_BY: "somebody"}));
         assert_eq!(check(&managed), "[]");
         let unchanged = with_addresses(1001);
         assert_eq!(summary(|errors| EndpointsRules.validate_update(&unchanged, &unchanged, errors)), "[]");

@@ -13,12 +13,9 @@ use crate::meta;
 use crate::names;
 use crate::table::{AGE, NAME, SHOWN, Table, age, column, no_conditions, or, shortened};
 use crate::value::ValueExt as _;
-
-/// The label of whoever manages a slice.
-pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+use crate::view::labels::{ENDPOINT_SLICE_MANAGED_BY, HOSTNAME};
 
 const CONTROLLERS: &[&str] = &["endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"];
-const HOSTNAME: &str = "kubernetes.io/hostname";
 const MAX_ENDPOINTS: usize = 1000;
 const MAX_PORTS: usize = 20000;
 const MAX_ADDRESSES: usize = 100;
@@ -110,7 +107,7 @@ impl Rules for EndpointSliceRules {
         if old.is_none() && new.text("addressType") == "FQDN" {
             out.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
         }
-        let manager = new.at("metadata.labels").get(MANAGED_BY).and_then(Value::as_str);
+        let manager = new.at("metadata.labels").get(ENDPOINT_SLICE_MANAGED_BY).and_then(Value::as_str);
         if manager.is_some_and(|manager| CONTROLLERS.contains(&manager)) {
             return;
         }

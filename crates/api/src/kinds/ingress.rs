@@ -13,8 +13,7 @@ use crate::meta;
 use crate::names;
 use crate::table::{AGE, NAME, SHOWN, Table, age, column, no_conditions};
 use crate::value::ValueExt as _;
-
-const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
+use crate::view::annotations::INGRESS_CLASS;
 
 /// The kind.
 pub static KIND: Kind = Kind {
@@ -80,7 +79,7 @@ impl Rules for IngressRules {
         {
             let path = Path::Root("annotations");
             let detail = "must match `ingressClassName` when both are specified";
-            errors.invalid(&path.child(CLASS_ANNOTATION), annotation, detail);
+            errors.invalid(&path.child(INGRESS_CLASS), annotation, detail);
         }
     }
 
@@ -99,7 +98,7 @@ impl Rules for IngressRules {
     fn warnings(&self, new: &Value, old: Option<&Value>, out: &mut Vec<String>) {
         if old.is_none() && class_annotation(new).is_some() && !new.has("spec.ingressClassName") {
             out.push(format!(
-                "annotation \"{CLASS_ANNOTATION}\" is deprecated, please use 'spec.ingressClassName' instead"
+                "annotation \"{INGRESS_CLASS}\" is deprecated, please use 'spec.ingressClassName' instead"
             ));
         }
     }
@@ -132,7 +131,7 @@ impl Excuses {
 }
 
 fn class_annotation(object: &Value) -> Option<&str> {
-    object.at("metadata.annotations").get(CLASS_ANNOTATION)?.as_str()
+    object.at("metadata.annotations").get(INGRESS_CLASS)?.as_str()
 }
 
 fn secret_name(name: &str) -> Vec<String> {

@@ -10,9 +10,7 @@ use crate::meta;
 use crate::names;
 use crate::table::{AGE, NAME, Table, age, column, no_conditions};
 use crate::value::ValueExt as _;
-
-/// The annotation of the class that an Ingress without class gets.
-pub const DEFAULT_ANNOTATION: &str = "ingressclass.kubernetes.io/is-default-class";
+use crate::view::annotations::DEFAULT_INGRESS_CLASS;
 
 const MAX_CONTROLLER: usize = 250;
 
@@ -78,7 +76,7 @@ impl Rules for IngressClassRules {
 /// Whether Ingresses without a class get this one.
 #[must_use]
 pub fn is_default(object: &Value) -> bool {
-    object.at("metadata.annotations").get(DEFAULT_ANNOTATION).and_then(Value::as_str) == Some("true")
+    object.at("metadata.annotations").get(DEFAULT_INGRESS_CLASS).and_then(Value::as_str) == Some("true")
 }
 
 fn validate_controller(controller: &str, errors: &mut Errors) {
@@ -179,7 +177,7 @@ mod tests {
     #[test]
     fn the_default_class_is_marked() {
         let object = json!({
-            "metadata": {"name": "a", "annotations": {DEFAULT_ANNOTATION: "true"}},
+            "metadata": {"name": "a", "annotations": {DEFAULT_INGRESS_CLASS: "true"}},
             "spec": {"controller": "a.b/c", "parameters": {"apiGroup": "g", "kind": "K", "name": "n"}},
         });
         let cells = (TABLE.row)(&object, jiff::Timestamp::UNIX_EPOCH);

@@ -12,9 +12,7 @@ use crate::meta;
 use crate::names;
 use crate::table::{AGE, NAME, Table, age, column, no_conditions};
 use crate::value::ValueExt as _;
-
-/// The label that holds the name.
-pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+use crate::view::labels::METADATA_NAME;
 
 /// The finalizer that the namespace controller removes last.
 pub const FINALIZER: &str = "kubernetes";
@@ -129,15 +127,15 @@ impl Rules for NamespaceRules {
 
 fn label_with_name(object: &mut Value) {
     let name = object.text("metadata.name");
-    if name.is_empty() || object.at("metadata.labels").get(NAME_LABEL).and_then(Value::as_str) == Some(name) {
+    if name.is_empty() || object.at("metadata.labels").get(METADATA_NAME).and_then(Value::as_str) == Some(name) {
         return;
     }
     let name = Value::from(name);
     // The key has dots, so the dotted path ends at the map.
     if let Some(labels) = object.at_mut("metadata.labels").and_then(Value::as_object_mut) {
-        labels.insert(NAME_LABEL.to_owned(), name);
+        labels.insert(METADATA_NAME.to_owned(), name);
     } else {
-        object.put("metadata.labels", serde_json::json!({NAME_LABEL: name}));
+        object.put("metadata.labels", serde_json::json!({METADATA_NAME: name}));
     }
 }
 
@@ -176,7 +174,7 @@ mod tests {
         assert!(!object.has("metadata.labels"));
         object.put("metadata.name", "x-1");
         NamespaceRules.prepare_create(&mut object);
-        assert_eq!(object.at("metadata.labels"), &json!({NAME_LABEL: "x-1"}));
+        assert_eq!(object.at("metadata.labels"), &json!({METADATA_NAME: "x-1"}));
         assert_eq!(object.at("spec.finalizers"), &json!(["kubernetes"]));
     }
 

@@ -12,8 +12,8 @@ use crate::meta;
 use crate::names;
 use crate::table::{AGE, NAME, Table, age, column, no_conditions, or, wide_column};
 use crate::value::ValueExt as _;
+use crate::view::taints::NOT_READY;
 
-const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const ROLE_PREFIX: &str = "node-role.kubernetes.io/";
 const ROLE_LABEL: &str = "kubernetes.io/role";
 

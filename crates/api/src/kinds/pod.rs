@@ -27,6 +27,7 @@ use crate::kind::{Kind, Rules, Selectable, Subresource, keep_all_but_status, kee
 use crate::meta;
 use crate::names;
 use crate::value::ValueExt as _;
+use crate::view::taints;
 
 const CONNECT: &[&str] = &["create", "get"];
 /// The subresource with which a Pod gets its node.
@@ -233,7 +234,7 @@ pub fn bind(pod: &mut Value, node: &str, now: &str) -> Result<(), String> {
 fn add_default_tolerations(pod: &mut Value) {
     let mut tolerations = pod.items("spec.tolerations").to_vec();
     let before = tolerations.len();
-    for taint in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+    for taint in [taints::NOT_READY, taints::UNREACHABLE] {
         let tolerated = tolerations[..before].iter().any(|toleration| {
             let (key, effect) = (toleration.text("key"), toleration.text("effect"));
             (key == taint || key.is_empty()) && matches!(effect, "NoExecute" | "")

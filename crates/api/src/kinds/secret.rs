@@ -14,8 +14,7 @@ use crate::meta;
 use crate::names;
 use crate::table::{AGE, NAME, Table, age, column, no_conditions};
 use crate::value::ValueExt as _;
-
-const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
+use crate::view::annotations::SERVICE_ACCOUNT_NAME;
 
 /// The kind.
 pub static KIND: Kind = Kind {
@@ -106,9 +105,9 @@ fn validate_type(object: &Value, errors: &mut Errors) {
     };
     match object.text("type") {
         "kubernetes.io/service-account-token" => {
-            let account = object.at("metadata.annotations").get(ACCOUNT_NAME).and_then(Value::as_str);
+            let account = object.at("metadata.annotations").get(SERVICE_ACCOUNT_NAME).and_then(Value::as_str);
             if account.unwrap_or_default().is_empty() {
-                errors.required(&Path::Root("metadata.annotations").key(ACCOUNT_NAME), "");
+                errors.required(&Path::Root("metadata.annotations").key(SERVICE_ACCOUNT_NAME), "");
             }
         }
         "kubernetes.io/dockercfg" => require_json(object, ".dockercfg", errors),

@@ -8,8 +8,7 @@ use crate::meta;
 use crate::names;
 use crate::table::{AGE, NAME, Table, age, no_conditions};
 use crate::value::ValueExt as _;
-
-const MOUNTABLE: &str = "kubernetes.io/enforce-mountable-secrets";
+use crate::view::annotations::ENFORCE_MOUNTABLE_SECRETS;
 
 /// The kind.
 pub static KIND: Kind = Kind {
@@ -52,10 +51,10 @@ impl Rules for ServiceAccountRules {
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>, out: &mut Vec<String>) {
-        let is_set = |object: &Value| object.at("metadata.annotations").get(MOUNTABLE).is_some();
+        let is_set = |object: &Value| object.at("metadata.annotations").get(ENFORCE_MOUNTABLE_SECRETS).is_some();
         if is_set(new) && !old.is_some_and(is_set) {
             out.push(format!(
-                "metadata.annotations[{MOUNTABLE}]: deprecated in v1.32+; prefer separate namespaces to isolate access \
+                "metadata.annotations[{ENFORCE_MOUNTABLE_SECRETS}]: deprecated in v1.32+; prefer separate namespaces to isolate access \
                  to mounted secrets"
             ));
         }
@@ -85,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_new_annotation_warns_once() {
-        let object = json!({"metadata": {"annotations": {MOUNTABLE: "true"}}});
+        let object = json!({"metadata": {"annotations": {ENFORCE_MOUNTABLE_SECRETS: "true"}}});
         let mut out = Vec::new();
         ServiceAccountRules.warnings(&object, Some(&object), &mut out);
         assert!(out.is_empty());

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 
 use api::ip::parse_lenient;
 use api::value::ValueExt as _;
+use api::view::labels::IP_ADDRESS_MANAGED_BY;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 use store::allocation::{address_key, address_object, port_key, port_map_key, port_owner_value};
@@ -22,8 +23,6 @@ use crate::write::Write;
 const ADDRESSES: &str = "ipallocator-repair-controller";
 /// The name under which port findings are reported.
 const PORTS: &str = "portallocator-repair-controller";
-/// The label of addresses that we manage.
-const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
 
 /// What to write so that allocations and Services agree. Each group stands by itself: one transaction each.
 #[must_use]
@@ -66,8 +65,8 @@ fn addresses(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write
         }
     }
     for (name, seen) in &snapshot.addresses {
-        let ours =
-            seen.object.at("metadata.labels").get(MANAGED_BY).and_then(Value::as_str) == Some("ipallocator.k8s.io");
+        let ours = seen.object.at("metadata.labels").get(IP_ADDRESS_MANAGED_BY).and_then(Value::as_str)
+            == Some("ipallocator.k8s.io");
         let used = parse_lenient(name).is_some_and(|address| owners.contains_key(&address));
         if let (true, false, Some(address)) = (ours, used, parse_lenient(name)) {
             out.push(vec![Write::Delete { key: address_key(address), modified: seen.modified, propagation: None }]);

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use api::ip::Family;
+use api::view::Protocol;
 use store::Entry;
 
 use super::stored::Stored;
@@ -32,7 +33,7 @@ pub(super) struct Offer {
     /// Whether it has a ready endpoint.
     pub(super) ready: bool,
     /// Names and protocols of its ports.
-    pub(super) ports: Vec<(Box<str>, Box<str>)>,
+    pub(super) ports: Vec<(Box<str>, Option<Protocol>)>,
 }
 
 impl Offer {
@@ -40,15 +41,12 @@ impl Offer {
     pub(super) fn of(entry: &Arc<Entry>) -> Self {
         let slice = Slice::read(entry);
         let lives = !slice.metadata.is_deleting();
-        let ports = slice.ports.into_iter().map(|port| {
-            let protocol = if port.protocol.is_empty() { "TCP".into() } else { port.protocol };
-            (port.name, protocol)
-        });
+        let ports = slice.ports.into_iter().map(|port| (port.name.unwrap_or_default(), port.protocol));
         Self {
             family: Family::named(&slice.address_type),
             any: lives && !slice.endpoints.is_empty(),
             // An endpoint that says nothing of itself is ready.
-            ready: lives && slice.endpoints.iter().any(|endpoint| endpoint.conditions.ready != Some(false)),
+            ready: lives && slice.endpoints.iter().any(|endpoint| endpoint.conditions.is_ready()),
             ports: ports.collect(),
         }
     }

@@ -8,6 +8,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::ip::Family;
+use api::view::Protocol;
+use api::view::service::TargetPort;
 
 use super::coverage::Need;
 use super::list::Finding;
@@ -16,7 +18,7 @@ use super::stored::Stored;
 use super::words::{count, list};
 use crate::controller::View;
 use crate::objects::pod::Pod;
-use crate::objects::service::{Port, Service, Target};
+use crate::objects::service::{Port, Service};
 use crate::selection::resolve;
 
 /// How many Pods, ports or groups of ports are named.
@@ -205,12 +207,13 @@ fn why(pod: &Pod, obstacle: Obstacle<'_>) -> String {
 
 fn no_port(port: Option<&Port>, pod: &Pod, others: &str) -> Finding {
     let (name, protocol) = match port {
-        Some(Port { target: Target::Name(name), protocol, .. }) => (&**name, &**protocol),
-        _ => ("", ""),
+        Some(Port { target: TargetPort::Name(name), protocol, .. }) => (&**name, *protocol),
+        _ => ("", None),
     };
     let same = pod.ports.iter().find(|port| *port.name == *name);
     let message = if let Some(same) = same {
-        let (pod, other) = (pod.name(), &same.protocol);
+        let [other, protocol] = [same.protocol, protocol].map(|one| one.map_or("?", Protocol::as_str));
+        let pod = pod.name();
         format!("targetPort {name} is a {other} port of pod {pod}{others}, and the Service asks for {protocol}")
     } else {
         let ports: Vec<&str> = pod.ports.iter().map(|port| &*port.name).collect();

@@ -1,12 +1,14 @@
 //! Services without selector: their endpoints are made by hand or mirrored from Endpoints, and only slices tell of them.
 
+use api::view::Protocol;
+use api::view::labels::SERVICE_NAME;
+
 use super::coverage::{Offer, unmet};
 use super::list::Finding;
 use super::stored::Stored;
 use super::words::list;
 use crate::controller::View;
 use crate::objects::service::Service;
-use crate::objects::slice::SERVICE_NAME;
 
 /// How many ports are named.
 const NAMED: usize = 5;
@@ -51,6 +53,7 @@ pub(super) fn find(view: &View<'_>, service: &Service, stored: &Stored) -> (Find
     (matched(), Finding::bad("NoSuchPort", message))
 }
 
-fn described((name, protocol): &(Box<str>, Box<str>)) -> String {
+fn described((name, protocol): &(Box<str>, Option<Protocol>)) -> String {
+    let protocol = protocol.map_or("?", Protocol::as_str);
     if name.is_empty() { format!("unnamed {protocol}") } else { format!("{name} {protocol}") }
 }

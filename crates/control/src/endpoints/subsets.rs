@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::objects::endpoints::{Address, Port, Subset};
+use api::view::endpoints::{Address, Port, Subset};
 
 /// An address with its ports.
 pub(crate) struct Place {
@@ -85,10 +85,12 @@ pub(crate) fn truncate(mut subsets: Vec<Subset>, max: usize) -> (Vec<Subset>, bo
 
 #[cfg(test)]
 mod tests {
+    use api::view::Protocol;
+
     use super::*;
 
     fn place(ip: &str, ready: bool, ports: &[u16]) -> Place {
-        let port = |port: &u16| Port { port: *port, protocol: "TCP".into(), ..Port::default() };
+        let port = |port: &u16| Port { port: *port, protocol: Some(Protocol::Tcp), ..Port::default() };
         let address = Address { ip: ip.into(), ..Address::default() };
         Place { address, ready, ports: ports.iter().map(port).collect() }
     }

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::ip::Family;
+use api::view::endpoint_slice::{Endpoint, EndpointConditions, EndpointPort, TargetRef};
 
 use crate::controller::View;
 use crate::objects::pod::Pod;
 use crate::objects::service::Service;
-use crate::objects::slice::{Conditions, Endpoint, Port, TargetRef};
 use crate::selection::{hostname, is_eligible, resolve};
 
 /// Endpoints of one family, by their ports. Ports are in one order, so that equal sets are equal.
-pub(super) type Groups = BTreeMap<Vec<Port>, Vec<Endpoint>>;
+pub(super) type Groups = BTreeMap<Vec<EndpointPort>, Vec<Endpoint>>;
 
 /// What a Service should have.
 pub(super) struct Desired {
@@ -61,7 +61,7 @@ fn endpoint(service: &Service, pod: &Pod, mut addresses: Vec<Box<str>>, zone: Op
     let ready = service.publish_not_ready || (serving && !terminating);
     Endpoint {
         addresses,
-        conditions: Conditions { ready: Some(ready), serving: Some(serving), terminating: Some(terminating) },
+        conditions: EndpointConditions { ready: Some(ready), serving: Some(serving), terminating: Some(terminating) },
         hostname: hostname(pod, service).map(Box::from),
         target_ref: Some(target(pod)),
         node_name: (!pod.node.is_empty()).then(|| pod.node.clone()),
@@ -76,16 +76,16 @@ pub(crate) fn target(pod: &Pod) -> TargetRef {
 }
 
 /// The ports of a Service in a Pod; one that the Pod lacks is left out.
-fn ports(service: &Service, pod: &Pod) -> Vec<Port> {
+fn ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
     let resolved = service.ports.iter().filter_map(|port| {
-        Some(Port {
-            name: port.name.clone(),
-            protocol: port.protocol.clone(),
-            port: Some(u32::from(resolve(port, pod)?)),
+        Some(EndpointPort {
+            name: Some(port.name.clone()),
+            protocol: port.protocol,
+            port: Some(resolve(port, pod)?.into()),
             app_protocol: port.app_protocol.clone(),
         })
     });
-    let mut ports: Vec<Port> = resolved.collect();
+    let mut ports: Vec<EndpointPort> = resolved.collect();
     ports.sort_unstable();
     ports
 }

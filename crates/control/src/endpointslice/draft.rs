@@ -5,23 +5,25 @@ use std::collections::BTreeMap;
 use api::ip::Family;
 use api::object;
 use api::value::ValueExt as _;
+use api::view::annotations::LAST_CHANGE_TRIGGER_TIME;
+use api::view::endpoint_slice::{Endpoint, EndpointPort};
+use api::view::labels::{ENDPOINT_SLICE_MANAGED_BY, HEADLESS, SERVICE_NAME};
 use serde_json::{Map, Value, json};
 
 use super::MANAGER;
 use crate::objects::service::Service;
-use crate::objects::slice::{Endpoint, MANAGED_BY, Port, SERVICE_NAME, Slice};
-use crate::selection::{HEADLESS, TRIGGER_TIME};
+use crate::objects::slice::Slice;
 use crate::write::Write;
 
 /// Labels of a slice that say what it is; those of the Service under the same keys do not count.
-const RESERVED: [&str; 3] = [SERVICE_NAME, MANAGED_BY, HEADLESS];
+const RESERVED: [&str; 3] = [SERVICE_NAME, ENDPOINT_SLICE_MANAGED_BY, HEADLESS];
 
 /// A slice as it should be.
 pub(super) struct Draft {
     /// The slice that is changed; none for a new one.
     pub(super) existing: Option<Slice>,
     /// Its ports.
-    pub(super) ports: Vec<Port>,
+    pub(super) ports: Vec<EndpointPort>,
     /// Its endpoints.
     pub(super) endpoints: Vec<Endpoint>,
 }
@@ -74,7 +76,7 @@ impl Drafts {
     /// The writes. A slice that would be deleted takes the place of one that would be made: one message instead of two.
     pub(super) fn into_writes(mut self, service: &Service, trigger: Option<&str>) -> Vec<Write> {
         let (mut owned, foreign): (Vec<Slice>, Vec<Slice>) =
-            self.delete.into_iter().partition(|slice| slice.is_owned_by("Service", &service.uid));
+            self.delete.into_iter().partition(|slice| slice.metadata.is_owned_by("Service", &service.uid));
         for draft in &mut self.create {
             draft.existing = owned.pop();
         }
@@ -95,7 +97,7 @@ impl Draft {
             None => new_slice(service, family),
         };
         slice.put("metadata.labels", labels(service));
-        set_annotation(&mut slice, TRIGGER_TIME, trigger);
+        set_annotation(&mut slice, LAST_CHANGE_TRIGGER_TIME, trigger);
         slice.put("ports", to_value(&self.ports));
         slice.put("endpoints", to_value(&self.endpoints));
         let modified = self.existing.map_or(0, |slice| slice.entry.modified);
@@ -142,7 +144,7 @@ fn labels(service: &Service) -> Value {
         labels.insert(HEADLESS.to_owned(), "".into());
     }
     labels.insert(SERVICE_NAME.to_owned(), service.name().into());
-    labels.insert(MANAGED_BY.to_owned(), MANAGER.into());
+    labels.insert(ENDPOINT_SLICE_MANAGED_BY.to_owned(), MANAGER.into());
     Value::Object(labels)
 }
 

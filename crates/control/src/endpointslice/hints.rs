@@ -1,7 +1,9 @@
 //! Hints for `trafficDistribution`: every ready endpoint serves its own zone, or its own node.
 
+use api::view::endpoint_slice::{Endpoint, Hints, Named};
+
 use super::draft::Drafts;
-use crate::objects::slice::{Endpoint, Hints, Named, Slice};
+use crate::objects::slice::Slice;
 
 /// Gives endpoints the hints that a distribution asks for, or takes hints away when it asks for none.
 pub(super) fn prefer(drafts: &mut Drafts, distribution: Option<&str>) {

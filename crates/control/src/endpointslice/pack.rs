@@ -7,11 +7,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use api::ip::Family;
+use api::view::endpoint_slice::{Endpoint, EndpointPort};
 
 use super::desired::Groups;
 use super::draft::{Draft, Drafts, labels_differ};
 use crate::objects::service::Service;
-use crate::objects::slice::{Endpoint, Port, Slice};
+use crate::objects::slice::Slice;
 
 /// What makes two endpoints the same endpoint, whatever their state.
 type Identity<'a> = (&'a [Box<str>], Option<&'a str>, &'a str, &'a str);
@@ -19,10 +20,10 @@ type Identity<'a> = (&'a [Box<str>], Option<&'a str>, &'a str, &'a str);
 /// Packs the endpoints of one family into the slices of that family.
 pub(super) fn pack(service: &Service, family: Family, existing: Vec<Slice>, desired: Groups, max: usize) -> Drafts {
     let mut drafts = Drafts::new(family, &existing);
-    let mut by_ports: BTreeMap<Vec<Port>, Vec<Slice>> = BTreeMap::new();
+    let mut by_ports: BTreeMap<Vec<EndpointPort>, Vec<Slice>> = BTreeMap::new();
     let count = existing.len();
     for slice in existing {
-        if slice.is_owned_by("Service", &service.uid) {
+        if slice.metadata.is_owned_by("Service", &service.uid) {
             let mut ports = slice.ports.clone();
             ports.sort_unstable();
             by_ports.entry(ports).or_default().push(slice);
@@ -46,7 +47,7 @@ pub(super) fn pack(service: &Service, family: Family, existing: Vec<Slice>, desi
 fn pack_group(
     service: &Service,
     slices: Vec<Slice>,
-    ports: &[Port],
+    ports: &[EndpointPort],
     desired: &[Endpoint],
     max: usize,
     drafts: &mut Drafts,
@@ -126,7 +127,7 @@ fn place_holder(service: &Service, drafts: &mut Drafts) {
     let is_placeholder = |slice: &Slice| {
         slice.endpoints.is_empty()
             && slice.ports.is_empty()
-            && slice.is_owned_by("Service", &service.uid)
+            && slice.metadata.is_owned_by("Service", &service.uid)
             && !labels_differ(slice, service)
     };
     if let [slice] = &drafts.delete[..]

@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api::view::endpoint_slice::{Hints, Named};
+
 use super::draft::Drafts;
 use super::hints::{is_ready, remove};
 use crate::objects::node::Node;
-use crate::objects::slice::{Hints, Named, Slice};
+use crate::objects::slice::Slice;
 
 /// How much more than its share a zone may carry.
 const OVERLOAD: f64 = 0.2;

@@ -1,12 +1,12 @@
 //! Where an owner reference leads, and what stands there.
 
 use api::kinds;
+use api::view::OwnerReference;
 use store::{Key, Table};
 
 use super::{FOREGROUND, waits};
 use crate::controller::View;
-use crate::objects::metadata::{Metadata, Owner};
-use crate::objects::split;
+use crate::objects::{ownership, split};
 
 /// In how many namespaces a lost owner is looked for, to say what is wrong with the reference. It is only for a message, and
 /// many objects may lose their owners at once.
@@ -35,7 +35,7 @@ pub(super) enum Nowhere {
 }
 
 /// The key of an owner of the object `dependent`.
-pub(super) fn locate(owner: &Owner, dependent: &str) -> Result<Key, Nowhere> {
+pub(super) fn locate(owner: &OwnerReference, dependent: &str) -> Result<Key, Nowhere> {
     let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
     let kind = kinds::find_kind(group, version, &owner.kind).filter(|kind| !kind.table.is_empty());
     let kind = kind.ok_or(Nowhere::UnknownKind)?;
@@ -50,13 +50,13 @@ pub(super) fn locate(owner: &Owner, dependent: &str) -> Result<Key, Nowhere> {
 }
 
 /// What an owner is to the object `dependent` now.
-pub(super) fn standing(view: &View<'_>, owner: &Owner, dependent: &str) -> Standing {
+pub(super) fn standing(view: &View<'_>, owner: &OwnerReference, dependent: &str) -> Standing {
     let key = match locate(owner, dependent) {
         Ok(key) => key,
         Err(Nowhere::UnknownKind) => return Standing::Solid,
         Err(Nowhere::NoNamespace) => return Standing::Misplaced,
     };
-    let found = view.store.get(&key).map(|entry| Metadata::read(&entry.value));
+    let found = view.store.get(&key).map(|entry| ownership(&entry.value));
     match found.filter(|found| found.uid == owner.uid) {
         None => Standing::Dangling,
         Some(found) if owner.block_owner_deletion && waits(&found, FOREGROUND) => Standing::Waiting,
@@ -65,7 +65,7 @@ pub(super) fn standing(view: &View<'_>, owner: &Owner, dependent: &str) -> Stand
 }
 
 /// Whether the owner is in another namespace than the object `dependent`, where it does not count.
-pub(super) fn is_elsewhere(view: &View<'_>, owner: &Owner, dependent: &str) -> bool {
+pub(super) fn is_elsewhere(view: &View<'_>, owner: &OwnerReference, dependent: &str) -> bool {
     let (home, _) = split(dependent);
     let Ok(here) = locate(owner, dependent) else { return false };
     if home.is_empty() || !here.name.contains('/') {
@@ -75,6 +75,6 @@ pub(super) fn is_elsewhere(view: &View<'_>, owner: &Owner, dependent: &str) -> b
     let others = namespaces.entries.iter().take(SEARCHED).map(|entry| &entry.key.name);
     others.filter(|other| ***other != *home).any(|other| {
         let there = view.store.get(&Key::new(here.table, format!("{other}/{}", owner.name)));
-        there.is_some_and(|there| Metadata::read(&there.value).uid == owner.uid)
+        there.is_some_and(|there| ownership(&there.value).uid == owner.uid)
     })
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use api::ip::Family;
 use api::pool::Pool;
+use api::view::service::{CLASS_BGP, CLASS_L2};
 
 use super::asked::{self, Asked};
 use super::claim::{Claim, Owner};
@@ -133,8 +134,8 @@ impl<'a> Around<'a> {
         let (namespace, name) = self.request.names();
         let serves = |pool: &Pool| pool.serves(namespace, name, &self.request.entry.facts);
         let announced = |pool: &Pool| match self.request.class.as_deref() {
-            Some(super::CLASS_L2) => pool.l2,
-            Some(super::CLASS_BGP) => pool.bgp,
+            Some(CLASS_L2) => pool.l2,
+            Some(CLASS_BGP) => pool.bgp,
             _ => true,
         };
         if let Some((key, wanted)) = annotations::pool(&self.request.annotations) {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::ip::Family;
+use api::view::labels::EXCLUDE_FROM_LOAD_BALANCERS;
 use store::allocation::{port_key, port_owner};
 
 use super::asked::Asked;
@@ -19,8 +20,6 @@ use crate::controller::View;
 use crate::objects::node::Node;
 use crate::objects::slice::Slice;
 
-/// Nodes with this label get no traffic from outside.
-const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 /// How often a port that a program has is looked at again.
 const PORT_AGAIN: Duration = Duration::from_secs(5);
 
@@ -125,7 +124,7 @@ fn serving<'a>(around: &'a Around<'_>) -> Vec<&'a Arc<Node>> {
     let near = request.local.then(|| with_endpoints(around));
     let takes = |node: &&Arc<Node>| {
         node.ready
-            && node.entry.facts.label(EXCLUDED).is_none()
+            && node.entry.facts.label(EXCLUDE_FROM_LOAD_BALANCERS).is_none()
             && near.as_ref().is_none_or(|near| near.contains(node.name()))
     };
     world.nodes.iter().filter(takes).collect()
@@ -136,7 +135,7 @@ fn with_endpoints(around: &Around<'_>) -> BTreeSet<Box<str>> {
     let slices = around.view.world.slices.of(around.request.key()).map(Slice::read);
     slices
         .flat_map(|slice| slice.endpoints)
-        .filter(|endpoint| endpoint.conditions.ready != Some(false))
+        .filter(|endpoint| endpoint.conditions.is_ready())
         .filter_map(|endpoint| endpoint.node_name)
         .collect()
 }

@@ -10,11 +10,12 @@ use std::sync::Arc;
 use api::ip::{Family, parse_lenient};
 use api::object;
 use api::value::ValueExt as _;
+use api::view::service::{CLASS_PROXY, CLASSES};
 use store::Entry;
 
 use super::annotations::{self, Annotations};
 use super::claim::Owner;
-use super::{CLASS_PROXY, CLASSES, CONDITION, FINALIZER};
+use super::{CONDITION, FINALIZER};
 
 /// A Service of type LoadBalancer, or one that a load balancer is still to be cleaned up for.
 #[derive(Clone, Debug)]

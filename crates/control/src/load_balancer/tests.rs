@@ -7,6 +7,7 @@ mod release;
 use std::collections::BTreeMap;
 
 use api::value::ValueExt as _;
+use api::view::service::{CLASS_L2, CLASS_PROXY};
 use serde_json::{Value, json};
 
 use super::*;

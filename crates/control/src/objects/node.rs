@@ -3,13 +3,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use serde::Deserialize;
+use api::view;
+use api::view::labels::{CONTROL_PLANE, ZONE};
+use api::view::node::{NodeAddress, Taint};
 use store::Entry;
-
-use super::or_default;
-
-/// The label of the zone.
-pub const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// A Node.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,47 +30,23 @@ pub struct Node {
     /// What keeps Pods away that do not put up with it.
     pub taints: Box<[Taint]>,
     /// Its own addresses, with what each is (`InternalIP`).
-    pub addresses: Box<[Address]>,
-}
-
-/// An address of a Node.
-#[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
-#[serde(default)]
-pub struct Address {
-    /// `InternalIP`, `ExternalIP`, `Hostname`.
-    #[serde(rename = "type")]
-    pub kind: Box<str>,
-    /// The address.
-    pub address: Box<str>,
-}
-
-/// Something about a Node that Pods must put up with to be there.
-#[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Taint {
-    /// What it is.
-    pub key: Box<str>,
-    /// A word about it.
-    pub value: Box<str>,
-    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
-    pub effect: Box<str>,
-    /// Since when it has been so.
-    pub time_added: Option<Box<str>>,
+    pub addresses: Box<[NodeAddress]>,
 }
 
 impl Node {
     /// Reads a stored Node.
     #[must_use]
     pub fn read(entry: &Arc<Entry>) -> Self {
-        let Raw { spec, status } = super::read(&entry.value);
-        let ready = status.conditions.into_iter().find(|condition| condition.kind == "Ready");
+        let view::Node { spec, status, .. } = super::read(&entry.value);
+        let ready = view::condition::find(&status.conditions, "Ready");
+        let allocatable = |resource: &str| status.allocatable.get(resource);
         Self {
             entry: Arc::clone(entry),
-            ready: ready.as_ref().is_some_and(|condition| condition.status == "True"),
-            heartbeat: ready.and_then(|condition| condition.last_heartbeat_time),
-            millicores: status.allocatable.cpu.as_deref().map_or(0, millicores),
-            memory: whole(status.allocatable.memory.as_deref()),
-            pods: whole(status.allocatable.pods.as_deref()),
+            ready: ready.is_some_and(view::Condition::is_true),
+            heartbeat: ready.and_then(|condition| condition.last_heartbeat_time.clone()),
+            millicores: allocatable("cpu").map_or(0, millicores),
+            memory: whole(allocatable("memory")),
+            pods: whole(allocatable("pods")),
             pod_cidrs: spec.pod_cidrs,
             unschedulable: spec.unschedulable,
             taints: spec.taints,
@@ -102,9 +75,7 @@ impl Node {
     /// Whether it runs the control plane and no ordinary Pods.
     #[must_use]
     pub fn is_control_plane(&self) -> bool {
-        ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"]
-            .iter()
-            .any(|label| self.entry.facts.label(label).is_some())
+        [CONTROL_PLANE, "node-role.kubernetes.io/master"].iter().any(|label| self.entry.facts.label(label).is_some())
     }
 }
 
@@ -119,54 +90,6 @@ fn millicores(text: &str) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "no machine has 2^53 processors")]
     let whole = value.max(0.0).round() as u64;
     whole
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Raw {
-    #[serde(deserialize_with = "or_default")]
-    spec: Spec,
-    #[serde(deserialize_with = "or_default")]
-    status: Status,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Spec {
-    #[serde(rename = "podCIDRs", deserialize_with = "or_default")]
-    pod_cidrs: Box<[Box<str>]>,
-    #[serde(deserialize_with = "or_default")]
-    unschedulable: bool,
-    #[serde(deserialize_with = "or_default")]
-    taints: Box<[Taint]>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Status {
-    #[serde(deserialize_with = "or_default")]
-    conditions: Vec<Condition>,
-    #[serde(deserialize_with = "or_default")]
-    allocatable: Allocatable,
-    #[serde(deserialize_with = "or_default")]
-    addresses: Box<[Address]>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Allocatable {
-    cpu: Option<String>,
-    memory: Option<String>,
-    pods: Option<String>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Condition {
-    #[serde(rename = "type")]
-    kind: String,
-    status: String,
-    last_heartbeat_time: Option<Box<str>>,
 }
 
 #[cfg(test)]

@@ -3,21 +3,18 @@
 //! In: parts of the spec of a Pod. Out: sums that can be compared, selectors that can be asked. The wishes are kept only
 //! for Pods that wait for a node; most Pods have one.
 
-use std::collections::HashMap;
-
 use api::quantity;
 use api::selector::{self, Selector};
 use api::value::ValueExt as _;
+use api::view::node::Taint;
+use api::view::pod::{Container, PodSpec};
+use api::view::{Protocol, StringMap, taints};
 use serde_json::{Value, json};
 
-use super::node::{Node, Taint};
-use super::pod::Container;
+use super::node::Node;
 
 /// The name of our scheduler in the spec of a Pod.
 pub(crate) const SCHEDULER: &str = "default-scheduler";
-
-/// Amounts by the names of resources, as they are written.
-pub(super) type Quantities = HashMap<String, String>;
 
 /// What a Pod takes from its node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -31,8 +28,8 @@ pub struct Requests {
 /// A port of its node that a Pod takes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostPort {
-    /// `TCP`, `UDP` or `SCTP`.
-    pub protocol: Box<str>,
+    /// Its protocol; none for an unknown one.
+    pub protocol: Option<Protocol>,
     /// The address, empty for all.
     pub address: Box<str>,
     /// The number.
@@ -78,17 +75,15 @@ pub struct Toleration {
 }
 
 /// What all containers of a Pod take together. Those that run before the others take it before them.
-pub(super) fn requests(containers: &[Container], init: &[Container], overhead: &Quantities) -> Requests {
-    let mut together = Requests::default();
-    for container in containers.iter().chain(init.iter().filter(|one| one.restart_policy == "Always")) {
-        together = together.plus(of(&container.resources.requests));
-    }
-    let most = init.iter().map(|container| of(&container.resources.requests)).fold(together, Requests::most);
-    most.plus(of(overhead))
+pub(super) fn requests(spec: &PodSpec) -> Requests {
+    let takes = |container: &Container| of(&container.resources.requests);
+    let together = spec.running_containers().map(takes).fold(Requests::default(), Requests::plus);
+    let most = spec.init_containers.iter().map(takes).fold(together, Requests::most);
+    most.plus(of(&spec.overhead))
 }
 
-fn of(amounts: &Quantities) -> Requests {
-    let get = |name: &str| amounts.get(name).and_then(|text| quantity::thousandths(text)).unwrap_or_default();
+fn of(amounts: &StringMap) -> Requests {
+    let get = |name: &str| amounts.get(name).and_then(quantity::thousandths).unwrap_or_default();
     Requests { millicores: get("cpu"), memory: get("memory").div_ceil(1000) }
 }
 
@@ -120,7 +115,7 @@ impl Requests {
 pub(super) fn host_ports(containers: &[Container]) -> Box<[HostPort]> {
     let ports = containers.iter().flat_map(|container| &container.ports).filter(|port| port.host_port != 0);
     ports
-        .map(|port| HostPort { protocol: port.protocol.clone(), address: port.host_ip.clone(), number: port.host_port })
+        .map(|port| HostPort { protocol: port.protocol, address: port.host_ip.clone(), number: port.host_port })
         .collect()
 }
 
@@ -232,7 +227,7 @@ impl Toleration {
 /// A taint of a node that is not meant to have more Pods, as if it had been written.
 #[must_use]
 pub(crate) fn unschedulable() -> Taint {
-    Taint { key: "node.kubernetes.io/unschedulable".into(), effect: "NoSchedule".into(), ..Taint::default() }
+    Taint { key: taints::UNSCHEDULABLE.into(), effect: "NoSchedule".into(), ..Taint::default() }
 }
 
 /// The condition of a Pod that found no node.

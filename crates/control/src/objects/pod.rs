@@ -4,6 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::ip::{Family, parse_lenient};
+use api::view::annotations::POD_DELETION_COST;
+use api::view::pod::ContainerPort;
+use api::view::{self, Protocol};
 use serde::Deserialize;
 use store::Entry;
 
@@ -72,41 +75,61 @@ pub enum Phase {
 pub struct NamedPort {
     /// Its name.
     pub name: Box<str>,
-    /// `TCP`, `UDP` or `SCTP`.
-    pub protocol: Box<str>,
+    /// Its protocol; none for an unknown one.
+    pub protocol: Option<Protocol>,
     /// Its number.
     pub number: u16,
+}
+
+impl Phase {
+    /// The phase of this name. An unknown one says nothing, like none at all.
+    fn named(name: &str) -> Self {
+        match name {
+            "Running" => Self::Running,
+            "Succeeded" => Self::Succeeded,
+            "Failed" => Self::Failed,
+            "Unknown" => Self::Unknown,
+            _ => Self::Pending,
+        }
+    }
+}
+
+impl From<&ContainerPort> for NamedPort {
+    fn from(port: &ContainerPort) -> Self {
+        Self { name: port.name.clone(), protocol: port.protocol, number: port.container_port }
+    }
 }
 
 impl Pod {
     /// Reads a stored Pod.
     #[must_use]
     pub fn read(entry: &Arc<Entry>) -> Self {
-        let Raw { metadata, spec, status } = super::read(&entry.value);
-        let requests = placement::requests(&spec.containers, &spec.init_containers, &spec.overhead);
-        let host_ports = placement::host_ports(&spec.containers);
-        let placement = spec.placement(entry, &metadata, &status);
+        let pod: view::Pod = super::read(&entry.value);
+        let (requests, host_ports) = (placement::requests(&pod.spec), placement::host_ports(&pod.spec.containers));
+        let placement = placement(&pod, entry);
+        let ready = pod.condition("Ready");
+        let (is_ready, ready_since) =
+            (ready.is_some_and(view::Condition::is_true), ready.and_then(|one| one.last_transition_time.clone()));
+        let finished = pod.has_ended();
+        let view::Pod { metadata, spec, status } = pod;
         let counts = status.container_statuses.iter().chain(&status.init_container_statuses);
-        let restarts = counts.map(|one| one.restart_count).max().unwrap_or_default();
-        let ready = status.conditions.into_iter().find(|condition| condition.kind == "Ready");
-        let sidecars = spec.init_containers.into_iter().filter(|container| container.restart_policy == "Always");
-        let ports = spec.containers.into_iter().chain(sidecars).flat_map(|container| container.ports);
+        let ports = spec.running_containers().flat_map(|container| &container.ports);
         Self {
             entry: Arc::clone(entry),
+            deleting: metadata.is_deleting(),
+            created: seconds(&metadata.creation_timestamp),
+            deletion_cost: metadata.annotations.get(POD_DELETION_COST).and_then(|cost| cost.parse().ok()).unwrap_or(0),
             uid: metadata.uid,
-            deleting: metadata.deletion_timestamp.is_some(),
+            ports: ports.filter(|port| !port.name.is_empty()).map(NamedPort::from).collect(),
             node: spec.node_name,
             hostname: spec.hostname,
             subdomain: spec.subdomain,
-            ports: ports.filter(|port| !port.name.is_empty()).map(RawPort::named).collect(),
             addresses: status.pod_ips.iter().filter_map(|address| parse_lenient(&address.ip)).collect(),
-            ready: ready.as_ref().is_some_and(|condition| condition.status == "True"),
-            ready_since: ready.and_then(|condition| condition.last_transition_time),
-            finished: matches!(status.phase, Phase::Succeeded | Phase::Failed),
-            phase: status.phase,
-            created: metadata.creation_timestamp.map_or(0, |time| seconds(&time)),
-            deletion_cost: metadata.annotations.cost.and_then(|cost| cost.parse().ok()).unwrap_or_default(),
-            restarts,
+            ready: is_ready,
+            ready_since,
+            finished,
+            phase: Phase::named(&status.phase),
+            restarts: counts.map(|one| one.restart_count).max().unwrap_or_default(),
             requests,
             host_ports,
             placement,
@@ -144,8 +167,8 @@ impl Pod {
 
     /// The number of a named port of a protocol.
     #[must_use]
-    pub fn port(&self, name: &str, protocol: &str) -> Option<u16> {
-        self.ports.iter().find(|port| *port.name == *name && *port.protocol == *protocol).map(|port| port.number)
+    pub fn port(&self, name: &str, protocol: Option<Protocol>) -> Option<u16> {
+        self.ports.iter().find(|port| *port.name == *name && port.protocol == protocol).map(|port| port.number)
     }
 
     /// Whether something about it changed that endpoints show, besides which Services select it.
@@ -174,50 +197,6 @@ pub(crate) fn seconds(time: &str) -> i64 {
     time.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_second)
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Raw {
-    metadata: RawMetadata,
-    #[serde(deserialize_with = "or_default")]
-    spec: Spec,
-    #[serde(deserialize_with = "or_default")]
-    status: Status,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct RawMetadata {
-    uid: Box<str>,
-    creation_timestamp: Option<String>,
-    deletion_timestamp: Option<Box<str>>,
-    #[serde(deserialize_with = "or_default")]
-    annotations: Annotations,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Annotations {
-    #[serde(rename = "controller.kubernetes.io/pod-deletion-cost")]
-    cost: Option<String>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Spec {
-    node_name: Box<str>,
-    hostname: Box<str>,
-    subdomain: Box<str>,
-    #[serde(deserialize_with = "or_default")]
-    containers: Vec<Container>,
-    #[serde(deserialize_with = "or_default")]
-    init_containers: Vec<Container>,
-    #[serde(deserialize_with = "or_default")]
-    overhead: placement::Quantities,
-    scheduler_name: String,
-    #[serde(deserialize_with = "or_default")]
-    scheduling_gates: Vec<serde::de::IgnoredAny>,
-}
-
 /// What only Pods without a node are asked; most have one, so it is read apart.
 #[derive(Deserialize, Default)]
 #[serde(default)]
@@ -237,106 +216,18 @@ struct Wishes {
     tolerations: Vec<serde_json::Value>,
 }
 
-impl Spec {
-    /// What the scheduler must know, if it is to look at this Pod.
-    fn placement(&self, entry: &Entry, metadata: &RawMetadata, status: &Status) -> Option<Box<Placement>> {
-        let ours = matches!(&*self.scheduler_name, "" | placement::SCHEDULER);
-        let done = matches!(status.phase, Phase::Succeeded | Phase::Failed) || metadata.deletion_timestamp.is_some();
-        if !self.node_name.is_empty() || !ours || done || !self.scheduling_gates.is_empty() {
-            return None;
-        }
-        let said = status.conditions.iter().find(|condition| condition.kind == "PodScheduled");
-        let wishes = super::read::<Wishing>(&entry.value).spec;
-        Some(Box::new(Placement {
-            priority: wishes.priority.unwrap_or_default(),
-            told: said.and_then(|condition| condition.message.clone()),
-            ..Placement::read(&wishes.node_selector, &wishes.affinity, &wishes.tolerations)
-        }))
+/// What the scheduler must know, if it is to look at this Pod.
+fn placement(pod: &view::Pod, entry: &Entry) -> Option<Box<Placement>> {
+    let spec = &pod.spec;
+    let ours = matches!(&*spec.scheduler_name, "" | placement::SCHEDULER);
+    let done = pod.has_ended() || pod.metadata.is_deleting();
+    if !spec.node_name.is_empty() || !ours || done || !spec.scheduling_gates.is_empty() {
+        return None;
     }
-}
-
-/// A container.
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Container {
-    pub(super) restart_policy: String,
-    #[serde(deserialize_with = "or_default")]
-    pub(super) ports: Vec<RawPort>,
-    #[serde(deserialize_with = "or_default")]
-    pub(super) resources: Resources,
-}
-
-/// What a container takes.
-#[derive(Deserialize, Default)]
-#[serde(default)]
-pub(super) struct Resources {
-    #[serde(deserialize_with = "or_default")]
-    pub(super) requests: placement::Quantities,
-}
-
-/// A port of a container.
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct RawPort {
-    pub(super) name: Box<str>,
-    pub(super) protocol: Box<str>,
-    pub(super) container_port: u16,
-    pub(super) host_port: u16,
-    #[serde(rename = "hostIP")]
-    pub(super) host_ip: Box<str>,
-}
-
-impl RawPort {
-    fn named(self) -> NamedPort {
-        NamedPort { name: self.name, protocol: self.protocol, number: self.container_port }
-    }
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Status {
-    #[serde(deserialize_with = "phase")]
-    phase: Phase,
-    #[serde(deserialize_with = "or_default")]
-    container_statuses: Vec<ContainerStatus>,
-    #[serde(deserialize_with = "or_default")]
-    init_container_statuses: Vec<ContainerStatus>,
-    #[serde(rename = "podIPs", deserialize_with = "or_default")]
-    pod_ips: Vec<PodIp>,
-    #[serde(deserialize_with = "or_default")]
-    conditions: Vec<Condition>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct PodIp {
-    ip: String,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Condition {
-    #[serde(rename = "type")]
-    kind: String,
-    status: String,
-    message: Option<Box<str>>,
-    last_transition_time: Option<Box<str>>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct ContainerStatus {
-    restart_count: u32,
-}
-
-/// A word that nobody knows says nothing, like no word at all.
-fn phase<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Phase, D::Error> {
-    let word = Option::<std::borrow::Cow<'de, str>>::deserialize(from)?;
-    Ok(match word.as_deref().unwrap_or_default() {
-        "Running" => Phase::Running,
-        "Succeeded" => Phase::Succeeded,
-        "Failed" => Phase::Failed,
-        "Unknown" => Phase::Unknown,
-        _ => Phase::Pending,
-    })
+    let wishes = super::read::<Wishing>(&entry.value).spec;
+    Some(Box::new(Placement {
+        priority: wishes.priority.unwrap_or_default(),
+        told: pod.condition("PodScheduled").and_then(|condition| condition.message.clone()),
+        ..Placement::read(&wishes.node_selector, &wishes.affinity, &wishes.tolerations)
+    }))
 }

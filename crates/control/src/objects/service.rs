@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use api::facts::Facts;
 use api::ip::{Family, parse_lenient};
-use serde::Deserialize;
-use serde::de::Deserializer;
+use api::view::annotations::{TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE};
+use api::view::service::{ServicePort, ServiceSpec, TargetPort};
+use api::view::{self, Protocol, StringMap};
 use store::Entry;
 
-use super::{or_default, split};
+use super::split;
 
 /// A Service.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,21 +48,19 @@ pub type Selector = Box<[(Box<str>, Box<str>)]>;
 pub struct Port {
     /// Its name, empty if it has none.
     pub name: Box<str>,
-    /// `TCP`, `UDP` or `SCTP`.
-    pub protocol: Box<str>,
+    /// Its protocol; none for an unknown one.
+    pub protocol: Option<Protocol>,
     /// What is spoken on it.
     pub app_protocol: Option<Box<str>>,
     /// Where it leads.
-    pub target: Target,
+    pub target: TargetPort,
 }
 
-/// Where a port of a Service leads in each Pod.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Target {
-    /// To a number.
-    Number(u16),
-    /// To whatever port of the Pod has this name.
-    Name(Box<str>),
+impl From<ServicePort> for Port {
+    fn from(port: ServicePort) -> Self {
+        let target = port.target();
+        Self { name: port.name, protocol: port.protocol, app_protocol: port.app_protocol, target }
+    }
 }
 
 /// Whether labels are what a selector asks for.
@@ -74,7 +73,7 @@ impl Service {
     /// Reads a stored Service.
     #[must_use]
     pub fn read(entry: &Arc<Entry>) -> Self {
-        let Raw { metadata, spec } = super::read(&entry.value);
+        let view::Service { metadata, spec, .. } = super::read(&entry.value);
         let families = families(&spec);
         Self {
             entry: Arc::clone(entry),
@@ -82,15 +81,15 @@ impl Service {
             created: metadata.creation_timestamp,
             deleting: metadata.deletion_timestamp.is_some(),
             has_topology_hints: asks_for_hints(&metadata.annotations),
-            selector: spec.selector.map(|Labels(labels)| labels).filter(|labels| !labels.is_empty()),
+            selector: Some(spec.selector).filter(|labels| !labels.is_empty()).map(Into::into),
             is_external_name: &*spec.kind == "ExternalName",
             cluster_ips: if spec.cluster_ips.is_empty() && !spec.cluster_ip.is_empty() {
                 [spec.cluster_ip].into()
             } else {
-                spec.cluster_ips
+                spec.cluster_ips.into()
             },
             families,
-            ports: spec.ports.into_iter().map(RawPort::port).collect(),
+            ports: spec.ports.into_iter().map(Port::from).collect(),
             publish_not_ready: spec.publish_not_ready_addresses,
             distribution: spec.traffic_distribution,
         }
@@ -129,7 +128,7 @@ impl Service {
     }
 }
 
-fn families(spec: &Spec) -> Box<[Family]> {
+fn families(spec: &ServiceSpec) -> Box<[Family]> {
     let named: Box<[Family]> = spec.ip_families.iter().filter_map(|name| Family::named(name)).collect();
     if !named.is_empty() {
         return named;
@@ -142,85 +141,7 @@ fn families(spec: &Spec) -> Box<[Family]> {
 }
 
 /// The deprecated key wins when both are there.
-fn asks_for_hints(annotations: &Labels) -> bool {
-    let keys = ["service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"];
-    let mode = keys.iter().find_map(|key| annotations.0.iter().find(|(have, _)| **have == **key));
-    mode.is_some_and(|(_, value)| matches!(&**value, "Auto" | "auto"))
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Raw {
-    metadata: RawMetadata,
-    #[serde(deserialize_with = "or_default")]
-    spec: Spec,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct RawMetadata {
-    uid: Box<str>,
-    #[serde(deserialize_with = "or_default")]
-    creation_timestamp: Box<str>,
-    deletion_timestamp: Option<Box<str>>,
-    #[serde(deserialize_with = "or_default")]
-    annotations: Labels,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Spec {
-    #[serde(rename = "type")]
-    kind: Box<str>,
-    selector: Option<Labels>,
-    #[serde(rename = "clusterIP")]
-    cluster_ip: Box<str>,
-    #[serde(rename = "clusterIPs", deserialize_with = "or_default")]
-    cluster_ips: Box<[Box<str>]>,
-    #[serde(deserialize_with = "or_default")]
-    ip_families: Vec<String>,
-    #[serde(deserialize_with = "or_default")]
-    ports: Vec<RawPort>,
-    #[serde(deserialize_with = "or_default")]
-    publish_not_ready_addresses: bool,
-    traffic_distribution: Option<Box<str>>,
-}
-
-/// A map of strings, as sorted pairs: smaller than a map and as quick to search at these sizes.
-#[derive(Default)]
-struct Labels(Selector);
-
-impl<'de> Deserialize<'de> for Labels {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let map = std::collections::BTreeMap::<Box<str>, Box<str>>::deserialize(from)?;
-        Ok(Self(map.into_iter().collect()))
-    }
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct RawPort {
-    name: Box<str>,
-    protocol: Box<str>,
-    app_protocol: Option<Box<str>>,
-    port: u16,
-    target_port: Option<RawTarget>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum RawTarget {
-    Number(u16),
-    Name(Box<str>),
-}
-
-impl RawPort {
-    fn port(self) -> Port {
-        let target = match self.target_port {
-            Some(RawTarget::Number(number)) if number > 0 => Target::Number(number),
-            Some(RawTarget::Name(name)) if !name.is_empty() => Target::Name(name),
-            _ => Target::Number(self.port),
-        };
-        Port { name: self.name, protocol: self.protocol, app_protocol: self.app_protocol, target }
-    }
+fn asks_for_hints(annotations: &StringMap) -> bool {
+    let mode = annotations.get(TOPOLOGY_AWARE_HINTS).or_else(|| annotations.get(TOPOLOGY_MODE));
+    matches!(mode, Some("Auto" | "auto"))
 }

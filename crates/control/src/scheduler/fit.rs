@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
+use api::view::node::Taint;
+
 use crate::controller::View;
-use crate::objects::node::{Node, Taint};
+use crate::objects::node::Node;
 use crate::objects::placement::{HostPort, Placement, unschedulable};
 use crate::objects::pod::Pod;
 use crate::world::Load;

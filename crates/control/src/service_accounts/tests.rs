@@ -40,7 +40,7 @@ fn a_token_secret_is_filled_and_ends_with_its_account() {
     let mut cluster = cluster();
     let secret = |name: &str, account: &str| {
         json!({
-            "metadata": {"name": name, "namespace": "a", "annotations": {ACCOUNT_NAME: account}},
+            "metadata": {"name": name, "namespace": "a", "annotations": {SERVICE_ACCOUNT_NAME: account}},
             "type": TOKEN_TYPE,
         })
     };

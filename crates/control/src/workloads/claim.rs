@@ -7,12 +7,13 @@ use std::sync::Arc;
 use api::object;
 use api::selector::Selector;
 use api::value::ValueExt as _;
+use api::view::metadata::controller_of;
 use serde_json::Value;
 use store::Entry;
 
 use super::{Flavor, Held};
 use crate::controller::View;
-use crate::objects::metadata::{Metadata, controller_of};
+use crate::objects::ownership;
 use crate::objects::pod::Pod;
 use crate::write::Write;
 
@@ -93,7 +94,7 @@ pub(super) fn objects(
         if !selector.matches(&entry.facts, "", "") {
             continue;
         }
-        let metadata = Metadata::read(&entry.value);
+        let metadata = ownership(&entry.value);
         if controller_of(&metadata.owner_references).is_none() && !metadata.is_deleting() {
             claim.writes.extend(adopted(view, &entry, flavor.reference(&owner.object)));
         }

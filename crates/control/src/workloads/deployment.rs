@@ -19,6 +19,7 @@ pub(super) use self::revision::hash;
 
 use api::portion::{Portion, Rounding};
 use api::value::ValueExt as _;
+use api::view::annotations::DEPLOYMENT_REVISION;
 use serde_json::Value;
 
 use super::claim;
@@ -246,7 +247,7 @@ impl Set {
     }
 
     fn revision(&self) -> i64 {
-        self.number(revision::REVISION).unwrap_or_default()
+        self.number(DEPLOYMENT_REVISION).unwrap_or_default()
     }
 
     /// Sets an annotation, and says whether that changed anything.

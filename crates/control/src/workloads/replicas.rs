@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::value::ValueExt as _;
+use api::view::metadata::controller_of;
 use serde_json::Value;
 
 use super::claim::{self, Claim};
 use super::{Flavor, Held, availability, delete_pod, name_from, new_pod, order, slow_start};
 use crate::controller::{Controller, Verdict, View, Wakes, always};
-use crate::objects::metadata::controller_of;
+use crate::objects::ownership;
 use crate::objects::pod::Pod;
 use crate::world::{Change, What};
 use crate::write::Write;
@@ -126,7 +127,7 @@ fn related<'a>(view: &View<'a>, owner: &Held, own: &[&'a Arc<Pod>]) -> Vec<&'a A
     let mut pods = Vec::new();
     for set in sets {
         let Some(entry) = view.store.get(set.key) else { continue };
-        let uid = crate::objects::metadata::Metadata::read(&entry.value).uid;
+        let uid = ownership(&entry.value).uid;
         let below = view.world.owners.dependents_of(&uid).filter(|one| one.key.table.as_str() == "pods");
         pods.extend(below.filter_map(|one| view.world.pods.get(&one.key.name)).filter(|pod| pod.is_active()));
     }

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use api::view::{OwnerReference, Ownership};
 use store::Key;
-
-use crate::objects::metadata::{Metadata, Owner};
 
 /// What objects say of their owners. Objects without owners are not here.
 #[derive(Debug, Default)]
 pub struct Owners {
-    owners: HashMap<Key, Box<[Owner]>>,
+    owners: HashMap<Key, Box<[OwnerReference]>>,
     dependents: HashMap<Box<str>, BTreeSet<Key>>,
 }
 
@@ -24,7 +23,7 @@ pub struct Dependent<'a> {
 
 impl Owners {
     /// Takes in the present metadata of an object; none when it is gone.
-    pub(super) fn apply(&mut self, key: &Key, metadata: Option<&Metadata>) {
+    pub(super) fn apply(&mut self, key: &Key, metadata: Option<&Ownership>) {
         let now = metadata.map_or(&[][..], |metadata| &metadata.owner_references);
         if now.is_empty() && !self.owners.contains_key(key) {
             return;
@@ -48,7 +47,7 @@ impl Owners {
 
     /// The owners of an object.
     #[must_use]
-    pub fn of(&self, key: &Key) -> &[Owner] {
+    pub fn of(&self, key: &Key) -> &[OwnerReference] {
         self.owners.get(key).map_or(&[], |owners| owners)
     }
 

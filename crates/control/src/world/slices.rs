@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use api::view::labels::SERVICE_NAME;
 use store::Entry;
 
-use crate::objects::slice::SERVICE_NAME;
 use crate::objects::split;
 
 /// All slices that belong to a Service.

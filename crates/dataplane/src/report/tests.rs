@@ -1,7 +1,7 @@
 //! Reports of made-up moments: who is counted where, and what is null.
 
+use api::view::{EndpointSlice, Node, Service};
 use kernel::conntrack::{Direction, Flow};
-use plan::input::{Node, Service, Slice};
 use plan::{Plan, Planner, Update};
 
 use super::*;
@@ -17,7 +17,7 @@ fn plan() -> Planner {
             "ports": [{"name": "http", "port": 80, "nodePort": 30080}]},
     }))
     .expect("a Service");
-    let slice: Slice = serde_json::from_value(json!({
+    let slice: EndpointSlice = serde_json::from_value(json!({
         "metadata": {"namespace": "default", "name": "s", "labels": {"kubernetes.io/service-name": "web"}},
         "addressType": "IPv4", "ports": [{"name": "http", "port": 8080}],
         "endpoints": [{"addresses": ["10.244.0.2"], "nodeName": "n1"}, {"addresses": ["10.244.1.2"], "nodeName": "n2"}],

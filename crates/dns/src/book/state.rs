@@ -7,10 +7,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use api::view;
 use foldhash::fast::RandomState;
 
 use super::{Book, Owner, PodAddress, Update, bytes_of, label_of, wire_of};
-use crate::forms;
 use crate::records::{Form, Key, Namespace, Port, Service, Slice, parse_address};
 
 type Map<K, V> = HashMap<K, V, RandomState>;
@@ -106,7 +106,7 @@ impl State {
         found
     }
 
-    fn service(&mut self, book: &Book, form: &forms::Service) -> bool {
+    fn service(&mut self, book: &Book, form: &view::Service) -> bool {
         let mut small = Form::new(form);
         small.ports = self.shared(small.ports);
         let Some(wire) = wire_of(&form.metadata.namespace, &form.metadata.name) else { return false };
@@ -126,9 +126,9 @@ impl State {
         changed
     }
 
-    fn slice(&mut self, book: &Book, form: &forms::Slice) -> bool {
-        let name = format!("{}/{}", form.metadata.namespace, form.metadata.name);
-        let service = form.metadata.labels.get(forms::SERVICE_NAME).filter(|_| book.config.endpoints);
+    fn slice(&mut self, book: &Book, form: &view::EndpointSlice) -> bool {
+        let name = form.metadata.key();
+        let service = form.service_name().filter(|_| book.config.endpoints);
         let Some(wire) = service.and_then(|service| wire_of(&form.metadata.namespace, service)) else {
             return self.slice_gone(book, &name);
         };
@@ -224,11 +224,13 @@ impl State {
         }
     }
 
-    fn pod(&mut self, book: &Book, form: &forms::Pod) -> bool {
-        let key = format!("{}/{}", form.metadata.namespace, form.metadata.name);
+    fn pod(&mut self, book: &Book, form: &view::Pod) -> bool {
+        let key = form.metadata.key();
         let status = &form.status;
         let texts = status.pod_ips.iter().map(|ip| &*ip.ip).chain(std::iter::once(&*status.pod_ip));
-        let mut addresses: Vec<IpAddr> = texts.filter_map(parse_address).filter(|_| form.is_alive()).collect();
+        // One that has ended has given its addresses back.
+        let is_alive = !form.has_ended() && &*status.phase != "Unknown";
+        let mut addresses: Vec<IpAddr> = texts.filter_map(parse_address).filter(|_| is_alive).collect();
         addresses.sort_unstable();
         addresses.dedup();
         let before = self.pods.get(&*key).map_or(&[][..], |pods| pods);

@@ -120,7 +120,7 @@ proptest! {
         let wanted = wanted(&asked);
         for port in asked.spec.ports.iter().filter(|port| port.is_tcp()) {
             let served = wanted.ports.iter().find(|served| served.number == port.port);
-            let named = names(asked.annotation(SSL_PORTS), port);
+            let named = names(asked.metadata.annotation(SSL_PORTS), port);
             prop_assert_eq!(served.is_some_and(|served| served.front == Front::Tls), named);
             prop_assert!(served.is_none_or(|served| served.mode == Mode::Http || !served.proxy_protocol));
         }

@@ -5,10 +5,11 @@
 use std::collections::BTreeSet;
 
 use api::ip::Family;
+use api::view::endpoint_slice::{Endpoint, EndpointPort, EndpointSlice};
+use api::view::{Pod, Protocol};
 
-use super::{Candidate, Left, Out, Pod, Port, Stand, Subject, Way, pod};
+use super::{Candidate, Left, Out, Port, Stand, Subject, Way, pod};
 use crate::endpoints::usable;
-use crate::input::{HEADLESS, Slice, SliceEndpoint};
 use crate::reasons::Reason;
 use crate::service_port::{PortKey, ServicePort};
 
@@ -23,9 +24,10 @@ pub(super) fn without_port(
     let key = &planned.key;
     let mut seen: BTreeSet<_> = reasons.iter().map(|reason| reason.backend.ip).collect();
     let mut found = Vec::new();
-    let lacking = subject.slices.iter().filter(|slice| {
-        slice.family() == Some(key.family) && !slice.metadata.labels.contains_key(HEADLESS) && !has_port(slice, key)
-    });
+    let lacking = subject
+        .slices
+        .iter()
+        .filter(|slice| slice.family() == Some(key.family) && !slice.is_headless() && !has_port(slice, key));
     for slice in lacking {
         for endpoint in &slice.endpoints {
             let fit = address(endpoint).and_then(|text| usable(text, key.family, rootless).ok());
@@ -43,24 +45,24 @@ pub(super) fn without_port(
     found
 }
 
-fn has_port(slice: &Slice, key: &PortKey) -> bool {
+fn has_port(slice: &EndpointSlice, key: &PortKey) -> bool {
     slice.ports.iter().any(|port| {
-        let usable = port.port.is_some_and(|number| u16::try_from(number).is_ok_and(|number| number > 0));
-        usable && port.name.as_deref() == Some(&*key.port) && port.protocol == Some(key.protocol)
+        let is_usable = port.number().is_some();
+        is_usable && port.name.as_deref() == Some(&*key.port) && port.protocol == Some(key.protocol)
     })
 }
 
 /// The ports of a slice, as `name/protocol`.
-fn port_names(slice: &Slice) -> Vec<String> {
-    let name = |port: &crate::input::SlicePort| {
-        let protocol = port.protocol.map_or("?", crate::Protocol::as_str);
+fn port_names(slice: &EndpointSlice) -> Vec<String> {
+    let name = |port: &EndpointPort| {
+        let protocol = port.protocol.map_or("?", Protocol::as_str);
         let number = port.port.map(|number| format!(" {number}")).unwrap_or_default();
         format!("`{}`{number}/{protocol}", port.name.as_deref().unwrap_or_default())
     };
     slice.ports.iter().map(name).collect()
 }
 
-fn address(endpoint: &SliceEndpoint) -> Option<&str> {
+fn address(endpoint: &Endpoint) -> Option<&str> {
     endpoint.addresses.first().map(|text| &**text)
 }
 
@@ -75,7 +77,7 @@ pub(super) fn left(ports: &[Port], subject: &Subject<'_>, rootless: bool) -> Vec
         for endpoint in &slice.endpoints {
             let Some(text) = address(endpoint) else { continue };
             if let Some(out) = unusable(slice, text, rootless, has) {
-                let name = format!("{}/{}", slice.metadata.namespace, slice.metadata.name);
+                let name = slice.metadata.key();
                 found.push(Left { what: text.to_owned(), pod: pod::named(subject.pods, text), slice: Some(name), out });
             }
         }
@@ -85,9 +87,9 @@ pub(super) fn left(ports: &[Port], subject: &Subject<'_>, rootless: bool) -> Vec
 }
 
 /// Why an endpoint of a slice is none of any port.
-fn unusable(slice: &Slice, text: &str, rootless: bool, has: impl Fn(Family) -> bool) -> Option<Out> {
+fn unusable(slice: &EndpointSlice, text: &str, rootless: bool, has: impl Fn(Family) -> bool) -> Option<Out> {
     let Some(family) = slice.family() else { return Some(Out::AddressType(slice.address_type.clone())) };
-    if slice.metadata.labels.contains_key(HEADLESS) {
+    if slice.is_headless() {
         return Some(Out::HeadlessSlice);
     }
     if let Err(why) = usable(text, family, rootless) {
@@ -97,9 +99,9 @@ fn unusable(slice: &Slice, text: &str, rootless: bool, has: impl Fn(Family) -> b
 }
 
 /// Why no slice names a Pod, if none does.
-fn unlisted(pod: &Pod, slices: &[Slice]) -> Option<Left> {
+fn unlisted(pod: &Pod, slices: &[EndpointSlice]) -> Option<Left> {
     let addresses = slices.iter().flat_map(|slice| &slice.endpoints).flat_map(|endpoint| &endpoint.addresses);
-    if !pod.has_ended() && addresses.into_iter().any(|address| pod.has(address)) {
+    if !pod.has_ended() && addresses.into_iter().any(|address| pod::has(pod, address)) {
         return None;
     }
     let out = if pod.has_ended() {
@@ -110,6 +112,6 @@ fn unlisted(pod: &Pod, slices: &[Slice]) -> Option<Left> {
     } else {
         Out::NotInSlice
     };
-    let what = pod.status.pod_ips.first().map_or_else(|| pod.key(), |one| one.ip.to_string());
-    Some(Left { what, pod: Some(pod.key()), slice: None, out })
+    let what = pod.status.pod_ips.first().map_or_else(|| pod.metadata.key(), |one| one.ip.to_string());
+    Some(Left { what, pod: Some(pod.metadata.key()), slice: None, out })
 }

@@ -6,11 +6,11 @@
 use std::net::IpAddr;
 
 use api::ip::parse_lenient;
+use api::view::endpoint_slice::{Endpoint, EndpointSlice};
+use api::view::service::ServicePort;
+use api::view::{Node, Pod, Protocol, Service, ServiceCidr};
 
-use super::Pod;
-use crate::Protocol;
-use crate::address::lenient_range;
-use crate::input::{Node, Port, Service, ServiceCidr, Slice};
+use crate::address::lenient_ranges;
 
 /// Everything that can have an address.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,7 +18,7 @@ pub struct Objects<'a> {
     /// All Services.
     pub services: &'a [Service],
     /// All slices.
-    pub slices: &'a [Slice],
+    pub slices: &'a [EndpointSlice],
     /// All Pods.
     pub pods: &'a [Pod],
     /// All Nodes.
@@ -71,7 +71,7 @@ fn of_service(service: &Service, question: Question) -> Vec<Owner> {
     let spec = &service.spec;
     let is = |text: &str| parse_lenient(text) == Some(ip);
     let has_cluster_ip =
-        &*spec.kind != "ExternalName" && spec.cluster_ips.iter().chain([&spec.cluster_ip]).any(|one| is(one));
+        !service.is_external_name() && spec.cluster_ips.iter().chain([&spec.cluster_ip]).any(|one| is(one));
     let ingress = &service.status.load_balancer.ingress;
     let roles = [
         ("cluster IP", has_cluster_ip),
@@ -80,15 +80,11 @@ fn of_service(service: &Service, question: Question) -> Vec<Owner> {
     ];
     let says = ports(service, question.port);
     let owners = roles.into_iter().filter(|(_, has)| *has);
-    owners.map(|(role, _)| Owner { kind: "Service", name: key(service), role, says: says.clone() }).collect()
-}
-
-fn key(service: &Service) -> String {
-    format!("{}/{}", service.metadata.namespace, service.metadata.name)
+    owners.map(|(role, _)| Owner { kind: "Service", name: service.metadata.key(), role, says: says.clone() }).collect()
 }
 
 /// A port in words: `80/TCP http`.
-fn port_text(port: &Port) -> String {
+fn port_text(port: &ServicePort) -> String {
     let protocol = port.protocol.map_or("?", Protocol::as_str);
     let text = format!("port {}/{protocol} {}", port.port, port.name);
     text.trim_end().to_owned()
@@ -104,13 +100,13 @@ fn ports(service: &Service, asked: Option<u16>) -> String {
     }
 }
 
-fn list<'a>(ports: impl Iterator<Item = &'a Port>) -> String {
+fn list<'a>(ports: impl Iterator<Item = &'a ServicePort>) -> String {
     ports.map(port_text).collect::<Vec<_>>().join(", ")
 }
 
 fn node_ports(service: &Service, asked: u16) -> Vec<Owner> {
-    let serves = matches!(&*service.spec.kind, "NodePort" | "LoadBalancer");
-    let owner = |role, says| Owner { kind: "Service", name: key(service), role, says };
+    let serves = service.has_node_ports();
+    let owner = |role, says| Owner { kind: "Service", name: service.metadata.key(), role, says };
     let ports = service.spec.ports.iter().filter(|port| serves && port.node_port == asked);
     let mut found: Vec<Owner> = ports.map(|port| owner("node port", port_text(port))).collect();
     if service.spec.health_check_node_port == asked {
@@ -130,7 +126,7 @@ fn of_pod(pod: &Pod, ip: IpAddr) -> Option<Owner> {
         (false, true) => format!("{node}, whose network it uses").trim_start_matches(", ").to_owned(),
         (false, false) => node,
     };
-    has.then(|| Owner { kind: "Pod", name: pod.key(), role: "Pod address", says })
+    has.then(|| Owner { kind: "Pod", name: pod.metadata.key(), role: "Pod address", says })
 }
 
 fn of_node_object(node: &Node, ip: IpAddr) -> Option<Owner> {
@@ -139,14 +135,13 @@ fn of_node_object(node: &Node, ip: IpAddr) -> Option<Owner> {
     Some(Owner { kind: "Node", name, role: "node address", says: address.kind.to_string() })
 }
 
-fn of_slice(slice: &Slice, ip: IpAddr, asked: Option<u16>) -> Vec<Owner> {
+fn of_slice(slice: &EndpointSlice, ip: IpAddr, asked: Option<u16>) -> Vec<Owner> {
     let has = |text: &str| parse_lenient(text) == Some(ip);
     let service = slice.service().unwrap_or_else(|| "no Service".to_owned());
-    let name = format!("{}/{}", slice.metadata.namespace, slice.metadata.name);
+    let name = slice.metadata.key();
     let endpoints = slice.endpoints.iter().filter(|one| one.addresses.iter().any(|text| has(text)));
-    let owner = |endpoint: &crate::input::SliceEndpoint| {
-        let state = match (endpoint.conditions.ready.unwrap_or(true), endpoint.conditions.terminating.unwrap_or(false))
-        {
+    let owner = |endpoint: &Endpoint| {
+        let state = match (endpoint.conditions.is_ready(), endpoint.conditions.is_terminating()) {
             (_, true) => "terminating",
             (true, false) => "ready",
             (false, false) => "not ready",
@@ -167,13 +162,13 @@ fn of_slice(slice: &Slice, ip: IpAddr, asked: Option<u16>) -> Vec<Owner> {
 }
 
 fn of_range(cidr: &ServiceCidr, ip: IpAddr) -> Option<Owner> {
-    let range = cidr.ranges().find(|range| range.contains(&ip))?;
+    let range = lenient_ranges(&cidr.spec.cidrs).find(|range| range.contains(&ip))?;
     let name = cidr.metadata.name.to_string();
     Some(Owner { kind: "ServiceCIDR", name, role: "Service range", says: format!("{range} is kept for cluster IPs") })
 }
 
 fn of_pod_range(node: &Node, ip: IpAddr) -> Option<Owner> {
-    let range = node.spec.pod_cidrs.iter().filter_map(|text| lenient_range(text)).find(|range| range.contains(&ip))?;
+    let range = lenient_ranges(&node.spec.pod_cidrs).find(|range| range.contains(&ip))?;
     let (name, says) = (node.metadata.name.to_string(), format!("{range} is for the Pods of this node"));
     Some(Owner { kind: "Node", name, role: "Pod range", says })
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use plan::input::{Node, Service, ServiceCidr, Slice};
+use api::view::{EndpointSlice, Node, Service, ServiceCidr};
 use plan::oracle::{Outcome, Packet, judge};
 use plan::{LocalDetector, NodePortAddresses, Options, Plan, Planner, Problem, Protocol, Touched, Update};
 use proptest::collection::vec;
@@ -50,7 +50,7 @@ pub(crate) fn say((thing, object): &Said) -> Update {
     match (thing, object) {
         (Thing::Service(_), Some(object)) => Update::Service(Box::new(read::<Service>(object))),
         (Thing::Service(name), None) => Update::ServiceGone(format!("ns/{name}")),
-        (Thing::Slice(_), Some(object)) => Update::Slice(read::<Slice>(object)),
+        (Thing::Slice(_), Some(object)) => Update::Slice(read::<EndpointSlice>(object)),
         (Thing::Slice(name), None) => Update::SliceGone(format!("ns/{name}")),
         (Thing::Cidr(_), Some(object)) => Update::Cidr(read::<ServiceCidr>(object)),
         (Thing::Cidr(name), None) => Update::CidrGone(name.to_string()),

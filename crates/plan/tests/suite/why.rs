@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use plan::input::{Node, Service, ServiceCidr, Slice};
+use api::view::{EndpointSlice, Node, Pod, Service, ServiceCidr};
 use plan::oracle::{Outcome, judge};
 use plan::why::trace::{At, trace};
 use plan::why::who::{Objects, Question, who};
-use plan::why::{Explanation, Out, Pod, Sender, Stand, Subject};
+use plan::why::{Explanation, Out, Sender, Stand, Subject};
 use plan::{LocalDetector, Options, Planner, Role, Update};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -21,7 +21,8 @@ fn explain(spec: Value, status: Value, slices: &[Value], pods: &[Value]) -> Expl
     let mut object = json!({"metadata": {"namespace": "default", "name": "web"}});
     (object["spec"], object["status"]) = (spec, status);
     let service: Service = serde_json::from_value(object).expect("a Service");
-    let slices: Vec<Slice> = slices.iter().map(|one| serde_json::from_value(one.clone()).expect("a slice")).collect();
+    let slices: Vec<EndpointSlice> =
+        slices.iter().map(|one| serde_json::from_value(one.clone()).expect("a slice")).collect();
     let pods: Vec<Pod> = pods.iter().map(|one| serde_json::from_value(one.clone()).expect("a Pod")).collect();
     let local = LocalDetector::Ranges(vec!["10.244.0.0/16".parse().expect("a range")]);
     let mut planner = Planner::new(Options { local, ..options() });
@@ -191,7 +192,7 @@ fn an_address_names_its_owners() {
         "status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.7"}]}},
     }))
     .expect("a Service");
-    let slice: Slice = serde_json::from_value(slice("s", "http", "1=rs")).expect("a slice");
+    let slice: EndpointSlice = serde_json::from_value(slice("s", "http", "1=rs")).expect("a slice");
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"namespace": "default", "name": "web-1"}, "spec": {"nodeName": HERE},
         "status": {"phase": "Running", "podIPs": [{"ip": "10.244.0.1"}]},
@@ -230,7 +231,7 @@ fn an_address_names_its_owners() {
 }
 
 /// What was said last, as objects.
-fn last(said: Vec<Said>) -> (BTreeMap<Thing, Option<Value>>, Vec<Service>, Vec<Slice>) {
+fn last(said: Vec<Said>) -> (BTreeMap<Thing, Option<Value>>, Vec<Service>, Vec<EndpointSlice>) {
     let last: BTreeMap<Thing, Option<Value>> = said.into_iter().collect();
     let objects = |wanted: fn(&Thing) -> bool| {
         last.iter().filter(move |(thing, _)| wanted(thing)).filter_map(|(_, object)| object.clone())
@@ -255,7 +256,7 @@ proptest! {
         planner.update_all(last.into_iter().map(|one| say(&one)));
         for service in &services {
             let name = format!("ns/{}", service.metadata.name);
-            let own: Vec<Slice> = slices.iter().filter(|one| one.service().as_deref() == Some(&*name)).cloned().collect();
+            let own: Vec<EndpointSlice> = slices.iter().filter(|one| one.service().as_deref() == Some(&*name)).cloned().collect();
             let told = planner.why(&Subject { service, slices: &own, pods: &[] });
             let planned = planner.plan().ports.keys().filter(|key| *key.service == *name).count();
             prop_assert_eq!(told.ports.len(), planned);

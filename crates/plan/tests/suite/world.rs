@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use api::ip::Family;
-use plan::input::{Node, Service, ServiceCidr, Slice};
+use api::view::{EndpointSlice, Node, Service, ServiceCidr};
 use plan::oracle::{Forward, Outcome, Packet, judge};
 use plan::{Options, Planner, PortKey, Protocol, ServicePort, Touched, Update};
 use serde_json::{Value, json};
@@ -119,7 +119,7 @@ pub(crate) fn simple(name: &str, cluster_ip: &str) -> Update {
 }
 
 pub(crate) fn read_slice(object: Value) -> Update {
-    Update::Slice(serde_json::from_value::<Slice>(object).expect("a slice"))
+    Update::Slice(serde_json::from_value::<EndpointSlice>(object).expect("a slice"))
 }
 
 /// A slice `default/<name>` of a Service with a nameless port 8080, and endpoints from [`endpoint`].

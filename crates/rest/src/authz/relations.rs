@@ -4,6 +4,7 @@
 //! what cannot be is found out from the bytes of a Pod, without reading it.
 
 use api::value::ValueExt as _;
+use api::view::annotations::SSL_CERT;
 use api::{adopted, balancer_certificate, object, selector};
 use serde_json::Value;
 use store::{Entry, Key, Store, Table};
@@ -66,7 +67,7 @@ impl Stored<'_> {
         let secret = self.0.get(&Key::new(Table::named(SECRETS), format!("{namespace}/{name}")));
         let (Some(secret), Ok(found)) = (secret, self.0.range(Table::named(SERVICES), "", None)) else { return false };
         let secret = object::decode_light(&secret.value);
-        let mut asking = found.entries.iter().filter(|entry| may_say(entry, balancer_certificate::ASKED));
+        let mut asking = found.entries.iter().filter(|entry| may_say(entry, SSL_CERT));
         asking.any(|entry| balancer_certificate::may_serve(&object::decode_light(&entry.value), &secret))
     }
 }

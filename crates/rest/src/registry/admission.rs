@@ -6,6 +6,7 @@ use api::kinds;
 use api::object;
 use api::status::{Resource, Status};
 use api::value::ValueExt as _;
+use api::view::annotations::{DEFAULT_INGRESS_CLASS, INGRESS_CLASS};
 use serde_json::Value;
 use store::{Compare, Key, Table};
 
@@ -13,8 +14,6 @@ use super::{Call, Registry, restriction, signer};
 
 /// Namespaces that always exist.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
-/// Marks the class that an Ingress without one gets.
-const DEFAULT_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
 
 impl Registry {
     /// Admits a new object. What it relied on must still hold when it is stored: that is returned as compares.
@@ -61,9 +60,7 @@ impl Registry {
 
     /// Gives an Ingress the class that is marked as the default: the newest, then the first by name.
     fn default_ingress_class(&self, ingress: &mut Value) {
-        if ingress.has("spec.ingressClassName")
-            || ingress.at("metadata.annotations").get("kubernetes.io/ingress.class").is_some()
-        {
+        if ingress.has("spec.ingressClassName") || ingress.at("metadata.annotations").get(INGRESS_CLASS).is_some() {
             return;
         }
         let Ok(classes) = self.store.range(Table::named("ingressclasses"), "", None) else { return };
@@ -72,7 +69,9 @@ impl Registry {
             .entries
             .iter()
             .map(|entry| object::decode(kind, &entry.value, entry.modified))
-            .filter(|class| class.at("metadata.annotations").get(DEFAULT_CLASS).and_then(Value::as_str) == Some("true"))
+            .filter(|class| {
+                class.at("metadata.annotations").get(DEFAULT_INGRESS_CLASS).and_then(Value::as_str) == Some("true")
+            })
             .collect();
         marked.sort_by(|a, b| {
             let newest_first = b.text("metadata.creationTimestamp").cmp(a.text("metadata.creationTimestamp"));

@@ -6,6 +6,8 @@ use api::adopted;
 use api::kinds::certificatesigningrequest::server_names;
 use api::status::Status;
 use api::value::ValueExt as _;
+use api::view::annotations::MIRROR_POD;
+use api::view::labels;
 use serde_json::{Map, Value};
 
 use super::Call;
@@ -13,17 +15,17 @@ use crate::authz::node;
 
 /// Labels under reserved domains that a node may give itself.
 const OWN_LABELS: [&str; 14] = [
-    "kubernetes.io/hostname",
-    "topology.kubernetes.io/zone",
+    labels::HOSTNAME,
+    labels::ZONE,
     "topology.kubernetes.io/region",
     "failure-domain.beta.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region",
     "node.kubernetes.io/instance-type",
     "beta.kubernetes.io/instance-type",
-    "kubernetes.io/os",
-    "kubernetes.io/arch",
-    "beta.kubernetes.io/os",
-    "beta.kubernetes.io/arch",
+    labels::OS,
+    labels::ARCH,
+    labels::BETA_OS,
+    labels::BETA_ARCH,
     "kubernetes.io/instance-type",
     "failure-domain.kubernetes.io/zone",
     "failure-domain.kubernetes.io/region",
@@ -33,8 +35,6 @@ const OWN_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 /// The domain under which it may have none.
 const RESTRICTED: &str = "node-restriction.kubernetes.io";
 
-/// Marks a Pod that stands for one that a node runs from a file.
-const MIRROR: &str = "kubernetes.io/config.mirror";
 /// The subresource that evicts a Pod from its node.
 const EVICTION: &str = "eviction";
 /// What a Node without pod CIDRs has.
@@ -72,7 +72,7 @@ pub(super) fn on_create(call: &Call<'_>, name: &str, object: &Value, node_uid: N
 }
 
 fn is_mirror(pod: &Value) -> bool {
-    pod.at("metadata.annotations").get(MIRROR).is_some()
+    pod.at("metadata.annotations").get(MIRROR_POD).is_some()
 }
 
 /// Whether a node may make a mirror Pod: one that stands for what it runs from a file, and that uses nothing of the cluster.
@@ -357,7 +357,7 @@ mod tests {
         let n1 = user("system:node:n1");
         let good = json!({
             "metadata": {
-                "annotations": {MIRROR: "h"},
+                "annotations": {MIRROR_POD: "h"},
                 "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u", "controller": true}],
             },
             "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},

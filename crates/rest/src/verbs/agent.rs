@@ -16,6 +16,7 @@ use api::kinds;
 use api::object;
 use api::status::{Resource, Status};
 use api::value::ValueExt as _;
+use api::view::annotations::DEFAULT_CONTAINER;
 use http::Method;
 use http_body_util::{BodyExt as _, Limited};
 use jiff::Timestamp;
@@ -41,8 +42,6 @@ const REFUSAL: usize = 50_000;
 /// What `nodes/proxy` leads to.
 const PATHS: [&str; 9] =
     ["attach", "containerLogs", "exec", "healthz", "metrics", "pods", "portForward", "runningpods", "waypost"];
-/// Names the container that is meant when none is named.
-const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
 /// Answers a request about a part of a Pod.
 pub(super) async fn pod(

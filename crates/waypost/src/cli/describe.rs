@@ -15,6 +15,7 @@ mod workload;
 
 use anyhow::ensure;
 use api::value::ValueExt as _;
+use api::view::labels::SERVICE_NAME;
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -82,7 +83,7 @@ async fn describe(client: &mut Client, object: &Object) -> anyhow::Result<Sheet>
     let mut sheet = Sheet::default();
     match (object.kind.group.as_str(), object.kind.plural.as_str()) {
         ("", "services") => {
-            let label = format!("kubernetes.io/service-name={}", object.name);
+            let label = format!("{SERVICE_NAME}={}", object.name);
             let slices = related(client, "endpointslices", object, &label).await?;
             service::describe(&object.value, &slices, &mut sheet);
         }

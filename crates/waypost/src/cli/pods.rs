@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use api::value::ValueExt as _;
+use api::view::annotations::DEFAULT_CONTAINER;
 use serde_json::Value;
 
 use super::client::{Client, Query};
@@ -80,7 +81,7 @@ pub(super) fn container(pod: &Value, named: Option<&str>) -> anyhow::Result<Stri
         .flat_map(|list| pod.items(list))
         .map(|container| container.text("name"))
         .collect();
-    let annotation = pod.at("metadata.annotations").get("kubectl.kubernetes.io/default-container");
+    let annotation = pod.at("metadata.annotations").get(DEFAULT_CONTAINER);
     let usual = annotation.and_then(Value::as_str).filter(|name| names.contains(name));
     let name = named.or(usual).or_else(|| names.first().copied()).unwrap_or_default();
     let (pod, all) = (pod.text("metadata.name"), names.join(", "));

@@ -7,11 +7,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use api::ip::{Family, parse_lenient};
 use api::value::ValueExt as _;
+use api::view::labels::SERVICE_NAME;
 use ipnet::IpNet;
 use kernel::conntrack::Flow;
 use kernel::nft::foreign::Ruleset;
 use plan::Protocol;
-use plan::input::SERVICE_NAME;
 use serde_json::Value;
 
 use crate::commands::announced::Announced;

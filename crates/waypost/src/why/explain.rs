@@ -8,11 +8,12 @@ mod show;
 use std::net::IpAddr;
 
 use announce::who::Said;
+use api::view::Service;
 use plan::why::{Explanation, Subject};
 use serde_json::Value;
 
 use super::view::{self, View};
-use super::world::{self, World, key};
+use super::world::{self, World};
 use super::{Output, pretty};
 use crate::commands::announced;
 use crate::commands::reach::{self, Api};
@@ -30,7 +31,7 @@ pub(crate) struct Question<'a> {
 /// Everything that was found.
 struct Found {
     /// The type of the Service, and its policies.
-    service: plan::input::Service,
+    service: Service,
     told: Explanation,
     view: View,
     /// Who announces each address of its load balancer.
@@ -60,7 +61,7 @@ async fn find(api: &mut Api, question: &Question<'_>) -> anyhow::Result<Found> {
     let world = World::read(api).await?;
     let service = world.service(question.namespace, name)?.clone();
     let node = view::choose(&world, question.node)?;
-    let view = View::of(api, &world, &node, &key(&service)).await;
+    let view = View::of(api, &world, &node, &service.metadata.key()).await;
     let (slices, pods) = (world.slices_of(&service), world.pods_of(&service));
     let told = view.planner.why(&Subject { service: &service, slices: &slices, pods: &pods });
     let (announced, mut missing) = (announced(api, &service).await, world.missing);
@@ -72,7 +73,7 @@ async fn find(api: &mut Api, question: &Question<'_>) -> anyhow::Result<Found> {
 }
 
 /// Who announces the addresses of a load balancer; objects are read anew, since announcers see others of their members.
-async fn announced(api: &mut Api, service: &plan::input::Service) -> anyhow::Result<Vec<(IpAddr, Said)>> {
+async fn announced(api: &mut Api, service: &Service) -> anyhow::Result<Vec<(IpAddr, Said)>> {
     let ingress = service.status.load_balancer.ingress.iter();
     let ips: Vec<IpAddr> = ingress.filter_map(|ingress| ingress.ip.parse().ok()).collect();
     if ips.is_empty() || view::kind(service) != "LoadBalancer" {
@@ -80,5 +81,5 @@ async fn announced(api: &mut Api, service: &plan::input::Service) -> anyhow::Res
     }
     let lists = world::lists(api).await?;
     let known = announced::read(api, lists).await?;
-    Ok(ips.into_iter().map(|ip| (ip, known.who(&key(service), ip))).collect())
+    Ok(ips.into_iter().map(|ip| (ip, known.who(&service.metadata.key(), ip))).collect())
 }

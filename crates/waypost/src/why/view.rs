@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use anyhow::{bail, ensure};
+use api::view::Service;
 use ipnet::IpNet;
-use plan::input::{Node, Service};
-use plan::{LocalDetector, NodePortAddresses, Options, Planner, Update};
+use plan::{LocalDetector, NodePortAddresses, Options, Planner, Update, lenient_ranges};
 use serde_json::Value;
 
 use super::report::{self, Told};
@@ -78,8 +78,11 @@ pub(super) fn planner(world: &World, node: &str, report: Option<&Value>) -> Plan
 fn options(world: &World, node: &str, report: Option<&Value>) -> (Options, BTreeSet<IpAddr>) {
     let usual = Options {
         node_name: node.to_owned(),
-        local: recognised(world.nodes.iter().flat_map(Node::pod_ranges).collect()),
-        rootless: world.cidrs.iter().any(|cidr| cidr.ranges().any(|range| range.addr().is_loopback())),
+        local: recognised(world.nodes.iter().flat_map(|node| lenient_ranges(&node.spec.pod_cidrs)).collect()),
+        rootless: world
+            .cidrs
+            .iter()
+            .any(|cidr| lenient_ranges(&cidr.spec.cidrs).any(|range| range.addr().is_loopback())),
         ..Options::default()
     };
     let Some(told) = report.map(|report| &report["options"]).filter(|told| told.is_object()) else {

@@ -1,15 +1,11 @@
 //! The objects that an answer is made of, read once from the API.
 //!
-//! In: an API. Out: Services, slices, Pods, Nodes and ranges in the forms of the planner. What this user may not read is noted and
+//! In: an API. Out: Services, slices, Pods, Nodes and ranges as typed objects. What this user may not read is noted and
 //! left out; without Services and slices there is no answer.
-
-use std::collections::BTreeMap;
 
 use announce::inputs::Lists;
 use anyhow::bail;
-use api::value::ValueExt as _;
-use plan::input::{Node, Service, ServiceCidr, Slice};
-use plan::why::Pod;
+use api::view::{EndpointSlice, Node, Pod, Service, ServiceCidr};
 use plan::why::who::Objects;
 use serde_json::Value;
 
@@ -25,9 +21,7 @@ const RANGES: &str = "/apis/networking.k8s.io/v1/servicecidrs";
 #[derive(Debug, Default)]
 pub(super) struct World {
     pub(super) services: Vec<Service>,
-    /// Of Services by `namespace/name`: the labels that they look for.
-    selectors: BTreeMap<String, BTreeMap<String, String>>,
-    pub(super) slices: Vec<Slice>,
+    pub(super) slices: Vec<EndpointSlice>,
     pub(super) pods: Vec<Pod>,
     pub(super) nodes: Vec<Node>,
     pub(super) cidrs: Vec<ServiceCidr>,
@@ -38,10 +32,8 @@ pub(super) struct World {
 impl World {
     /// Reads them.
     pub(super) async fn read(api: &mut Api) -> anyhow::Result<Self> {
-        let services = list(api, SERVICES).await?;
         let mut world = Self {
-            selectors: services.iter().filter_map(selector).collect(),
-            services: forms(services, serde_json::from_value),
+            services: forms(list(api, SERVICES).await?, serde_json::from_value),
             slices: forms(list(api, SLICES).await?, serde_json::from_value),
             ..Self::default()
         };
@@ -65,18 +57,17 @@ impl World {
     }
 
     /// The slices of a Service.
-    pub(super) fn slices_of(&self, service: &Service) -> Vec<Slice> {
-        let key = key(service);
+    pub(super) fn slices_of(&self, service: &Service) -> Vec<EndpointSlice> {
+        let key = service.metadata.key();
         self.slices.iter().filter(|slice| slice.service().as_deref() == Some(&*key)).cloned().collect()
     }
 
     /// The Pods that a Service looks for.
     pub(super) fn pods_of(&self, service: &Service) -> Vec<Pod> {
-        let Some(wanted) = self.selectors.get(&key(service)) else { return Vec::new() };
+        let wanted = &service.spec.selector;
         let matches = |pod: &&Pod| {
-            let labels = &pod.metadata.labels;
-            pod.metadata.namespace == service.metadata.namespace
-                && wanted.iter().all(|(name, value)| labels.get(&**name).is_some_and(|has| **has == **value))
+            let has = |(name, value): &(Box<str>, Box<str>)| pod.metadata.labels.get(name) == Some(value);
+            !wanted.is_empty() && pod.metadata.namespace == service.metadata.namespace && wanted.iter().all(has)
         };
         self.pods.iter().filter(matches).cloned().collect()
     }
@@ -84,7 +75,7 @@ impl World {
     /// The Pod with an address that does not use the network of its node, as `namespace/name`.
     pub(super) fn pod_at(&self, address: &str) -> Option<String> {
         let has = |pod: &&Pod| pod.status.pod_ips.iter().any(|one| &*one.ip == address) && !pod.has_ended();
-        self.pods.iter().find(has).map(Pod::key)
+        self.pods.iter().find(has).map(|pod| pod.metadata.key())
     }
 
     /// All of it, to look for owners in.
@@ -98,11 +89,6 @@ impl World {
 pub(super) async fn lists(api: &mut Api) -> anyhow::Result<Lists> {
     let (services, slices) = (list(api, SERVICES).await?, list(api, SLICES).await?);
     Ok(Lists { services, slices, nodes: list(api, NODES).await?, ..Lists::default() })
-}
-
-/// `namespace/name`.
-pub(super) fn key(service: &Service) -> String {
-    format!("{}/{}", service.metadata.namespace, service.metadata.name)
 }
 
 async fn list(api: &mut Api, path: &str) -> anyhow::Result<Vec<Value>> {
@@ -125,11 +111,4 @@ async fn optional(api: &mut Api, path: &str, missing: &mut Vec<String>) -> Vec<V
 /// Objects in their forms; one that cannot be read is none.
 fn forms<T>(items: Vec<Value>, read: fn(Value) -> serde_json::Result<T>) -> Vec<T> {
     items.into_iter().filter_map(|item| read(item).ok()).collect()
-}
-
-/// What a Service looks for; one without a selector looks for nobody.
-fn selector(service: &Value) -> Option<(String, BTreeMap<String, String>)> {
-    let wanted: BTreeMap<String, String> = serde_json::from_value(service.at("spec.selector").clone()).ok()?;
-    let key = format!("{}/{}", service.text("metadata.namespace"), service.text("metadata.name"));
-    (!wanted.is_empty()).then_some((key, wanted))
 }

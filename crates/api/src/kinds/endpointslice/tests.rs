@@ -85,7 +85,7 @@ fn repeated_hints_are_refused() {
 #[test]
 fn managed_slices_do_not_warn() {
     let mut object = slice(&json!([{"addresses": ["2001:DB8::1"]}]));
-    object.put("metadata.labels", json!({MANAGED_BY: CONTROLLERS[0]}));
+    object.put("metadata.labels", json!({ENDPOINT_SLICE_MANAGED_BY: CONTROLLERS[0]}));
     let mut out = Vec::new();
     EndpointSliceRules.warnings(&object, None, &mut out);
     assert!(out.is_empty());

@@ -54,7 +54,7 @@ fn hosts_are_names() {
 fn the_annotation_must_agree() {
     let mut object = ingress(&json!({"ingressClassName": "a", "defaultBackend": {"service": {
         "name": "web", "port": {"name": "http"}}}}));
-    object.put("metadata.annotations", json!({CLASS_ANNOTATION: "b"}));
+    object.put("metadata.annotations", json!({INGRESS_CLASS: "b"}));
     assert_eq!(
         summary(|errors| IngressRules.validate_create(&object, errors)),
         "annotations.kubernetes.io/ingress.class: Invalid value: \"b\": must match `ingressClassName` when both are \

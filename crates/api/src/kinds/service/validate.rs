@@ -9,6 +9,7 @@ use super::fields::{SPEC, has_node_ports, is_external_name, is_headless, is_load
 use crate::field::{Errors, Path};
 use crate::ip::{check_address, check_not_special};
 use crate::value::ValueExt as _;
+use crate::view::annotations::{TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE};
 use crate::{meta, names};
 
 mod cluster_ips;
@@ -20,9 +21,6 @@ pub(super) use cluster_ips::validate as addresses;
 pub(super) use load_balancer::validate_class as load_balancer_class;
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
-const TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
-/// The older name of the same annotation.
-pub(super) const TOPOLOGY_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 const AFFINITY_MAX: i64 = 86_400;
 
 /// Checks everything but the metadata.
@@ -55,12 +53,12 @@ fn check_word(service: &Value, field: &str, words: &[&str], errors: &mut Errors)
 
 fn check_topology(service: &Value, errors: &mut Errors) {
     let annotations = service.at("metadata.annotations");
-    if let (Some(mode), Some(hints)) = (annotations.get(TOPOLOGY_MODE), annotations.get(TOPOLOGY_HINTS))
+    if let (Some(mode), Some(hints)) = (annotations.get(TOPOLOGY_MODE), annotations.get(TOPOLOGY_AWARE_HINTS))
         && mode != hints
     {
         let path = Path::Root("metadata");
         let path = path.child("annotations");
-        let why = format!("must match annotations[{TOPOLOGY_HINTS}] when both are specified");
+        let why = format!("must match annotations[{TOPOLOGY_AWARE_HINTS}] when both are specified");
         errors.invalid(&path.key(TOPOLOGY_MODE), mode, &why);
     }
 }

@@ -3,16 +3,14 @@
 use serde_json::Value;
 
 use super::fields::{NONE, SPEC, is_external_name, kind_of};
-use super::validate::TOPOLOGY_HINTS;
 use crate::ip::{warn_address, warn_cidr};
 use crate::value::ValueExt as _;
+use crate::view::annotations::{TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE};
 
 /// Gathers the warnings of a create or an update.
 pub(super) fn warn(service: &Value, out: &mut Vec<String>) {
-    if service.at("metadata.annotations").get(TOPOLOGY_HINTS).is_some() {
-        out.push(format!(
-            "annotation {TOPOLOGY_HINTS} is deprecated, please use service.kubernetes.io/topology-mode instead"
-        ));
+    if service.at("metadata.annotations").get(TOPOLOGY_AWARE_HINTS).is_some() {
+        out.push(format!("annotation {TOPOLOGY_AWARE_HINTS} is deprecated, please use {TOPOLOGY_MODE} instead"));
     }
     if !matches!(service.text("spec.clusterIP"), "" | NONE) {
         warn_addresses(service, "clusterIPs", out);

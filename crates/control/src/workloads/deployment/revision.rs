@@ -4,13 +4,12 @@
 //! old template finds its old set, which gets the newest number.
 
 use api::value::ValueExt as _;
+use api::view::annotations::{DEPLOYMENT_REVISION, LAST_APPLIED};
 use serde_json::{Value, json};
 
 use super::super::replicas;
 use super::{FLAVOR, Set, Work};
 
-/// The number of a revision: the larger, the newer.
-pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
 /// The numbers it had before.
 const HISTORY: &str = "deployment.kubernetes.io/revision-history";
 /// How long the list of those may be.
@@ -18,14 +17,8 @@ const HISTORY_LIMIT: usize = 2000;
 /// The label that tells the sets of a Deployment, and their Pods, apart.
 pub(super) const HASH: &str = "pod-template-hash";
 /// Annotations that are about one object and not about what it makes.
-const NOT_COPIED: [&str; 6] = [
-    "kubectl.kubernetes.io/last-applied-configuration",
-    REVISION,
-    HISTORY,
-    super::DESIRED,
-    super::MAXIMUM,
-    "deprecated.deployment.rollback.to",
-];
+const NOT_COPIED: [&str; 6] =
+    [LAST_APPLIED, DEPLOYMENT_REVISION, HISTORY, super::DESIRED, super::MAXIMUM, "deprecated.deployment.rollback.to"];
 /// Digits of a hash: no vowels, so no words.
 const DIGITS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
@@ -125,8 +118,8 @@ impl Work<'_> {
 
     fn note_revision(&mut self, number: i64) {
         let mut all = self.new.map("metadata.annotations").cloned().unwrap_or_default();
-        if all.get(REVISION).and_then(Value::as_str) != Some(&number.to_string()) {
-            all.insert(REVISION.to_owned(), number.to_string().into());
+        if all.get(DEPLOYMENT_REVISION).and_then(Value::as_str) != Some(&number.to_string()) {
+            all.insert(DEPLOYMENT_REVISION.to_owned(), number.to_string().into());
             self.new.put("metadata.annotations", Value::Object(all));
         }
     }
@@ -135,11 +128,11 @@ impl Work<'_> {
 impl Set {
     /// Gives it a number that is larger than the one it has; the old one is remembered.
     fn number_it(&mut self, number: i64) {
-        let before = self.annotation(REVISION).map(str::to_owned);
+        let before = self.annotation(DEPLOYMENT_REVISION).map(str::to_owned);
         if self.revision() >= number {
             return;
         }
-        self.annotate(REVISION, &number.to_string());
+        self.annotate(DEPLOYMENT_REVISION, &number.to_string());
         let Some(before) = before else { return };
         let mut all: Vec<String> = self
             .annotation(HISTORY)

@@ -22,7 +22,7 @@ fn sets(cluster: &Cluster) -> Vec<(String, i64)> {
         .all("replicasets")
         .iter()
         .map(|set| {
-            let number = set.at("metadata.annotations").get(revision::REVISION).and_then(Value::as_str);
+            let number = set.at("metadata.annotations").get(DEPLOYMENT_REVISION).and_then(Value::as_str);
             let image = set.items("spec.template.spec.containers")[0].text("image").to_owned();
             (number.and_then(|text| text.parse().ok()).unwrap_or(0), image, set.int("spec.replicas"))
         })

@@ -1,6 +1,7 @@
 //! What makes Pods: Deployments, ReplicaSets, StatefulSets, ReplicationControllers.
 
 use api::value::ValueExt as _;
+use api::view::annotations::DEPLOYMENT_REVISION;
 use serde_json::Value;
 
 use super::sheet::{Sheet, conditions, controller, pairs};
@@ -73,12 +74,11 @@ fn counted(pods: &[&Value]) -> String {
     )
 }
 
-const REVISION: &str = "deployment.kubernetes.io/revision";
-
 /// The ReplicaSet that is wanted now, and those before it that still have Pods.
 fn replica_sets(deployment: &Value, sets: &[&Value], sheet: &mut Sheet) {
-    let revision =
-        |object: &Value| object.at("metadata.annotations").get(REVISION).and_then(Value::as_str).map(str::to_owned);
+    let revision = |object: &Value| {
+        object.at("metadata.annotations").get(DEPLOYMENT_REVISION).and_then(Value::as_str).map(str::to_owned)
+    };
     let said = |set: &&&Value| {
         let (name, have) = (set.text("metadata.name"), set.int("status.replicas"));
         format!("{name} ({have}/{} replicas created)", set.int("spec.replicas"))
@@ -98,10 +98,10 @@ mod tests {
     #[test]
     fn a_deployment_tells_of_its_replica_sets() {
         let set = |name: &str, revision: &str, replicas: i64| {
-            json!({"metadata": {"name": name, "annotations": {REVISION: revision}, "ownerReferences": [{"uid": "u", "controller": true}]},
+            json!({"metadata": {"name": name, "annotations": {DEPLOYMENT_REVISION: revision}, "ownerReferences": [{"uid": "u", "controller": true}]},
                    "spec": {"replicas": replicas}, "status": {"replicas": replicas}})
         };
-        let deployment = json!({"kind": "Deployment", "metadata": {"name": "web", "uid": "u", "annotations": {REVISION: "2"}},
+        let deployment = json!({"kind": "Deployment", "metadata": {"name": "web", "uid": "u", "annotations": {DEPLOYMENT_REVISION: "2"}},
             "spec": {"replicas": 3, "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": 1}}},
             "status": {"replicas": 3, "updatedReplicas": 2, "availableReplicas": 3}});
         let mut sheet = Sheet::default();

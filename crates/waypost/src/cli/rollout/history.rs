@@ -4,9 +4,9 @@
 
 use anyhow::Context as _;
 use api::value::ValueExt as _;
+use api::view::annotations::DEPLOYMENT_REVISION;
 use serde_json::Value;
 
-const REVISION: &str = "deployment.kubernetes.io/revision";
 const CAUSE: &str = "kubernetes.io/change-cause";
 /// The label that a Deployment gives to the Pods of each of its ReplicaSets.
 const HASH: &str = "pod-template-hash";
@@ -47,7 +47,7 @@ fn revision(object: &Value) -> Option<Revision> {
         let template = object.at("data.spec.template").clone();
         return Some(Revision { number: object.int("revision"), cause, template });
     }
-    let number = annotation(REVISION)?.parse().ok()?;
+    let number = annotation(DEPLOYMENT_REVISION)?.parse().ok()?;
     Some(Revision { number, cause, template: without_hash(object.at("spec.template")) })
 }
 
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn revisions_are_those_of_the_owner_in_order() {
         let set = |number: &str, owner: &str| {
-            json!({"kind": "ReplicaSet", "metadata": {"annotations": {REVISION: number, CAUSE: "because"},
+            json!({"kind": "ReplicaSet", "metadata": {"annotations": {DEPLOYMENT_REVISION: number, CAUSE: "because"},
                    "ownerReferences": [{"uid": owner, "controller": true}]},
                    "spec": {"template": {"metadata": {"labels": {"app": "web", HASH: "x"}}}}})
         };

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use anyhow::ensure;
 use api::ip::Family;
+use api::view::labels::{ENDPOINT_SLICE_MANAGED_BY, SERVICE_NAME};
 use bytes::Bytes;
 use client::http::{Client, Method};
 use client::remote::Remote;
@@ -53,7 +54,7 @@ fn slice(family: Family, at: &[SocketAddr]) -> Value {
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": kind,
         "metadata": {
             "name": format!("{NAME}-{}", kind.to_lowercase()), "namespace": NAMESPACE,
-            "labels": {"kubernetes.io/service-name": NAME, "endpointslice.kubernetes.io/managed-by": "waypost-dns"},
+            "labels": {SERVICE_NAME: NAME, ENDPOINT_SLICE_MANAGED_BY: "waypost-dns"},
         },
         "endpoints": endpoints,
         "ports": [{"name": "dns", "port": port, "protocol": "UDP"}, {"name": "dns-tcp", "port": port, "protocol": "TCP"}],

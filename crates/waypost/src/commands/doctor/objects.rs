@@ -5,7 +5,7 @@
 
 use announce::inputs::Lists;
 use api::value::ValueExt as _;
-use plan::input::SERVICE_NAME;
+use api::view::labels::SERVICE_NAME;
 use serde_json::{Value, json};
 
 use crate::commands::announced::{self, Announced};

@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use api::view::labels::SERVICE_PROXY_NAME;
 use dataplane::nftables::Nftables;
 use dataplane::{Backend as _, Since, nft};
 use ipnet::IpNet;
 use kernel::Family;
 use kernel::nft::{Batch, Change, Counter, Dump, Key, Monitor, Nft, NftError, Part};
 use parking_lot::Mutex;
-use plan::input::FOREIGN_PROXY;
 use plan::{Frontend, LocalDetector, Options, Plan, Planner, Update};
 use serde_json::{Value, from_value};
 
@@ -78,7 +78,7 @@ pub(super) fn plan(cluster: &Cluster, options: Options, machine: BTreeSet<IpAddr
     let node = options.node_name.clone();
     let mut planner = Planner::new(options);
     let ours = |service: &&Value| {
-        service.text("spec.clusterIP") != "None" && service.at("metadata.labels").get(FOREIGN_PROXY).is_none()
+        service.text("spec.clusterIP") != "None" && service.at("metadata.labels").get(SERVICE_PROXY_NAME).is_none()
     };
     // What cannot be read, the proxy leaves out, too.
     let services = cluster.services.iter().filter(ours).flat_map(as_the_proxy_hears_it);

@@ -30,7 +30,7 @@ pub(super) fn assigned(evidence: &Evidence<'_>) -> Judged {
         return Judged::disproved(message, fix.map_or(edit, str::to_owned));
     }
     let class = evidence.spec().text("loadBalancerClass");
-    let ours = class.is_empty() || control::load_balancer::CLASSES.contains(&class);
+    let ours = class.is_empty() || api::view::service::CLASSES.contains(&class);
     match ours {
         true => Judged::unknown(
             "no load balancer has answered yet, and ours says nothing of it",

@@ -2,6 +2,7 @@
 
 use api::bootstrap_token::{Kept, Until};
 use api::value::ValueExt as _;
+use api::view::annotations::SERVICE_ACCOUNT_NAME;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -43,7 +44,7 @@ pub(super) fn legacy_tokens(secrets: &[Value]) -> Vec<Finding> {
     let legacy = secrets.iter().filter(|secret| secret.text("type") == LEGACY_TYPE);
     let finding = |secret: &Value| {
         let (namespace, name) = (secret.text("metadata.namespace"), secret.text("metadata.name"));
-        let account = secret.at("metadata.annotations").get("kubernetes.io/service-account.name");
+        let account = secret.at("metadata.annotations").get(SERVICE_ACCOUNT_NAME);
         let account = account.and_then(Value::as_str).unwrap_or("ACCOUNT");
         Finding {
             check: LEGACY,

@@ -7,8 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use api::ip::Family;
-use plan::input::{Port, Service};
-use plan::why::Pod;
+use api::view::service::ServicePort as Port;
+use api::view::{Pod, Service};
 use plan::{Planner, Protocol};
 
 use crate::why::world::World;
@@ -82,7 +82,7 @@ impl Source {
                     return Ok(Some(node.metadata.name.to_string()));
                 }
                 let key = world.pod_at(&ip.to_string());
-                key.and_then(|key| world.pods.iter().find(|pod| pod.key() == key))
+                key.and_then(|key| world.pods.iter().find(|pod| pod.metadata.key() == key))
             }
             Self::Pod(name) => Some(pod(world, namespace, name)?),
         };
@@ -101,7 +101,9 @@ impl Source {
                     (true, false) => Some(Family::V4),
                     (false, true) => Some(Family::V6),
                     (true, true) => None,
-                    (false, false) => bail!("the Pod {} has no address yet; `waypost get pod {name}`", pod.key()),
+                    (false, false) => {
+                        bail!("the Pod {} has no address yet; `waypost get pod {name}`", pod.metadata.key())
+                    }
                 }
             }
         })
@@ -116,7 +118,7 @@ pub(super) fn pod<'a>(world: &'a World, namespace: &str, name: &str) -> anyhow::
         return Ok(found);
     }
     match named().next() {
-        Some(other) => bail!("there is no Pod {namespace}/{name}, but there is {}; name that", other.key()),
+        Some(other) => bail!("there is no Pod {namespace}/{name}, but there is {}; name that", other.metadata.key()),
         None => bail!("there is no Pod {namespace}/{name}; `waypost get pods -A` lists those there are"),
     }
 }
@@ -126,7 +128,7 @@ pub(super) fn pod_address(pod: &Pod, family: Family) -> anyhow::Result<IpAddr> {
     let all = pod.status.pod_ips.iter().filter_map(|one| one.ip.parse::<IpAddr>().ok());
     all.into_iter()
         .find(|ip| Family::of(*ip) == family)
-        .with_context(|| format!("the Pod {} has no {} address", pod.key(), family.as_str()))
+        .with_context(|| format!("the Pod {} has no {} address", pod.metadata.key(), family.as_str()))
 }
 
 impl Target {
@@ -205,7 +207,7 @@ fn protocol<'a>(ports: impl Iterator<Item = &'a Port>) -> Option<Protocol> {
 /// The port of a Service that is meant.
 fn port_of<'a>(service: &'a Service, asked: Option<&str>, protocol: Option<Protocol>) -> anyhow::Result<&'a Port> {
     let ports = &service.spec.ports;
-    let key = format!("{}/{}", service.metadata.namespace, service.metadata.name);
+    let key = service.metadata.key();
     let list = || {
         let one = |port: &Port| format!("{} {}", port.port, port.name).trim_end().to_owned();
         ports.iter().map(one).collect::<Vec<_>>().join(", ")
@@ -228,7 +230,7 @@ fn port_of<'a>(service: &'a Service, asked: Option<&str>, protocol: Option<Proto
 
 /// The address at which a Service is meant.
 fn address_of(service: &Service, family: Option<Family>) -> anyhow::Result<IpAddr> {
-    let key = format!("{}/{}", service.metadata.namespace, service.metadata.name);
+    let key = service.metadata.key();
     let both = [Family::V4, Family::V6];
     let wanted = both.into_iter().filter(|one| family.is_none_or(|family| family == *one));
     let found = wanted.into_iter().find_map(|family| service.cluster_ip(family));

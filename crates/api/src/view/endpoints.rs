@@ -1,17 +1,18 @@
-//! An Endpoints object, as it is read and as it is written.
+//! Endpoints, read and written in the same form.
 
 use serde::{Deserialize, Serialize};
 
-use super::metadata::Metadata;
-use super::or_default;
-use super::slice::TargetRef;
+use super::endpoint_slice::TargetRef;
+use super::lenient::{number, or_default, protocol, tcp};
+use super::{ObjectMeta, Protocol};
 
 /// An Endpoints object.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
 #[serde(default)]
 pub struct Endpoints {
-    /// Uid and owners.
-    pub metadata: Metadata,
+    /// Its metadata.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: ObjectMeta,
     /// Addresses that share ports.
     #[serde(deserialize_with = "or_default")]
     pub subsets: Vec<Subset>,
@@ -37,6 +38,7 @@ pub struct Subset {
 #[serde(rename_all = "camelCase", default)]
 pub struct Address {
     /// The address.
+    #[serde(deserialize_with = "or_default")]
     pub ip: Box<str>,
     /// Its host name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,7 +46,7 @@ pub struct Address {
     /// The node it is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<Box<str>>,
-    /// What it is.
+    /// The object behind it, mostly a Pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_ref: Option<TargetRef>,
 }
@@ -53,23 +55,16 @@ pub struct Address {
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Port {
-    /// Its name, if it has one.
+    /// Its name, empty if it has none.
     #[serde(skip_serializing_if = "str::is_empty", deserialize_with = "or_default")]
     pub name: Box<str>,
     /// Its number.
+    #[serde(deserialize_with = "number")]
     pub port: u16,
-    /// `TCP`, `UDP` or `SCTP`.
-    #[serde(deserialize_with = "or_default")]
-    pub protocol: Box<str>,
-    /// What is spoken on it.
+    /// Its protocol; none for an unknown one.
+    #[serde(default = "tcp", deserialize_with = "protocol", skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<Protocol>,
+    /// The application protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app_protocol: Option<Box<str>>,
-}
-
-impl Endpoints {
-    /// Reads a stored Endpoints object.
-    #[must_use]
-    pub fn read(stored: &[u8]) -> Self {
-        super::read(stored)
-    }
 }

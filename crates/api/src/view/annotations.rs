@@ -1,0 +1,30 @@
+//! Annotation keys that more than one place uses.
+
+/// When the change happened that an EndpointSlice or Endpoints object shows.
+pub const LAST_CHANGE_TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+/// Whether the endpoints of a Service get hints: `Auto`.
+pub const TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
+/// The deprecated form of [`TOPOLOGY_MODE`].
+pub const TOPOLOGY_AWARE_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
+/// The certificate of a load balancer.
+pub const SSL_CERT: &str = "service.beta.kubernetes.io/aws-load-balancer-ssl-cert";
+/// The protocol that a load balancer speaks with Pods.
+pub const BACKEND_PROTOCOL: &str = "service.beta.kubernetes.io/aws-load-balancer-backend-protocol";
+/// The default IngressClass: `true`.
+pub const DEFAULT_INGRESS_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
+/// The class of an Ingress, in the form that `spec.ingressClassName` replaced.
+pub const INGRESS_CLASS: &str = "kubernetes.io/ingress.class";
+/// The object as `kubectl apply` last sent it.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// The container that `kubectl exec` and `logs` use when none is named.
+pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
+/// On Pods that a node made from a file.
+pub const MIRROR_POD: &str = "kubernetes.io/config.mirror";
+/// What it costs to delete a Pod, for ReplicaSets.
+pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+/// The revision of a Deployment or of its ReplicaSet.
+pub const DEPLOYMENT_REVISION: &str = "deployment.kubernetes.io/revision";
+/// The ServiceAccount of a token Secret.
+pub const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
+/// Whether Pods of a ServiceAccount may mount only the Secrets it lists.
+pub const ENFORCE_MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
