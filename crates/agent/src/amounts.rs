@@ -1,5 +1,6 @@
 //! Amounts of processors and memory, as numbers.
 
+use api::resources;
 use api::value::ValueExt as _;
 use kernel::cgroups::Limits;
 use serde_json::Value;
@@ -54,11 +55,19 @@ pub fn limits(container: &Value, processes: Option<u64>) -> Limits {
     let resources = container.at("resources");
     let cpu = amount(resources, "limits", "cpu");
     Limits {
-        cpu_request: amount(resources, "requests", "cpu").or(cpu).unwrap_or(0),
+        cpu_request: Some(amount(resources, "requests", "cpu").or(cpu).unwrap_or(0)),
         cpu: cpu.filter(|cpu| *cpu > 0),
         memory: amount(resources, "limits", "memory").map(|bytes| bytes / 1000).filter(|bytes| *bytes > 0),
         pids: processes,
     }
+}
+
+/// What the containers of a Pod may use together: the part of the processors for which the Pod asks.
+#[must_use]
+pub fn pod_limits(pod: &Value) -> Limits {
+    let requests = resources::pod::charged(pod, resources::pod::Part::Requests);
+    let cpu = requests.get("cpu").map_or(0, |amount| amount.thousandths().max(0).unsigned_abs());
+    Limits { cpu_request: Some(cpu), ..Limits::default() }
 }
 
 /// What the machine has, where a container sets itself no limit.
@@ -133,12 +142,21 @@ mod tests {
         let limits = limits(&container, Some(9));
         assert_eq!(
             (limits.cpu, limits.cpu_request, limits.memory, limits.pids),
-            (Some(1500), 500, Some(64 << 20), Some(9))
+            (Some(1500), Some(500), Some(64 << 20), Some(9))
         );
         assert_eq!(field(&container, "limits.cpu", "", capacity).as_deref(), Some("2"));
         assert_eq!(field(&container, "limits.cpu", "1m", capacity).as_deref(), Some("1500"));
         assert_eq!(field(&container, "limits.memory", "1Mi", capacity).as_deref(), Some("64"));
         assert_eq!(field(&json!({}), "limits.memory", "1Mi", capacity).as_deref(), Some("1024"));
         assert_eq!(field(&json!({}), "requests.memory", "", capacity).as_deref(), Some("0"));
+    }
+
+    #[test]
+    fn a_pod_weighs_what_its_containers_request() {
+        let requesting = |cpu: &str| json!({"resources": {"requests": {"cpu": cpu}}});
+        let pod = json!({"spec": {"initContainers": [requesting("300m")],
+            "containers": [requesting("100m"), requesting("0.15"), {}]}});
+        assert_eq!(pod_limits(&pod), Limits { cpu_request: Some(300), ..Limits::default() });
+        assert_eq!(pod_limits(&json!({"spec": {"containers": [{}]}})).cpu_request, Some(0));
     }
 }

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use api::value::ValueExt as _;
-use kernel::cgroups::{Cgroups, Limits};
+use kernel::cgroups::Cgroups;
 use kernel::pod_network::{Bridge, PodNetworkError, Port, Wire};
 use kernel::process::{Handle, Identity, Signal};
 use kernel::{mounts, namespace};
@@ -23,6 +23,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::agent::network;
+use crate::amounts;
 use crate::environment::ConfigError;
 use crate::files;
 use crate::home::PodHome;
@@ -124,7 +125,10 @@ pub fn make(
     let home = machine.home.pod(uid);
     fs::create_dir_all(home.path().join("volumes")).map_err(failed("making the Pod's folder"))?;
     fs::create_dir_all(home.path().join("containers")).map_err(failed("making the Pod's folder"))?;
-    machine.groups.make(&Machine::pod_group(uid), &Limits::default()).map_err(failed("making a control group"))?;
+    machine
+        .groups
+        .make(&Machine::pod_group(uid), &amounts::pod_limits(pod))
+        .map_err(failed("making a control group"))?;
     let (addresses, hardware) = match pod.flag("spec.hostNetwork") {
         true => (machine.host.clone(), None),
         false => network(machine, uid, &home).map(|(addresses, hardware)| (addresses, Some(hardware)))?,

@@ -14,6 +14,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -118,13 +119,14 @@ pub fn encode_envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// Writes a list of objects of this type: the list's metadata, then each item.
+/// Writes a list of objects of this type: the list's metadata, then each item. Items are consumed one after the other, so a list need not be in memory as
+/// values.
 #[must_use]
-pub fn encode_list<'a>(ty: TypeId, metadata: &Value, items: impl IntoIterator<Item = &'a Value>) -> Vec<u8> {
+pub fn encode_list(ty: TypeId, metadata: &Value, items: impl IntoIterator<Item = impl Borrow<Value>>) -> Vec<u8> {
     let mut out = Writer::default();
     out.nested(1, |out| encode::message(*LIST_META, metadata, out));
     for item in items {
-        out.nested(2, |out| encode::message(ty, item, out));
+        out.nested(2, |out| encode::message(ty, item.borrow(), out));
     }
     out.into_bytes()
 }

@@ -237,6 +237,8 @@ impl Book {
                 if refused { Told::Missing } else { self.pod(reply, asked, namespace, address, before) }
             }
             Place::Address(address) if asked.qtype == rtype::PTR => self.pointers(reply, asked, address),
+            // CoreDNS knows no other type in reverse zones.
+            Place::Address(address) if !quirks && !self.listed_owners(address).is_empty() => Told::Nothing,
             Place::Namespace { .. } | Place::Address(_) | Place::Nowhere => Told::Missing,
         }
     }
@@ -276,8 +278,7 @@ impl Book {
 
     /// The names of an address: of the Service that has it, or else of every endpoint.
     fn pointers(&self, reply: &mut Reply<'_>, asked: Asked<'_>, address: IpAddr) -> Told {
-        let mut found = self.owners(address);
-        found.retain(|(_, service)| service.namespace.listed);
+        let found = self.listed_owners(address);
         let (zone, ttl) = (&self.zones.primary().wire, self.config.ttl.cluster);
         let end = |out: &mut Vec<u8>, service: &Service| {
             out.extend_from_slice(&service.key.wire);
@@ -299,6 +300,13 @@ impl Book {
             }
         }
         told
+    }
+
+    /// The Services whose names an address has, and whether it is their own. Empty: the reverse name does not exist.
+    fn listed_owners(&self, address: IpAddr) -> Vec<(bool, Arc<Service>)> {
+        let mut found = self.owners(address);
+        found.retain(|(_, service)| service.namespace.listed);
+        found
     }
 
     /// Writes the record that goes with an answer about nothing.

@@ -32,8 +32,9 @@ pub enum Cgroups {
 /// How much may be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Limits {
-    /// The part of the processors when there is not enough for all: thousandths of one.
-    pub cpu_request: u64,
+    /// The part of the processors when there is not enough for all, in thousandths of one: a weight against groups beside it. Zero is the smallest there
+    /// is; without any, a group has the kernel's default, the weight of one processor.
+    pub cpu_request: Option<u64>,
     /// The most of the processors: thousandths of one.
     pub cpu: Option<u64>,
     /// Bytes of memory.
@@ -267,15 +268,22 @@ fn put(folder: &Path, name: &str, value: &str) -> io::Result<()> {
     fs::write(&path, value).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-/// What the weight of a request is where they begin at 2.
+/// The weight of a request in version 1, as the kubelet computes it: 1024 for a processor.
 fn shares(request: u64) -> u64 {
-    (request * 1024 / 1000).clamp(2, 262_144)
+    (request.saturating_mul(1024) / 1000).clamp(2, 262_144)
+}
+
+/// The same in version 2: from 2..262144 to 1..10000, as the kubelet converts it.
+fn weight(request: u64) -> u64 {
+    1 + (shares(request) - 2) * 9999 / 262_142
 }
 
 fn v1_limits(controller: &str, folder: &Path, limits: &Limits) -> io::Result<()> {
     match controller {
         "cpu" => {
-            put(folder, "cpu.shares", &shares(limits.cpu_request).to_string())?;
+            if let Some(request) = limits.cpu_request {
+                put(folder, "cpu.shares", &shares(request).to_string())?;
+            }
             if let Some(cpu) = limits.cpu {
                 put(folder, "cpu.cfs_period_us", &PERIOD.to_string())?;
                 put(folder, "cpu.cfs_quota_us", &(cpu * PERIOD / 1000).max(1000).to_string())?;
@@ -299,10 +307,8 @@ fn v1_limits(controller: &str, folder: &Path, limits: &Limits) -> io::Result<()>
 }
 
 fn v2_limits(folder: &Path, limits: &Limits) -> io::Result<()> {
-    // From 2..262144 to 1..10000, as everybody does it.
-    let weight = 1 + (shares(limits.cpu_request) - 2) * 9999 / 262_142;
-    if limits.cpu_request > 0 {
-        put(folder, "cpu.weight", &weight.to_string())?;
+    if let Some(request) = limits.cpu_request {
+        put_request(folder, request)?;
     }
     if let Some(cpu) = limits.cpu {
         put(folder, "cpu.max", &format!("{} {PERIOD}", (cpu * PERIOD / 1000).max(1000)))?;
@@ -317,9 +323,46 @@ fn v2_limits(folder: &Path, limits: &Limits) -> io::Result<()> {
     Ok(())
 }
 
+/// A request of nothing is no reason to fail where the controller is missing: no request has an effect there.
+fn put_request(folder: &Path, request: u64) -> io::Result<()> {
+    match put(folder, "cpu.weight", &weight(request).to_string()) {
+        Err(_) if request == 0 => Ok(()),
+        done => done,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The figures are those of the kubelet.
+    #[test]
+    fn requests_have_the_weights_of_the_kubelet() {
+        let cases = [(0, 2, 1), (1, 2, 1), (100, 102, 4), (500, 512, 20), (1000, 1024, 39), (2000, 2048, 79)];
+        let most = [(256_000, 262_144, 10_000), (u64::MAX, 262_144, 10_000)];
+        for (request, v1, v2) in cases.into_iter().chain(most) {
+            assert_eq!((shares(request), weight(request)), (v1, v2), "{request}");
+        }
+    }
+
+    #[test]
+    fn groups_without_a_request_have_the_weight_that_the_kernel_gives() {
+        let root = std::env::temp_dir().join(format!("waypost-cgroups-weights-{}", std::process::id()));
+        let (v1, v2) = (root.join("v1"), root.join("v2"));
+        let versions = [Cgroups::V1(vec![("cpu".to_owned(), v1.clone())]), Cgroups::V2(v2.clone())];
+        for (request, wanted) in
+            [(None, [None, None]), (Some(0), [Some("2"), Some("1")]), (Some(100), [Some("102"), Some("4")])]
+        {
+            let group = format!("group-{request:?}");
+            let limits = Limits { cpu_request: request, ..Limits::default() };
+            let made = versions.iter().map(|groups| groups.make(&group, &limits));
+            made.for_each(|made| made.expect("made"));
+            let read = |path: PathBuf| fs::read_to_string(path).ok();
+            let found = [read(v1.join(&group).join("cpu.shares")), read(v2.join(&group).join("cpu.weight"))];
+            assert_eq!(found.each_ref().map(Option::as_deref), wanted, "{request:?}");
+        }
+        fs::remove_dir_all(&root).expect("removed");
+    }
 
     #[test]
     fn hierarchies_are_found() {
@@ -337,7 +380,7 @@ mod tests {
         let root = std::env::temp_dir().join(format!("waypost-cgroups-{}", std::process::id()));
         fs::create_dir_all(&root).expect("made");
         let groups = Cgroups::V2(root.clone());
-        let limits = Limits { cpu_request: 500, cpu: Some(1500), memory: Some(1 << 20), pids: Some(64) };
+        let limits = Limits { cpu_request: Some(500), cpu: Some(1500), memory: Some(1 << 20), pids: Some(64) };
         groups.make("waypost/a/b", &limits).expect("made");
         let read = |name: &str| fs::read_to_string(root.join("waypost/a/b").join(name)).expect(name);
         assert_eq!((read("cpu.max"), read("memory.max")), ("150000 100000".to_owned(), "1048576".to_owned()));

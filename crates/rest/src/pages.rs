@@ -12,6 +12,7 @@ use crate::negotiate::{self, wants_aggregated_discovery};
 use crate::openapi::{self, Document, Form};
 use crate::reply::Reply;
 use crate::route::Route;
+use crate::view::View;
 use crate::{discovery, query, version};
 
 /// Plain text.
@@ -78,12 +79,11 @@ pub(crate) fn page(shared: &Arc<Shared>, ask: &Ask<'_>, route: Route<'_>) -> Rep
         Route::OpenApiV2 => openapi_v2(shared, ask),
         Route::OpenApiV3 => Reply::bytes(200, "application/json", shared.openapi.v3_index()),
         Route::OpenApiV3Document(name) => openapi_v3(shared, ask, name),
+        // No message is defined for it.
+        Route::Root => Reply::bytes(200, "application/json", discovery::root(KINDS).to_string()),
         _ => match legacy(shared, route) {
             Some(document) => match negotiate::choose(accept, false) {
-                Ok(form) => {
-                    let view = crate::view::View { form, ..ask.view };
-                    Reply::document(200, view.success(&document))
-                }
+                Ok(form) => Reply::document(200, View { form, ..ask.view }.discovery(&document)),
                 Err(status) => failed(&ask.view, &status),
             },
             None => Reply::bytes(404, TEXT, "404 page not found\n"),
@@ -105,7 +105,6 @@ fn openid_configuration(shared: &Shared) -> Reply {
 
 fn legacy(shared: &Shared, route: Route<'_>) -> Option<serde_json::Value> {
     match route {
-        Route::Root => Some(discovery::root(KINDS)),
         Route::CoreVersions => Some(discovery::core_versions(KINDS, &shared.address)),
         Route::Groups => Some(discovery::group_list(KINDS)),
         Route::Group(group) => discovery::group(KINDS, group),

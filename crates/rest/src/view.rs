@@ -162,8 +162,8 @@ impl View {
                 Ok(Document { content_type: "application/json", body: json_list(kind, entries, meta).into() })
             }
             Form { media: Media::Protobuf, transform: Transform::None, .. } => {
-                let items: Vec<Value> = entries.iter().map(|entry| read(kind, entry)).collect();
-                let raw = proto::encode_list(kind.type_id(), &meta.to_value(), &items);
+                let items = entries.iter().map(|entry| read(kind, entry));
+                let raw = proto::encode_list(kind.type_id(), &meta.to_value(), items);
                 let body = proto::encode_envelope(&kind.api_version(), &format!("{}List", kind.kind), &raw);
                 Ok(Document { content_type: PROTOBUF, body: body.into() })
             }
@@ -257,6 +257,15 @@ impl View {
         let form = Form { transform: Transform::None, ..self.form };
         let view = Self { form, ..*self };
         view.write(value, |value| proto::encode(schema::named("meta.Status"), value))
+    }
+
+    /// A discovery document, which is of no group: its `kind` names its message in the table `meta`.
+    pub(crate) fn discovery(&self, document: &Value) -> Document {
+        let message = |value: &Value| {
+            let ty = schema::find(&format!("meta.{}", value.text("kind")));
+            ty.map(|ty| proto::encode(ty, value)).unwrap_or_default()
+        };
+        self.write(document, message)
     }
 
     fn write(&self, value: &Value, raw: impl FnOnce(&Value) -> Vec<u8>) -> Document {

@@ -28,7 +28,7 @@ mod run;
 mod scale;
 mod shell;
 mod target;
-mod terminal;
+pub(crate) mod terminal;
 mod wait;
 
 use clap::Subcommand;

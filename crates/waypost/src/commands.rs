@@ -22,6 +22,7 @@ mod privileges;
 mod proxy;
 pub(crate) mod reach;
 pub(crate) mod register;
+mod release;
 pub(crate) mod server;
 mod shim;
 mod store;

@@ -1,8 +1,11 @@
-//! The log: to standard error, as text or as JSON lines.
+//! The log: to standard error, as text or as JSON lines. Text has ANSI escapes on terminals that show colours, and nowhere else.
+
+use std::io::IsTerminal as _;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt;
 
+use crate::cli::terminal::has_colour;
 use crate::config::LogArguments;
 
 /// Begins to log. A filter that cannot be read is said, and `info` used instead.
@@ -16,7 +19,8 @@ pub(crate) fn begin(arguments: &LogArguments, default: &str) {
         Ok(filter) => (filter, None),
         Err(error) => (EnvFilter::new("info"), Some(error)),
     };
-    let builder = fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(true);
+    let is_coloured = has_colour(std::io::stderr().is_terminal());
+    let builder = fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(true).with_ansi(is_coloured);
     if arguments.log_json {
         builder.json().init();
     } else {

@@ -104,6 +104,18 @@ fn s01_up_says_in_five_lines_where_things_are_and_down_leaves_nothing() {
 }
 
 #[test]
+fn s01_a_log_that_is_not_on_a_terminal_has_no_ansi_escapes() {
+    let machine = Machine::new();
+    let mut command = machine.command(&[], "up --node-name n1 --dev --log debug");
+    command.env_remove("NO_COLOR").env("TERM", "xterm-256color");
+    let up = machine.node.spawn(command);
+    // Of both processes: who is ready was told by the other.
+    up.wait_for_line(" ready ", PATIENCE);
+    let log = up.log();
+    assert!(log.contains(" DEBUG ") && !log.contains('\u{1b}'), "{log:?}");
+}
+
+#[test]
 fn s01_down_leaves_a_machine_as_it_was_before_up() {
     let machine = Sealed::new();
     let _ = machine.shell("mkdir -p /var/lib/home").success();

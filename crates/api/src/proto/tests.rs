@@ -33,6 +33,47 @@ fn a_service_of_a_go_client_is_read_and_written_alike() {
     assert_eq!(encode_envelope("v1", "Service", &encode(ty, &value)), document);
 }
 
+/// Discovery documents as a Go server writes them: the kind, the message and its JSON.
+#[test]
+fn discovery_documents_are_written_as_by_a_go_server() {
+    let version = json!({"groupVersion": "discovery.k8s.io/v1", "version": "v1"});
+    let group = json!({"name": "discovery.k8s.io", "versions": [version], "preferredVersion": version});
+    let documents = [
+        (
+            "azhzAAoOCgJ2MRIIQVBJR3JvdXASSAoQZGlzY292ZXJ5Lms4cy5pbxIZChNkaXNjb3ZlcnkuazhzLmlvL3YxEgJ2MRoZChNkaXNjb3Zlcnku\
+azhzLmlvL3YxEgJ2MRoAIgA=",
+            group.clone(),
+        ),
+        (
+            "azhzAAoSCgJ2MRIMQVBJR3JvdXBMaXN0EkoKSAoQZGlzY292ZXJ5Lms4cy5pbxIZChNkaXNjb3ZlcnkuazhzLmlvL3YxEgJ2MRoZChNkaXNj\
+b3ZlcnkuazhzLmlvL3YxEgJ2MRoAIgA=",
+            json!({"groups": [group]}),
+        ),
+        (
+            "azhzAAoPCgASC0FQSVZlcnNpb25zEiAKAnYxEhoKCTAuMC4wLjAvMBINMTAuMC4wLjE6NjQ0MxoAIgA=",
+            json!({"versions": ["v1"], "serverAddressByClientCIDRs":
+                [{"clientCIDR": "0.0.0.0/0", "serverAddress": "10.0.0.1:6443"}]}),
+        ),
+        (
+            "azhzAAoTCgASD0FQSVJlc291cmNlTGlzdBKEAQoCdjESRwoIc2VydmljZXMQARoHU2VydmljZSILCgNnZXQKBGxpc3QqA3N2YzIHc2Vydmlj\
+ZToDYWxsQgBKAFIMMC9DTzFsaGtFQkk9EjUKDXBvZHMvZXZpY3Rpb24QARoIRXZpY3Rpb24iCAoGY3JlYXRlMgBCBnBvbGljeUoCdjFSABoAIgA=",
+            json!({"groupVersion": "v1", "resources": [
+                {"name": "services", "singularName": "service", "namespaced": true, "kind": "Service",
+                    "verbs": ["get", "list"], "shortNames": ["svc"], "categories": ["all"],
+                    "storageVersionHash": "0/CO1lhkEBI="},
+                {"name": "pods/eviction", "namespaced": true, "kind": "Eviction", "group": "policy", "version": "v1",
+                    "verbs": ["create"]}]}),
+        ),
+    ];
+    for (document, json) in documents {
+        let document = bytes(document);
+        let envelope = decode_envelope(&document).expect("an envelope");
+        let ty = schema::named(&format!("meta.{}", envelope.kind));
+        assert_eq!(decode(ty, envelope.raw).expect("a message"), json);
+        assert_eq!(encode_envelope(&envelope.api_version, &envelope.kind, &encode(ty, &json)), document);
+    }
+}
+
 #[test]
 fn unknown_fields_are_skipped() {
     let document = bytes(

@@ -86,6 +86,41 @@ fn labels_before_the_name_of_a_pod_count_unless_coredns_is_followed() {
 }
 
 #[test]
+fn a_reverse_name_that_exists_has_no_data_of_other_types() {
+    let authority = |quirks, name: &str, qtype| {
+        let book = book(|config| {
+            config.quirks = quirks;
+            config.fallthrough = crate::zone::Fallthrough::Never;
+        });
+        let mut out = Vec::new();
+        let outcome = book.answer(&question(name, qtype, None), Transport::Udp, &mut Scratch::new(1), &mut out);
+        assert!(matches!(outcome, Outcome::Reply), "{name}: {outcome:?}");
+        let reply = Message::read(&out).expect("a message");
+        assert_eq!((reply.count(Section::Answer), reply.count(Section::Authority)), (0, 1), "{name} {qtype}");
+        let soa = reply.records().next().expect("a record").expect("whole");
+        assert_eq!((soa.rtype, to_text(&soa.owner).as_str()), (rtype::SOA, "in-addr.arpa."), "{name} {qtype}");
+        reply.flags() & 15
+    };
+    for qtype in
+        [rtype::SOA, rtype::A, rtype::AAAA, rtype::TXT, rtype::NS, rtype::SRV, rtype::CNAME, rtype::MX, rtype::ANY]
+    {
+        // A cluster address, and an endpoint.
+        for name in ["1.0.96.10.in-addr.arpa", "2.0.1.10.in-addr.arpa"] {
+            assert_eq!(authority(Quirks::None, name, qtype), rcode::NOERROR, "{name} {qtype}");
+        }
+        // Without data, and not an address.
+        for name in ["9.0.96.10.in-addr.arpa", "0.96.10.in-addr.arpa", "x.1.0.96.10.in-addr.arpa"] {
+            assert_eq!(authority(Quirks::None, name, qtype), rcode::NXDOMAIN, "{name} {qtype}");
+        }
+        let of_coredns = if qtype == rtype::SOA { rcode::NOERROR } else { rcode::NXDOMAIN };
+        assert_eq!(authority(Quirks::CoreDns, "1.0.96.10.in-addr.arpa", qtype), of_coredns, "{qtype}");
+    }
+    let book = book(|_| {});
+    let (code, _, records) = ask(&book, &mut Scratch::new(1), &question("1.0.96.10.in-addr.arpa", rtype::PTR, None));
+    assert_eq!((code, records[0].data_text().as_str()), (rcode::NOERROR, "web.ns.svc.cluster.local."));
+}
+
+#[test]
 fn before_everything_is_known_nothing_is_said_to_be_missing() {
     let book = Book::new(Config::default()).expect("zones");
     book.apply(Update::Namespace("ns".into()), 1);

@@ -3,6 +3,7 @@
 //! Nothing here shows when the output is a file or a pipe; `NO_COLOR` is kept to. Progress goes to standard error, appears after a
 //! second and leaves no trace.
 
+use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,10 +50,15 @@ pub(super) fn colours() -> bool {
     has_colour(std::io::stdout().is_terminal())
 }
 
-fn has_colour(terminal: bool) -> bool {
-    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    terminal && !set("NO_COLOR") && !dumb
+/// Whether ANSI escapes may be written to an output: it is a terminal that knows them, and `NO_COLOR` is not set.
+pub(crate) fn has_colour(is_terminal: bool) -> bool {
+    shows_colour(is_terminal, |name| std::env::var_os(name))
+}
+
+fn shows_colour(is_terminal: bool, variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    let set = |name| variable(name).is_some_and(|value| !value.is_empty());
+    let dumb = variable("TERM").is_some_and(|term| term == "dumb");
+    is_terminal && !set("NO_COLOR") && !dumb
 }
 
 /// What became of the line.
@@ -142,4 +148,21 @@ pub(super) fn size() -> Option<(u16, u16)> {
 /// Whether somebody types.
 pub(super) fn is_typed() -> bool {
     std::io::stdin().is_terminal()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_need_a_terminal_that_shows_them() {
+        let with = |set: &[(&str, &str)], is_terminal| {
+            let value = |name: &str| set.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value));
+            shows_colour(is_terminal, value)
+        };
+        assert!(with(&[], true) && with(&[("NO_COLOR", ""), ("TERM", "xterm")], true));
+        assert!(!with(&[], false));
+        assert!(!with(&[("NO_COLOR", "1")], true));
+        assert!(!with(&[("TERM", "dumb")], true));
+    }
 }

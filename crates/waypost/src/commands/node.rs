@@ -11,7 +11,7 @@ use super::announce::{self, Announcing};
 use super::dns::{self, Dns};
 use super::gateway::Gateway;
 use super::join;
-use super::proxy::{Proxy, Surroundings};
+use super::proxy::{self, Proxy, Surroundings};
 use super::server;
 use crate::config::{NodeArguments, Role};
 use crate::notify::Manager;
@@ -33,6 +33,7 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
             pods: &arguments.cluster_cidr,
             on_loopback: false,
             node_ports: "primary",
+            healthz: proxy::HEALTHZ_EVERYWHERE,
         };
         let proxy = match arguments.does(Role::Proxy) {
             true => {

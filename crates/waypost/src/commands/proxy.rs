@@ -29,7 +29,7 @@ use kernel::addresses::{Addresses as _, Monitor as _};
 use kernel::lock::Lock;
 use parking_lot::Mutex;
 use plan::{LocalDetector, Loopback, NodePortAddresses, Options, Planner, Problem, Update};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
 use self::switch::Switch;
@@ -37,10 +37,16 @@ use self::tried::Trier;
 use super::gateway::Gateway;
 use crate::config::ProxyArguments;
 
+/// Where /healthz is unless it was said: where the load balancers of clouds probe nodes.
+pub(super) const HEALTHZ_EVERYWHERE: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 10256);
+/// The same on a machine of its own.
+pub(super) const HEALTHZ_ON_LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10256);
 /// The lock of whoever serves Services on a machine.
 pub(super) const LOCK: &str = "waypost-proxy";
 /// How long until an address is tried again that somebody else has.
 const AGAIN: Duration = Duration::from_secs(5);
+/// How many connections may wait to be accepted at a page.
+const BACKLOG: u32 = 128;
 /// As whom we speak in Events.
 const COMPONENT: &str = "waypost-proxy";
 
@@ -56,6 +62,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) on_loopback: bool,
     /// Where node ports are served unless it was said.
     pub(super) node_ports: &'static str,
+    /// Where /healthz is unless it was said.
+    pub(super) healthz: SocketAddr,
 }
 
 /// A proxy that runs. Dropping it ends it and leaves the rules.
@@ -116,7 +124,8 @@ impl Proxy {
             proxy.run(&receiver);
             drop(lock);
         })?;
-        let mut tasks = pages(arguments, switch.mode.clone(), &health, metrics.clone(), recorder).await;
+        let at = (arguments.healthz_listen.unwrap_or(around.healthz), arguments.metrics_listen);
+        let mut tasks = pages(at, switch.mode.clone(), &health, metrics.clone(), recorder).await;
         if !rootless {
             tasks.spawn(switch.follow(arguments.clone(), sender.clone()));
         }
@@ -200,7 +209,7 @@ fn finding(problem: &Problem) -> ObjectEvent {
 
 /// Serves what people, dashboards and load balancers ask.
 async fn pages(
-    arguments: &ProxyArguments,
+    (healthz, figures): (SocketAddr, SocketAddr),
     mode: Arc<Mutex<&'static str>>,
     health: &Arc<Health>,
     metrics: Arc<Metrics>,
@@ -208,9 +217,9 @@ async fn pages(
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let supervisors = HealthPages { health: health.clone(), metrics: metrics.clone() };
-    tasks.spawn(listen(arguments.healthz_listen, "--healthz-listen", Arc::new(supervisors)).await);
+    tasks.spawn(listen(healthz, "--healthz-listen", Arc::new(supervisors)).await);
     let dashboards = MetricsPages { metrics, mode };
-    tasks.spawn(listen(arguments.metrics_listen, "--metrics-listen", Arc::new(dashboards)).await);
+    tasks.spawn(listen(figures, "--metrics-listen", Arc::new(dashboards)).await);
     let any = vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
     tasks.spawn(ports::run(health.clone(), any, move |service, port, why| {
         tracing::warn!(service, port, why, "the health-check port cannot be served");
@@ -229,7 +238,7 @@ pub(super) async fn listen(
     answers: Arc<dyn Answers>,
 ) -> impl Future<Output = ()> {
     // Before anything else: who says that it is ready has its pages.
-    let mut bound = bind(address).await;
+    let mut bound = bind(address);
     if let Err(error) = &bound {
         tracing::warn!(%address, %error, "cannot listen; choose another address with {flag}");
     }
@@ -239,18 +248,30 @@ pub(super) async fn listen(
                 Ok(listener) => return serve(listener, answers).await,
                 Err(_) => tokio::time::sleep(AGAIN).await,
             }
-            bound = bind(address).await;
+            bound = bind(address);
         }
     }
 }
 
-async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let bound = TcpListener::bind(address).await;
-    // All addresses, on a machine without IPv6.
+/// Binds an address; `[::]` is all addresses of both families.
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let is_any = address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-    match is_any && bound.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::AddrInUse) {
-        true => TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await,
-        false => bound,
+    let open = |address: SocketAddr| {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        if is_any && address.is_ipv6() {
+            // Whatever net.ipv6.bindv6only says.
+            rustix::net::sockopt::set_ipv6_v6only(&socket, false)?;
+        }
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    match open(address) {
+        // On a machine without IPv6.
+        Err(error) if is_any && error.kind() != io::ErrorKind::AddrInUse => {
+            open((Ipv4Addr::UNSPECIFIED, address.port()).into())
+        }
+        bound => bound,
     }
 }
 

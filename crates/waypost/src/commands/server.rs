@@ -35,6 +35,7 @@ use super::dns;
 use super::encryption::{self, Follower, Reloads};
 use super::identity::{self, Published};
 use super::privileges;
+use super::release;
 use crate::config::ServerArguments;
 use crate::notify::Manager;
 
@@ -75,9 +76,11 @@ pub(super) async fn answers(remote: &Remote) {
     }
 }
 
-/// A runtime for servers.
+/// A runtime for servers. Memory that they no longer need is released.
 pub(crate) fn runtime() -> anyhow::Result<Runtime> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")?;
+    runtime.spawn(release::follow());
+    Ok(runtime)
 }
 
 /// A server that is ready.

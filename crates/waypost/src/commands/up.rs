@@ -25,7 +25,7 @@ use super::announce::{self, Announcing};
 use super::dns::{self, Dns};
 use super::down::{self, Running};
 use super::gateway::Gateway;
-use super::proxy::{Proxy, Surroundings};
+use super::proxy::{self, Proxy, Surroundings};
 use super::{agent, privileges, reach, server};
 use crate::config::{AgentArguments, DnsArguments, ServerArguments, UpArguments};
 use crate::notify::Manager;
@@ -70,6 +70,7 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
             on_loopback,
             // There may be no Node object that names its addresses.
             node_ports: "all",
+            healthz: proxy::HEALTHZ_ON_LOOPBACK,
         };
         let proxy = Proxy::start(&around, &proxying).await?;
         proxy.iter().for_each(|proxy| proxy.show(&gateway));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use kernel::ipvs::Scheduler;
 
-use super::values::{scheduler, seconds};
+use super::values::{listen_address, scheduler, seconds};
 
 /// Settings of the proxy of a node.
 #[derive(Args, Debug, Clone, PartialEq, Eq)]
@@ -32,9 +32,9 @@ pub(crate) struct ProxyArguments {
     /// Where /metrics and /proxyMode are
     #[arg(long, env = "WAYPOST_METRICS_LISTEN", default_value = "127.0.0.1:10249", value_name = "IP:PORT")]
     pub(crate) metrics_listen: SocketAddr,
-    /// Where /healthz and /livez are
-    #[arg(long, env = "WAYPOST_HEALTHZ_LISTEN", default_value = "127.0.0.1:10256", value_name = "IP:PORT")]
-    pub(crate) healthz_listen: SocketAddr,
+    /// Where /healthz and /livez are; without IP at all addresses, where load balancers can probe [default: :10256; in `up` 127.0.0.1:10256]
+    #[arg(long, env = "WAYPOST_HEALTHZ_LISTEN", value_parser = listen_address, value_name = "[IP]:PORT")]
+    pub(crate) healthz_listen: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) ipvs: IpvsArguments,
 }

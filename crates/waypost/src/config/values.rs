@@ -1,5 +1,6 @@
-//! How values of flags are written: ranges of ports, names of schedulers, times.
+//! How values of flags are written: addresses, ranges of ports, names of schedulers, times.
 
+use std::net::{Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -13,6 +14,13 @@ pub(super) fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
         return Err("the first port must be at least 1 and not above the last".to_owned());
     }
     Ok(first..=last)
+}
+
+/// An address to listen at: `IP:PORT`, or `:PORT` for all addresses of both families.
+pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix(':').and_then(|port| port.parse().ok());
+    let everywhere = port.map(|port: u16| SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
+    everywhere.or_else(|| text.parse().ok()).ok_or_else(|| "expected IP:PORT, or :PORT for all addresses".to_owned())
 }
 
 pub(super) fn scheduler(name: &str) -> Result<Scheduler, String> {
@@ -43,4 +51,20 @@ pub(super) fn token_lifetime(text: &str) -> Result<i64, String> {
 pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
     let nanoseconds = api::duration::parse(text)?;
     u64::try_from(nanoseconds).map(Duration::from_nanos).map_err(|_| "it must not be negative".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_at_all_addresses() {
+        assert_eq!(listen_address(":10256"), Ok("[::]:10256".parse().expect("an address")));
+        assert_eq!(listen_address("127.0.0.1:1"), Ok("127.0.0.1:1".parse().expect("an address")));
+        assert_eq!(listen_address("[::1]:1"), Ok("[::1]:1".parse().expect("an address")));
+        for wrong in ["", ":", ":x", ":65536", "10256", "localhost:1", "127.0.0.1"] {
+            let error = listen_address(wrong).expect_err(wrong);
+            assert!(error.contains(":PORT"), "{error}");
+        }
+    }
 }

@@ -132,6 +132,16 @@ fn s26_the_pages_of_a_proxy() {
 }
 
 #[test]
+fn s26_load_balancers_elsewhere_can_probe_a_node() {
+    let stage = Stage::new();
+    for family in Family::BOTH {
+        let page = stage.outside.page(stage.near.address(family), 10_256, "/healthz");
+        assert_eq!(page.expect("a page, by default").code, 200, "{family:?}");
+        assert!(stage.outside.page(stage.near.address(family), 10_249, "/metrics").is_none(), "{family:?}");
+    }
+}
+
+#[test]
 fn a_node_that_is_about_to_go_is_alive_but_not_eligible() {
     let stage = Stage::new();
     let code = |path: &str| stage.near.page("127.0.0.1", 10_256, path).map(|page| page.code);

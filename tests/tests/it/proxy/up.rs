@@ -70,6 +70,9 @@ fn s20_one_machine_serves_its_services_and_goes_on_when_the_program_ends() {
     for family in Family::BOTH {
         machine.post(SLICES, &objects::slice("web").family(family).port(TARGET).endpoint(&web).json());
     }
+    // Only `node` is probed by load balancers from elsewhere.
+    assert_eq!(machine.node.page("127.0.0.1", 10_256, "/healthz").expect("a page").code, 200);
+    assert!(outside.page(machine.node.v4(), 10_256, "/healthz").is_none());
     let check = || {
         for family in Family::BOTH {
             eventually("a pod is served", || client.ask(Protocol::Tcp, cluster_ip(1, family), PORT).is_ok());

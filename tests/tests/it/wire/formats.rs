@@ -184,6 +184,71 @@ fn s01_discovery_comes_whole_or_group_by_group() {
     }
 }
 
+/// A document without what protobuf does not tell from an absent field, and without its type, which is in the envelope.
+fn without_defaults(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|_, member| *member != json!("") && *member != json!(false));
+            members.values_mut().for_each(without_defaults);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_defaults),
+        _ => {}
+    }
+}
+
+#[test]
+fn b08_discovery_in_protobuf_says_what_it_says_in_json() {
+    let server = Server::start();
+    let mut wire = Wire::admin(&server);
+    let groups = wire.ask("GET", "/apis", &[], b"").success();
+    let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
+    for group in groups["groups"].as_array().expect("groups") {
+        paths.push(format!("/apis/{}", text(group, "/name")));
+        paths.push(format!("/apis/{}", text(group, "/preferredVersion/groupVersion")));
+    }
+    assert!(paths.iter().any(|path| path == "/apis/networking.k8s.io"), "{paths:?}");
+    for path in paths {
+        let reply = wire.ask("GET", &path, &[("Accept", PROTOBUF)], b"");
+        assert_eq!((reply.code, reply.header("content-type")), (200, Some(PROTOBUF)), "{path}");
+        let envelope = api::proto::decode_envelope(&reply.body).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let ty = api::schema::named(&format!("meta.{}", envelope.kind));
+        let decoded = api::proto::decode(ty, envelope.raw).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let mut json = wire.ask("GET", &path, &[], b"").success();
+        let name = |value: &mut Value, key: &str| {
+            let name = value.as_object_mut().expect("an object").remove(key);
+            name.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        assert_eq!(
+            (name(&mut json, "kind"), name(&mut json, "apiVersion")),
+            (envelope.kind, envelope.api_version),
+            "{path}"
+        );
+        without_defaults(&mut json);
+        assert_eq!(decoded, json, "{path}");
+    }
+    // It has no message.
+    let root = wire.ask("GET", "/", &[("Accept", PROTOBUF)], b"");
+    assert_eq!(root.header("content-type"), Some("application/json"));
+    assert!(root.success()["paths"].as_array().is_some_and(|paths| paths.contains(&json!("/apis"))));
+}
+
+#[test]
+fn s01_a_review_echoes_no_empty_fields() {
+    let server = Server::start();
+    let mut wire = Wire::admin(&server);
+    let sent = json!({"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "spec": {
+        "resourceAttributes": {"namespace": "default", "verb": "get", "group": "", "resource": "pods",
+            "subresource": "log", "name": ""},
+    }});
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let review = wire.ask("POST", path, &[JSON], sent.to_string().as_bytes()).success();
+    assert_eq!(
+        review["spec"]["resourceAttributes"],
+        json!({"namespace": "default", "verb": "get", "resource": "pods", "subresource": "log"})
+    );
+    assert_eq!(review["status"]["allowed"], true);
+}
+
 /// A list of Services in a form of its own.
 fn listed_as(wire: &mut Wire, media: &str, form: &str, query: &str) -> Reply {
     wire.ask("GET", &format!("{SERVICES}{query}"), &[("Accept", &format!("{media};as={form};g=meta.k8s.io;v=v1"))], b"")
