@@ -1,5 +1,6 @@
-// The build: one script, one style sheet, both named by their hash, and the table that the server's crate includes.
-import { readdirSync, rmSync, writeFileSync } from "node:fs";
+// The build: one script, one style sheet, both named by their hash, the table that the server's crate includes, and the digest of the sources.
+import { createHash } from "node:crypto";
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { defineConfig, type Plugin } from "vite";
 
@@ -31,12 +32,36 @@ function table(): Plugin {
   };
 }
 
+/** What the built files depend on, relative to this folder. */
+const sources = ["index.html", "package.json", "package-lock.json", "public", "src", "tsconfig.json", "vite.config.ts"];
+
+/** Records the digest of the sources, by which a test without Node notices that they changed and were not built again. */
+function digest(): Plugin {
+  return {
+    name: "digest",
+    closeBundle() {
+      const here = import.meta.dirname;
+      const hash = createHash("sha256");
+      const files = readdirSync(here, { recursive: true, withFileTypes: true })
+        .filter((entry) => entry.isFile())
+        .map((entry) => join(entry.parentPath, entry.name).slice(here.length + 1))
+        .filter((file) => sources.includes(file.split("/")[0] ?? ""))
+        .sort();
+      for (const file of files) {
+        const bytes = readFileSync(join(here, file));
+        hash.update(`${file} ${bytes.length}\n`).update(bytes);
+      }
+      writeFileSync(join(out, "sources.in"), `${hash.digest("hex")}\n`);
+    },
+  };
+}
+
 export default defineConfig(({ command }) => {
   if (command === "build") rmSync(out, { recursive: true, force: true });
   return {
     base: "/page/",
     oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
     build: { outDir: out, emptyOutDir: false, target: "es2022", modulePreload: false, assetsInlineLimit: 0 },
-    plugins: [table()],
+    plugins: [table(), digest()],
   };
 });

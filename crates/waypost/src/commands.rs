@@ -28,6 +28,7 @@ mod shim;
 mod store;
 mod token;
 mod up;
+pub(crate) mod version;
 
 use crate::config::Subject;
 
@@ -51,6 +52,7 @@ pub(crate) fn run(subject: Subject) -> anyhow::Result<()> {
         Subject::Certs(subject) => certs::exec(subject),
         Subject::Token(subject) => token::exec(&subject),
         Subject::Image(subject) => image::exec(subject),
+        Subject::Version(arguments) => version::exec(&arguments),
         Subject::Cli(verb) => crate::cli::carry_out(*verb),
         Subject::Shim(subject) => shim::exec(subject),
     }

@@ -37,10 +37,11 @@ pub(crate) use self::node::{NodeArguments, Role};
 pub(crate) use self::proxy::{ProxyArguments, ProxyMode};
 pub(crate) use self::server::{Place, ServerArguments, StorePlace, StoreSubject};
 pub(crate) use self::up::{DownArguments, UpArguments};
+use crate::commands::version::VERSION;
 
 /// The Kubernetes Service system in one binary.
 #[derive(Parser, Debug)]
-#[command(name = "waypost", version, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "waypost", version = VERSION, propagate_version = true, arg_required_else_help = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Subject,
@@ -91,6 +92,8 @@ pub(crate) enum Subject {
     /// Look after the images of this machine's containers
     #[command(subcommand)]
     Image(ImageSubject),
+    /// Print the release and the commit of this program
+    Version(crate::commands::version::Arguments),
     /// Supervise a container; the agent calls this
     #[command(hide = true, subcommand)]
     Shim(ShimSubject),

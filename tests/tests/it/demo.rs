@@ -2,9 +2,11 @@
 
 mod story;
 
+use std::path::Path;
 use std::process::Command;
 
-use testbed::binary;
+use serde_json::Value;
+use testbed::{binary, run};
 
 /// The exit code and the complaint of a command.
 fn complaint(arguments: &[&str]) -> (Option<i32>, String) {
@@ -34,4 +36,25 @@ fn the_version_and_the_help_are_answers() {
         let (code, words) = complaint(&arguments);
         assert_eq!((code, words.as_str()), (Some(0), ""), "{arguments:?}");
     }
+}
+
+#[test]
+fn the_version_names_release_and_commit() {
+    let answer = |arguments: &[&str]| run(Command::new(binary()).args(arguments), "").success();
+    let value: Value = serde_json::from_str(&answer(&["version", "-o", "json"])).expect("JSON");
+    let commit = value["commit"].as_str().expect("a commit");
+    assert_eq!(value["version"], env!("CARGO_PKG_VERSION"));
+    // A build from an unpacked release knows none unless $WAYPOST_COMMIT names it.
+    let is_hash = commit.len() == 40 && commit.chars().all(|digit| digit.is_ascii_hexdigit());
+    assert!(is_hash || (commit.is_empty() && !root().join(".git").exists()), "{value}");
+    let line = match commit.get(..12) {
+        Some(short) => format!("waypost {} (commit {short})\n", env!("CARGO_PKG_VERSION")),
+        None => format!("waypost {}\n", env!("CARGO_PKG_VERSION")),
+    };
+    assert_eq!(answer(&["version"]), line);
+    assert_eq!(answer(&["--version"]), line);
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository")
 }

@@ -1,4 +1,8 @@
-//! Rules of the house that a compiler does not check: walls between crates, documents that tell the truth, licences.
+//! Rules of the repository that a compiler does not check: dependencies between crates, documents, licences, built files.
+
+mod bundle;
+mod dependencies;
+mod documents;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -44,21 +48,6 @@ const EDGES: &[(&str, &[&str])] = &[
 
 /// The longest file that is not a test.
 const LONGEST: usize = 600;
-
-/// Licences that code we ship may be under.
-const LICENCES: [&str; 11] = [
-    "Apache-2.0",
-    "BSD-2-Clause",
-    "BSD-3-Clause",
-    "BSL-1.0",
-    "CDLA-Permissive-2.0",
-    "CC0-1.0",
-    "ISC",
-    "MIT",
-    "Unicode-3.0",
-    "Unlicense",
-    "Zlib",
-];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository").to_owned()
@@ -167,21 +156,6 @@ fn the_status_page_lists_the_tests_there_are() {
     assert!(text == wanted, "docs/status.md is not true; `BLESS=1 cargo test -p waypost-tests status` writes it anew");
 }
 
-#[test]
-fn links_in_documents_lead_somewhere() {
-    let documents = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root().join(name));
-    for path in documents.into_iter().chain(files(&root().join("docs"), ".md")) {
-        let text = read(&path);
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            if !link.contains("://") && !link.starts_with('#') {
-                let file = link.split('#').next().unwrap_or(link);
-                let target = path.parent().expect("a folder").join(file);
-                assert!(target.exists(), "{} links to {link}, which is not there", path.display());
-            }
-        }
-    }
-}
-
 /// What cargo knows of this workspace.
 fn metadata() -> Value {
     let mut command = Command::new(env!("CARGO"));
@@ -195,26 +169,4 @@ fn who_names_nothing_runs_the_program() {
     let metadata = metadata();
     let members = metadata["workspace_default_members"].as_array().expect("a list");
     assert!(members.len() == 1 && members[0].as_str().is_some_and(|id| id.contains("crates/waypost#")), "{members:?}");
-}
-
-#[test]
-fn licences_allow_what_we_do() {
-    let metadata = metadata();
-    let packages = metadata["packages"].as_array().expect("packages");
-    assert!(packages.len() > 50, "the list of packages is not complete");
-    for package in packages {
-        let licence = package["license"].as_str().unwrap_or_default();
-        assert!(is_allowed(licence), "{} is under `{licence}`", package["name"]);
-    }
-}
-
-/// Whether a licence expression can be met: any side of an `OR`, all sides of an `AND`.
-fn is_allowed(expression: &str) -> bool {
-    let plain = expression.replace(['(', ')'], " ").replace('/', " OR ");
-    plain.split(" OR ").any(|side| {
-        side.split(" AND ").all(|name| {
-            let name = name.trim().split(" WITH ").next().unwrap_or_default().trim();
-            LICENCES.contains(&name)
-        })
-    })
 }
