@@ -141,7 +141,7 @@ fn types_and_traffic_policies() {
 fn affinity_lasts_as_long_as_it_may() {
     let of = |timeout: Value| {
         service(
-            json!({"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": timeout}}}),
+            &json!({"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": timeout}}}),
         )
         .affinity_timeout()
     };

@@ -8,7 +8,7 @@ use crate::testing::Cluster;
 
 fn balancer(certificate: &str) -> Value {
     json!({
-        "metadata": {"name": "web", "namespace": "default", "annotations": {ASKED: certificate}},
+        "metadata": {"name": "web", "namespace": "default", "annotations": {SSL_CERT: certificate}},
         "spec": {"type": "LoadBalancer", "ports": [{"port": 443, "protocol": "TCP"}], "sessionAffinity": "None"},
     })
 }
@@ -51,7 +51,7 @@ fn s48_the_secret_that_claims_an_arn_is_written_down_and_followed() {
 #[test]
 fn it_goes_when_no_arn_is_asked_for_any_more() {
     for (path, value) in [
-        ("metadata.annotations", json!({ASKED: "secret://default/a", FOUND: "a"})),
+        ("metadata.annotations", json!({SSL_CERT: "secret://default/a", FOUND: "a"})),
         ("metadata.annotations", json!({FOUND: "a"})),
         ("spec.type", json!("ClusterIP")),
     ] {

@@ -1,13 +1,14 @@
 //! Which BGPPeers mean a node, what they become, and which addresses are announced.
 
+use api::view::StringMap;
 use serde_json::json;
 
 use super::*;
 use crate::objects::{Pool, Service, range};
 
 fn objects() -> Objects {
-    let labels: BTreeMap<Box<str>, Box<str>> = BTreeMap::from([("rack".into(), "a".into())]);
-    let node = |last: u8, labels: &BTreeMap<Box<str>, Box<str>>| Node {
+    let labels: StringMap = [("rack", "a")].into_iter().collect();
+    let node = |last: u8, labels: &StringMap| Node {
         ready: true,
         addresses: vec![[192, 0, 2, last].into()],
         labels: labels.clone(),
@@ -17,7 +18,7 @@ fn objects() -> Objects {
     let service =
         |address: &str| Service { addresses: vec![address.parse().expect("an address")], ..Service::default() };
     Objects {
-        nodes: [("n1".into(), node(11, &labels)), ("n2".into(), node(12, &BTreeMap::new()))].into(),
+        nodes: [("n1".into(), node(11, &labels)), ("n2".into(), node(12, &StringMap::default()))].into(),
         pools: [("office".into(), pool)].into(),
         services: [("shop/in".into(), service("203.0.113.7")), ("shop/out".into(), service("203.0.113.77"))].into(),
         ..Objects::default()
