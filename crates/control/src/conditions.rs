@@ -1,51 +1,45 @@
 //! Conditions people can wait for: what a Service has, what it lacks, and why (S05, S18, S19).
 //!
-//! In: a Service, its EndpointSlices, the Pods it selects or nearly selects, their Nodes. Out: four conditions in its status:
-//! `AddressAssigned`, `PodsMatched`, `EndpointsReady`, and `Ready` when all three hold.
+//! In: what [`diagnose`] finds for a Service. Out: four conditions in its status: `AddressAssigned`, `PodsMatched`,
+//! `EndpointsReady`, and `Ready` when all three hold; reasons are the codes of findings, messages their sentences.
 //!
 //! Every write of a Service goes to everybody who watches Services, each node among them, so writes must be rare. What is
 //! said while all is well follows from the Service's own spec: no number of Pods, so no Pod can change it. What is said when
 //! something is missing may name Pods and count them, but changes of Pods are gathered for [`SOON`] before they are looked
 //! at. Only what decides whether a Service serves, its slices, is looked at as soon as it changes.
 
-mod address;
-mod coverage;
+mod cluster;
 pub(crate) mod list;
-mod near_miss;
-mod pod_state;
-mod selected;
-mod similar;
-mod stored;
-mod unselected;
 mod withdraw;
-pub(crate) mod words;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::object;
 use api::value::ValueExt as _;
+use diagnose::{Detail, Offer, Slice, code, diagnose, not_published};
+use serde_json::Value;
 
 use crate::controller::{Controller, Verdict, View, Wakes, always};
 use crate::objects::pod::Pod;
-use crate::objects::service::{Selector, Service};
+use crate::objects::service::Service;
+use crate::objects::split;
+use crate::report::{self, Reference};
 use crate::world::{Both, Change, What, service_of};
 use crate::write::Write;
-use coverage::Offer;
 use list::Finding;
-use stored::Stored;
 
 /// The table of Services.
 const TABLE: &str = "services/specs";
 /// Our conditions, in their order.
 const TYPES: [&str; 4] = ["AddressAssigned", "PodsMatched", "EndpointsReady", "Ready"];
+/// Who writes Events.
+const COMPONENT: &str = "service-conditions";
 /// How long changes of Pods are gathered.
 const SOON: Duration = Duration::from_millis(500);
 /// How much longer they are gathered for each Service of the namespace that matches nothing: however many there are, all of
 /// them together are rewritten a hundred times a second at most because of Pods that are not theirs.
 const PER_UNMATCHED: Duration = Duration::from_millis(10);
-/// What is said when every port has an endpoint.
-const ALL_PORTS: &str = "every port has a ready endpoint";
 
 /// The controller. It runs even when it is switched off, to take back what it wrote when it was on.
 pub(crate) const CONTROLLER: Controller =
@@ -90,7 +84,8 @@ fn pod_concerns(view: &View<'_>, Both { old, new }: &Both<Pod>, wakes: &mut Wake
 
 /// Whether a Pod that is not ready gives another reason than before.
 fn tells_more(old: &Pod, new: &Pod) -> bool {
-    !new.ready && pod_state::excuse(&old.entry.value) != pod_state::excuse(&new.entry.value)
+    let excuse = |pod: &Pod| Detail::read(&pod.entry.value).excuse();
+    !new.ready && excuse(old) != excuse(new)
 }
 
 /// Wakes the Services that select a Pod: at once those that had none, since that changes more than words.
@@ -104,7 +99,8 @@ fn wake_selecting(view: &View<'_>, pod: &Pod, wakes: &mut Wakes<'_>) {
 /// A slice concerns its Service when it offers something else than before; most changes of a large one do not.
 fn slice_concerns(change: &Change, wakes: &mut Wakes<'_>) {
     let now = (!change.deleted).then_some(&change.entry);
-    let offer = |entry: &Arc<store::Entry>| (service_of(entry), Offer::of(entry));
+    let read = |entry: &Arc<store::Entry>| Offer::of(&Slice::read(&entry.value, split(&entry.key.name).1));
+    let offer = |entry: &Arc<store::Entry>| (service_of(entry), read(entry));
     let (before, after) = (change.previous.as_ref().map(offer), now.map(offer));
     if before != after {
         for service in before.into_iter().chain(after).filter_map(|(service, _)| service) {
@@ -120,63 +116,55 @@ fn reconcile(view: &View<'_>, key: &str) -> Verdict {
     if !view.settings.service_conditions {
         return Verdict::write(withdraw::withdraw(&service.entry).into_iter().collect());
     }
-    let stored = Stored::read(&service.entry.value);
-    let Some(conditions) = list::merge(&stored.status.conditions, find(view, service, &stored), &view.now_text())
-    else {
+    let typed = diagnose::Service::read(&service.entry.value, service.namespace(), service.name());
+    let Some(conditions) = list::merge(typed.conditions(), find(view, &typed), &view.now_text()) else {
         return Verdict::settled();
     };
+    let events = event(view, service, typed.conditions(), &conditions).into_iter().collect();
     let mut object = object::decode_bare(&service.entry.value);
     object.put("status.conditions", conditions);
-    Verdict::write(vec![Write::Object { table: TABLE, object: Box::new(object), modified: service.entry.modified }])
+    let write = Write::Object { table: TABLE, object: Box::new(object), modified: service.entry.modified };
+    Verdict { events, ..Verdict::write(vec![write]) }
+}
+
+/// The Event for a Service that was looked at before and now has another fault. A new one waits for its Pods more often than not,
+/// and endpoints that are about to be published are no fault yet.
+fn event(view: &View<'_>, service: &Service, before: &[Value], after: &[Value]) -> Option<Write> {
+    let ready = |conditions: &[Value]| -> Option<Value> {
+        conditions.iter().find(|condition| condition.text("type") == "Ready").cloned()
+    };
+    let (before, after) = (ready(before)?, ready(after)?);
+    let reason = after.text("reason");
+    let is_fault = after.text("status") == "False" && reason != code::NOT_PUBLISHED;
+    if !is_fault || before.text("reason") == reason {
+        return None;
+    }
+    let about = Reference::new(&service.entry.key.name, &service.uid);
+    let (message, now) = (after.text("message"), view.now_text());
+    let finding = report::Finding { controller: COMPONENT, normal: false, reason, message, now: &now };
+    Some(report::about("Service", "v1", &about, &finding))
 }
 
 /// All that is found, in the order of [`TYPES`]; nothing where what was said before shall stand.
-fn find(view: &View<'_>, service: &Service, stored: &Stored) -> Vec<(&'static str, Option<Finding>)> {
-    let address = address::find(service, stored);
-    let (matched, endpoints) = if service.is_external_name {
-        let none = Finding::good("ExternalName", "an ExternalName Service needs no pods");
-        (none.clone(), Some(none))
-    } else if let Some(selector) = &service.selector {
-        selected(view, service, selector, stored)
-    } else {
-        let (matched, endpoints) = unselected::find(view, service, stored);
-        (matched, Some(endpoints))
-    };
-    let endpoints = endpoints.or_else(|| {
+fn find(view: &View<'_>, service: &diagnose::Service) -> Vec<(&'static str, Option<Finding>)> {
+    let found = diagnose(view, service);
+    let (address, matched) = (Finding::from(found.address), Finding::from(found.pods));
+    let endpoints = found.endpoints.map(Finding::from).or_else(|| {
         // The Pods are ready and the slices are about to show it: that will be told as one change, unless this is the
         // first thing that is said, or what was said is no longer so.
-        let said = stored.status.conditions.iter().find(|condition| condition.text("type") == "EndpointsReady");
+        let said = service.conditions().iter().find(|condition| condition.text("type") == "EndpointsReady");
         let unready = said.is_some_and(|condition| condition.text("status") == "False");
-        (!unready).then(|| Finding::bad("NotPublished", "the pods are ready; their endpoints are being published"))
+        (!unready).then(|| Finding::from(Err(not_published())))
     });
     let first_bad =
         [Some(&address), Some(&matched), endpoints.as_ref()].into_iter().flatten().find(|found| !found.holds);
-    let ready = match first_bad {
-        Some(bad) => Some(bad.clone()),
-        None if endpoints.is_none() => None,
-        None => Some(Finding::good("Ready", "the Service can be used")),
+    let ready = match (first_bad, found.degraded.into_iter().next()) {
+        (Some(bad), _) => Some(bad.clone()),
+        (None, _) if endpoints.is_none() => None,
+        (None, Some(degraded)) => Some(Finding { holds: true, ..Finding::from(Err(degraded)) }),
+        (None, None) => Some(Finding::good("Ready", "the Service can be used")),
     };
     TYPES.into_iter().zip([Some(address), Some(matched), endpoints, ready]).collect()
-}
-
-/// Whether Pods match, and whether they serve.
-fn selected(view: &View<'_>, service: &Service, selector: &Selector, stored: &Stored) -> (Finding, Option<Finding>) {
-    let pods = &view.world.pods;
-    let namespace = service.namespace();
-    let matched = if pods.matches_any(namespace, selector) {
-        Finding::good("PodsMatched", format!("selector {} matches pods in {namespace}", near_miss::text(selector)))
-    } else {
-        Finding::bad("NoPodMatches", near_miss::explain(pods, namespace, selector))
-    };
-    let unmet = coverage::unmet(view, service, stored);
-    let endpoints = if unmet.is_empty() {
-        Some(Finding::good("EndpointsReady", ALL_PORTS))
-    } else if matched.holds {
-        selected::explain(view, service, stored, &pods.matching(namespace, selector), &unmet)
-    } else {
-        Some(matched.clone())
-    };
-    (matched, endpoints)
 }
 
 #[cfg(test)]

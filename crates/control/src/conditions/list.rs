@@ -4,10 +4,12 @@
 //! people's conditions stay as and where they are, and so do ours once they are there: two writers that disagree about an
 //! order would never come to rest.
 
-use api::value::ValueExt as _;
-use serde_json::{Value, json};
+use std::borrow::Cow;
 
-use super::words::{LONGEST, shorten};
+use api::value::ValueExt as _;
+use diagnose::Stage;
+use diagnose::words::{LONGEST, shorten};
+use serde_json::{Value, json};
 
 /// One thing that was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,7 +17,7 @@ pub(crate) struct Finding {
     /// Whether it is as it should be.
     pub(crate) holds: bool,
     /// Why, in one word.
-    pub(crate) reason: &'static str,
+    pub(crate) reason: Cow<'static, str>,
     /// Why, in a sentence.
     pub(crate) message: String,
 }
@@ -23,12 +25,21 @@ pub(crate) struct Finding {
 impl Finding {
     /// All is well.
     pub(crate) fn good(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { holds: true, reason, message: message.into() }
+        Self { holds: true, reason: reason.into(), message: message.into() }
     }
 
     /// Something is missing.
     pub(crate) fn bad(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { holds: false, reason, message: message.into() }
+        Self { holds: false, reason: reason.into(), message: message.into() }
+    }
+}
+
+impl From<Stage> for Finding {
+    fn from(stage: Stage) -> Self {
+        match stage {
+            Ok(healthy) => Self::good(healthy.reason, healthy.message),
+            Err(finding) => Self { holds: false, reason: finding.code, message: finding.message },
+        }
     }
 }
 
@@ -68,7 +79,7 @@ mod tests {
     }
 
     fn found(holds: bool, message: &str) -> Vec<(&'static str, Option<Finding>)> {
-        vec![("A", Some(Finding { holds, reason: "R", message: message.to_owned() }))]
+        vec![("A", Some(Finding { holds, reason: "R".into(), message: message.to_owned() }))]
     }
 
     #[test]

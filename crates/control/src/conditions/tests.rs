@@ -403,6 +403,12 @@ fn addresses_are_told_by_type() {
     });
     let waiting = "no load balancer has answered yet; cluster IP 10.96.0.9 works meanwhile";
     told("Pending", "False", waiting, |web| web.put("spec.type", "LoadBalancer"));
+    let foreign =
+        "no controller has answered for loadBalancerClass example.com/lb; cluster IP 10.96.0.9 works meanwhile";
+    told("LoadBalancerClassNotServed", "False", foreign, |web| {
+        web.put("spec.type", "LoadBalancer");
+        web.put("spec.loadBalancerClass", "example.com/lb");
+    });
     told("LoadBalancer", "True", "load balancer 192.0.2.7, cluster IP 10.96.0.9", |web| {
         web.put("spec.type", "LoadBalancer");
         web.put("status.loadBalancer.ingress", json!([{"ip": "192.0.2.7", "ipMode": "VIP"}]));
@@ -410,6 +416,40 @@ fn addresses_are_told_by_type() {
     told("ExternalName", "True", "clients are sent on to db.example.com", |web| {
         web.put("spec", json!({"type": "ExternalName", "externalName": "db.example.com"}));
     });
+    told("ExternalNameIsAddress", "False", "externalName is 192.0.2.1, an address", |web| {
+        web.put("spec", json!({"type": "ExternalName", "externalName": "192.0.2.1"}));
+    });
+}
+
+#[test]
+fn b13_another_fault_of_a_service_is_an_event_with_its_code_and_sentence() {
+    let mut cluster = cluster();
+    cluster.put(SERVICES, service("web", "web"));
+    cluster.settle();
+    assert_eq!(cluster.events, [], "a Service that waits for its first Pods");
+    cluster.put("pods", pod("p1", "web", 1, true));
+    cluster.settle();
+    assert_eq!(cluster.events, [], "all is well");
+    cluster.put("pods", pod("p1", "web2", 1, true));
+    cluster.settle();
+    let (_, reason, message) = said(&cluster, "Ready");
+    assert_eq!(reason, "NoPodMatches");
+    assert_eq!(cluster.events, [(reason, message)]);
+}
+
+#[test]
+fn what_probably_fails_is_said_although_the_service_is_ready() {
+    let mut cluster = cluster();
+    let mut tcp = pod("p1", "web", 1, true);
+    let ports = json!([{"containerPort": 8080, "protocol": "TCP"}]);
+    tcp.put("spec.containers", json!([{"name": "c", "image": "i", "ports": ports}]));
+    cluster.put("pods", tcp);
+    let port = json!([{"name": "dns", "port": 53, "targetPort": 8080, "protocol": "UDP"}]);
+    cluster.put(SERVICES, with(|web| web.put("spec.ports", port)));
+    cluster.settle();
+    let words = "port dns: the Service sends UDP to port 8080 of its pods, whose containers declare 8080 for TCP only";
+    says(&cluster, "Ready", "True", "ProtocolNotDeclared", words);
+    says(&cluster, "EndpointsReady", "True", "EndpointsReady", "");
 }
 
 #[test]
@@ -448,4 +488,38 @@ fn a_server_without_conditions_writes_none_and_takes_back_its_own() {
     cluster.settle();
     assert_eq!(cluster.writes_to(SERVICES), 0);
     says(&cluster, "Ready", "True", "Mine", "");
+}
+
+/// The table of faults and healthy shapes that all renderers of findings are tested with.
+const FAULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../diagnose/tests/faults.json");
+
+/// What `Ready` would say of the first Service of a case: whether it holds, its reason, its message.
+fn ready(case: &Value) -> (bool, String, String) {
+    let mut cluster = Cluster::new(&[]);
+    for (member, table) in
+        [("services", SERVICES), ("slices", "endpointslices"), ("pods", "pods"), ("nodes", "minions")]
+    {
+        for object in case.items(member) {
+            cluster.put(table, object.clone());
+        }
+    }
+    cluster.deliver_all();
+    let service = diagnose::Service::of(&case.items("services")[0]);
+    let found = super::find(&cluster.view(None), &service).into_iter().find(|(kind, _)| *kind == "Ready");
+    let ready = found.and_then(|(_, finding)| finding).expect("something is said of it");
+    (ready.holds, ready.reason.into_owned(), ready.message)
+}
+
+#[test]
+fn b13_conditions_have_the_code_and_the_sentence_of_the_diagnosis() {
+    let table = std::fs::read(FAULTS).expect("the table");
+    let table: Value = serde_json::from_slice(&table).expect("JSON");
+    for case in table.items("faults") {
+        let wanted = (case.text("level") == "degraded", case.text("code").to_owned(), case.text("message").to_owned());
+        assert_eq!(ready(case), wanted, "{}", case.text("name"));
+    }
+    for case in table.items("healthy") {
+        let (holds, reason, message) = ready(case);
+        assert_eq!((holds, &*reason), (true, "Ready"), "{}: {message}", case.text("name"));
+    }
 }

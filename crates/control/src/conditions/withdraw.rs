@@ -7,12 +7,11 @@ use api::value::ValueExt as _;
 use serde_json::Value;
 use store::Entry;
 
-use super::stored::Stored;
 use crate::write::{MANAGER, Write};
 
 /// The write that takes our conditions off a Service, if it has any.
 pub(super) fn withdraw(entry: &Entry) -> Option<Write> {
-    if Stored::read(&entry.value).status.conditions.is_empty() {
+    if diagnose::Service::read(&entry.value, "", "").conditions().is_empty() {
         return None;
     }
     let mut object = object::decode_bare(&entry.value);

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use api::ip::Family;
 use api::pool::Pool;
+use diagnose::words::list;
 
 use super::choose::{Around, Refusal};
 use super::flag;
-use crate::conditions::words::list;
 
 /// How many pools are named.
 const NAMED: usize = 5;

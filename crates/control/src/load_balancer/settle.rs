@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use api::object;
 use api::value::ValueExt as _;
+use diagnose::words::list;
 use serde_json::{Value, json};
 
 use super::choose::{Choice, Given};
@@ -12,7 +13,6 @@ use super::claim::{self, Owner};
 use super::request::Request;
 use super::{CONDITION, FINALIZER, SERVICES};
 use crate::conditions::list::{Finding, merge};
-use crate::conditions::words::list;
 use crate::controller::{Verdict, View};
 use crate::report::{self, Reference};
 use crate::write::Write;

@@ -65,7 +65,7 @@ impl From<ServicePort> for Port {
 
 /// Whether labels are what a selector asks for.
 #[must_use]
-pub fn selects(selector: &Selector, facts: &Facts) -> bool {
+pub fn selects(selector: &[(Box<str>, Box<str>)], facts: &Facts) -> bool {
     selector.iter().all(|(key, value)| facts.label(key) == Some(value))
 }
 

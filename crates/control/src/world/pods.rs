@@ -6,6 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use diagnose::Selector;
 use serde_json::Value;
 use store::Entry;
 
@@ -13,7 +14,7 @@ use super::Both;
 use super::labels::ByLabel;
 use crate::objects::placement::Requests;
 use crate::objects::pod::Pod;
-use crate::objects::service::{Selector, selects};
+use crate::objects::service::selects;
 
 /// All Pods.
 #[derive(Debug, Default)]
@@ -145,12 +146,12 @@ impl Pods {
         }
     }
 
-    /// Whether a selector matches any Pod of a namespace.
+    /// Any Pod of a namespace that a selector matches.
     #[must_use]
-    pub fn matches_any(&self, namespace: &str, selector: &Selector) -> bool {
+    pub fn any(&self, namespace: &str, selector: &Selector) -> Option<&Arc<Pod>> {
         let lists = selector.iter().map(|(key, value)| self.by_label.get(namespace, key, value));
         let shortest = lists.min_by_key(|list| list.map_or(0, BTreeSet::len)).flatten();
-        self.numbered(shortest).any(|pod| selects(selector, &pod.entry.facts))
+        self.numbered(shortest).find(|pod| selects(selector, &pod.entry.facts))
     }
 
     /// The namespaces that have Pods, in no order.

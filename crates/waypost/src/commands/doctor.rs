@@ -134,10 +134,12 @@ async fn look_once(arguments: &Arguments) -> anyhow::Result<Vec<Verdict>> {
     let cluster = objects::read(&mut api, &arguments.namespace, domain).await?;
     let here = here::look(&cluster, arguments.node_name.as_deref(), arguments.from);
     let tries = Tries::new(&cluster, &here, Bounds::THOROUGH).await;
-    let (cluster, here, tries) = (&cluster, &here, &tries);
+    let snapshot = cluster.snapshot();
+    let (cluster, here, tries, snapshot) = (&cluster, &here, &tries, &snapshot);
     let verdicts = stream::iter(wanted(arguments, cluster)).map(|(namespace, name)| async move {
         let tried = tries.of(&namespace, &name).await;
-        examine(&Evidence { namespace: &namespace, name: &name, cluster, here, tried: &tried })
+        let evidence = Evidence { namespace: &namespace, name: &name, cluster, here, tried: &tried, diagnosis: None };
+        examine(&evidence.diagnosed(snapshot))
     });
     Ok(verdicts.buffered(ABREAST).collect().await)
 }

@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use api::ip::{Family, parse_lenient};
 use api::value::ValueExt as _;
 use api::view::labels::SERVICE_NAME;
+use diagnose::{Diagnosis, Finding, Objects, Snapshot, diagnose};
 use ipnet::IpNet;
 use kernel::conntrack::Flow;
 use kernel::nft::foreign::Ruleset;
@@ -160,6 +161,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) here: &'a Here,
     pub(crate) tried: &'a Tried,
+    /// What objects alone say; nothing where the Service is not there, or not all objects were read.
+    pub(crate) diagnosis: Option<Diagnosis>,
 }
 
 /// A port of a Service.
@@ -228,6 +231,12 @@ pub(crate) fn endpoints<'a>(slices: impl Iterator<Item = &'a Value>) -> Vec<Endp
 }
 
 impl Cluster {
+    /// The objects, to be diagnosed.
+    pub(crate) fn snapshot(&self) -> Snapshot<'_> {
+        let Self { services, slices, pods, nodes, ranges, domain, .. } = self;
+        Snapshot::new(Objects { services, slices, pods, nodes, ranges, domain })
+    }
+
     /// A Service.
     pub(crate) fn service(&self, namespace: &str, name: &str) -> Option<&Value> {
         self.services.iter().find(|one| is(one, namespace, name))
@@ -264,6 +273,24 @@ pub(crate) fn is_ready(pod: &Value) -> bool {
 }
 
 impl<'a> Evidence<'a> {
+    /// What objects alone say of the Service.
+    pub(crate) fn diagnosed(self, snapshot: &Snapshot<'_>) -> Self {
+        let diagnosis = self.service().map(|service| diagnose(snapshot, &diagnose::Service::of(service)));
+        Self { diagnosis, ..self }
+    }
+
+    /// What a check is to say because objects alone say so.
+    pub(crate) fn found(&self, check: &str) -> Option<Finding> {
+        let any_runs = self.pods().iter().any(|pod| pod.text("status.phase") == "Running");
+        let all = self.diagnosis.as_ref()?.findings();
+        all.into_iter().find(|finding| super::checks::check_of(&finding.code, any_runs) == check)
+    }
+
+    /// The Service in the form that commands are made from.
+    pub(crate) fn typed(&self) -> diagnose::Service {
+        self.service().map(diagnose::Service::of).unwrap_or_default()
+    }
+
     /// The Service.
     pub(crate) fn service(&self) -> Option<&'a Value> {
         self.cluster.service(self.namespace, self.name)
@@ -347,16 +374,6 @@ impl<'a> Evidence<'a> {
         self.endpoints().into_iter().filter(|endpoint| endpoint.ready).collect()
     }
 
-    /// Who has an address as a cluster IP.
-    pub(crate) fn owner_of(&self, ip: IpAddr) -> Option<String> {
-        let owns = |service: &&Value| {
-            let ips = service.texts("spec.clusterIPs");
-            ips.iter().chain([&service.text("spec.clusterIP")]).any(|text| text.parse() == Ok(ip))
-        };
-        let owner = self.cluster.services.iter().find(owns)?;
-        Some(format!("{}/{}", owner.text("metadata.namespace"), owner.text("metadata.name")))
-    }
-
     /// The ranges of Service addresses.
     pub(crate) fn service_ranges(&self) -> Vec<IpNet> {
         let ranges = self.cluster.ranges.iter().flat_map(|range| range.texts("spec.cidrs"));
@@ -379,21 +396,6 @@ impl<'a> Evidence<'a> {
     /// `-n NAMESPACE`, for commands.
     pub(crate) fn flag(&self) -> String {
         format!("-n {}", self.namespace)
-    }
-
-    /// A command that changes the Service by a merge patch.
-    pub(crate) fn patch(&self, patch: &Value) -> String {
-        let patch = super::near::quoted(&patch.to_string());
-        format!("kubectl patch service {} {} --type=merge -p {patch}", self.name, self.flag())
-    }
-
-    /// A command that leads a port to another target.
-    pub(crate) fn retarget(&self, port: &Port, target: &Value) -> String {
-        let patch = serde_json::json!([
-            {"op": "replace", "path": format!("/spec/ports/{}/targetPort", port.index), "value": target}
-        ]);
-        let patch = super::near::quoted(&patch.to_string());
-        format!("kubectl patch service {} {} --type=json -p {patch}", self.name, self.flag())
     }
 }
 

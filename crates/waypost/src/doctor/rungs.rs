@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use super::checks::{backends, frontends, resolves};
 use super::evidence::{Evidence, Unmeasured};
-use super::near::listed;
 use super::verdict::Judged;
+use super::words::listed;
 
 /// Both rungs, and whether one of them failed.
 pub(crate) fn rungs(evidence: &Evidence<'_>) -> (Value, bool) {
     let (name, reachable) = (resolves(evidence), reachable(evidence));
-    let failed = [&name, &reachable].iter().any(|rung| matches!(rung, Judged::Disproved { .. }));
+    let failed = [&name, &reachable].iter().any(|rung| matches!(rung, Judged::Disproved(_)));
     (json!({"name": shown(name), "reachable": shown(reachable)}), failed)
 }
 
@@ -37,7 +37,7 @@ fn reachable(evidence: &Evidence<'_>) -> Judged {
         return behind;
     }
     match (behind, frontends(evidence)) {
-        (bad @ Judged::Disproved { .. }, _) | (_, bad @ Judged::Disproved { .. }) => bad,
+        (bad @ Judged::Disproved(_), _) | (_, bad @ Judged::Disproved(_)) => bad,
         (Judged::Proved(behind), Judged::Proved(own)) => {
             Judged::proved(format!("{own}; {behind}{}", untried(evidence)))
         }
@@ -62,7 +62,7 @@ fn untried(evidence: &Evidence<'_>) -> String {
 fn shown(judged: Judged) -> Value {
     let (verdict, text, next) = match judged {
         Judged::Proved(saw) => ("proved", saw, String::new()),
-        Judged::Disproved { saw, fix } => ("failed", saw, fix),
+        Judged::Disproved(finding) => ("failed", finding.message, finding.fix),
         Judged::NotMeasured(Unmeasured { why, how }) if how.is_empty() => ("unneeded", why, how),
         Judged::NotMeasured(Unmeasured { why, how }) => ("unmeasured", why, how),
     };

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::evidence::Unmeasured;
-use super::near::count;
 use super::verdict::{Finding, Judged, Verdict};
+use super::words::count;
 
 /// For people. `whole`: also what was proved, finding by finding.
 pub(crate) fn text(verdicts: &[Verdict], whole: bool) -> String {
@@ -40,14 +40,18 @@ fn one(out: &mut String, verdict: &Verdict, whole: bool) {
     let mut line = |name: &str, text: &str| _ = writeln!(out, "  {name:<12}  {text}");
     let mut wrongs = verdict.wrong();
     if let Some(cause) = wrongs.next() {
-        let (saw, fix) = wrong(cause);
-        line("verdict", saw);
+        let finding = wrong(cause);
+        line("verdict", finding.map_or("", |finding| &finding.message));
+        line("code", finding.map_or("", |finding| &finding.code));
+        for more in finding.into_iter().flat_map(|finding| &finding.evidence) {
+            line("evidence", more);
+        }
         line("looked at", &format!("{} ({})", cause.check.looks_at, cause.check.name));
         line("matters", cause.check.matters);
-        line("fix", fix);
+        line("fix", finding.map_or("", |finding| &finding.fix));
     }
     for other in wrongs {
-        line("also", &format!("{}: {}", other.check.name, wrong(other).0));
+        line("also", &format!("{}: {}", other.check.name, wrong(other).map_or("", |finding| &finding.message)));
     }
     for Finding { check, judged } in findings {
         match judged {
@@ -60,10 +64,10 @@ fn one(out: &mut String, verdict: &Verdict, whole: bool) {
     }
 }
 
-fn wrong(finding: &Finding) -> (&str, &str) {
+fn wrong(finding: &Finding) -> Option<&diagnose::Finding> {
     match &finding.judged {
-        Judged::Disproved { saw, fix } => (saw, fix),
-        Judged::Proved(_) | Judged::NotMeasured(_) => ("", ""),
+        Judged::Disproved(finding) => Some(finding),
+        Judged::Proved(_) | Judged::NotMeasured(_) => None,
     }
 }
 
@@ -77,9 +81,11 @@ pub(crate) fn json(verdicts: &[Verdict]) -> String {
 
 fn object(verdict: &Verdict) -> Value {
     let cause = verdict.cause();
-    let said = cause.map(|cause| {
-        let (saw, fix) = wrong(cause);
-        json!({"check": cause.check.name, "saw": saw, "matters": cause.check.matters, "fix": fix})
+    let said = cause.zip(cause.and_then(wrong)).map(|(cause, finding)| {
+        json!({
+            "check": cause.check.name, "code": finding.code, "level": finding.level.as_str(), "saw": finding.message,
+            "evidence": finding.evidence, "matters": cause.check.matters, "fix": finding.fix,
+        })
     });
     let findings: Vec<Value> = verdict.findings.iter().map(finding).collect();
     json!({
@@ -92,7 +98,13 @@ fn finding(finding: &Finding) -> Value {
     let mut object = json!({"check": check.name, "lookedAt": check.looks_at, "matters": check.matters});
     let more = match judged {
         Judged::Proved(saw) => json!({"outcome": "proved", "saw": saw}),
-        Judged::Disproved { saw, fix } => json!({"outcome": "disproved", "saw": saw, "fix": fix}),
+        Judged::Disproved(finding) => {
+            let diagnose::Finding { code, message, evidence, fix, level } = &**finding;
+            json!({
+                "outcome": "disproved", "code": code, "level": level.as_str(), "saw": message, "evidence": evidence,
+                "fix": fix,
+            })
+        }
         Judged::NotMeasured(unmeasured) => {
             json!({"outcome": "not measured", "why": unmeasured.why, "how": unmeasured.how})
         }
@@ -126,7 +138,8 @@ mod tests {
         let text = text(&verdicts(), false);
         let wanted = [
             "default/web: sick",
-            "  verdict       no Pod of namespace default has app=wbe; web-1 does nearly: app is web, not wbe",
+            "  verdict       selector app=wbe matches 0 of 1 pod in default; 1 pod has app=web.",
+            "  code          NoPodMatches",
             "  fix           kubectl set selector service web -n default app=web",
             "2 Services: 1 sick, 1 healthy",
         ];
@@ -151,6 +164,10 @@ mod tests {
         let value: Value = serde_json::from_str(&json(&verdicts())).expect("JSON");
         let web = &value["services"][0];
         assert_eq!((&web["healthy"], &web["verdict"]["check"]), (&json!(false), &json!("selected")));
+        assert_eq!(
+            (&web["verdict"]["code"], &web["verdict"]["level"]),
+            (&json!("NoPodMatches"), &json!("not working"))
+        );
         assert_eq!(web["findings"].as_array().map(Vec::len), Some(super::super::checks::CHECKS.len()));
         assert_eq!(value["services"][1]["verdict"], Value::Null);
     }

@@ -113,7 +113,8 @@ impl World {
     }
 
     pub(super) fn evidence<'a>(&'a self, namespace: &'a str, name: &'a str) -> Evidence<'a> {
-        Evidence { namespace, name, cluster: &self.cluster, here: &self.here, tried: &self.tried }
+        Evidence { namespace, name, cluster: &self.cluster, here: &self.here, tried: &self.tried, diagnosis: None }
+            .diagnosed(&self.cluster.snapshot())
     }
 }
 
@@ -125,10 +126,11 @@ pub(super) fn proved(judged: Judged) -> String {
     }
 }
 
+/// What was seen, with the evidence, and the command that mends it.
 #[track_caller]
 pub(super) fn disproved(judged: Judged) -> (String, String) {
     match judged {
-        Judged::Disproved { saw, fix } => (saw, fix),
+        Judged::Disproved(finding) => ([&[finding.message][..], &finding.evidence].concat().join("\n"), finding.fix),
         other => panic!("not disproved: {other:?}"),
     }
 }

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 
 use announce::who::Said;
 use api::view::Service;
+use diagnose::Finding;
 use plan::why::{Explanation, Subject};
 use serde_json::Value;
 
@@ -36,6 +37,8 @@ struct Found {
     view: View,
     /// Who announces each address of its load balancer.
     announced: Vec<(IpAddr, Said)>,
+    /// What is wrong with it, as its objects say.
+    findings: Vec<Finding>,
     missing: Vec<String>,
 }
 
@@ -64,12 +67,13 @@ async fn find(api: &mut Api, question: &Question<'_>) -> anyhow::Result<Found> {
     let view = View::of(api, &world, &node, &service.metadata.key()).await;
     let (slices, pods) = (world.slices_of(&service), world.pods_of(&service));
     let told = view.planner.why(&Subject { service: &service, slices: &slices, pods: &pods });
+    let findings = world.findings(&service);
     let (announced, mut missing) = (announced(api, &service).await, world.missing);
     let announced = announced.unwrap_or_else(|error| {
         missing.push(format!("who announces its addresses is not known: {error:#}"));
         Vec::new()
     });
-    Ok(Found { service, told, view, announced, missing })
+    Ok(Found { service, told, view, announced, findings, missing })
 }
 
 /// Who announces the addresses of a load balancer; objects are read anew, since announcers see others of their members.

@@ -5,7 +5,9 @@
 
 use announce::inputs::Lists;
 use anyhow::bail;
+use api::value::ValueExt as _;
 use api::view::{EndpointSlice, Node, Pod, Service, ServiceCidr};
+use diagnose::{Finding, Objects as Listed, Snapshot, diagnose};
 use plan::why::who::Objects;
 use serde_json::Value;
 
@@ -25,22 +27,55 @@ pub(super) struct World {
     pub(super) pods: Vec<Pod>,
     pub(super) nodes: Vec<Node>,
     pub(super) cidrs: Vec<ServiceCidr>,
+    /// The same as they are.
+    raw: Raw,
     /// What could not be read, and why.
     pub(super) missing: Vec<String>,
+}
+
+/// Objects as the API gives them.
+#[derive(Debug, Default)]
+struct Raw {
+    services: Vec<Value>,
+    slices: Vec<Value>,
+    pods: Option<Vec<Value>>,
+    nodes: Vec<Value>,
+    ranges: Vec<Value>,
 }
 
 impl World {
     /// Reads them.
     pub(super) async fn read(api: &mut Api) -> anyhow::Result<Self> {
-        let mut world = Self {
-            services: forms(list(api, SERVICES).await?, serde_json::from_value),
-            slices: forms(list(api, SLICES).await?, serde_json::from_value),
-            ..Self::default()
+        let mut missing = Vec::new();
+        let raw = Raw {
+            services: list(api, SERVICES).await?,
+            slices: list(api, SLICES).await?,
+            pods: optional(api, PODS, &mut missing).await,
+            nodes: optional(api, NODES, &mut missing).await.unwrap_or_default(),
+            ranges: optional(api, RANGES, &mut missing).await.unwrap_or_default(),
         };
-        world.pods = forms(optional(api, PODS, &mut world.missing).await, serde_json::from_value);
-        world.nodes = forms(optional(api, NODES, &mut world.missing).await, serde_json::from_value);
-        world.cidrs = forms(optional(api, RANGES, &mut world.missing).await, serde_json::from_value);
-        Ok(world)
+        Ok(Self {
+            services: forms(&raw.services, serde_json::from_value),
+            slices: forms(&raw.slices, serde_json::from_value),
+            pods: forms(raw.pods.as_deref().unwrap_or_default(), serde_json::from_value),
+            nodes: forms(&raw.nodes, serde_json::from_value),
+            cidrs: forms(&raw.ranges, serde_json::from_value),
+            raw,
+            missing,
+        })
+    }
+
+    /// What is wrong with a Service, as its objects say; nothing where Pods could not be read.
+    pub(super) fn findings(&self, service: &Service) -> Vec<Finding> {
+        let Raw { services, slices, pods, nodes, ranges } = &self.raw;
+        let Some(pods) = pods else { return Vec::new() };
+        let is = |one: &&Value| {
+            one.text("metadata.namespace") == &*service.metadata.namespace
+                && one.text("metadata.name") == &*service.metadata.name
+        };
+        let Some(object) = services.iter().find(is) else { return Vec::new() };
+        let objects = Listed { services, slices, pods, nodes, ranges, domain: "cluster.local" };
+        diagnose(&Snapshot::new(objects), &diagnose::Service::of(object)).findings()
     }
 
     /// A Service.
@@ -100,15 +135,52 @@ async fn list(api: &mut Api, path: &str) -> anyhow::Result<Vec<Value>> {
 }
 
 /// What can be done without.
-async fn optional(api: &mut Api, path: &str, missing: &mut Vec<String>) -> Vec<Value> {
-    list(api, path).await.unwrap_or_else(|error| {
+async fn optional(api: &mut Api, path: &str, missing: &mut Vec<String>) -> Option<Vec<Value>> {
+    let read = list(api, path).await;
+    read.inspect_err(|error| {
         let what = path.rsplit('/').next().unwrap_or_default();
         missing.push(format!("{what} could not be read: {error:#}"));
-        Vec::new()
     })
+    .ok()
 }
 
 /// Objects in their forms; one that cannot be read is none.
-fn forms<T>(items: Vec<Value>, read: fn(Value) -> serde_json::Result<T>) -> Vec<T> {
-    items.into_iter().filter_map(|item| read(item).ok()).collect()
+fn forms<T>(items: &[Value], read: fn(Value) -> serde_json::Result<T>) -> Vec<T> {
+    items.iter().filter_map(|item| read(item.clone()).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of faults and healthy shapes that all renderers of findings are tested with.
+    const FAULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../diagnose/tests/faults.json");
+
+    fn findings(case: &Value) -> Vec<Finding> {
+        let raw = Raw {
+            services: case.items("services").to_vec(),
+            slices: case.items("slices").to_vec(),
+            pods: Some(case.items("pods").to_vec()),
+            nodes: case.items("nodes").to_vec(),
+            ranges: vec![serde_json::json!({"spec": {"cidrs": ["10.96.0.0/16"]}})],
+        };
+        let services = forms(&raw.services, serde_json::from_value);
+        let world = World { raw, services, ..World::default() };
+        let service = world.service("default", "web").expect("the Service");
+        world.findings(service)
+    }
+
+    #[test]
+    fn b13_explain_has_the_code_and_the_sentence_of_the_diagnosis() {
+        let table = std::fs::read(FAULTS).expect("the table");
+        let table: Value = serde_json::from_slice(&table).expect("JSON");
+        for case in table.items("faults") {
+            let found = findings(case).first().map(Finding::json).unwrap_or_default();
+            let wanted = (case.text("code"), case.text("message"));
+            assert_eq!((found.text("code"), found.text("message")), wanted, "{}", case.text("name"));
+        }
+        for case in table.items("healthy") {
+            assert_eq!(findings(case), [], "{}", case.text("name"));
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Services that are broken by what their objects say. The cause is the verdict, its command mends.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use testbed::net::backend;
 
 use super::clinic::Clinic;
@@ -17,7 +17,7 @@ fn a_selector_that_is_nearly_right_is_named_and_mended() {
     let said = clinic.doctor("web");
     said.names(
         "selected",
-        &["app=wbe", "web-1", "app is web, not wbe"],
+        &["selector app=wbe matches 0 of 1 pod in default", "1 pod has app=web"],
         "kubectl set selector service web -n default app=web",
     );
     clinic.mend(&said);
@@ -41,7 +41,7 @@ fn a_target_port_that_is_wrong_by_name_or_by_number_is_named_and_mended() {
     let said = clinic.doctor("named");
     said.names(
         "targetPort",
-        &["htttp", "they have http (8080/TCP)"],
+        &["targetPort htttp is not a port of pod web-1", "pod web-1 declares port http (8080/TCP)"],
         "kubectl patch service named -n default --type=json",
     );
     clinic.mend(&said);
@@ -74,7 +74,7 @@ fn pods_that_are_not_ready_or_do_not_run_are_named_with_their_reason() {
     // The first probe may still be under way.
     testbed::net::eventually("the probe has failed", || {
         said = clinic.doctor("slow");
-        said.saw().contains("the database is away")
+        said.told().contains("the database is away")
     });
     said.names("ready", &["slow-1", "Readiness probe failed"], "kubectl describe pod slow-1 -n default");
     clinic.until("default", "crash-1", "ended", |pod| {
@@ -95,13 +95,13 @@ fn pods_of_another_namespace_and_no_pods_at_all_are_told_apart() {
     let said = clinic.doctor("web");
     said.names(
         "selected",
-        &["Pod shop/web-1 has", "never leads into another namespace"],
+        &["pods in namespace shop match", "a Service selects only pods of its own namespace"],
         "kubectl expose pod web-1 -n shop",
     );
     clinic.mend(&said);
     clinic.doctor("web -n shop").is_healthy();
     clinic.service("default", "nobody", json!({"selector": {"app": "ghost"}, "ports": [{"port": 80}]}));
-    clinic.doctor("nobody").names("selected", &["no Pod anywhere"], "kubectl run nobody -n default");
+    clinic.doctor("nobody").names("selected", &["there are no pods in default"], "kubectl run nobody -n default");
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "idle"},
         "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "idle"}},
@@ -203,4 +203,41 @@ fn a_service_that_is_not_there_is_looked_for_nearby() {
     clinic.doctor("frontend").names("object", &["there is shop/frontend"], "waypost doctor frontend -n shop");
     clinic.doctor("fronted -n shop").names("object", &["there is shop/frontend"], "waypost doctor frontend -n shop");
     clinic.doctor("frontend -n shp").names("object", &["no namespace shp"], "waypost doctor frontend -n shop");
+}
+
+/// Runs the doctor on a Service, and shows that its condition and `explain` have the same code and sentence.
+#[track_caller]
+fn agree(clinic: &mut Clinic, name: &str, check: &str, code: &str, saw: &[&str]) {
+    let said = clinic.doctor(name);
+    said.names(check, saw, "");
+    assert_eq!(said.code_of_verdict(), code, "{:#}", said.whole);
+    clinic.condition_says(name, &said);
+    assert_eq!(clinic.explained(name), (code.to_owned(), said.saw().to_owned()));
+}
+
+#[test]
+fn b13_condition_doctor_and_explain_give_one_verdict() {
+    let mut clinic = Clinic::new();
+    clinic.pod("default", "web-1", "web");
+    let here = clinic.node.v4().to_string();
+    let web = || json!({"app": "web"});
+    let mut service = |name: &str, spec: Value| _ = clinic.service("default", name, spec);
+    service("typo", json!({"selector": {"app": "wbe"}, "ports": [{"port": 80, "targetPort": "http"}]}));
+    service("named", json!({"selector": web(), "ports": [{"port": 80, "targetPort": "htttp"}]}));
+    // What the containers serve is TCP: no datagram is answered.
+    let datagrams = json!([{"port": 53, "targetPort": 8080, "protocol": "UDP"}]);
+    service("datagrams", json!({"selector": web(), "ports": datagrams}));
+    let balanced = json!({
+        "type": "LoadBalancer", "loadBalancerClass": "example.com/nobody", "selector": web(),
+        "ports": [{"port": 80, "targetPort": "http"}],
+    });
+    service("balanced", balanced);
+    service("misnamed", json!({"ports": [{"name": "sql", "port": 80, "targetPort": 8080}]}));
+    clinic.slice("default", "misnamed", &here, 8080);
+    let clinic = &mut clinic;
+    agree(clinic, "typo", "selected", "NoPodMatches", &["1 pod has app=web"]);
+    agree(clinic, "named", "targetPort", "NoSuchTargetPort", &["its only named port is http"]);
+    agree(clinic, "datagrams", "targetPort", "ProtocolNotDeclared", &["sends UDP to port 8080", "for TCP only"]);
+    agree(clinic, "balanced", "balancer", "LoadBalancerClassNotServed", &["loadBalancerClass example.com/nobody"]);
+    agree(clinic, "misnamed", "slices", "NoSuchPort", &["no ready endpoint for port sql", "theirs are unnamed TCP"]);
 }

@@ -59,6 +59,18 @@ impl Said {
         text(self.verdict(), "/saw")
     }
 
+    /// The code of the verdict; empty when all is well.
+    pub(crate) fn code_of_verdict(&self) -> &str {
+        text(self.verdict(), "/code")
+    }
+
+    /// What was seen, with the evidence, one to a line.
+    pub(crate) fn told(&self) -> String {
+        let evidence = self.verdict()["evidence"].as_array().into_iter().flatten();
+        let lines = evidence.map(|line| line.as_str().expect("a line"));
+        [self.saw()].into_iter().chain(lines).collect::<Vec<_>>().join("\n")
+    }
+
     pub(crate) fn fix(&self) -> &str {
         text(self.verdict(), "/fix")
     }
@@ -76,7 +88,7 @@ impl Said {
     pub(crate) fn names(&self, check: &str, saw: &[&str], fix: &str) -> &Self {
         assert_eq!((self.code, self.check()), (Some(1), check), "{:#}", self.whole);
         for part in saw {
-            assert!(self.saw().contains(part), "{part:?} is not in {:?}", self.saw());
+            assert!(self.told().contains(part), "{part:?} is not in {:?}", self.told());
         }
         assert!(self.fix().starts_with(fix), "{:?} does not begin with {fix:?}", self.fix());
         self
@@ -161,6 +173,40 @@ impl Clinic {
         let metadata = json!({"name": name, "labels": {"app": app}});
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
         let _ = self.api(|session| session.post(&format!("/api/v1/namespaces/{namespace}/pods"), &pod)).success();
+    }
+
+    /// That the condition Ready of a Service comes to have this reason, and says what the verdict of the doctor says.
+    #[track_caller]
+    pub(crate) fn condition_says(&mut self, name: &str, said: &Said) {
+        let services = "/api/v1/namespaces/default/services";
+        let (code, message) = (said.code_of_verdict().to_owned(), said.saw().to_owned());
+        let fits = |service: &Value| {
+            let conditions = service["status"]["conditions"].as_array();
+            let mut ready = conditions.into_iter().flatten().filter(|one| one["type"] == "Ready");
+            ready.any(|one| one["reason"] == *code && one["message"] == *message)
+        };
+        let begun = Instant::now();
+        self.api(|session| {
+            if fits(&session.get(&format!("{services}/{name}")).body) {
+                return;
+            }
+            let mut watch = session.watch(services, &format!("&fieldSelector=metadata.name={name}"));
+            watch.until(|_, service| {
+                assert!(begun.elapsed() < PATIENCE, "{code} {message:?} is not in {}", service["status"]);
+                fits(service)
+            });
+        });
+    }
+
+    /// What `waypost explain` finds, the first of it: its code and its sentence.
+    #[track_caller]
+    pub(crate) fn explained(&self, name: &str) -> (String, String) {
+        let mut command = Command::new(testbed::binary());
+        command.env("KUBECONFIG", self.kubeconfig()).args(["explain", &format!("svc/{name}"), "-o", "json"]);
+        let run = self.node.run(command);
+        let whole: Value = serde_json::from_str(&run.out).unwrap_or_else(|error| panic!("{error}: {run:?}"));
+        let first = &whole["findings"][0];
+        (text(first, "/code").to_owned(), text(first, "/message").to_owned())
     }
 
     /// Waits until a Pod is as it should be, and answers it.

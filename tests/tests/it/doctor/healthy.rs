@@ -21,7 +21,7 @@ fn shapes(clinic: &mut Clinic) -> usize {
         ("headless", json!({"clusterIP": "None", "selector": web(), "ports": http()})),
         ("alias", json!({"type": "ExternalName", "externalName": "by-name.default.svc.cluster.local"})),
         ("by-hand", json!({"ports": [{"port": 80, "targetPort": 8081}]})),
-        ("datagrams", json!({"selector": web(), "ports": [{"port": 53, "targetPort": 8080, "protocol": "UDP"}]})),
+        ("datagrams", json!({"selector": web(), "ports": [{"port": 53, "targetPort": 5353, "protocol": "UDP"}]})),
         ("sticky", json!({"selector": web(), "sessionAffinity": "ClientIP", "ports": http()})),
         ("local", json!({"selector": web(), "internalTrafficPolicy": "Local", "ports": http()})),
         ("dual", json!({"selector": web(), "ipFamilyPolicy": "RequireDualStack", "ports": http()})),

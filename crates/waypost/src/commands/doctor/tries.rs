@@ -77,7 +77,8 @@ impl<'a> Tries<'a> {
             frontends: Ok(BTreeMap::new()),
             name: Err(Unmeasured { why: String::new(), how: String::new() }),
         };
-        let evidence = Evidence { namespace, name, cluster: self.cluster, here: self.here, tried: &nothing };
+        let (cluster, here) = (self.cluster, self.here);
+        let evidence = Evidence { namespace, name, cluster, here, tried: &nothing, diagnosis: None };
         let ready = evidence.ready();
         let mut backends: Vec<&Endpoint> = ready.iter().filter(|one| one.protocol == Protocol::Tcp).collect();
         let left_out = backends.len().saturating_sub(self.bounds.endpoints);

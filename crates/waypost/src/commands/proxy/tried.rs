@@ -86,7 +86,7 @@ impl Trier {
         anyhow::ensure!(cluster.service(namespace, name).is_some(), "there is no Service {namespace}/{name}");
         let here = Here::named(&self.node);
         let tried = Tries::new(&cluster, &here, Bounds::BRIEF).await.of(namespace, name).await;
-        Ok(rungs(&Evidence { namespace, name, cluster: &cluster, here: &here, tried: &tried }))
+        Ok(rungs(&Evidence { namespace, name, cluster: &cluster, here: &here, tried: &tried, diagnosis: None }))
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 
+use diagnose::Declared;
 use plan::Protocol;
-use serde_json::Value;
 
 use super::super::evidence::{Dial, Endpoint, Evidence};
-use super::super::near::{count, listed};
 use super::super::verdict::Judged;
-use super::target::{self, Declared};
+use super::super::words::{count, listed};
+use super::target;
 
 /// Whether somebody listens behind every ready endpoint.
 pub(in crate::doctor) fn backends(evidence: &Evidence<'_>) -> Judged {
@@ -57,7 +57,7 @@ fn whose(endpoint: &Endpoint) -> String {
 fn instead(evidence: &Evidence<'_>, endpoint: &Endpoint, dial: Option<&Dial>) -> (String, String) {
     let pods = evidence.pods();
     let declared = target::declared(&pods);
-    let words: Vec<String> = declared.iter().map(Declared::words).collect();
+    let words: Vec<String> = declared.iter().map(Declared::text).collect();
     let look = match &*endpoint.pod {
         "" => format!("ss -ltn # on the machine of {}", endpoint.address.ip()),
         pod => format!("kubectl exec {pod} {} -- ss -ltn", evidence.flag()),
@@ -74,9 +74,8 @@ fn instead(evidence: &Evidence<'_>, endpoint: &Endpoint, dial: Option<&Dial>) ->
     };
     match (declared.iter().find(open), port) {
         (Some(one), Some(port)) => {
-            let target = if one.name.is_empty() { Value::from(one.number) } else { Value::from(&*one.name) };
-            let hint = format!("; its containers declare {}, and there somebody answers", one.words());
-            (hint, evidence.retarget(&port, &target))
+            let hint = format!("; its containers declare {}, and there somebody answers", one.text());
+            (hint, evidence.typed().retarget(port.index, &one.target()))
         }
         _ if pods.is_empty() => (String::new(), look),
         _ if words.is_empty() => ("; its containers declare no port".to_owned(), look),

@@ -11,8 +11,8 @@ use kernel::nft::foreign::{Packet, Ruleset, Stop, TableName, is_legacy, judge, w
 use plan::Protocol;
 
 use super::super::evidence::{Endpoint, Evidence, is_over};
-use super::super::near::listed;
 use super::super::verdict::Judged;
+use super::super::words::listed;
 
 /// Where addresses are translated; what comes before sees the Service, what comes after sees the endpoint.
 const TRANSLATION: i32 = -100;

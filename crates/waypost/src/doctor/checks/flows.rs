@@ -6,8 +6,8 @@ use kernel::conntrack::Flow;
 use plan::Protocol;
 
 use super::super::evidence::{Evidence, Rules};
-use super::super::near::{count, listed};
 use super::super::verdict::Judged;
+use super::super::words::{count, listed};
 
 /// Whether remembered flows of the Service lead to endpoints that are there.
 pub(super) fn stale(evidence: &Evidence<'_>) -> Judged {

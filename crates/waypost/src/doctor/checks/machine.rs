@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::super::evidence::{Evidence, family};
-use super::super::near::listed;
 use super::super::verdict::Judged;
+use super::super::words::listed;
 
 /// The settings that say whether packets are passed on.
 const FORWARD_V4: &str = "net/ipv4/ip_forward";

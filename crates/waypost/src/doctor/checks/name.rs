@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::super::evidence::{Evidence, NameAnswer};
-use super::super::near::listed;
 use super::super::verdict::Judged;
+use super::super::words::listed;
 
 /// Whether the name leads to the Service.
 pub(in crate::doctor) fn resolves(evidence: &Evidence<'_>) -> Judged {

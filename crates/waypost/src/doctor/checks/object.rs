@@ -1,13 +1,12 @@
 //! The object itself: whether it is there, and whether it can work at all.
 
-use std::net::IpAddr;
-
 use api::value::ValueExt as _;
-use serde_json::{Value, json};
+use diagnose::is_similar;
+use serde_json::Value;
 
 use super::super::evidence::Evidence;
-use super::super::near::{is_near, listed};
 use super::super::verdict::Judged;
+use super::super::words::listed;
 
 /// Whether the Service is there, and meant to stay.
 pub(super) fn exists(evidence: &Evidence<'_>) -> Judged {
@@ -15,7 +14,8 @@ pub(super) fn exists(evidence: &Evidence<'_>) -> Judged {
     let Some(service) = evidence.service() else { return missing(evidence) };
     if service.has("metadata.deletionTimestamp") {
         let finalizers = listed(&service.texts("metadata.finalizers"));
-        return Judged::disproved(
+        return Judged::wrong(
+            "ServiceTerminating",
             format!("it is being deleted and waits for: {finalizers}"),
             format!("kubectl get service {name} -n {namespace} -o yaml"),
         );
@@ -49,7 +49,7 @@ fn missing(evidence: &Evidence<'_>) -> Judged {
     let nearly = cluster
         .services
         .iter()
-        .find(|one| one.text("metadata.namespace") == *namespace && is_near(one.text("metadata.name"), name));
+        .find(|one| one.text("metadata.namespace") == *namespace && is_similar(name, one.text("metadata.name")));
     if let Some(meant) = elsewhere.or(nearly) {
         let (of, called) = (meant.text("metadata.namespace"), meant.text("metadata.name"));
         return Judged::disproved(
@@ -57,7 +57,7 @@ fn missing(evidence: &Evidence<'_>) -> Judged {
             format!("waypost doctor {called} -n {of}"),
         );
     }
-    if let Some(near) = known.iter().find(|one| !has_namespace && is_near(one, namespace)) {
+    if let Some(near) = known.iter().find(|one| !has_namespace && is_similar(namespace, one)) {
         return Judged::disproved(format!("{saw}; there is {near}"), format!("waypost doctor {name} -n {near}"));
     }
     let workload = cluster
@@ -81,8 +81,11 @@ pub(super) fn shape(evidence: &Evidence<'_>) -> Judged {
     if evidence.service().is_none() {
         return Judged::moot("there is no Service");
     }
+    if let Some(finding) = evidence.found("shape") {
+        return finding.into();
+    }
     if evidence.is_external_name() {
-        return external_name(evidence);
+        return Judged::proved(format!("another name for {}", evidence.spec().text("externalName")));
     }
     let ports: Vec<String> = evidence.ports().iter().map(|port| format!("{}/{}", port.number, port.protocol)).collect();
     if evidence.is_headless() {
@@ -101,34 +104,10 @@ pub(super) fn shape(evidence: &Evidence<'_>) -> Judged {
     Judged::proved(saw)
 }
 
-fn external_name(evidence: &Evidence<'_>) -> Judged {
-    let name = evidence.spec().text("externalName");
-    let Ok(ip) = name.trim_matches(['[', ']']).parse::<IpAddr>() else {
-        return Judged::proved(format!("another name for {name}"));
-    };
-    let port = evidence.ports().first().map_or(80, |port| port.number);
-    let slice = json!({
-        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-        "metadata": {
-            "name": format!("{}-1", evidence.name), "namespace": evidence.namespace,
-            "labels": {"kubernetes.io/service-name": evidence.name},
-        },
-        "addressType": if ip.is_ipv4() { "IPv4" } else { "IPv6" },
-        "ports": [{"port": port}], "endpoints": [{"addresses": [ip]}],
-    });
-    let patch = json!({"spec": {"type": "ClusterIP", "externalName": null, "ports": [{"port": port}]}});
-    Judged::disproved(
-        format!("externalName is {ip}, an address: DNS answers it as a name, which nobody has"),
-        format!(
-            "{} && echo {} | kubectl apply -f -",
-            evidence.patch(&patch),
-            super::super::near::quoted(&slice.to_string())
-        ),
-    )
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::super::super::testing::{World, disproved, proved};
     use super::*;
 

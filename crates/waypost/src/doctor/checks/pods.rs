@@ -1,27 +1,24 @@
 //! The Pods that a Service selects: whether they run, whether they are ready, and why not.
 
 use api::value::ValueExt as _;
+use diagnose::{Detail, Finding};
 use serde_json::Value;
 
 use super::super::evidence::{Evidence, is_ready};
-use super::super::near::{count, listed};
 use super::super::verdict::Judged;
+use super::super::words::{count, listed};
 
 /// Whether a Pod runs.
 pub(super) fn running(evidence: &Evidence<'_>) -> Judged {
+    if let Some(finding) = evidence.found("running") {
+        return finding.into();
+    }
     let pods = evidence.pods();
     if pods.is_empty() {
-        return Judged::moot("it selects no Pod");
+        return Judged::moot("it selects no Pod that has not ended");
     }
-    let (run, wait): (Vec<&Value>, Vec<&Value>) =
-        pods.iter().copied().partition(|pod| pod.text("status.phase") == "Running");
-    let why: Vec<String> =
-        wait.iter().map(|pod| format!("{}: {}", pod.text("metadata.name"), not_running(pod))).collect();
-    if run.is_empty() {
-        return Judged::disproved(format!("none runs: {}", listed(&why)), fix(evidence, wait[0]));
-    }
-    let but = if why.is_empty() { String::new() } else { format!("; not {}", listed(&why)) };
-    Judged::proved(format!("{} of {}{but}", run.len(), count(pods.len(), "Pod")))
+    let runs = |pod: &&Value| pod.text("status.phase") == "Running";
+    Judged::proved(share(evidence, &pods, runs))
 }
 
 /// Whether a Pod is ready.
@@ -31,102 +28,45 @@ pub(super) fn ready(evidence: &Evidence<'_>) -> Judged {
     if run.is_empty() {
         return Judged::moot("no Pod of it runs");
     }
-    let (good, bad): (Vec<&Value>, Vec<&Value>) = run.iter().copied().partition(|pod| is_ready(pod));
-    let why: Vec<String> =
-        bad.iter().map(|pod| format!("{}: {}", pod.text("metadata.name"), not_ready(evidence, pod))).collect();
-    if good.is_empty() && evidence.spec().flag("publishNotReadyAddresses") {
-        return Judged::proved(format!("none is, and it publishes addresses that are not ready; {}", listed(&why)));
+    if let Some(finding) = evidence.found("ready") {
+        let unready = run.iter().filter(|pod| !is_ready(pod));
+        let more = unready.flat_map(|pod| more(evidence, pod));
+        let evidence = finding.evidence.iter().cloned().chain(more).collect();
+        return Finding { evidence, ..finding }.into();
     }
-    if good.is_empty() {
-        return Judged::disproved(format!("none is ready: {}", listed(&why)), fix(evidence, bad[0]));
-    }
-    let but = if why.is_empty() { String::new() } else { format!("; not {}", listed(&why)) };
-    Judged::proved(format!("{} of {}{but}", good.len(), count(run.len(), "Pod")))
+    Judged::proved(share(evidence, &run, |pod| is_ready(pod)))
 }
 
-/// The statuses of all containers.
-fn statuses(pod: &Value) -> impl Iterator<Item = &Value> {
-    pod.items("status.initContainerStatuses").iter().chain(pod.items("status.containerStatuses"))
+/// How many of the Pods are as they should be, and why the others are not.
+fn share(evidence: &Evidence<'_>, pods: &[&Value], good: impl Fn(&&Value) -> bool) -> String {
+    let (good, bad): (Vec<&Value>, Vec<&Value>) = pods.iter().copied().partition(good);
+    let why = |pod: &&Value| {
+        let why = more(evidence, pod).into_iter().next().or_else(|| Detail::of(pod).excuse());
+        format!("{}{}", pod.text("metadata.name"), why.map(|why| format!(" ({why})")).unwrap_or_default())
+    };
+    let bad: Vec<String> = bad.iter().map(why).collect();
+    let but = if bad.is_empty() { String::new() } else { format!("; not {}", listed(&bad)) };
+    format!("{} of {}{but}", good.len(), count(pods.len(), "Pod"))
 }
 
-fn condition<'a>(pod: &'a Value, kind: &str) -> Option<&'a Value> {
-    pod.items("status.conditions").iter().find(|one| one.text("type") == kind && one.text("status") != "True")
-}
-
-/// What a container waits for, or how it ended.
-fn container_trouble(pod: &Value) -> Option<String> {
-    statuses(pod).find_map(|status| {
-        let name = status.text("name");
-        let waiting = status.at("state.waiting");
-        let ended = [status.at("state.terminated"), status.at("lastState.terminated")];
-        let ended = ended.into_iter().find(|ended| ended.has("exitCode"));
-        let exit = ended.map(|ended| format!(", its last exit code was {}", ended.int("exitCode"))).unwrap_or_default();
-        let restarts = match status.int("restartCount") {
-            0 => String::new(),
-            n => format!(" after {}", count(usize::try_from(n).unwrap_or_default(), "restart")),
-        };
-        if waiting.has("reason") && waiting.text("reason") != "ContainerCreating" {
-            let message = match waiting.text("message") {
-                "" => String::new(),
-                text => format!(" ({text})"),
-            };
-            return Some(format!("container {name} waits: {}{message}{restarts}{exit}", waiting.text("reason")));
-        }
-        let over = status.has("state.terminated") && pod.items("status.containerStatuses").contains(status);
-        over.then(|| format!("container {name} has ended{restarts}{exit}"))
-    })
-}
-
-fn not_running(pod: &Value) -> String {
-    let scheduled = condition(pod, "PodScheduled").map(|one| match one.text("message") {
-        "" => "no node has taken it".to_owned(),
-        text => format!("no node has taken it: {text}"),
-    });
-    scheduled.or_else(|| container_trouble(pod)).unwrap_or_else(|| match pod.text("status.phase") {
-        "" | "Pending" => "it is still being started".to_owned(),
-        phase => format!("its phase is {phase}"),
-    })
-}
-
-fn not_ready(evidence: &Evidence<'_>, pod: &Value) -> String {
-    if pod.has("metadata.deletionTimestamp") {
-        return "it is being deleted".to_owned();
-    }
-    if let Some(why) = container_trouble(pod) {
-        return why;
-    }
+/// What a Pod does not say in its status: the words of its probe, and gates that are not open.
+fn more(evidence: &Evidence<'_>, pod: &Value) -> Vec<String> {
+    let name = pod.text("metadata.name");
     let probe = evidence.cluster.events.iter().rev().find(|event| {
         event.text("reason") == "Unhealthy"
-            && event.text("involvedObject.name") == pod.text("metadata.name")
+            && event.text("involvedObject.name") == name
             && event.text("involvedObject.namespace") == evidence.namespace
             && event.text("message").starts_with("Readiness")
     });
-    if let Some(event) = probe {
-        return event.text("message").trim().lines().next().unwrap_or_default().to_owned();
-    }
+    let probe = probe.map(|event| event.text("message").trim().lines().next().unwrap_or_default());
     let gates = pod.items("spec.readinessGates").iter().map(|gate| gate.text("conditionType"));
     let shut: Vec<&str> = gates.filter(|gate| !is_true(pod, gate)).collect();
-    if !shut.is_empty() {
-        return format!("its readiness gate {} is not open", listed(&shut));
-    }
-    match condition(pod, "Ready").map(|one| one.text("message")) {
-        None | Some("") => "its condition Ready is not True".to_owned(),
-        Some(text) => text.to_owned(),
-    }
+    let gates = (!shut.is_empty()).then(|| format!("its readiness gate {} is not open", listed(&shut)));
+    probe.map(str::to_owned).into_iter().chain(gates).map(|why| format!("pod {name}: {why}")).collect()
 }
 
 fn is_true(pod: &Value, kind: &str) -> bool {
     pod.items("status.conditions").iter().any(|one| one.text("type") == kind && one.text("status") == "True")
-}
-
-/// What to look at next: the log of a container that ends again and again, or else all about the Pod.
-fn fix(evidence: &Evidence<'_>, pod: &Value) -> String {
-    let name = pod.text("metadata.name");
-    let crashed = statuses(pod).find(|status| status.text("state.waiting.reason") == "CrashLoopBackOff");
-    match crashed {
-        Some(status) => format!("kubectl logs {name} {} -c {} --previous", evidence.flag(), status.text("name")),
-        None => format!("kubectl describe pod {name} {}", evidence.flag()),
-    }
 }
 
 #[cfg(test)]
@@ -167,15 +107,17 @@ mod tests {
             "involvedObject": {"name": "web-1", "namespace": "default"},
         }));
         let (saw, fix) = disproved(world.judge("default", "web", ready));
-        assert!(saw.contains("web-1: Readiness probe failed: HTTP 503"), "{saw}");
+        assert!(saw.contains("pod web-1: Readiness probe failed: HTTP 503"), "{saw}");
         assert_eq!(fix, "kubectl describe pod web-1 -n default");
         world.cluster.services[0].put("spec.publishNotReadyAddresses", true);
+        world.slice("default", "web", 8080, &[("10.244.0.1", true, "n1")]);
         proved(world.judge("default", "web", ready));
     }
 
     #[test]
     fn what_a_container_waits_for_is_told_with_its_log() {
         let mut world = world();
+        world.unready(0);
         world.cluster.pods[0].put("status.phase", "Pending");
         world.cluster.pods[0].put(
             "status.containerStatuses",
@@ -183,7 +125,8 @@ mod tests {
                     "lastState": {"terminated": {"exitCode": 2}}}]),
         );
         let (saw, fix) = disproved(world.judge("default", "web", running));
-        assert!(saw.contains("CrashLoopBackOff after 3 restarts, its last exit code was 2"), "{saw}");
+        let wanted = "container main is waiting: CrashLoopBackOff; its last exit code was 2";
+        assert!(saw.contains(wanted) && saw.contains("3 restarts"), "{saw}");
         assert_eq!(fix, "kubectl logs web-1 -n default -c main --previous");
         moot(world.judge("default", "web", ready));
     }

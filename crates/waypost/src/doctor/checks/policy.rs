@@ -6,9 +6,9 @@ use api::value::ValueExt as _;
 use ipnet::IpNet;
 use serde_json::json;
 
-use super::super::evidence::{Evidence, family};
-use super::super::near::listed;
+use super::super::evidence::Evidence;
 use super::super::verdict::Judged;
+use super::super::words::listed;
 
 /// Whether a policy Local finds endpoints on this node.
 pub(super) fn local(evidence: &Evidence<'_>) -> Judged {
@@ -47,7 +47,7 @@ pub(super) fn local(evidence: &Evidence<'_>) -> Judged {
         format!(
             "{field} is Local, and this node, {node}, has no ready endpoint (they are {elsewhere}): traffic from {whose} is dropped here"
         ),
-        evidence.patch(&json!({"spec": {field: "Cluster"}})),
+        evidence.typed().patch(&json!({"spec": {field: "Cluster"}})),
     )
 }
 
@@ -64,15 +64,10 @@ pub(super) fn sources(evidence: &Evidence<'_>) -> Judged {
     }
     let add = |extra: String| {
         let all: Vec<String> = written.iter().map(|text| (*text).to_owned()).chain([extra]).collect();
-        evidence.patch(&json!({"spec": {"loadBalancerSourceRanges": all}}))
+        evidence.typed().patch(&json!({"spec": {"loadBalancerSourceRanges": all}}))
     };
-    let shut = ips.iter().find(|ip| !ranges.iter().any(|range| range.addr().is_ipv4() == ip.is_ipv4()));
-    if let Some(ip) = shut {
-        let everybody = if ip.is_ipv4() { "0.0.0.0/0" } else { "::/0" };
-        return Judged::disproved(
-            format!("{} names no range of {}: nobody can use {ip}", listed(&written), family(*ip)),
-            add(everybody.to_owned()),
-        );
+    if let Some(finding) = evidence.found("sources") {
+        return finding.into();
     }
     let (who, asking): (String, Vec<IpAddr>) = match evidence.here.from {
         Some(from) => (from.to_string(), vec![from]),

@@ -1,8 +1,8 @@
 //! The kernel's rules beside the plan, and the program that should keep them so.
 
 use super::super::evidence::{Evidence, Rules};
-use super::super::near::{count, listed};
 use super::super::verdict::Judged;
+use super::super::words::{count, listed};
 
 /// How the proxy is brought back, which writes what is missing.
 const START: &str = "systemctl restart waypost";

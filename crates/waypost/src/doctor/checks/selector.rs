@@ -1,11 +1,12 @@
 //! The selector: whether there is one, and which Pods it finds; when none, which it nearly finds.
 
 use api::value::ValueExt as _;
+use diagnose::{Finding, Selector};
 use serde_json::{Map, Value};
 
-use super::super::evidence::{Evidence, has_labels, is_over};
-use super::super::near::{count, is_near, listed, quoted};
+use super::super::evidence::{Evidence, has_labels};
 use super::super::verdict::Judged;
+use super::super::words::{count, listed};
 
 /// Whether something says where the Service leads.
 pub(super) fn present(evidence: &Evidence<'_>) -> Judged {
@@ -13,179 +14,60 @@ pub(super) fn present(evidence: &Evidence<'_>) -> Judged {
         return Judged::moot("such a Service selects nothing");
     }
     if let Some(selector) = evidence.selector() {
-        return Judged::proved(written(selector));
+        return Judged::proved(diagnose::selector_text(&pairs(selector)));
     }
-    let endpoints = evidence.endpoints().len();
-    if endpoints > 0 {
-        return Judged::proved(format!("none; {} kept by hand", count(endpoints, "endpoint")));
-    }
+    let Some(finding) = evidence.found("selector") else {
+        return Judged::proved(format!("none; {} kept by hand", count(evidence.endpoints().len(), "endpoint")));
+    };
+    // A workload of the same name has the labels that are probably meant.
     let namesake =
         evidence.cluster.workloads.iter().find(|one| {
             one.text("metadata.namespace") == evidence.namespace && one.text("metadata.name") == evidence.name
         });
-    let labels = namesake.and_then(|one| one.map("spec.selector.matchLabels")).map(written);
-    let labels = labels.unwrap_or_else(|| format!("app={}", evidence.name));
-    Judged::disproved("it has no selector, and no slice names an endpoint", set_selector(evidence, &labels))
+    let labels = namesake.and_then(|one| one.map("spec.selector.matchLabels"));
+    let fix = labels.map_or_else(|| finding.fix.clone(), |labels| evidence.typed().set_selector(&pairs(labels)));
+    Finding { fix, ..finding }.into()
 }
 
-/// Labels as people write them.
-fn written(labels: &Map<String, Value>) -> String {
-    let pairs = labels.iter().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
-    pairs.collect::<Vec<_>>().join(",")
-}
-
-fn set_selector(evidence: &Evidence<'_>, labels: &str) -> String {
-    format!("kubectl set selector service {} {} {}", evidence.name, evidence.flag(), quoted(labels))
+/// Labels as sorted pairs.
+fn pairs(labels: &Map<String, Value>) -> Box<Selector> {
+    let pair = |(key, value): (&String, &Value)| Some((key.as_str().into(), value.as_str()?.into()));
+    labels.iter().filter_map(pair).collect()
 }
 
 /// Whether the selector finds Pods.
 pub(super) fn matches(evidence: &Evidence<'_>) -> Judged {
     let Some(selector) = evidence.selector() else { return Judged::moot("it has no selector") };
+    if let Some(finding) = evidence.found("selected") {
+        return unscaled(evidence, selector, &finding).unwrap_or(finding).into();
+    }
     let found = evidence.pods();
-    if !found.is_empty() {
-        let names: Vec<&str> = found.iter().map(|pod| pod.text("metadata.name")).collect();
-        return Judged::proved(format!("{}: {}", count(found.len(), "Pod"), listed(&names)));
+    if found.is_empty() {
+        return Judged::proved("only Pods that have ended");
     }
-    let saw = format!("no Pod of namespace {} has {}", evidence.namespace, written(selector));
-    nearly(evidence, selector, &saw)
-        .or_else(|| elsewhere(evidence, selector, &saw))
-        .or_else(|| unscaled(evidence, selector, &saw))
-        .unwrap_or_else(|| nobody(evidence, selector, &saw))
+    let names: Vec<&str> = found.iter().map(|pod| pod.text("metadata.name")).collect();
+    Judged::proved(format!("{}: {}", count(found.len(), "Pod"), listed(&names)))
 }
 
-/// Pods of the namespace whose labels are nearly those.
-fn nearly(evidence: &Evidence<'_>, selector: &Map<String, Value>, saw: &str) -> Option<Judged> {
-    let here = evidence.cluster.pods.iter().filter(|pod| pod.text("metadata.namespace") == evidence.namespace);
-    let live = here.filter(|pod| !is_over(pod));
-    let (_, pod, meant) = live
-        .filter_map(|pod| near_miss(pod.map("metadata.labels")?, selector).map(|(far, meant)| (far, pod, meant)))
-        .min_by_key(|(far, ..)| *far)?;
-    let same = evidence.cluster.pods.iter().filter(|other| {
-        other.text("metadata.namespace") == evidence.namespace && has_labels(other, "metadata.labels", &meant)
-    });
-    let names: Vec<&str> = same.map(|pod| pod.text("metadata.name")).collect();
-    let differs: Vec<String> = differences(selector, &meant);
-    let name = if names.is_empty() { vec![pod.text("metadata.name")] } else { names };
-    Some(Judged::disproved(
-        format!(
-            "{saw}; {} {} nearly: {}",
-            listed(&name),
-            if name.len() == 1 { "does" } else { "do" },
-            listed(&differs)
-        ),
-        set_selector(evidence, &written(&meant)),
-    ))
-}
-
-/// What a selector probably means by these labels, and how far that is; nothing when it means something else.
-fn near_miss(labels: &Map<String, Value>, selector: &Map<String, Value>) -> Option<(usize, Map<String, Value>)> {
-    let (mut meant, mut far) = (Map::new(), 0);
-    for (key, value) in selector {
-        let text = value.as_str().unwrap_or_default();
-        let at = labels.get(key).and_then(Value::as_str);
-        match at {
-            Some(there) if there == text => {
-                meant.insert(key.clone(), value.clone());
-            }
-            // With another label that fits, any other value is a near miss.
-            Some(there) if is_near(there, text) || selector.len() > 1 => {
-                far += if is_near(there, text) { 1 } else { 3 };
-                meant.insert(key.clone(), there.into());
-            }
-            _ => {
-                let (other, there) = labels.iter().find(|(other, there)| {
-                    *there == value
-                        && (is_near(other, key) || other.rsplit('/').next() == key.rsplit('/').next() || at.is_none())
-                })?;
-                far += 2;
-                meant.insert(other.clone(), there.clone());
-            }
-        }
-    }
-    let exact = selector.iter().any(|(key, value)| meant.get(key) == Some(value));
-    let is_near_miss = far > 0 && (far <= 2 || exact);
-    is_near_miss.then_some((far, meant))
-}
-
-/// What differs, label by label.
-fn differences(selector: &Map<String, Value>, meant: &Map<String, Value>) -> Vec<String> {
-    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
-    let mut said = Vec::new();
-    for (key, value) in meant {
-        match selector.get(key) {
-            Some(asked) if asked == value => {}
-            Some(asked) => {
-                let (have, want) = (text(Some(value)), text(Some(asked)));
-                let case = if have.eq_ignore_ascii_case(&want) { " (capitals count)" } else { "" };
-                said.push(format!("{key} is {have}, not {want}{case}"));
-            }
-            None => {
-                let asked = selector.keys().find(|asked| !meant.contains_key(*asked)).cloned().unwrap_or_default();
-                said.push(format!("the label is called {key}, not {asked}"));
-            }
-        }
-    }
-    said
-}
-
-/// Pods with these labels in other namespaces.
-fn elsewhere(evidence: &Evidence<'_>, selector: &Map<String, Value>, saw: &str) -> Option<Judged> {
-    let pods: Vec<&Value> =
-        evidence.cluster.pods.iter().filter(|pod| has_labels(pod, "metadata.labels", selector)).collect();
-    let pod = pods.iter().find(|pod| pod.text("metadata.namespace") != evidence.namespace && !is_over(pod))?;
-    let (of, name) = (pod.text("metadata.namespace"), pod.text("metadata.name"));
-    let port = evidence.ports().into_iter().next()?;
-    let target = port.target.as_str().map_or_else(|| port.target.to_string(), str::to_owned);
-    Some(Judged::disproved(
-        format!("{saw}; Pod {of}/{name} has, but a Service never leads into another namespace"),
-        format!(
-            "kubectl expose pod {name} -n {of} --name={} --selector={} --port={} --target-port={target} --protocol={}",
-            evidence.name,
-            quoted(&written(selector)),
-            port.number,
-            port.protocol
-        ),
-    ))
-}
-
-/// Workloads that would make such Pods.
-fn unscaled(evidence: &Evidence<'_>, selector: &Map<String, Value>, saw: &str) -> Option<Judged> {
+/// A workload that would make such Pods, and what to do about it.
+fn unscaled(evidence: &Evidence<'_>, selector: &Map<String, Value>, finding: &Finding) -> Option<Finding> {
     let workload = evidence.cluster.workloads.iter().find(|one| {
         one.text("metadata.namespace") == evidence.namespace
             && has_labels(one, "spec.template.metadata.labels", selector)
     })?;
     let (kind, name) = (workload.text("kind").to_lowercase(), workload.text("metadata.name"));
-    Some(match workload.int("spec.replicas") {
-        0 => Judged::disproved(
-            format!("{saw}; {kind} {name} would make them and is scaled to 0"),
+    let (more, fix) = match workload.int("spec.replicas") {
+        0 => (
+            format!("{kind} {name} would make them and is scaled to 0"),
             format!("kubectl scale {kind} {name} {} --replicas=1", evidence.flag()),
         ),
-        wanted => Judged::disproved(
-            format!("{saw}; {kind} {name} should have made {wanted} and has not"),
+        wanted => (
+            format!("{kind} {name} should have made {wanted} and has not"),
             format!("kubectl describe {kind} {name} {}", evidence.flag()),
         ),
-    })
-}
-
-fn nobody(evidence: &Evidence<'_>, selector: &Map<String, Value>, saw: &str) -> Judged {
-    let ended = evidence.cluster.pods.iter().filter(|pod| {
-        pod.text("metadata.namespace") == evidence.namespace && has_labels(pod, "metadata.labels", selector)
-    });
-    let ended = match ended.count() {
-        0 => "and no Pod anywhere has labels like these".to_owned(),
-        n => format!("but {} that ended", count(n, "Pod")),
     };
-    let port = evidence.ports().first().and_then(|port| port.target.as_u64());
-    let port = port.map(|port| format!(" --port={port}")).unwrap_or_default();
-    Judged::disproved(
-        format!("{saw}, {ended}"),
-        format!(
-            "kubectl run {} {} --image=IMAGE --labels={}{port}",
-            evidence.name,
-            evidence.flag(),
-            quoted(&written(selector))
-        ),
-    )
+    let evidence = finding.evidence.iter().cloned().chain([more]).collect();
+    Some(Finding { evidence, fix, ..finding.clone() })
 }
 
 #[cfg(test)]
@@ -211,12 +93,14 @@ mod tests {
 
     #[test]
     fn a_value_that_is_nearly_right_is_named_with_the_command() {
-        for (asked, says) in [("wbe", "app is web, not wbe"), ("Web", "capitals count")] {
+        for (asked, says) in
+            [("wbe", "1 pod has app=web"), ("Web", "1 pod has app=web (only upper and lower case differ)")]
+        {
             let mut world = world(&json!({"app": asked}));
             world.pod("shop", "web-1", json!({"app": "web"}));
             world.pod("shop", "api-1", json!({"app": "billing"}));
             let (saw, fix) = disproved(world.judge("shop", "web", matches));
-            assert!(saw.contains(says) && saw.contains("web-1"), "{saw}");
+            assert!(saw.contains(&format!("selector app={asked} matches 0 of 2 pods")) && saw.contains(says), "{saw}");
             assert_eq!(fix, "kubectl set selector service web -n shop app=web");
         }
     }
@@ -226,7 +110,7 @@ mod tests {
         let mut world = world(&json!({"ap": "web", "tier": "front"}));
         world.pod("shop", "web-1", json!({"app": "web", "tier": "front"}));
         let (saw, fix) = disproved(world.judge("shop", "web", matches));
-        assert!(saw.contains("the label is called app, not ap"), "{saw}");
+        assert!(saw.contains("does not have ap=web; it has app=web"), "{saw}");
         assert_eq!(fix, "kubectl set selector service web -n shop app=web,tier=front");
     }
 
@@ -236,7 +120,7 @@ mod tests {
         world.pod("prod", "web-1", json!({"app": "web"}));
         world.pod("shop", "other", json!({"app": "billing"}));
         let (saw, fix) = disproved(world.judge("shop", "web", matches));
-        assert!(saw.contains("Pod prod/web-1 has"), "{saw}");
+        assert!(saw.contains("pods in namespace prod match"), "{saw}");
         assert!(fix.starts_with("kubectl expose pod web-1 -n prod --name=web --selector=app=web --port=80"), "{fix}");
     }
 
@@ -244,10 +128,9 @@ mod tests {
     fn a_workload_without_replicas_is_scaled() {
         let mut world = world(&json!({"app": "web"}));
         world.workload("shop", "web", 0, &json!({"app": "web"}));
-        assert_eq!(
-            disproved(world.judge("shop", "web", matches)).1,
-            "kubectl scale deployment web -n shop --replicas=1"
-        );
+        let (saw, fix) = disproved(world.judge("shop", "web", matches));
+        assert!(saw.ends_with("deployment web would make them and is scaled to 0"), "{saw}");
+        assert_eq!(fix, "kubectl scale deployment web -n shop --replicas=1");
         world.cluster.workloads[0].put("spec.replicas", 2);
         assert_eq!(disproved(world.judge("shop", "web", matches)).1, "kubectl describe deployment web -n shop");
     }
@@ -256,10 +139,11 @@ mod tests {
     fn nobody_is_nobody() {
         let mut world = world(&json!({"app": "web"}));
         let (saw, fix) = disproved(world.judge("shop", "web", matches));
-        assert!(saw.contains("no Pod anywhere"), "{saw}");
+        assert!(saw.contains("there are no pods in shop that selector app=web could match"), "{saw}");
         assert!(fix.contains("--labels=app=web --port=8080"), "{fix}");
         world.pod("shop", "other", json!({"app": "completely-different"}));
-        assert!(disproved(world.judge("shop", "web", matches)).0.contains("no Pod anywhere"));
+        let (saw, _) = disproved(world.judge("shop", "web", matches));
+        assert!(saw.contains("matches 0 of 1 pod in shop; 1 pod has app=completely-different"), "{saw}");
     }
 
     #[test]

@@ -5,11 +5,12 @@ use std::net::IpAddr;
 
 use api::ip::parse_lenient;
 use api::value::ValueExt as _;
+use diagnose::Finding;
 use serde_json::Value;
 
 use super::super::evidence::{Evidence, is_ready};
-use super::super::near::{count, listed};
 use super::super::verdict::Judged;
+use super::super::words::{count, listed};
 
 /// The addresses of a Pod.
 fn addresses(pod: &Value) -> Vec<IpAddr> {
@@ -20,7 +21,8 @@ fn addresses(pod: &Value) -> Vec<IpAddr> {
 /// Whether the slices follow the Pods.
 pub(super) fn follow(evidence: &Evidence<'_>) -> Judged {
     if evidence.selector().is_none() {
-        return Judged::moot("it has no selector: nobody keeps its slices but their author");
+        let moot = || Judged::moot("it has no selector: nobody keeps its slices but their author");
+        return evidence.found("slices").map_or_else(moot, Judged::from);
     }
     let slices = evidence.slices();
     // With ready, or nothing said of it, an address counts.
@@ -40,8 +42,19 @@ pub(super) fn follow(evidence: &Evidence<'_>) -> Judged {
     let real: BTreeSet<IpAddr> = pods.iter().flat_map(|pod| addresses(pod)).collect();
     let stale: Vec<String> = ready.difference(&real).map(ToString::to_string).collect();
     let restart = "systemctl restart waypost";
-    if !late.is_empty() {
-        let saw = format!("{} ready and in no slice as such: {}", count(late.len(), "Pod"), listed(&late));
+    let late = match late.is_empty() {
+        true => None,
+        false => Some(format!("{} ready and in no slice as such: {}", count(late.len(), "Pod"), listed(&late))),
+    };
+    if let Some(finding) = evidence.found("slices") {
+        let evidence = finding.evidence.iter().cloned().chain(late).collect();
+        return Finding { evidence, ..finding }.into();
+    }
+    // What else keeps endpoints from being ready is said by other checks.
+    if !evidence.diagnosis.as_ref().is_none_or(|found| matches!(found.endpoints, Some(Ok(_)))) {
+        return Judged::moot("there is no ready endpoint for every port");
+    }
+    if let Some(saw) = late {
         return Judged::disproved(
             format!("{saw}; the controller that keeps slices is behind or does not run"),
             restart,
@@ -61,55 +74,17 @@ pub(super) fn follow(evidence: &Evidence<'_>) -> Judged {
     Judged::proved(format!("{} of {} ready", ready.len(), count(all.len(), "endpoint")))
 }
 
-/// Why an address cannot be an endpoint.
-fn unfit(evidence: &Evidence<'_>, ip: IpAddr) -> Option<String> {
-    let on_loopback = evidence.cluster_ips().iter().any(IpAddr::is_loopback);
-    let link_local = match ip {
-        IpAddr::V4(v4) => v4.is_link_local(),
-        IpAddr::V6(v6) => v6.is_unicast_link_local(),
-    };
-    match evidence.owner_of(ip) {
-        Some(owner) => Some(format!("is the cluster IP of Service {owner}")),
-        None if ip.is_loopback() && !on_loopback => Some("is a loopback address: every machine is its own".to_owned()),
-        None if link_local => Some("is a link-local address: it means another machine on every link".to_owned()),
-        None if ip.is_unspecified() || ip.is_multicast() => Some("is not the address of one machine".to_owned()),
-        None if evidence.service_ranges().iter().any(|range| range.contains(&ip)) => {
-            Some("lies in the range of Services, where there are no machines".to_owned())
-        }
-        None => None,
-    }
-}
-
 /// Whether packets can be sent to the endpoints.
 pub(super) fn fit(evidence: &Evidence<'_>) -> Judged {
+    if let Some(finding) = evidence.found("endpoints") {
+        return finding.into();
+    }
     let endpoints = evidence.endpoints();
     if endpoints.is_empty() {
         return Judged::moot("there is no endpoint");
     }
-    for endpoint in &endpoints {
-        let ip = endpoint.address.ip();
-        if let Some(why) = unfit(evidence, ip) {
-            let fix = match evidence.owner_of(ip).as_deref().and_then(|owner| owner.split_once('/')) {
-                Some((namespace, name)) if name != evidence.name || namespace != evidence.namespace => {
-                    alias(evidence, namespace, name)
-                }
-                _ => format!("kubectl edit endpointslice {} {}", endpoint.slice, evidence.flag()),
-            };
-            return Judged::disproved(format!("endpoint {ip} of slice {} {why}; it is left out", endpoint.slice), fix);
-        }
-    }
     let addresses: BTreeSet<String> = endpoints.iter().map(|endpoint| endpoint.address.ip().to_string()).collect();
     Judged::proved(listed(&addresses.into_iter().collect::<Vec<_>>()))
-}
-
-/// The way to give a Service a second name.
-fn alias(evidence: &Evidence<'_>, namespace: &str, name: &str) -> String {
-    let target = format!("{name}.{namespace}.svc.{}", evidence.cluster.domain);
-    let Evidence { name, namespace, .. } = evidence;
-    format!(
-        "kubectl delete service {name} -n {namespace} && kubectl create service externalname {name} -n {namespace} \
-         --external-name={target}"
-    )
 }
 
 #[cfg(test)]
@@ -150,7 +125,7 @@ mod tests {
     fn addresses_that_lead_nowhere_are_told() {
         for (ip, why) in [
             ("10.96.0.9", "cluster IP of Service shop/db"),
-            ("10.96.7.7", "range of Services"),
+            ("10.96.7.7", "range of Service addresses"),
             ("127.0.0.1", "loopback"),
             ("169.254.1.1", "link-local"),
         ] {

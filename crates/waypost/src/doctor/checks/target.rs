@@ -1,55 +1,19 @@
 //! Where the ports of a Service lead: names that containers must declare, numbers that they may.
 
-use api::value::ValueExt as _;
+use diagnose::{Declared, Detail};
 use serde_json::Value;
 
-use super::super::evidence::{Evidence, Port, port_number};
-use super::super::near::{is_near, listed};
+use super::super::evidence::{Evidence, port_number};
 use super::super::verdict::Judged;
-
-/// A port that a container declares.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Declared {
-    pub(super) name: String,
-    pub(super) number: u16,
-    pub(super) protocol: String,
-}
-
-impl Declared {
-    pub(super) fn words(&self) -> String {
-        match &*self.name {
-            "" => format!("{}/{}", self.number, self.protocol),
-            name => format!("{name} ({}/{})", self.number, self.protocol),
-        }
-    }
-}
+use super::super::words::listed;
 
 /// What the containers of Pods declare, each once.
 pub(super) fn declared(pods: &[&Value]) -> Vec<Declared> {
-    let containers = pods.iter().flat_map(|pod| pod.items("spec.containers"));
-    let ports = containers.flat_map(|container| container.items("ports"));
-    let mut all: Vec<Declared> = ports
-        .filter_map(|port| {
-            Some(Declared {
-                name: port.text("name").to_owned(),
-                number: port_number(port.at("containerPort"))?,
-                protocol: Some(port.text("protocol")).filter(|text| !text.is_empty()).unwrap_or("TCP").to_owned(),
-            })
-        })
-        .collect();
+    let details: Vec<Detail> = pods.iter().map(|pod| Detail::of(pod)).collect();
+    let mut all: Vec<Declared> = details.iter().flat_map(Detail::ports).cloned().collect();
     all.sort_unstable();
     all.dedup();
     all
-}
-
-/// The declared port that a Service port probably means: a name that is nearly it, its own number, or the only one there is.
-pub(super) fn meant<'a>(port: &Port, declared: &'a [Declared]) -> Option<&'a Declared> {
-    let same: Vec<&Declared> = declared.iter().filter(|one| one.protocol == port.protocol.as_str()).collect();
-    let near = |one: &&&Declared| port.target.as_str().is_some_and(|name| is_near(name, &one.name));
-    let named = |one: &&&Declared| !port.name.is_empty() && one.name == port.name;
-    let numbered = |one: &&&Declared| one.number == port.number;
-    let found = same.iter().find(near).or_else(|| same.iter().find(named)).or_else(|| same.iter().find(numbered));
-    found.copied().or_else(|| if let [one] = same[..] { Some(one) } else { None })
 }
 
 /// Whether every targetPort leads to something.
@@ -58,44 +22,26 @@ pub(super) fn named(evidence: &Evidence<'_>) -> Judged {
     if pods.is_empty() {
         return Judged::moot("it selects no Pod");
     }
-    let declared = declared(&pods);
-    let words: Vec<String> = declared.iter().map(Declared::words).collect();
-    let mut saw = Vec::new();
-    for port in evidence.ports() {
-        let Some(name) = port.target.as_str() else {
-            let number = port_number(&port.target).unwrap_or(port.number);
-            let known = declared.iter().any(|one| one.number == number && one.protocol == port.protocol.as_str());
-            saw.push(format!("{number}{}", if known { "" } else { " (which no container declares; it need not)" }));
-            continue;
-        };
-        let fits = |one: &Declared| one.name == name && one.protocol == port.protocol.as_str();
-        if let Some(one) = declared.iter().find(|one| fits(one)) {
-            saw.push(format!("{name} is {}", one.number));
-            continue;
-        }
-        let other = declared.iter().find(|one| one.name == name);
-        let have = match (&other, words.is_empty()) {
-            (Some(other), _) => {
-                format!("their port {name} is {}, and the Service asks for {}", other.protocol, port.protocol)
-            }
-            (None, false) => format!("they have {}", listed(&words)),
-            (None, true) => "they declare no port at all".to_owned(),
-        };
-        let target = meant(&port, &declared).map(|one| match &*one.name {
-            "" => Value::from(one.number),
-            name => Value::from(name),
-        });
-        let fix = target.map_or_else(
-            || format!("kubectl edit service {} {}", evidence.name, evidence.flag()),
-            |target| evidence.retarget(&port, &target),
-        );
-        return Judged::disproved(format!("targetPort {name} of port {} is in no Pod: {have}", port.number), fix);
+    if let Some(finding) = evidence.found("targetPort") {
+        return finding.into();
     }
-    Judged::proved(listed(&saw))
+    let declared = declared(&pods);
+    let saw = evidence.ports().into_iter().map(|port| {
+        let fits = |one: &&Declared| *one.protocol == *port.protocol.as_str();
+        if let Some(name) = port.target.as_str() {
+            let one = declared.iter().filter(fits).find(|one| *one.name == *name);
+            return one.map_or_else(|| name.to_owned(), |one| format!("{name} is {}", one.number));
+        }
+        let number = port_number(&port.target).unwrap_or(port.number);
+        let known = declared.iter().filter(fits).any(|one| one.number == number);
+        format!("{number}{}", if known { "" } else { " (which no container declares; it need not)" })
+    });
+    Judged::proved(listed(&saw.collect::<Vec<_>>()))
 }
 
 #[cfg(test)]
 mod tests {
+    use api::value::ValueExt as _;
     use serde_json::json;
 
     use super::super::super::testing::{World, disproved, proved};
@@ -113,7 +59,8 @@ mod tests {
     fn a_name_that_no_container_has_is_disproved_with_those_that_they_have() {
         let world = world(&json!({"port": 80, "targetPort": "htp"}), &json!([{"name": "http", "containerPort": 8080}]));
         let (saw, fix) = disproved(world.judge("default", "web", named));
-        assert!(saw.contains("they have http (8080/TCP)"), "{saw}");
+        assert!(saw.contains("targetPort htp is not a port of pod web-1; its only named port is http"), "{saw}");
+        assert!(saw.contains("declares port http (8080/TCP)"), "{saw}");
         let wanted = r#"'[{"op":"replace","path":"/spec/ports/0/targetPort","value":"http"}]'"#;
         assert!(fix.ends_with(wanted), "{fix}");
     }
@@ -122,7 +69,7 @@ mod tests {
     fn a_name_of_another_protocol_is_another_name() {
         let declared = json!([{"name": "dns", "containerPort": 53, "protocol": "UDP"}]);
         let world = world(&json!({"port": 53, "targetPort": "dns", "protocol": "TCP"}), &declared);
-        assert!(disproved(world.judge("default", "web", named)).0.contains("their port dns is UDP"));
+        assert!(disproved(world.judge("default", "web", named)).0.contains("targetPort dns is a UDP port of pod"));
     }
 
     #[test]
@@ -132,5 +79,17 @@ mod tests {
         assert_eq!(proved(by_name.judge("default", "web", named)), "http is 8080");
         let by_number = world(&json!({"port": 80, "targetPort": 9999}), &declared);
         assert!(proved(by_number.judge("default", "web", named)).contains("it need not"));
+    }
+
+    #[test]
+    fn a_number_that_is_declared_for_another_protocol_alone_is_disproved() {
+        let declared = json!([{"name": "http", "containerPort": 8080}]);
+        let mut udp = world(&json!({"port": 53, "targetPort": 8080, "protocol": "UDP"}), &declared);
+        udp.slice("default", "web", 8080, &[("10.244.0.1", true, "n1")]);
+        udp.cluster.slices[0]["ports"] = json!([{"name": "", "port": 8080, "protocol": "UDP"}]);
+        let (saw, _) = disproved(udp.judge("default", "web", named));
+        assert!(saw.contains("port 53: the Service sends UDP to port 8080") && saw.contains("for TCP only"), "{saw}");
+        udp.cluster.pods[0]["spec"]["containers"][0]["ports"][0]["protocol"] = json!("UDP");
+        proved(udp.judge("default", "web", named));
     }
 }

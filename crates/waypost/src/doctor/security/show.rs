@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::super::near::count;
+use super::super::words::count;
 use super::{Finding, Report, Severity};
 
 /// For people: the worst first, then what is not known, then a line that sums up.

@@ -18,6 +18,11 @@ pub(super) fn text(found: &Found) -> String {
     lines.push(format!("  policies  {}", policies(found)));
     lines.push(format!("  rules     {}", rules(found)));
     lines.extend(found.announced.iter().map(|(ip, said)| format!("  announced {ip}: {}", announced(said))));
+    for finding in &found.findings {
+        lines.push(format!("  {:<9} {}: {}", finding.level.as_str(), finding.code, finding.message));
+        lines.extend(finding.evidence.iter().map(|more| format!("  evidence  {more}")));
+        lines.push(format!("  fix       {}", finding.fix));
+    }
     for port in &told.ports {
         lines.push(String::new());
         lines.push(format!("port {}", port_name(&port.planned.key, port.planned.port)));
@@ -154,6 +159,7 @@ pub(super) fn json(found: &Found) -> Value {
         "ports": told.ports.iter().map(port_json).collect::<Vec<_>>(),
         "left": told.left.iter().map(left_json).collect::<Vec<_>>(),
         "announced": found.announced.iter().map(announced_json).collect::<Vec<_>>(), "problems": told.problems, "missing": found.missing,
+        "findings": found.findings.iter().map(diagnose::Finding::json).collect::<Vec<_>>(),
     })
 }
 

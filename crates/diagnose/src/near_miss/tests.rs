@@ -1,10 +1,9 @@
 use std::collections::BTreeMap;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::explain;
-use crate::objects::service::Selector;
-use crate::testing::Cluster;
+use super::{Finding, Service, find};
+use crate::{Objects, Selector, Snapshot};
 
 /// Labels as people write them: `app=web,tier=front`.
 fn labels(text: &str) -> BTreeMap<&str, &str> {
@@ -12,16 +11,23 @@ fn labels(text: &str) -> BTreeMap<&str, &str> {
 }
 
 /// What is said of a selector in `default`, where these Pods are; one in another namespace begins with `namespace:`.
+fn found(selector: &str, pods: &[&str]) -> Finding {
+    let objects: Vec<Value> = pods
+        .iter()
+        .enumerate()
+        .map(|(number, pod)| {
+            let (namespace, text) = pod.split_once(':').unwrap_or(("default", pod));
+            json!({"metadata": {"name": format!("p{number}"), "namespace": namespace, "labels": labels(text)}})
+        })
+        .collect();
+    let selector: Box<Selector> = labels(selector).into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+    let service = json!({"metadata": {"name": "web", "namespace": "default"}, "spec": {"ports": [{"port": 80}]}});
+    find(&Snapshot::new(Objects { pods: &objects, ..Objects::default() }), &Service::of(&service), &selector)
+}
+
+/// What is said.
 fn said(selector: &str, pods: &[&str]) -> String {
-    let mut cluster = Cluster::new(&[]);
-    for (number, pod) in pods.iter().enumerate() {
-        let (namespace, text) = pod.split_once(':').unwrap_or(("default", pod));
-        let metadata = json!({"name": format!("p{number}"), "namespace": namespace, "labels": labels(text)});
-        cluster.put("pods", json!({"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}]}}));
-    }
-    cluster.deliver_all();
-    let selector: Selector = labels(selector).into_iter().map(|(key, value)| (key.into(), value.into())).collect();
-    explain(&cluster.world.pods, "default", &selector)
+    found(selector, pods).message
 }
 
 #[track_caller]
@@ -161,7 +167,7 @@ fn the_longest_labels_make_no_book() {
     let selector: Vec<String> = (0..40).map(|number| format!("{number}{}={}", "k".repeat(60), long("v"))).collect();
     let pod = format!("x{}={}", "k".repeat(60), long("w"));
     let said = said(&selector.join(","), &[&pod, &pod]);
-    assert!(said.len() <= super::super::words::LONGEST, "{}", said.len());
+    assert!(said.len() <= crate::words::LONGEST, "{}", said.len());
     assert!(said.contains('…'), "{said}");
 }
 
@@ -171,4 +177,26 @@ fn equal_pods_give_equal_words() {
     let mut backwards = pods;
     backwards.reverse();
     assert_eq!(said("app=web", &pods), said("app=web", &backwards));
+}
+
+#[test]
+fn the_command_selects_what_comes_nearest() {
+    for (selector, pods, labels) in [
+        ("app=web", &["app=web2", "app=db"][..], "app=web2"),
+        ("app=wbe", &["app=web"], "app=web"),
+        ("app=web", &["app.kubernetes.io/name=web"], "app.kubernetes.io/name=web"),
+        ("ap=web,tier=front", &["app=web,tier=front"], "app=web,tier=front"),
+        ("app=web,tier=front", &["app=web,tier=frontend"], "app=web,tier=frontend"),
+        ("app=web,tier=front", &["app=web"], "app=web"),
+    ] {
+        let wanted = format!("kubectl set selector service web -n default {labels}");
+        assert_eq!(found(selector, pods).fix, wanted, "{selector}");
+    }
+    let elsewhere = found("app=web", &["shop:app=web"]).fix;
+    let wanted =
+        "kubectl expose pod p0 -n shop --name=web --selector=app=web --port=80 --target-port=80 --protocol=TCP";
+    assert_eq!(elsewhere, wanted);
+    for pods in [&[][..], &["zone=a"], &["app=something-else"]] {
+        assert_eq!(found("app=web", pods).fix, "kubectl run web -n default --image=IMAGE --labels=app=web --port=80");
+    }
 }

@@ -1,7 +1,6 @@
-//! How like each other two labels are: whether one may be a slip of the pen for the other.
+//! How similar two labels or names are: whether one may be a typing error for the other.
 //!
-//! Labels are short and plain letters; bytes will do. Everything has a bound, since a namespace may hold ten thousand values
-//! of one label.
+//! Everything has a bound, since a namespace may hold ten thousand values of one label.
 
 /// Keys that charts and tools use for the same thing: which program a Pod runs.
 const NAMES_OF_A_PROGRAM: [&str; 5] = ["app.kubernetes.io/name", "app", "k8s-app", "name", "run"];
@@ -9,21 +8,27 @@ const NAMES_OF_A_PROGRAM: [&str; 5] = ["app.kubernetes.io/name", "app", "k8s-app
 const CONTAINS: usize = 10;
 
 /// Whether two texts differ only in upper and lower case.
-pub(super) fn differs_in_case(a: &str, b: &str) -> bool {
+pub(crate) fn differs_in_case(a: &str, b: &str) -> bool {
     a != b && a.eq_ignore_ascii_case(b)
 }
 
+/// Whether one name may be a typing error for the other.
+#[must_use]
+pub fn is_similar(wanted: &str, have: &str) -> bool {
+    value_distance(wanted, have).is_some()
+}
+
 /// How far a value is from the one that was wanted, from 0 up; `None` when they have little in common.
-pub(super) fn value_distance(wanted: &str, have: &str) -> Option<usize> {
+pub(crate) fn value_distance(wanted: &str, have: &str) -> Option<usize> {
     if wanted.eq_ignore_ascii_case(have) {
         return Some(0);
     }
-    let edits = edits(wanted.as_bytes(), have.as_bytes(), (wanted.len() / 3).clamp(1, 3));
+    let edits = edits(wanted, have, (wanted.len() / 3).clamp(1, 3));
     edits.or_else(|| contained(wanted, have)).or_else(|| begin_alike(wanted, have))
 }
 
 /// How far a key is from the one that was wanted, from 0 up; `None` when they have little in common.
-pub(super) fn key_distance(wanted: &str, have: &str) -> Option<usize> {
+pub(crate) fn key_distance(wanted: &str, have: &str) -> Option<usize> {
     let last = |key: &str| key.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
     if wanted.eq_ignore_ascii_case(have) || last(wanted) == last(have) {
         return Some(0);
@@ -32,7 +37,7 @@ pub(super) fn key_distance(wanted: &str, have: &str) -> Option<usize> {
     if let (Some(_), Some(place)) = (place(wanted), place(have)) {
         return Some(place);
     }
-    edits(wanted.as_bytes(), have.as_bytes(), (wanted.len() / 3).clamp(1, 3)).or_else(|| contained(wanted, have))
+    edits(wanted, have, (wanted.len() / 3).clamp(1, 3)).or_else(|| contained(wanted, have))
 }
 
 /// `web` and `web-frontend`, `nginx` and `my-nginx`.
@@ -48,31 +53,13 @@ fn begin_alike(a: &str, b: &str) -> Option<usize> {
     (same >= 4 && same * 2 >= longer).then(|| CONTAINS + longer - same)
 }
 
-/// How many letters must be put in, taken out, changed or swapped with their neighbour to make one of the other, if at most
+/// How many letters must be added, removed, changed or swapped with their neighbour to make one of the other, if at most
 /// `most`.
-fn edits(a: &[u8], b: &[u8], most: usize) -> Option<usize> {
+fn edits(a: &str, b: &str, most: usize) -> Option<usize> {
     if a.len().abs_diff(b.len()) > most {
         return None;
     }
-    // Three rows of the usual table are enough: a swap looks two rows back.
-    let mut before: Vec<usize> = Vec::new();
-    let mut above: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let change = above[j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut least = change.min(above[j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                least = least.min(before[j - 2] + 1);
-            }
-            row.push(least);
-        }
-        if row.iter().all(|edits| *edits > most) {
-            return None;
-        }
-        before = std::mem::replace(&mut above, row);
-    }
-    above.last().copied().filter(|edits| *edits <= most)
+    Some(strsim::osa_distance(a, b)).filter(|edits| *edits <= most)
 }
 
 #[cfg(test)]
@@ -81,7 +68,6 @@ mod tests {
 
     #[test]
     fn edits_are_counted_up_to_a_limit() {
-        let edits = |a: &str, b: &str, most| edits(a.as_bytes(), b.as_bytes(), most);
         assert_eq!(edits("web", "web", 0), Some(0));
         assert_eq!(edits("web", "web2", 1), Some(1), "put in");
         assert_eq!(edits("webs", "web", 1), Some(1), "taken out");

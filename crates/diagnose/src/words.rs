@@ -1,17 +1,19 @@
-//! How conditions speak: numbers with their nouns, lists with an end, texts with a limit.
+//! Sentences: numbers with their nouns, lists with an end, texts with a limit, words for a shell.
 
 /// The longest message of a condition. Kubernetes allows 32768; nobody reads that.
-pub(super) const LONGEST: usize = 1024;
+pub const LONGEST: usize = 1024;
 
 /// `1 pod`, `3 pods`.
-pub(crate) fn count(number: usize, noun: &str) -> String {
+#[must_use]
+pub fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// `a`, `a and b`, `a, b and c`, `a, b, c and 4 more`: at most `most` of them.
-pub(crate) fn list<T: AsRef<str>>(items: &[T], most: usize) -> String {
+#[must_use]
+pub fn list<T: AsRef<str>>(items: &[T], most: usize) -> String {
     let shown: Vec<&str> = items.iter().take(most).map(AsRef::as_ref).collect();
-    let more = items.len() - shown.len();
+    let more = items.len().saturating_sub(shown.len());
     match (&shown[..], more) {
         ([], _) => String::new(),
         (all, 1..) => format!("{} and {more} more", all.join(", ")),
@@ -21,13 +23,15 @@ pub(crate) fn list<T: AsRef<str>>(items: &[T], most: usize) -> String {
 }
 
 /// A text of others on one line, with an end.
-pub(super) fn quote(text: &str, longest: usize) -> String {
+#[must_use]
+pub fn quote(text: &str, longest: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     shorten(words.join(" ").trim_end_matches('.').to_owned(), longest)
 }
 
 /// A text of at most so many bytes; what was cut off is an ellipsis.
-pub(super) fn shorten(mut text: String, longest: usize) -> String {
+#[must_use]
+pub fn shorten(mut text: String, longest: usize) -> String {
     const ELLIPSIS: char = '…';
     if text.len() > longest {
         let mut end = longest.saturating_sub(ELLIPSIS.len_utf8());
@@ -38,6 +42,16 @@ pub(super) fn shorten(mut text: String, longest: usize) -> String {
         text.push(ELLIPSIS);
     }
     text
+}
+
+/// A word as a shell reads it back.
+#[must_use]
+pub fn quoted(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=,@".contains(&byte);
+    match !word.is_empty() && word.bytes().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
 }
 
 #[cfg(test)]
@@ -63,5 +77,11 @@ mod tests {
         assert_eq!(shorten("ääää".to_owned(), 7), "ää…");
         assert_eq!(shorten("abc".to_owned(), 0), "…", "never empty: something was there");
         assert_eq!(quote(" two\n lines. ", 100), "two lines");
+    }
+
+    #[test]
+    fn a_shell_reads_back_what_was_quoted() {
+        assert_eq!(quoted("app=web"), "app=web");
+        assert_eq!(quoted(r#"{"a":"it's"}"#), r#"'{"a":"it'\''s"}'"#);
     }
 }

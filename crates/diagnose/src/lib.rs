@@ -1,0 +1,37 @@
+//! The diagnosis of a Service: from objects to findings with stable codes.
+//!
+//! ```text
+//! Service, EndpointSlices, Pods, Nodes ──▶ diagnose() ──▶ Diagnosis: address, pods, endpoints ──▶ conditions, doctor, explain, Events
+//! ```
+//! Everything that tells people why a Service does not work renders the findings of this crate, so the same fault has the
+//! same code and the same sentence everywhere. Pure: no I/O and no clock. The objects come through the trait [`Cluster`]:
+//! controllers implement it over their indexes, [`Snapshot`] over lists of JSON.
+
+mod address;
+mod advice;
+mod cluster;
+mod coverage;
+mod endpoints;
+mod finding;
+mod labels;
+mod model;
+mod near_miss;
+mod pod_state;
+mod protocols;
+mod selected;
+mod service;
+mod similar;
+mod snapshot;
+mod unselected;
+pub mod words;
+
+pub use cluster::{Cluster, Pod, Standing};
+pub use coverage::Offer;
+pub use endpoints::unusable;
+pub use finding::{CODES, Finding, Healthy, Level, Stage, code};
+pub use labels::{Selector, selector_text};
+pub use model::{Port, Service, Slice, Target};
+pub use pod_state::{Declared, Detail};
+pub use service::{Diagnosis, diagnose, not_published};
+pub use similar::is_similar;
+pub use snapshot::{Objects, Snapshot};

@@ -1,0 +1,96 @@
+//! The diagnosis of one Service: the stages that it needs, in the order of cause and effect.
+
+use crate::cluster::Cluster;
+use crate::endpoints::unusable;
+use crate::finding::{Finding, Level, Stage, code, healthy};
+use crate::labels::{Selector, selector_text};
+use crate::model::Service;
+use crate::{address, coverage, near_miss, protocols, selected, unselected};
+
+/// What is said when every port has an endpoint.
+pub(crate) const ALL_PORTS: &str = "every port has a ready endpoint";
+
+/// What was found for a Service.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Diagnosis {
+    /// Whether it has an address.
+    pub address: Stage,
+    /// Whether there is something behind it.
+    pub pods: Stage,
+    /// Whether every port has a ready endpoint; nothing while the Pods are ready and their slices are about to show it.
+    pub endpoints: Option<Stage>,
+    /// What is wrong although all of these hold, or besides.
+    pub degraded: Vec<Finding>,
+}
+
+impl Diagnosis {
+    /// All findings, each once, the causes first.
+    #[must_use]
+    pub fn findings(&self) -> Vec<Finding> {
+        let unpublished = not_published();
+        let endpoints = self.endpoints.as_ref().map_or(Some(&unpublished), |stage| stage.as_ref().err());
+        let mut found: Vec<Finding> = Vec::new();
+        let stages = [self.address.as_ref().err(), self.pods.as_ref().err(), endpoints];
+        for finding in stages.into_iter().flatten().chain(&self.degraded) {
+            if !found.contains(finding) {
+                found.push(finding.clone());
+            }
+        }
+        found
+    }
+
+    /// What is the matter first of all, if anything is.
+    #[must_use]
+    pub fn verdict(&self) -> Option<Finding> {
+        self.findings().into_iter().next()
+    }
+}
+
+/// The Pods are ready, and no slice shows it.
+#[must_use]
+pub fn not_published() -> Finding {
+    let message = "the pods are ready; their endpoints are being published";
+    Finding::new(code::NOT_PUBLISHED, message, "systemctl restart waypost")
+}
+
+/// Diagnoses a Service.
+#[must_use]
+pub fn diagnose<C: Cluster>(cluster: &C, service: &Service) -> Diagnosis {
+    let address = address::find(service);
+    let (pods, endpoints) = if service.is_external_name() {
+        let none = healthy("ExternalName", "an ExternalName Service needs no pods");
+        (none.clone(), Some(none))
+    } else if let Some(selector) = service.selector() {
+        with_selector(cluster, service, selector)
+    } else {
+        let (pods, endpoints) = unselected::find(cluster, service);
+        (pods, Some(endpoints))
+    };
+    let mut degraded: Vec<Finding> = address::sources(service).into_iter().collect();
+    degraded.extend(match service.selector() {
+        _ if service.is_external_name() => None,
+        Some(selector) if matches!(endpoints, Some(Ok(_))) => protocols::find(cluster, service, selector),
+        // The addresses of Pods are looked at when slices are made; those of others may be anything.
+        _ => unusable(cluster, service).map(|finding| finding.at(Level::Degraded)),
+    });
+    // What is the matter already is not said again.
+    if let Some(Err(finding)) = &endpoints {
+        degraded.retain(|other| other.code != finding.code);
+    }
+    Diagnosis { address, pods, endpoints, degraded }
+}
+
+fn with_selector<C: Cluster>(cluster: &C, service: &Service, selector: &Selector) -> (Stage, Option<Stage>) {
+    let namespace = service.namespace();
+    let pods = match cluster.any(namespace, selector) {
+        Some(_) => healthy("PodsMatched", format!("selector {} matches pods in {namespace}", selector_text(selector))),
+        None => Err(near_miss::find(cluster, service, selector)),
+    };
+    let unmet = coverage::unmet(cluster, service);
+    let endpoints = match &pods {
+        _ if unmet.is_empty() => Some(healthy("EndpointsReady", ALL_PORTS)),
+        Ok(_) => selected::explain(cluster, service, &cluster.matching(namespace, selector), &unmet).map(Err),
+        Err(finding) => Some(Err(finding.clone())),
+    };
+    (pods, endpoints)
+}
