@@ -58,7 +58,10 @@ pub(crate) fn review(kind: &Kind, body: &Value, asked: &Asked<'_>, now: Timestam
         "SelfSubjectReview" => who_am_i(body, asked.user, now),
         _ => return Err(Status::no_such_resource()),
     };
+    // The request is echoed as Go encodes it; the status is complete, with empty lists that are not null.
+    let status = answer.drop_path("status").unwrap_or_default();
     decode::prune(kind.type_id(), &mut answer);
+    answer.put("status", status);
     Ok(answer)
 }
 

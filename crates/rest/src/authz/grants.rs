@@ -15,22 +15,22 @@ use serde_json::Value;
 
 use crate::auth::{User, service_account};
 
-/// Where an object is: its namespace, empty for those without one, and its name.
-type Place = (String, String);
+/// The bindings of a subject by namespace; those of ClusterRoleBindings have an empty one.
+type Scopes = HashMap<String, Vec<Arc<Binding>>>;
 
-/// Roles and bindings.
+/// Roles and bindings. A decision, of which every request needs one or two, looks up borrowed names and allocates nothing but its reason.
 #[derive(Debug, Default)]
 pub struct Grants {
-    /// Roles; ClusterRoles have no namespace.
-    roles: HashMap<Place, Arc<[PolicyRule]>>,
-    /// Bindings; ClusterRoleBindings have no namespace.
-    bindings: HashMap<Place, Arc<Binding>>,
-    /// The bindings of a subject in a namespace, or everywhere.
-    by_subject: HashMap<Subject, HashMap<String, Vec<Arc<Binding>>>>,
+    /// Roles by namespace and name; ClusterRoles have an empty namespace.
+    roles: HashMap<String, HashMap<String, Arc<[PolicyRule]>>>,
+    /// Bindings by namespace and name; ClusterRoleBindings have an empty namespace.
+    bindings: HashMap<(String, String), Arc<Binding>>,
+    users: HashMap<String, Scopes>,
+    groups: HashMap<String, Scopes>,
 }
 
 /// Whom a binding is for. A ServiceAccount is the user of its name.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(PartialEq, Eq, Debug)]
 enum Subject {
     User(String),
     Group(String),
@@ -72,14 +72,16 @@ impl Granted<'_> {
 impl Grants {
     /// Takes over an object as it is now; one that is gone is `None`.
     pub fn change(&mut self, kind: &Kind, namespace: &str, name: &str, object: Option<&Value>) {
-        let place = (namespace.to_owned(), name.to_owned());
         if kind.kind == role::ROLE.kind || kind.kind == role::CLUSTER_ROLE.kind {
+            let roles = self.roles.entry(namespace.to_owned()).or_default();
             match object {
-                Some(object) => self.roles.insert(place, PolicyRule::read_all(object).into()),
-                None => self.roles.remove(&place),
+                Some(object) => roles.insert(name.to_owned(), PolicyRule::read_all(object).into()),
+                None => roles.remove(name),
             };
+            self.roles.retain(|_, roles| !roles.is_empty());
             return;
         }
+        let place = (namespace.to_owned(), name.to_owned());
         debug_assert!([rolebinding::ROLE_BINDING.kind, rolebinding::CLUSTER_ROLE_BINDING.kind].contains(&kind.kind));
         if let Some(old) = self.bindings.remove(&place) {
             self.forget(&old);
@@ -87,8 +89,9 @@ impl Grants {
         if let Some(object) = object {
             let binding = Arc::new(Binding::read(namespace, name, object));
             for (subject, _) in &binding.subjects {
-                let places = self.by_subject.entry(subject.clone()).or_default();
-                places.entry(namespace.to_owned()).or_default().push(binding.clone());
+                let (subjects, name) = self.subjects(subject);
+                let scopes = subjects.entry(name.to_owned()).or_default();
+                scopes.entry(namespace.to_owned()).or_default().push(binding.clone());
             }
             self.bindings.insert(place, binding);
         }
@@ -96,37 +99,46 @@ impl Grants {
 
     fn forget(&mut self, binding: &Arc<Binding>) {
         for (subject, _) in &binding.subjects {
-            let Some(places) = self.by_subject.get_mut(subject) else { continue };
-            if let Some(list) = places.get_mut(&binding.namespace) {
+            let (subjects, name) = self.subjects(subject);
+            let Some(scopes) = subjects.get_mut(name) else { continue };
+            if let Some(list) = scopes.get_mut(&binding.namespace) {
                 list.retain(|other| !Arc::ptr_eq(other, binding));
             }
-            places.retain(|_, list| !list.is_empty());
-            if places.is_empty() {
-                self.by_subject.remove(subject);
+            scopes.retain(|_, list| !list.is_empty());
+            if scopes.is_empty() {
+                subjects.remove(name);
             }
+        }
+    }
+
+    /// The index in which a subject is, and its name there.
+    fn subjects<'s>(&mut self, subject: &'s Subject) -> (&mut HashMap<String, Scopes>, &'s str) {
+        match subject {
+            Subject::User(name) => (&mut self.users, name),
+            Subject::Group(name) => (&mut self.groups, name),
         }
     }
 
     /// What a user has in a namespace: what they have everywhere, then what they have there.
-    pub fn of<'a>(&'a self, user: &User, namespace: &str) -> Vec<Granted<'a>> {
-        let user_subject = Subject::User(user.name.clone());
-        let subjects: Vec<Subject> =
-            std::iter::once(user_subject).chain(user.groups.iter().cloned().map(Subject::Group)).collect();
-        let mut out = Vec::new();
-        let scopes = if namespace.is_empty() { &[""][..] } else { &["", namespace] };
-        for scope in scopes {
-            for subject in &subjects {
-                let bindings = self.by_subject.get(subject).and_then(|places| places.get(*scope));
-                for binding in bindings.into_iter().flatten() {
-                    out.extend(self.granted(binding, subject));
-                }
-            }
-        }
-        out
+    pub fn of<'a>(&'a self, user: &User, namespace: &str) -> impl Iterator<Item = Granted<'a>> {
+        let scopes = [Some(""), Some(namespace).filter(|namespace| !namespace.is_empty())];
+        scopes.into_iter().flatten().flat_map(move |scope| {
+            let own = self.users.get(&user.name).and_then(|scopes| scopes.get(scope));
+            let own = own.into_iter().flatten().filter_map(|binding| {
+                self.granted(binding, |subject| matches!(subject, Subject::User(name) if *name == user.name))
+            });
+            let groups = user.groups.iter().flat_map(move |group| {
+                let bindings = self.groups.get(group).and_then(|scopes| scopes.get(scope));
+                bindings.into_iter().flatten().filter_map(move |binding| {
+                    self.granted(binding, |subject| matches!(subject, Subject::Group(name) if name == group))
+                })
+            });
+            own.chain(groups)
+        })
     }
 
-    fn granted<'a>(&'a self, binding: &'a Binding, subject: &Subject) -> Option<Granted<'a>> {
-        let (_, described) = binding.subjects.iter().find(|(own, _)| own == subject)?;
+    fn granted<'a>(&'a self, binding: &'a Binding, is_meant: impl Fn(&Subject) -> bool) -> Option<Granted<'a>> {
+        let (_, described) = binding.subjects.iter().find(|(subject, _)| is_meant(subject))?;
         let rules = self.rules_of(&binding.role_kind, &binding.namespace, &binding.role);
         let rules = rules.ok_or_else(|| {
             format!("{}.{} {} not found", binding.role_kind.to_lowercase(), api::rbac::GROUP, quote(&binding.role))
@@ -138,7 +150,7 @@ impl Grants {
     #[must_use]
     pub fn rules_of(&self, kind: &str, namespace: &str, name: &str) -> Option<&[PolicyRule]> {
         let namespace = if kind == role::CLUSTER_ROLE.kind { "" } else { namespace };
-        self.roles.get(&(namespace.to_owned(), name.to_owned())).map(|rules| &**rules)
+        self.roles.get(namespace)?.get(name).map(|rules| &**rules)
     }
 
     /// Whether a user may make a request: the reason, or what could not be found out.
@@ -253,6 +265,6 @@ mod tests {
         assert!(grants.allow(&user("bob", &["ops"]), "", &get("nodes")).is_ok());
         grants.change(&rolebinding::CLUSTER_ROLE_BINDING, "", "all", None);
         grants.change(&rolebinding::ROLE_BINDING, "a", "b", None);
-        assert!(grants.by_subject.is_empty() && grants.bindings.is_empty());
+        assert!(grants.users.is_empty() && grants.groups.is_empty() && grants.bindings.is_empty());
     }
 }
