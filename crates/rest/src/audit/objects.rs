@@ -166,9 +166,6 @@ pub(super) struct Response {
     pub(super) bytes: Bytes,
 }
 
-/// Bytes at the beginning of a response that have the kind of a Status, in every format.
-const STATUS_HEAD: usize = 64;
-
 /// The `kind` of a document.
 #[derive(Deserialize, Default)]
 #[serde(default)]
@@ -184,21 +181,12 @@ impl Response {
         (ResponseStatus { code: self.code, ..status.unwrap_or_default() }, object)
     }
 
-    /// Whether the response may be a Status: errors are, and others begin with their kind. The rest need not be parsed.
-    fn may_be_status(&self) -> bool {
-        let head = self.bytes.get(..STATUS_HEAD).unwrap_or(&self.bytes);
-        self.code >= 400 || head.windows(b"Status".len()).any(|word| word == b"Status")
-    }
-
     fn document(
         &self,
         level: Level,
         omit_managed_fields: bool,
     ) -> Option<(Option<ResponseStatus>, Option<Box<RawValue>>)> {
         let wants_object = level >= Level::RequestResponse;
-        if !wants_object && !self.may_be_status() {
-            return None;
-        }
         let mut value = match self.content_type.split(';').next().unwrap_or_default() {
             "application/json" if !(wants_object && omit_managed_fields) => {
                 let typed: Typed<'_> = serde_json::from_slice(&self.bytes).ok()?;

@@ -32,8 +32,8 @@ use crate::request::RequestInfo;
 use crate::route::Target;
 
 const TEXT: &str = "text/plain; charset=utf-8";
-/// Larger documents that are not errors are no Status, in bytes.
-const MAX_STATUS: usize = 2048;
+/// Larger documents that are not errors are no Status, in bytes: one of success has little more than two names. Others are not parsed.
+const MAX_STATUS: usize = 1024;
 
 /// Records one request.
 pub(crate) struct Recorder<'a> {

@@ -64,15 +64,16 @@ fn rules_of_iptables_and_policies_that_drop_are_rules_of_somebody_else_too() {
 fn a_udp_flow_that_leads_to_a_pod_that_is_gone_is_named_and_forgotten() {
     let mut clinic = Clinic::new();
     clinic.pod("default", "dns-1", "dns");
-    let ports = json!([{"port": 53, "targetPort": 8080, "protocol": "UDP"}]);
+    // A number that no container declares: one that is declared for TCP alone is a fault of its own.
+    let ports = json!([{"port": 53, "targetPort": 5353, "protocol": "UDP"}]);
     clinic.service("default", "dns", json!({"selector": {"app": "dns"}, "clusterIP": "10.96.0.82", "ports": ports}));
     clinic.doctor("dns").is_healthy();
     let flow = "conntrack -I -p udp -s 10.244.0.200 -d 10.96.0.82 --sport 4000 --dport 53 -r 10.244.0.77 -q 10.244.0.200 \
-                --reply-port-src 8080 --reply-port-dst 4000 --timeout 300 --status ASSURED,SEEN_REPLY --dst-nat 10.244.0.77:8080";
+                --reply-port-src 5353 --reply-port-dst 4000 --timeout 300 --status ASSURED,SEEN_REPLY --dst-nat 10.244.0.77:5353";
     let run = clinic.node.run(flow);
     assert!(run.ok, "{run:?}");
     let said = clinic.doctor("dns");
-    said.names("flows", &["10.244.0.77:8080", "10.96.0.82:53"], "conntrack -D -p udp --orig-dst 10.96.0.82 --dport 53");
+    said.names("flows", &["10.244.0.77:5353", "10.96.0.82:53"], "conntrack -D -p udp --orig-dst 10.96.0.82 --dport 53");
     clinic.mend(&said);
     clinic.doctor("dns").is_healthy();
 }
