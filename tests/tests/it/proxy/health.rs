@@ -86,7 +86,8 @@ fn s26_a_health_check_port_comes_and_goes_with_its_policy() {
 fn s26_a_health_check_port_that_somebody_else_has_is_told_and_served_when_it_is_free() {
     let (stage, pods) = balanced();
     stage.served.put(&stage.published("taken", 2).policy_local().health_port(HEALTH + 1).json());
-    stage.served.settle();
+    // Health ports are opened after the rules are written: a port that is not open yet would pass for one that is free again.
+    eventually("the port is open", || stage.outside.page(stage.near.v4(), HEALTH + 1, "/").is_some());
     stage.served.remove(&stage.published("taken", 2).json());
     eventually("the port is free", || stage.outside.page(stage.near.v4(), HEALTH + 1, "/").is_none());
     stage.near.echo_on(&[Protocol::Tcp], HEALTH + 1);
