@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use client::requests::{Api, ApiError};
 use client::watch::Source;
 use kernel::cgroups::Cgroups;
 use kernel::pod_network::PodNetwork;
@@ -27,7 +28,6 @@ use crate::node;
 use crate::pod::image::Waits;
 use crate::pool::Pool;
 use crate::settings::Settings;
-use client::requests::{Api, ApiError};
 
 pub use network::{clean_settings, remove_table};
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use api::environment;
 use api::value::ValueExt as _;
+use client::requests::Api;
 use ipnet::IpNet;
 use kernel::cgroups::Cgroups;
 use kernel::pod_network::PodNetwork;
@@ -24,7 +25,6 @@ use crate::pod::image::Waits;
 use crate::pool::Pool;
 use crate::settings::Settings;
 use crate::workloads::PodId;
-use client::requests::Api;
 
 /// The group under which all control groups of ours are.
 pub const GROUP: &str = "waypost";

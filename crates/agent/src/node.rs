@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use api::value::ValueExt as _;
 use api::view::labels;
+use client::requests::{ApiError, Verb, find};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::amounts::Capacity;
 use crate::machine::Machine;
-use client::requests::{ApiError, Verb, find};
 
 /// How often the Lease is renewed.
 const BEAT: Duration = Duration::from_secs(10);

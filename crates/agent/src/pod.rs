@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::value::ValueExt as _;
+use client::requests::Verb;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -35,10 +36,9 @@ use crate::probes::Verdict;
 use crate::runtime::Refused;
 use crate::shim::{Begun, Ended};
 use crate::{files, sandbox};
-use client::requests::Verb;
 
 /// How long the API may take to take a status.
-const PATIENCE: Duration = Duration::from_secs(5);
+const API_TIMEOUT: Duration = Duration::from_secs(5);
 /// When a thing that failed is tried again.
 const AGAIN: SignedDuration = SignedDuration::from_secs(5);
 /// How often files of volumes are compared with the objects they come from, though no change was heard of.
@@ -168,7 +168,7 @@ impl Worker {
     async fn show(&mut self, status: &Value) -> bool {
         let Some(patch) = decide::patch(&self.pod, status) else { return true };
         let path = requests::pod_path(self.pod.text("metadata.namespace"), self.pod.text("metadata.name")) + "/status";
-        match timeout(PATIENCE, self.machine.api.request(Verb::Patch, &path, Some(&patch))).await {
+        match timeout(API_TIMEOUT, self.machine.api.request(Verb::Patch, &path, Some(&patch))).await {
             Ok(Ok(pod)) => {
                 self.pod = Arc::new(pod);
                 true
@@ -271,7 +271,7 @@ impl Worker {
         let (namespace, name) = (self.pod.text("metadata.namespace"), self.pod.text("metadata.name"));
         if !self.facts.gone {
             let told = requests::forget_pod(&*self.machine.api, namespace, name, self.uid());
-            match timeout(PATIENCE, told).await {
+            match timeout(API_TIMEOUT, told).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     tracing::warn!(%error, pod = self.key(), "a Pod that has ended could not be deleted");

@@ -21,6 +21,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use client::events::ObjectEvent;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use kernel::packets::{Packets, PacketsError};
@@ -34,7 +35,6 @@ use super::lease::Key;
 use super::leases::{Answer, Api, Ask};
 use super::metrics::Figures;
 use super::wanted::{Wanted, wanted};
-use client::events::ObjectEvent;
 
 /// How long it may take to give everything back at the end.
 const FAREWELL: Duration = Duration::from_millis(1500);

@@ -20,12 +20,12 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases
 /// Time limit of a request; a claim lasts no longer.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is asked.
+/// An operation on a Lease.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ask {
-    /// How is it now?
+    /// Read.
     Get,
-    /// Make it; it is not there.
+    /// Create; it does not exist.
     Create(Lease),
     /// Replace this version.
     Replace(Lease, Box<str>),

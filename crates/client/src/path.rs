@@ -1,9 +1,9 @@
 //! The URLs of lists and watches.
 
+use api::kind::Kind;
 use std::fmt::Write as _;
 
 use crate::watch::Selection;
-use api::kind::Kind;
 
 /// `/apis/discovery.k8s.io/v1/namespaces/x/endpointslices`.
 fn collection(kind: &Kind, namespace: &str) -> String {

@@ -19,7 +19,7 @@ pub trait Pod {
     fn standing(&self) -> Standing<'_>;
     /// Whether a container has a port of this name and protocol.
     fn has_port(&self, name: &str, protocol: &str) -> bool;
-    /// All else. It is read when it is asked for, which happens for the few Pods that a sentence names.
+    /// All else. It is parsed on demand, for the few Pods that a message names.
     fn detail(&self) -> Detail;
 }
 

@@ -26,7 +26,7 @@ enum Obstacle<'a> {
     Finished,
     /// It is being deleted.
     Deleting,
-    /// It has no port of the name that is asked for.
+    /// It has no port of the wanted name.
     NoPort,
     /// It has no address yet.
     NoAddress,

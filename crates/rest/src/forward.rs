@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use client::http::full;
 use futures_util::future::{Either, try_join};
 use futures_util::{StreamExt as _, stream};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -31,7 +32,6 @@ use tracing::Instrument as _;
 
 use crate::audit::Trail;
 use crate::reply::{Body, Reply};
-use client::http::full;
 
 /// Headers that belong to one connection.
 const OF_CONNECTION: [HeaderName; 9] = [

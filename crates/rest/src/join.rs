@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 
 use api::bootstrap_token::Token;
 use api::value::ValueExt as _;
+use client::http::{Client, ClientError};
+use client::kubeconfig::Access;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::kubeconfig::{self, ClusterInfo};
 use crate::pki::{OwnKey, PkiError, files, validity};
-use client::http::{Client, ClientError};
-use client::kubeconfig::Access;
 
 pub use ask::Serving;
 pub use keep::{Published, keep_client, keep_serving, keep_trust};

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use api::adopted::{self, REGISTERED};
 use api::value::ValueExt as _;
+use client::requests::{ApiError, Verb, find};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -23,7 +24,6 @@ use crate::api::{forget_pod, pod_path};
 use crate::decide::{self, decide};
 use crate::machine::Machine;
 use crate::workloads::PodId;
-use client::requests::{ApiError, Verb, find};
 
 /// How long the API may take.
 const PATIENCE: Duration = Duration::from_secs(5);

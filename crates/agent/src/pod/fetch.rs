@@ -6,6 +6,7 @@ use std::fs;
 use api::value::ValueExt as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use client::requests::{ApiError, Verb, find};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -16,7 +17,6 @@ use crate::machine::Machine;
 use crate::sandbox;
 use crate::volumes;
 use crate::volumes::payload::{Payload, TokenWish, payload, tokens};
-use client::requests::{ApiError, Verb, find};
 
 /// Objects of the Pod's namespace.
 ///

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use api::value::ValueExt as _;
+use client::requests::find;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -16,7 +17,6 @@ use crate::images::pull::PullError;
 use crate::images::{Image, Reference};
 use crate::machine::Machine;
 use crate::runtime::{Refused, is_process};
-use client::requests::find;
 
 /// How long a failure is shown as such before the wait for the next attempt is.
 const SHOWN: SignedDuration = SignedDuration::from_secs(2);

@@ -2,7 +2,7 @@
 //!
 //! In: entries, from any task, without waiting. Out: batches, to one thread that blocks for them. The thread is woken once for the entries of
 //! [`LINGER`], because a wake-up and a write for each entry would cost as much as handling a small request. An entry counts until it has been
-//! written, not only until it is taken. Whether there is room is asked when a request begins, so that the later events of a request that is in
+//! written, not only until it is taken. Room is checked when a request begins, so that the later events of a request that is in
 //! progress always fit; the excess is bounded by the number of requests in progress.
 
 use std::collections::VecDeque;

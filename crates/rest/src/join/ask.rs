@@ -10,12 +10,12 @@ use api::kinds::certificatesigningrequest::{DENIED, FAILED, NODE_CLIENT, NODE_SE
 use api::value::ValueExt as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use client::http::{Client, Method};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{JoinError, NODES, user_of};
 use crate::pki::OwnKey;
-use client::http::{Client, Method};
 
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 /// How often is asked whether the certificate is there.

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use api::bootstrap_token::{CLUSTER_INFO, KUBECONFIG, SIGNATURE_PREFIX, Token};
 use api::value::ValueExt as _;
+use client::http::{Client, ClientError, Method};
+use client::kubeconfig::Access;
 use serde_json::{Value, json};
 
 use super::{JoinError, Wish};
 use crate::kubeconfig::ClusterInfo;
-use client::http::{Client, ClientError, Method};
-use client::kubeconfig::Access;
 
 /// How long the server may take to sign with a token that was just made.
 const PATIENCE: Duration = Duration::from_secs(5);

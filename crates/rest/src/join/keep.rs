@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use api::bootstrap_token::{CLUSTER_INFO, KUBECONFIG};
 use api::value::ValueExt as _;
+use client::http::{Client, Method};
+use client::remote::Remote;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -17,8 +19,6 @@ use super::ask::{self, Serving};
 use super::{JoinError, Joined, cluster_of, write};
 use crate::kubeconfig::ClusterInfo;
 use crate::pki::{Identity, OwnKey, Served, files, issuer_key_id, serves, signed_by, until_renewal};
-use client::http::{Client, Method};
-use client::remote::Remote;
 
 const CERTIFICATE: &str = "serving.crt";
 const KEY: &str = "serving.key";

@@ -11,7 +11,7 @@ use testbed::net::{Cluster, Node, Process, backend};
 use testbed::session::{Session, text};
 
 /// Far more than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// See the module.
 pub(crate) struct Clinic {
@@ -116,7 +116,7 @@ impl Clinic {
         // Tests here write the addresses of load balancers themselves.
         command.args(["up", "--load-balancer=off", "--node-name", "n1", "--data-dir"]).arg(home.path());
         let process = node.spawn(command);
-        process.wait_for_line(" ready ", PATIENCE);
+        process.wait_for_line(" ready ", TIMEOUT);
         let kubeconfig = home.path().join("kubeconfig");
         let session = node.in_namespace(|| Session::new(Client::from_kubeconfig(&kubeconfig).expect("a kubeconfig")));
         Self { session, process, home, node, _cluster: cluster }
@@ -192,7 +192,7 @@ impl Clinic {
             }
             let mut watch = session.watch(services, &format!("&fieldSelector=metadata.name={name}"));
             watch.until(|_, service| {
-                assert!(begun.elapsed() < PATIENCE, "{code} {message:?} is not in {}", service["status"]);
+                assert!(begun.elapsed() < TIMEOUT, "{code} {message:?} is not in {}", service["status"]);
                 fits(service)
             });
         });
@@ -227,7 +227,7 @@ impl Clinic {
             }
             let mut watch = session.watch(&pods, &format!("&fieldSelector=metadata.name={name}"));
             watch.until(|kind, pod| {
-                assert!(begun.elapsed() < PATIENCE, "{name} is not {what}: {}", pod["status"]);
+                assert!(begun.elapsed() < TIMEOUT, "{name} is not {what}: {}", pod["status"]);
                 kind != "DELETED" && wanted(pod)
             })
         })

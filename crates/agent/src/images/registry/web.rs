@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use client::http::full;
 use http::{HeaderMap, Request, Response, Uri, header};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::Incoming;
@@ -61,17 +62,6 @@ impl std::fmt::Display for Address {
         let path = self.path.split('?').next().unwrap_or_default();
         write!(out, "{}://{}{path}", if self.secure { "https" } else { "http" }, self.authority)
     }
-}
-
-/// An error with its causes: the outermost of them says only that something went wrong.
-fn whole(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
 }
 
 impl Web {
@@ -168,7 +158,7 @@ impl Web {
     async fn once(&self, at: &Address, headers: HeaderMap) -> Result<Response<Incoming>, PullError> {
         let failed = |why: String| PullError::Unreachable { host: at.authority.clone(), why };
         let stream = self.connect(at).await?;
-        let mut request = Request::get(&at.path).body(Empty::<Bytes>::new()).map_err(|error| failed(whole(&error)))?;
+        let mut request = Request::get(&at.path).body(Empty::<Bytes>::new()).map_err(|error| failed(full(&error)))?;
         *request.headers_mut() = headers;
         let host = at.authority.parse().map_err(|_| failed("its name is no header".to_owned()))?;
         request.headers_mut().insert(header::HOST, host);
@@ -176,9 +166,9 @@ impl Web {
             if !at.secure {
                 return ask(stream, request).await;
             }
-            let name = ServerName::try_from(at.host.clone()).map_err(|error| whole(&error))?;
+            let name = ServerName::try_from(at.host.clone()).map_err(|error| full(&error))?;
             let stream = self.tls()?.connect(name, stream).await.map_err(|error| {
-                let why = whole(&error);
+                let why = full(&error);
                 let hint =
                     if why.contains("InvalidContentType") || why.contains("corrupt message") || why.contains("eof") {
                         format!("; if it speaks plain HTTP, name it with --insecure-registry {}", at.authority)
@@ -221,10 +211,10 @@ async fn ask(
     request: Request<Empty<Bytes>>,
 ) -> Result<Response<Incoming>, String> {
     let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| whole(&error))?;
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| full(&error))?;
     // It ends with the body of its one answer.
     tokio::spawn(async { drop(connection.await) });
-    sender.send_request(request).await.map_err(|error| whole(&error))
+    sender.send_request(request).await.map_err(|error| full(&error))
 }
 
 /// Reads a short body.
@@ -232,7 +222,7 @@ pub(super) async fn short(answer: Response<Incoming>, host: &str, most: usize) -
     let read = timeout(SILENCE, Limited::new(answer.into_body(), most).collect()).await;
     let failed = |why: String| PullError::Broken { host: host.to_owned(), what: "an answer".to_owned(), why };
     let read = read.map_err(|_| failed(format!("it took longer than {}s", SILENCE.as_secs())))?;
-    Ok(read.map_err(|error| failed(whole(&*error)))?.to_bytes())
+    Ok(read.map_err(|error| failed(full(&*error)))?.to_bytes())
 }
 
 #[cfg(test)]
