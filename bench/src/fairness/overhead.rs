@@ -1,9 +1,10 @@
 //! Requests with RBAC, an audit log at level Metadata and fair queues, beside requests with none of them.
 //!
-//! In: how much. Out: rates of both, and the cost as the difference within each round. Two servers run at once and take turns, round by round:
+//! In: how much. Out: rates of both, and the cost as the difference within each round. Servers run at once and take turns, round by round:
 //! one without an audit log, whose client is in `system:masters` (allowed everything, exempt from queues), and one with an audit log, whose client
 //! may do what a Role grants it and waits in the queues of `workload-low`. Both clients authenticate with a static token, so that only access
-//! control differs. A third client with the token of a ServiceAccount shows what the verification of its signature costs.
+//! control differs. A third server, like the second, has a client with the token of a ServiceAccount, which shows what the verification of
+//! its signature costs. Each server has one client, so that all of them have stored the same.
 
 use std::path::Path;
 use std::time::Duration;
@@ -27,6 +28,7 @@ const PAGE: usize = 100;
 /// The user of a static token has the group of ServiceAccounts, whose requests wait in `workload-low`.
 const TOKENS: &str = "admin,admin,,system:masters\nuser,user,,system:serviceaccounts\n";
 const POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n";
+const AUDIT_LOG: &str = "audit.log";
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// How much is measured.
@@ -63,23 +65,20 @@ const PARTS: [&str; 3] = ["create", "get", "list"];
 /// # Errors
 /// When a server fails at something.
 pub async fn measure(size: Size) -> anyhow::Result<(Figures, Figures)> {
-    let homes = [home()?, home()?];
-    let audited = homes[1].path().join("audit.log");
-    let policy = homes[1].path().join("policy.yaml");
-    std::fs::write(&policy, POLICY).context("writing an audit policy")?;
-    let (policy, log_path) = (policy.to_string_lossy(), audited.to_string_lossy());
-    let log = ["--audit-policy-file", &policy, "--audit-log-path", &log_path];
-    let plain = start(homes[0].path(), &[]).await?;
-    let checked = start(homes[1].path(), &log).await?;
-    let account = grant(&mut checked.client()).await?;
+    let homes = [home()?, home()?, home()?];
+    let plain = start(homes[0].path(), false).await?;
+    let checked = start(homes[1].path(), true).await?;
+    grant(&mut checked.client()).await?;
+    let signed = start(homes[2].path(), true).await?;
+    let account = grant(&mut signed.client()).await?;
     let token = |home: &Path, token: &str| client_with_token(&home.join("kubeconfig"), token);
     let sender = |name, server, client| Sender { name, server, client, measured: Default::default() };
     let mut senders = [
         sender("without", 0, token(homes[0].path(), "admin")),
         sender("with", 1, token(homes[1].path(), "user")),
-        sender("account", 1, token(homes[1].path(), &account)),
+        sender("account", 2, token(homes[2].path(), &account)),
     ];
-    let servers = [plain, checked];
+    let servers = [plain, checked, signed];
     for round in 0..=size.rounds {
         // Every other round in the other order; the first one only warms up.
         let order: &[usize] = if round % 2 == 0 { &[0, 1, 2] } else { &[2, 1, 0] };
@@ -91,20 +90,28 @@ pub async fn measure(size: Size) -> anyhow::Result<(Figures, Figures)> {
             senders.iter_mut().for_each(|sender| sender.measured = Default::default());
         }
     }
-    let lines = std::fs::read_to_string(&audited).context("reading the audit log")?.lines().count();
-    ensure!(lines > size.rounds * size.requests, "the audit log has only {lines} lines");
     for server in servers {
         server.stop().await?;
     }
+    let log = std::fs::read_to_string(homes[1].path().join(AUDIT_LOG)).context("reading the audit log")?;
+    // Two events for each creation, read, list and deletion.
+    let (lines, events) = (log.lines().count(), (size.rounds + 1) * (3 * size.requests + size.requests / 10) * 2);
+    ensure!(lines >= events, "the audit log has only {lines} of {events} events");
     Ok(figures(&senders))
 }
 
-async fn start(home: &Path, arguments: &[&str]) -> anyhow::Result<Running> {
-    let tokens = home.join("tokens.csv");
+async fn start(home: &Path, is_audited: bool) -> anyhow::Result<Running> {
+    let file = |name: &str| home.join(name).to_string_lossy().into_owned();
+    let (tokens, policy, log) = (file("tokens.csv"), file("policy.yaml"), file(AUDIT_LOG));
     std::fs::write(&tokens, TOKENS).context("writing tokens")?;
-    let tokens = tokens.to_string_lossy();
-    let waypost = Waypost::find()?.with(&[&["--token-auth-file", &*tokens][..], arguments].concat());
-    tell(&waypost, if arguments.is_empty() { "overhead: without audit log" } else { "overhead: with audit log" });
+    std::fs::write(&policy, POLICY).context("writing an audit policy")?;
+    let mut arguments = vec!["--token-auth-file", &*tokens];
+    if is_audited {
+        // Without rotation, so that all events can be counted.
+        arguments.extend(["--audit-policy-file", &*policy, "--audit-log-path", &*log, "--audit-log-maxsize", "0"]);
+    }
+    let waypost = Waypost::find()?.with(&arguments);
+    tell(&waypost, if is_audited { "overhead: with audit log" } else { "overhead: without audit log" });
     let running = waypost.start(home).await?;
     load::make_namespace(&mut running.client()).await?;
     Ok(running)

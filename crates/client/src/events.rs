@@ -187,7 +187,7 @@ impl std::fmt::Debug for ObjectEvent {
     }
 }
 
-/// Selection happens to an event.
+/// What happens to an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
     Record,

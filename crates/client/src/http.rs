@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 pub use http::Method;
+use http::request::Builder;
 use http::{Request, Response, header};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -31,7 +32,7 @@ pub enum ClientError {
     Kubeconfig {
         /// The file.
         path: String,
-        /// Selection is wrong with it.
+        /// What is wrong with it.
         why: String,
     },
     /// No connection.
@@ -39,7 +40,7 @@ pub enum ClientError {
     Connect {
         /// Where.
         address: String,
-        /// Selection happened.
+        /// What happened.
         why: String,
     },
     /// The connection failed.
@@ -166,10 +167,38 @@ impl Client {
         content_type: Option<&str>,
         body: Bytes,
     ) -> Result<Response<Incoming>, ClientError> {
-        let mut connection = match self.connection.take().filter(Connection::is_open) {
-            Some(connection) => connection,
-            None => Connection::open(&self.access, self.protocol).await?,
-        };
+        if let Some(mut connection) = self.reusable().await {
+            let request = self.request(&connection, &method, path, accept, content_type)?;
+            let sent = connection.send(&self.access, request, body.clone()).await;
+            // A server may close an idle connection at the moment at which it is used again. A creation is not repeated: it may have happened.
+            if sent.is_ok() || method == Method::POST {
+                self.connection = Some(connection);
+                return sent;
+            }
+        }
+        let mut connection = Connection::open(&self.access, self.protocol).await?;
+        let request = self.request(&connection, &method, path, accept, content_type)?;
+        let response = connection.send(&self.access, request, body).await?;
+        self.connection = Some(connection);
+        Ok(response)
+    }
+
+    /// The connection of the last request, unless the server has closed it. The task of the connection runs first, because it may not have
+    /// read the end of the connection yet: on a runtime of one thread it runs only while this one waits.
+    async fn reusable(&mut self) -> Option<Connection> {
+        self.connection.as_ref()?;
+        tokio::task::yield_now().await;
+        self.connection.take().filter(Connection::is_open)
+    }
+
+    fn request(
+        &self,
+        connection: &Connection,
+        method: &Method,
+        path: &str,
+        accept: &str,
+        content_type: Option<&str>,
+    ) -> Result<Builder, ClientError> {
         let mut request = Request::builder()
             .method(method)
             .uri(connection.uri(&self.access, path))
@@ -181,8 +210,9 @@ impl Client {
         if let Some(content_type) = content_type {
             request = request.header(header::CONTENT_TYPE, content_type);
         }
-        let response = connection.send(&self.access, request, body).await?;
-        self.connection = Some(connection);
-        Ok(response)
+        Ok(request)
     }
 }
+
+#[cfg(test)]
+mod tests;

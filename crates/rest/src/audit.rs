@@ -1,8 +1,8 @@
 //! The audit log: who requested what of the API, when, and with which result, as `audit.k8s.io/v1` Events.
 //!
 //! In: requests, by a [`Recorder`] each, and a [`Policy`] that says what to record of which. Out: JSON lines in a file ([`file`]), one for each
-//! stage of a request that the policy does not omit. The request path evaluates the policy and hands over what it holds anyway; a thread
-//! renders and writes ([`writer`]), behind a bounded queue ([`queue`]).
+//! stage of a request that the policy does not omit. The request path evaluates the policy and renders the events; a thread writes them
+//! ([`writer`]), behind a bounded queue ([`queue`]), and renders those with large objects.
 //!
 //! Every response carries an `Audit-Id`, which is also in the events and in the log lines of its request, whether or not there is a log.
 
@@ -22,6 +22,7 @@ mod recorder;
 mod tests;
 mod writer;
 
+use std::cell::RefCell;
 use std::io;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -38,7 +39,7 @@ pub(crate) use origin::AUDIT_ID;
 pub(crate) use recorder::{Recorder, Trail};
 
 use file::LogFile;
-use queue::{Limits, Queue};
+use queue::{Event, Limits, Queue, Written};
 use record::Entry;
 use writer::{CLOSE_TIMEOUT, Output, Writer};
 
@@ -122,24 +123,23 @@ impl Audit {
 
     /// Waits until there is room for the events of a request.
     async fn admit(&self) -> Result<(), NotStored> {
-        if self.mode == Mode::Batch {
+        if self.mode == Mode::Batch || !self.queue.is_full() {
             return Ok(());
         }
         tokio::time::timeout(STORE_TIMEOUT, self.queue.room()).await.map_err(|_| NotStored)
     }
 
     /// Stores the event of the stage `RequestReceived`.
-    async fn receive(&self, mut entry: Entry) -> Result<(), NotStored> {
+    async fn receive(&self, entry: Entry) -> Result<(), NotStored> {
         if self.mode != Mode::BlockingStrict {
-            self.store(entry);
+            self.store(entry, None);
             return Ok(());
         }
         if self.queue.is_failing() {
             return Err(NotStored);
         }
         let (written, answer) = oneshot::channel();
-        entry.written = Some(written);
-        self.store(entry);
+        self.store(entry, Some(written));
         match tokio::time::timeout(STORE_TIMEOUT, answer).await {
             Ok(Ok(true)) => Ok(()),
             _ => Err(NotStored),
@@ -147,11 +147,23 @@ impl Audit {
     }
 
     /// Stores an event. Only the mode `Batch` drops it, when there is no room.
-    fn store(&self, entry: Entry) {
+    fn store(&self, entry: Entry, written: Option<Written>) {
         self.metrics.event();
-        if self.mode == Mode::Batch && self.queue.is_full() || !self.queue.push(entry) {
+        let has_room = self.mode != Mode::Batch || !self.queue.is_full();
+        if !has_room || !self.push(entry, written) {
             self.metrics.dropped();
         }
+    }
+
+    fn push(&self, mut entry: Entry, written: Option<Written>) -> bool {
+        thread_local! {
+            /// A line, used again and again.
+            static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        if entry.is_large() {
+            return self.queue.push(Event::Entry(Box::new(entry)), written);
+        }
+        LINE.with_borrow_mut(|line| entry.encode(line, &self.metrics) && self.queue.push(Event::Line(line), written))
     }
 }
 

@@ -104,6 +104,12 @@ impl Authorizer {
         self.grants.read(&*self.store, |grants| decide(attributes, grants, &Stored(&*self.store)))
     }
 
+    /// A number that is larger after every change of roles and bindings. While it is the same, users who are not nodes may do the same.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.grants.version(&*self.store)
+    }
+
     /// Decides, and words the refusal.
     ///
     /// # Errors

@@ -18,10 +18,16 @@ const WARNINGS_LIMIT: usize = 4096;
 /// … each is cut to this.
 const WARNING_CUT: usize = 256;
 
+/// A body larger than this is sent in pieces of this size, in bytes. The task of its connection yields after each: encrypting and sending
+/// megabytes at once would occupy a thread for milliseconds, and delay every other request.
+const PIECE: usize = 64 << 10;
+
 /// The bytes of an answer.
 pub(crate) enum Body {
     /// All of them.
     Whole(Option<Bytes>),
+    /// What is left of all of them.
+    Pieces(Pieces),
     /// As they come.
     Stream(BoxStream<'static, Bytes>),
     /// As they come from somebody who may fail.
@@ -35,20 +41,47 @@ impl HttpBody for Body {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Pieces(pieces) => pieces.poll_next(cx).map(|next| next.map(|bytes| Ok(Frame::data(bytes)))),
             Self::Stream(stream) => stream.as_mut().poll_next(cx).map(|next| next.map(|bytes| Ok(Frame::data(bytes)))),
             Self::Passed(stream) => stream.as_mut().poll_next(cx).map(|next| next.map(|bytes| bytes.map(Frame::data))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Whole(None))
+        match self {
+            Self::Whole(bytes) => bytes.is_none(),
+            Self::Pieces(pieces) => pieces.rest.is_empty(),
+            Self::Stream(_) | Self::Passed(_) => false,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Self::Pieces(pieces) => SizeHint::with_exact(pieces.rest.len() as u64),
             Self::Stream(_) | Self::Passed(_) => SizeHint::default(),
         }
+    }
+}
+
+/// A large body. See [`PIECE`].
+pub(crate) struct Pieces {
+    rest: Bytes,
+    /// Whether the next piece waits until other tasks had their turn.
+    yields: bool,
+}
+
+impl Pieces {
+    fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Option<Bytes>> {
+        if self.rest.is_empty() {
+            return Poll::Ready(None);
+        }
+        if std::mem::replace(&mut self.yields, false) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.yields = true;
+        Poll::Ready(Some(self.rest.split_to(PIECE.min(self.rest.len()))))
     }
 }
 
@@ -117,7 +150,11 @@ impl Reply {
 
     /// The response.
     pub(crate) fn into_response(self) -> Response<Body> {
-        let mut response = Response::new(self.body);
+        let body = match self.body {
+            Body::Whole(Some(rest)) if rest.len() > PIECE => Body::Pieces(Pieces { rest, yields: false }),
+            other => other,
+        };
+        let mut response = Response::new(body);
         *response.status_mut() = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
         if let Some(passed) = self.passed {
@@ -171,6 +208,27 @@ mod tests {
         let response = reply.into_response();
         let headers: Vec<_> = response.headers().get_all(header::WARNING).iter().collect();
         assert_eq!(headers, ["299 - \"a \\\"b\\\" \\\\c\""]);
+    }
+
+    #[tokio::test]
+    async fn large_bodies_are_sent_in_pieces_between_which_the_task_yields() {
+        let bytes = Bytes::from((0..=255_u8).cycle().take(2 * PIECE + 1).collect::<Vec<u8>>());
+        let mut body = Reply::bytes(200, "text/plain", bytes.clone()).into_response().into_body();
+        assert_eq!(body.size_hint().exact(), Some(bytes.len() as u64));
+        let (mut sent, mut pieces, mut pauses) = (Vec::new(), 0, 0);
+        while !body.is_end_stream() {
+            let next = futures_util::poll!(std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)));
+            match next {
+                Poll::Ready(Some(frame)) => {
+                    sent.extend_from_slice(&frame.expect("a frame").into_data().expect("data"));
+                    pieces += 1;
+                }
+                Poll::Ready(None) => break,
+                Poll::Pending => pauses += 1,
+            }
+        }
+        assert_eq!((pieces, pauses), (3, 2));
+        assert!(sent == bytes);
     }
 
     #[test]

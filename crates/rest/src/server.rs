@@ -43,8 +43,6 @@ use crate::upload::Uploads;
 use local::LocalListener;
 pub use local::LocalSocket;
 
-/// How long a client may take to send the headers of a request.
-const HEADERS: Duration = Duration::from_secs(10);
 /// How long requests in progress may take after the server was asked to stop.
 const DRAIN: Duration = Duration::from_secs(10);
 /// How many requests of one HTTP/2 connection may be open at once.
@@ -251,7 +249,8 @@ impl Server {
 
 fn builder() -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
+    // The limit to idle connections covers headers that are not sent; this one would also close every connection that waits for its next request.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None);
     builder
         .http2()
         .timer(TokioTimer::new())

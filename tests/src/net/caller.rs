@@ -19,8 +19,9 @@ use super::sctp::{self, Association};
 use super::socket::{self, Source};
 use super::{Address, Family, Protocol};
 
-/// Long enough for a machine that is busy with other tests; tests that expect silence shorten it.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Time limit of a question: long enough for a virtual machine without help of the hardware on a busy host, where retransmissions of a packet
+/// take seconds. Tests that expect silence shorten it.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is sent to get an answer.
 const QUESTION: &[u8] = b"who?\n";
@@ -63,7 +64,7 @@ pub struct Caller {
 
 impl Caller {
     pub(super) fn new(namespace: Arc<Namespace>) -> Self {
-        Self { namespace, source: Source::default(), timeout: PATIENCE, pace: Duration::ZERO }
+        Self { namespace, source: Source::default(), timeout: TIMEOUT, pace: Duration::ZERO }
     }
 
     /// Gives up after so long: for the connection and its first answer together, and for every further answer.
@@ -184,7 +185,10 @@ impl Connection {
             Line::Association(association) => association.ask(QUESTION, deadline),
         };
         let took = begun.elapsed();
-        let bytes = asked.map_err(|failure| Failure { took, ..failure })?;
+        let bytes = asked.map_err(|failure| {
+            let detail = format!("{}, from {}", failure.detail, self.local());
+            Failure { took, detail, ..failure }
+        })?;
         let answer = Answer::parse(&bytes).ok_or_else(|| Failure {
             took,
             ..Failure::new(Kind::Other, format!("no server of ours: {:?}", String::from_utf8_lossy(&bytes)))

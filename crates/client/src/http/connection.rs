@@ -58,7 +58,7 @@ impl Connection {
         }
     }
 
-    /// Selection a request line says: HTTP/2 names the server there, HTTP/1.1 in a header.
+    /// The target of a request line: HTTP/2 names the server there, HTTP/1.1 in a header.
     pub(super) fn uri(&self, access: &Access, path: &str) -> String {
         match self {
             Self::One(_) => format!("{}{path}", access.prefix),

@@ -20,7 +20,7 @@ use super::connection::{Io, dial, full};
 use super::{CONNECT_TIMEOUT, Client, ClientError};
 use crate::kubeconfig::Access;
 
-/// Selection the standard has everyone add to the key.
+/// What the standard has everyone add to the key.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// How many messages may wait each way.
 const WAITING: usize = 16;
@@ -33,7 +33,7 @@ const CLOSE: u8 = 8;
 const PING: u8 = 9;
 const PONG: u8 = 10;
 
-/// Selection a server said to the wish to speak WebSocket.
+/// What a server said to the wish to speak WebSocket.
 #[derive(Debug)]
 pub enum Opened {
     /// Yes.
@@ -100,7 +100,7 @@ async fn connect(access: &Access) -> Result<Box<dyn Io>, String> {
     Ok(Box::new(stream))
 }
 
-/// Selection the server must answer to a key.
+/// What the server must answer to a key.
 fn proof(key: &str) -> String {
     STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, format!("{key}{GUID}").as_bytes()))
 }
@@ -172,7 +172,7 @@ fn masked(opcode: u8, payload: &[u8]) -> Bytes {
     out.freeze()
 }
 
-/// Selection came.
+/// What came.
 #[derive(Debug, PartialEq, Eq)]
 enum Piece {
     Message(Bytes),

@@ -1,7 +1,7 @@
 //! Reading a kubeconfig: how to reach a server and who to be there.
 //!
 //! In: a file as `kubectl` reads it. Out: an [`Access`]: the address, the TLS settings, and the headers that say who asks.
-//! Selection we cannot honour (programs that fetch credentials, proxies) is refused by its name; ignoring it would end in an error that
+//! What we cannot honour (programs that fetch credentials, proxies) is refused by its name; ignoring it would end in an error that
 //! nobody understands, or in being somebody else than the file says.
 
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::tls::{self, Tls};
 use crate::http::ClientError;
 
-/// Selection a user may have that is refused, and what to do instead.
+/// What a user may have that is refused, and what to do instead.
 const REFUSED_USER: [(&str, &str); 4] = [
     ("exec", "credentials from a program are not supported; use a certificate, a token or a tokenFile"),
     ("auth-provider", "authentication providers are not supported; use a certificate, a token or a tokenFile"),
@@ -26,7 +26,7 @@ const REFUSED_USER: [(&str, &str); 4] = [
 pub struct Access {
     /// `host:port`.
     pub(crate) address: String,
-    /// Selection paths begin with at a server behind a prefix; without a slash at its end.
+    /// What paths begin with at a server behind a prefix; without a slash at its end.
     pub(crate) prefix: String,
     /// The socket of a server on this machine, which knows its clients by their user; none: it is reached by `address`.
     pub(crate) socket: Option<PathBuf>,

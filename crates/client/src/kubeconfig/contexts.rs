@@ -1,6 +1,6 @@
 //! Contexts in somebody's own kubeconfig: one is added to what is there, and taken out again.
 //!
-//! In: that kubeconfig and one of ours, as values. Out: the two in one, or the first without the second. Selection others wrote there stays as
+//! In: that kubeconfig and one of ours, as values. Out: the two in one, or the first without the second. What others wrote there stays as
 //! it is; only entries of our name are ours.
 
 use api::value::ValueExt as _;
@@ -12,7 +12,7 @@ const LISTS: [(&str, &str); 3] = [("clusters", "cluster"), ("users", "user"), ("
 /// A kubeconfig with the current context of `ours` in it, under this name. It becomes the current one only where there was none.
 ///
 /// # Errors
-/// Selection is there is no kubeconfig.
+/// What is there is no kubeconfig.
 pub fn with_context(theirs: Value, ours: &Value, name: &str) -> Result<Value, String> {
     let mut config = without_context(theirs, name)?;
     let entry = |list: &str, what: &str| {
@@ -39,7 +39,7 @@ pub fn with_context(theirs: Value, ours: &Value, name: &str) -> Result<Value, St
 /// A kubeconfig without the context of this name, its cluster and its user.
 ///
 /// # Errors
-/// Selection is there is no kubeconfig.
+/// What is there is no kubeconfig.
 pub fn without_context(theirs: Value, name: &str) -> Result<Value, String> {
     let mut config = match theirs {
         Value::Null => json!({"apiVersion": "v1", "kind": "Config"}),

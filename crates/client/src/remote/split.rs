@@ -8,7 +8,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 /// No object is larger; far above what servers store.
 const LARGEST: usize = 32 << 20;
 
-/// Selection was sent is not what was promised.
+/// What was sent is not what was promised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum SplitError {
     #[error("an object of more than {LARGEST} bytes")]
@@ -77,7 +77,7 @@ impl Items {
         Ok(done)
     }
 
-    /// Selection remains when all was taken in.
+    /// What remains when all was taken in.
     pub(super) fn rest(self) -> Vec<u8> {
         self.rest
     }

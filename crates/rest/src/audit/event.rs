@@ -39,7 +39,7 @@ pub(super) struct Event<'a> {
     #[serde(rename = "userAgent", skip_serializing_if = "str::is_empty")]
     pub(super) user_agent: &'a str,
     #[serde(rename = "objectRef", skip_serializing_if = "Option::is_none")]
-    pub(super) object_ref: Option<ObjectReference>,
+    pub(super) object_ref: Option<ObjectReference<'a>>,
     #[serde(rename = "responseStatus", skip_serializing_if = "Option::is_none")]
     pub(super) response_status: Option<ResponseStatus>,
     #[serde(rename = "requestObject", skip_serializing_if = "Option::is_none")]
@@ -111,24 +111,41 @@ pub(super) struct AuthenticationMetadata {
 }
 
 /// The object that a request is about.
-#[derive(Clone, Serialize, PartialEq, Eq, Debug, Default)]
-pub(super) struct ObjectReference {
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) resource: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) namespace: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) name: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) uid: String,
-    #[serde(rename = "apiGroup", skip_serializing_if = "String::is_empty")]
-    pub(super) api_group: String,
-    #[serde(rename = "apiVersion", skip_serializing_if = "String::is_empty")]
-    pub(super) api_version: String,
-    #[serde(rename = "resourceVersion", skip_serializing_if = "String::is_empty")]
-    pub(super) resource_version: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) subresource: String,
+#[derive(Serialize, PartialEq, Eq, Debug, Default)]
+pub(super) struct ObjectReference<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) resource: Cow<'a, str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) namespace: Cow<'a, str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) name: Cow<'a, str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) uid: Cow<'a, str>,
+    #[serde(rename = "apiGroup", skip_serializing_if = "str::is_empty")]
+    pub(super) api_group: Cow<'a, str>,
+    #[serde(rename = "apiVersion", skip_serializing_if = "str::is_empty")]
+    pub(super) api_version: Cow<'a, str>,
+    #[serde(rename = "resourceVersion", skip_serializing_if = "str::is_empty")]
+    pub(super) resource_version: Cow<'a, str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) subresource: Cow<'a, str>,
+}
+
+impl ObjectReference<'_> {
+    /// The same, without a copy of its text.
+    pub(super) fn borrowed(&self) -> ObjectReference<'_> {
+        let Self { resource, namespace, name, uid, api_group, api_version, resource_version, subresource } = self;
+        ObjectReference {
+            resource: (&**resource).into(),
+            namespace: (&**namespace).into(),
+            name: (&**name).into(),
+            uid: (&**uid).into(),
+            api_group: (&**api_group).into(),
+            api_version: (&**api_version).into(),
+            resource_version: (&**resource_version).into(),
+            subresource: (&**subresource).into(),
+        }
+    }
 }
 
 /// The bounded part of a `Status`. Kubernetes writes its `metadata` always, and always empty.

@@ -132,6 +132,10 @@ impl LogFile {
 }
 
 impl Output for LogFile {
+    fn has_room(&self, bytes: usize) -> bool {
+        self.size + bytes as u64 <= self.limit
+    }
+
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
         self.file()?;
         let exceeds = self.size > 0 && self.size + line.len() as u64 > self.limit;

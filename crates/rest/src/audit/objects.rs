@@ -1,7 +1,7 @@
 //! Objects of requests and responses, as events show them.
 //!
 //! In: the bytes that were received or are about to be sent, and their media type. Out: JSON, the metadata that completes `objectRef`, and the
-//! Status of the response. This runs in the writer's thread: the request path only hands over the bytes, which are shared, not copied.
+//! Status of the response. This runs in the writer's thread where they are large, otherwise in that of the request; bytes are shared, not copied.
 
 use std::borrow::Cow;
 

@@ -1,16 +1,18 @@
-//! What the request path hands to the writer: one [`Entry`] for each event, rendered to a line in the writer's thread.
+//! One [`Entry`] for each event, and how it becomes a line.
 //!
 //! Events of one request share its [`Request`]. Nothing here is copied from a body: bytes are reference counted.
 
+use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use http::{HeaderValue, Uri};
 use jiff::Timestamp;
-use tokio::sync::oneshot;
 
 use super::event::{Annotations, AuthenticationMetadata, Event, ObjectReference, ResponseStatus};
 use super::json;
 use super::level::Stage;
+use super::metrics::Metrics;
 use super::objects::{Metadata, RequestBody, Response};
 use super::policy::Verdict;
 use crate::auth::User;
@@ -19,6 +21,8 @@ use crate::auth::User;
 const MAX_USER_AGENT: usize = 1024;
 /// What an entry costs in memory besides bodies, in bytes: an estimate.
 const BASE_COST: usize = 1024;
+/// An event whose bodies are larger than this together takes too long to render for the thread of a request.
+const MAX_INLINE: usize = 32 << 10;
 
 /// What is known of a request when the policy has been evaluated.
 pub(super) struct Request {
@@ -32,7 +36,7 @@ pub(super) struct Request {
     pub(super) source_ips: Vec<std::net::IpAddr>,
     pub(super) user_agent: Option<HeaderValue>,
     /// None for requests that are not about a resource.
-    pub(super) object: Option<ObjectReference>,
+    pub(super) object: Option<ObjectReference<'static>>,
 }
 
 /// What becomes known while a request is handled.
@@ -63,8 +67,6 @@ pub(super) struct Entry {
     pub(super) stage: Stage,
     pub(super) at: Timestamp,
     pub(super) outcome: Outcome,
-    /// Receives whether the event was written, if somebody waits for that.
-    pub(super) written: Option<oneshot::Sender<bool>>,
 }
 
 impl Entry {
@@ -75,15 +77,32 @@ impl Entry {
         BASE_COST + body + response
     }
 
-    /// Tells whoever waits whether the event was written.
-    pub(super) fn resolve(&mut self, written: bool) {
-        if let Some(waiting) = self.written.take() {
-            let _ = waiting.send(written);
+    /// Whether it is the writer that renders it.
+    pub(super) fn is_large(&self) -> bool {
+        self.cost() > BASE_COST + MAX_INLINE
+    }
+
+    /// Renders the event as one line, in place of what `line` contains; false when it cannot be encoded. Whatever an object does to its decoder,
+    /// the event itself must not be lost: it is recorded without its objects then.
+    pub(super) fn encode(&mut self, line: &mut Vec<u8>, metrics: &Metrics) -> bool {
+        let Err(problem) = self.try_encode(line) else { return true };
+        metrics.write_failed();
+        tracing::error!(problem, audit_id = self.request.id, "failed to encode objects of audit event");
+        self.outcome.drop_objects();
+        self.try_encode(line).is_ok()
+    }
+
+    /// Objects are what clients sent: the caller survives all of them.
+    fn try_encode(&self, line: &mut Vec<u8>) -> Result<(), String> {
+        line.clear();
+        match catch_unwind(AssertUnwindSafe(|| self.render(line))) {
+            Ok(done) => done.map_err(|error| error.to_string()),
+            Err(_) => Err("the decoder panicked".to_owned()),
         }
     }
 
     /// Appends the event as one line.
-    pub(super) fn render(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
+    fn render(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
         let Request { verdict, .. } = *self.request;
         let (request, outcome) = (&*self.request, &self.outcome);
         let uri_query = request.uri.query().unwrap_or_default();
@@ -109,7 +128,7 @@ impl Entry {
                 .map(|impersonation_constraint| AuthenticationMetadata { impersonation_constraint }),
             source_ips: &request.source_ips,
             user_agent: &user_agent,
-            object_ref: completed(request.object.clone(), metadata),
+            object_ref: completed(request.object.as_ref(), metadata),
             response_status: status,
             request_object,
             response_object,
@@ -121,8 +140,11 @@ impl Entry {
 }
 
 /// What the URL does not say about the object, its body may.
-fn completed(object: Option<ObjectReference>, metadata: Option<Metadata>) -> Option<ObjectReference> {
-    let mut object = object?;
+fn completed<'a>(
+    object: Option<&'a ObjectReference<'static>>,
+    metadata: Option<Metadata>,
+) -> Option<ObjectReference<'a>> {
+    let mut object = object?.borrowed();
     let Metadata { name, namespace, uid, resource_version } = metadata.unwrap_or_default();
     let fields = [
         (&mut object.name, name),
@@ -131,15 +153,15 @@ fn completed(object: Option<ObjectReference>, metadata: Option<Metadata>) -> Opt
         (&mut object.resource_version, resource_version),
     ];
     for (field, value) in fields.into_iter().filter(|(field, _)| field.is_empty()) {
-        *field = value;
+        *field = value.into();
     }
     Some(object)
 }
 
-fn user_agent(value: &HeaderValue) -> String {
+fn user_agent(value: &HeaderValue) -> Cow<'_, str> {
     let bytes = value.as_bytes();
     match bytes.get(..MAX_USER_AGENT) {
-        Some(first) if bytes.len() > MAX_USER_AGENT => String::from_utf8_lossy(first).into_owned() + "...TRUNCATED",
-        _ => String::from_utf8_lossy(bytes).into_owned(),
+        Some(first) if bytes.len() > MAX_USER_AGENT => String::from_utf8_lossy(first) + "...TRUNCATED",
+        _ => String::from_utf8_lossy(bytes),
     }
 }

@@ -34,6 +34,8 @@ use crate::route::Target;
 const TEXT: &str = "text/plain; charset=utf-8";
 /// Larger documents that are not errors are no Status, in bytes: one of success has little more than two names. Others are not parsed.
 const MAX_STATUS: usize = 1024;
+/// Where the kind of a Status ends at the latest, in bytes.
+const MAX_KIND: usize = 40;
 
 /// Records one request.
 pub(crate) struct Recorder<'a> {
@@ -166,8 +168,10 @@ impl<'a> Recorder<'a> {
     /// The response that is about to be sent. A stream holds the trail until it ends.
     pub(crate) fn responded(&self, mut reply: Reply) -> Reply {
         let Some(trail) = self.trail.get() else { return reply };
-        let wanted =
-            |bytes: &Bytes| self.level() >= Level::RequestResponse || reply.code >= 400 || bytes.len() <= MAX_STATUS;
+        let wanted = |bytes: &Bytes| {
+            let may_be_status = || bytes.len() <= MAX_STATUS && may_be_status(reply.content_type, bytes);
+            self.level() >= Level::RequestResponse || reply.code >= 400 || may_be_status()
+        };
         let bytes = match &reply.body {
             Body::Whole(Some(bytes)) if wanted(bytes) => bytes.clone(),
             _ => Bytes::new(),
@@ -180,7 +184,7 @@ impl<'a> Recorder<'a> {
         reply.body = match reply.body {
             Body::Stream(stream) => Body::Stream(Held { stream, _trail: trail.clone() }.boxed()),
             Body::Passed(stream) => Body::Passed(Held { stream, _trail: trail.clone() }.boxed()),
-            whole @ Body::Whole(_) => whole,
+            whole @ (Body::Whole(_) | Body::Pieces(_)) => whole,
         };
         reply
     }
@@ -225,7 +229,7 @@ impl Trail {
         if self.scope == Scope::Unauthenticated || !self.request.verdict.records(stage) {
             return Ok(());
         }
-        let entry = Entry { request: self.request.clone(), stage, at, outcome: Outcome::default(), written: None };
+        let entry = Entry { request: self.request.clone(), stage, at, outcome: Outcome::default() };
         let stored = self.audit.receive(entry).await;
         self.is_finished.store(stored.is_err(), Ordering::Relaxed);
         stored
@@ -235,7 +239,7 @@ impl Trail {
     fn generate(&self, stage: Stage, outcome: Outcome) {
         if self.request.verdict.records(stage) && !self.is_finished.load(Ordering::Relaxed) {
             let (request, at) = (self.request.clone(), Timestamp::now());
-            self.audit.store(Entry { request, stage, at, outcome, written: None });
+            self.audit.store(Entry { request, stage, at, outcome }, None);
         }
     }
 }
@@ -281,16 +285,24 @@ fn is_long_running(info: &RequestInfo<'_>) -> bool {
     info.path.is_none() && (by_subresource || matches!(&*info.verb, "watch" | "proxy"))
 }
 
-fn object_reference(info: &RequestInfo<'_>) -> ObjectReference {
+fn object_reference(info: &RequestInfo<'_>) -> ObjectReference<'static> {
+    let owned = |text: &str| Cow::Owned(text.to_owned());
     ObjectReference {
-        resource: info.resource.to_owned(),
-        namespace: info.namespace.to_owned(),
-        name: info.name.clone(),
-        api_group: info.group.to_owned(),
-        api_version: info.version.to_owned(),
-        subresource: info.subresource.to_owned(),
+        resource: owned(info.resource),
+        namespace: owned(info.namespace),
+        name: owned(&info.name),
+        api_group: owned(info.group),
+        api_version: owned(info.version),
+        subresource: owned(info.subresource),
         ..ObjectReference::default()
     }
+}
+
+/// Whether a document may be a Status: those of this server begin with their kind. Others than JSON have to be decoded.
+fn may_be_status(content_type: &str, bytes: &[u8]) -> bool {
+    const KIND: &[u8] = b"Status\"";
+    let begin = bytes.get(..MAX_KIND.min(bytes.len())).unwrap_or_default();
+    content_type != "application/json" || begin.windows(KIND.len()).any(|part| part == KIND)
 }
 
 /// The response to a request that cannot be recorded.

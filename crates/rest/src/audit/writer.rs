@@ -5,13 +5,11 @@
 //! within [`CLOSE_TIMEOUT`].
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::metrics::Metrics;
-use super::queue::{Batch, Queue};
-use super::record::Entry;
+use super::queue::{Batch, Item, Queue};
 
 const MIN_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
@@ -20,8 +18,11 @@ pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Where lines go.
 pub(super) trait Output: Send {
-    /// Accepts a line, which [`Output::flush`] writes at the latest. When this fails, the line was not accepted.
-    fn append(&mut self, line: &[u8]) -> io::Result<()>;
+    /// Whether so many bytes can be appended at once, although they are several lines.
+    fn has_room(&self, bytes: usize) -> bool;
+
+    /// Accepts lines, which [`Output::flush`] writes at the latest. When this fails, none was accepted.
+    fn append(&mut self, lines: &[u8]) -> io::Result<()>;
 
     /// Writes what was accepted. When this fails, it continues where it was with the next call.
     fn flush(&mut self) -> io::Result<()>;
@@ -44,10 +45,10 @@ impl<O: Output> Writer<O> {
         while let Some(mut batch) = self.queue.take() {
             let written = lost == 0 && self.write(&mut batch).is_ok();
             if !written {
-                lost += batch.entries.len();
+                lost += batch.events;
             }
-            batch.entries.iter_mut().for_each(|entry| entry.resolve(written));
-            self.queue.release(&batch);
+            batch.resolve(written);
+            self.queue.release(batch);
         }
         if lost > 0 {
             tracing::error!(events = lost, "lost audit events: the audit log could not be written before the end");
@@ -55,21 +56,25 @@ impl<O: Output> Writer<O> {
     }
 
     fn write(&mut self, batch: &mut Batch) -> Result<(), GivenUp> {
-        let mut line = Vec::new();
-        for index in 0..batch.entries.len() {
-            let Some(entry) = batch.entries.get_mut(index) else { break };
-            if let Err(problem) = encode(entry, &mut line) {
-                // Whatever an object does to its decoder, the event itself must not be lost.
-                self.metrics.write_failed();
-                tracing::error!(problem, audit_id = entry.request.id, "failed to encode objects of audit event");
-                entry.outcome.drop_objects();
-                if encode(entry, &mut line).is_err() {
-                    entry.resolve(false);
-                    continue;
-                }
+        let mut items = std::mem::take(&mut batch.items);
+        let mut rendered = Vec::new();
+        for item in &mut items {
+            let lines: &[u8] = match item {
+                Item::Lines(lines) => lines,
+                Item::Entry(entry) => match entry.encode(&mut rendered, &self.metrics) {
+                    true => &rendered,
+                    false => continue,
+                },
+            };
+            if self.output.has_room(lines.len()) {
+                self.retry(batch, |output| output.append(lines))?;
+                continue;
             }
-            self.retry(batch, |output| output.append(&line))?;
+            for line in lines.split_inclusive(|byte| *byte == b'\n') {
+                self.retry(batch, |output| output.append(line))?;
+            }
         }
+        batch.items = items;
         self.retry(batch, Output::flush)
     }
 
@@ -82,7 +87,7 @@ impl<O: Output> Writer<O> {
             if failures == 1 {
                 tracing::error!(%error, "failed to write audit log, trying again");
             }
-            batch.entries.iter_mut().for_each(|entry| entry.resolve(false));
+            batch.resolve(false);
             self.queue.fail();
             if self.queue.wait_closed(backoff) {
                 closing += MIN_BACKOFF;
@@ -98,15 +103,6 @@ impl<O: Output> Writer<O> {
             tracing::info!(failures, "audit log is written again");
         }
         Ok(())
-    }
-}
-
-/// Renders an event. Objects are what clients sent, and this thread must survive all of them.
-fn encode(entry: &Entry, line: &mut Vec<u8>) -> Result<(), String> {
-    line.clear();
-    match catch_unwind(AssertUnwindSafe(|| entry.render(line))) {
-        Ok(done) => done.map_err(|error| error.to_string()),
-        Err(_) => Err("the decoder panicked".to_owned()),
     }
 }
 

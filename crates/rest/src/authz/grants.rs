@@ -40,33 +40,19 @@ enum Subject {
 struct Binding {
     /// Empty for a ClusterRoleBinding.
     namespace: String,
-    name: String,
     /// `Role` or `ClusterRole`.
     role_kind: String,
     role: String,
-    /// Each with how it is described.
+    /// Each with why it is allowed what the role allows, in the words of the original.
     subjects: Vec<(Subject, String)>,
 }
 
 /// A rule that a user has, or a role that a binding names and that does not exist.
 pub struct Granted<'a> {
-    binding: &'a Binding,
-    subject: &'a str,
+    /// Why a request that the rules allow is allowed.
+    reason: &'a str,
     /// The rules of the role.
     pub rules: Result<&'a [PolicyRule], String>,
-}
-
-impl Granted<'_> {
-    /// Why a request is allowed, in the words of the original.
-    #[must_use]
-    pub fn reason(&self) -> String {
-        let Binding { namespace, name, role_kind, role, .. } = self.binding;
-        let binding = match namespace.as_str() {
-            "" => format!("ClusterRoleBinding {}", quote(name)),
-            _ => format!("RoleBinding {}", quote(&format!("{name}/{namespace}"))),
-        };
-        format!("RBAC: allowed by {binding} of {role_kind} {} to {}", quote(role), self.subject)
-    }
 }
 
 impl Grants {
@@ -138,12 +124,12 @@ impl Grants {
     }
 
     fn granted<'a>(&'a self, binding: &'a Binding, is_meant: impl Fn(&Subject) -> bool) -> Option<Granted<'a>> {
-        let (_, described) = binding.subjects.iter().find(|(subject, _)| is_meant(subject))?;
+        let (_, reason) = binding.subjects.iter().find(|(subject, _)| is_meant(subject))?;
         let rules = self.rules_of(&binding.role_kind, &binding.namespace, &binding.role);
         let rules = rules.ok_or_else(|| {
             format!("{}.{} {} not found", binding.role_kind.to_lowercase(), api::rbac::GROUP, quote(&binding.role))
         });
-        Some(Granted { binding, subject: described, rules })
+        Some(Granted { reason, rules })
     }
 
     /// The rules of a role.
@@ -161,7 +147,7 @@ impl Grants {
         let mut problems = Vec::new();
         for granted in self.of(user, namespace) {
             match &granted.rules {
-                Ok(rules) if rules.iter().any(|rule| rule.allows(request)) => return Ok(granted.reason()),
+                Ok(rules) if rules.iter().any(|rule| rule.allows(request)) => return Ok(granted.reason.to_owned()),
                 Ok(_) => {}
                 Err(problem) if problems.contains(problem) => {}
                 Err(problem) => problems.push(problem.clone()),
@@ -173,12 +159,18 @@ impl Grants {
 
 impl Binding {
     fn read(namespace: &str, name: &str, object: &Value) -> Self {
+        let (role_kind, role) = (object.text("roleRef.kind"), object.text("roleRef.name"));
+        let binding = match namespace {
+            "" => format!("ClusterRoleBinding {}", quote(name)),
+            _ => format!("RoleBinding {}", quote(&format!("{name}/{namespace}"))),
+        };
+        let granting = format!("RBAC: allowed by {binding} of {role_kind} {} to", quote(role));
         let subjects = object.items("subjects").iter().filter_map(|subject| read_subject(namespace, subject));
+        let subjects = subjects.map(|(subject, described)| (subject, format!("{granting} {described}")));
         Self {
             namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            role_kind: object.text("roleRef.kind").to_owned(),
-            role: object.text("roleRef.name").to_owned(),
+            role_kind: role_kind.to_owned(),
+            role: role.to_owned(),
             subjects: subjects.collect(),
         }
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use api::kind::Kind;
 use api::kinds::{role, rolebinding};
 use api::object;
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockReadGuard};
 use store::{Compacted, Entry, Revision, Store, Table, Watch};
 
 use super::grants::Grants;
@@ -25,6 +25,8 @@ pub(super) struct Tracked {
 
 struct State {
     grants: Grants,
+    /// How many changes of roles and bindings were taken over.
+    version: u64,
     watches: Vec<(&'static Kind, Watch)>,
 }
 
@@ -34,24 +36,33 @@ impl Tracked {
         Self { state: RwLock::new(State::load(store)), seen: AtomicU64::new(seen) }
     }
 
+    /// A number that is larger after every change of what is granted.
+    pub(super) fn version(&self, store: &dyn Store) -> u64 {
+        self.now(store).version
+    }
+
     /// Looks at what is granted now.
     pub(super) fn read<T>(&self, store: &dyn Store, look: impl FnOnce(&Grants) -> T) -> T {
+        look(&self.now(store).grants)
+    }
+
+    fn now(&self, store: &dyn Store) -> RwLockReadGuard<'_, State> {
         let revision: Revision = store.revision();
         if self.seen.load(Ordering::Acquire) < revision {
             let mut state = self.state.write();
             if state.follow().is_err() {
-                *state = State::load(store);
+                *state = State { version: state.version + 1, ..State::load(store) };
             }
             self.seen.fetch_max(revision, Ordering::AcqRel);
         }
-        look(&self.state.read().grants)
+        self.state.read()
     }
 }
 
 impl State {
     fn load(store: &dyn Store) -> Self {
         loop {
-            let mut state = Self { grants: Grants::default(), watches: Vec::new() };
+            let mut state = Self { grants: Grants::default(), version: 0, watches: Vec::new() };
             let loaded = KINDS.iter().try_for_each(|kind| state.load_kind(kind, store));
             match loaded {
                 Ok(()) => return state,
@@ -95,5 +106,6 @@ impl State {
             if kind.namespaced { whole.split_once('/').unwrap_or(("", whole)) } else { ("", whole) };
         let object = (!deleted).then(|| object::decode_light(&entry.value));
         self.grants.change(kind, namespace, name, object.as_ref());
+        self.version += 1;
     }
 }

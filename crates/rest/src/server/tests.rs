@@ -189,6 +189,22 @@ async fn connections_are_closed_some_time_after_their_last_request() {
 }
 
 #[tokio::test]
+async fn connections_stay_open_between_requests() {
+    let bed = Bed::start(ConnectionLimits::default()).await;
+    let (mut one, _) = bed.http1().await;
+    for _ in 0..3 {
+        one.ready().await.unwrap();
+        let answer = one.send_request(request("GET", "/healthz", "")).await.unwrap();
+        assert_eq!(answer.status(), 200);
+        answer.into_body().collect().await.unwrap();
+        // Go keeps an unused connection for this long.
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(90)).await;
+        tokio::time::resume();
+    }
+}
+
+#[tokio::test]
 async fn a_quiet_watch_is_not_idle() {
     let bed = Bed::start(ConnectionLimits { first_request_timeout: TIMEOUT, ..short() }).await;
     let (mut sender, _) = bed.http1().await;

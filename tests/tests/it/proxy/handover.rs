@@ -108,7 +108,8 @@ pub(crate) fn goes_through(modes: &[&str]) {
         let tally = hammer.stop();
         // A datagram that IPVS has on its way when it is left has nobody else, and nobody sends it again.
         let lost = if who.starts_with("UDP") && modes.contains(&"ipvs") { changes.len() } else { 0 };
-        assert!(tally.failures.len() <= lost, "{who}: {:?} of {}; {changes:?}", tally.failures, tally.asked);
+        let log = || scene.stage.served.with_proxy(&scene.stage.near, |proxy| proxy.log());
+        assert!(tally.failures.len() <= lost, "{who}: {:?} of {}; {changes:?}; {}", tally.failures, tally.asked, log());
         assert_eq!(tally.names(), ["web-far", "web-near"], "{who}");
     }
 }

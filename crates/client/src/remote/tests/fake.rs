@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::super::{Remote, Timing};
 
-/// Selection the server does after the headers of an answer.
+/// What the server does after the headers of an answer.
 #[derive(Clone, Debug)]
 pub(super) enum Act {
     /// Sends this, in pieces of so many bytes.
