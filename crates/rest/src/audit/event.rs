@@ -2,89 +2,174 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::json::{self, append_text};
 use super::level::{Level, Stage};
 use crate::auth::User;
 
 /// What components that take part in a request note about it; keys are qualified names.
 pub(super) type Annotations = BTreeMap<Cow<'static, str>, String>;
 
+/// The fields that all events of a request have in common, rendered once.
+pub(super) struct Common {
+    /// From `requestURI` to `user`; then `sourceIPs` and `userAgent`; then `requestReceivedTimestamp`.
+    text: Vec<u8>,
+    user_end: usize,
+    origin_end: usize,
+}
+
+impl Common {
+    pub(super) fn new(
+        (uri, verb): (&str, &str),
+        user: Option<&User>,
+        (source_ips, user_agent): (&[IpAddr], &str),
+        received: Timestamp,
+    ) -> serde_json::Result<Self> {
+        let mut text = Vec::with_capacity(512);
+        text.extend_from_slice(b"\"requestURI\":");
+        append_text(&mut text, uri);
+        put_text(&mut text, "verb", verb);
+        put(&mut text, "user", &user.map(UserInfo::from).unwrap_or_default())?;
+        let user_end = text.len();
+        if !source_ips.is_empty() {
+            put(&mut text, "sourceIPs", &source_ips)?;
+        }
+        if !user_agent.is_empty() {
+            put_text(&mut text, "userAgent", user_agent);
+        }
+        let origin_end = text.len();
+        put_time(&mut text, "requestReceivedTimestamp", received);
+        Ok(Self { text, user_end, origin_end })
+    }
+
+    fn parts(&self) -> [&[u8]; 3] {
+        let part = |from: usize, to: usize| self.text.get(from..to).unwrap_or_default();
+        [part(0, self.user_end), part(self.user_end, self.origin_end), part(self.origin_end, self.text.len())]
+    }
+}
+
 /// An event.
-#[derive(Serialize)]
 pub(super) struct Event<'a> {
-    pub(super) kind: &'static str,
-    #[serde(rename = "apiVersion")]
-    pub(super) api_version: &'static str,
-    #[serde(serialize_with = "level_name")]
     pub(super) level: Level,
-    #[serde(rename = "auditID")]
     pub(super) audit_id: &'a str,
-    #[serde(serialize_with = "stage_name")]
     pub(super) stage: Stage,
-    #[serde(rename = "requestURI")]
-    pub(super) request_uri: &'a str,
-    pub(super) verb: &'a str,
-    pub(super) user: UserInfo<'a>,
-    #[serde(rename = "impersonatedUser", skip_serializing_if = "Option::is_none")]
-    pub(super) impersonated_user: Option<UserInfo<'a>>,
-    #[serde(rename = "authenticationMetadata", skip_serializing_if = "Option::is_none")]
-    pub(super) authentication_metadata: Option<AuthenticationMetadata>,
-    #[serde(rename = "sourceIPs", skip_serializing_if = "<[_]>::is_empty")]
-    pub(super) source_ips: &'a [IpAddr],
-    #[serde(rename = "userAgent", skip_serializing_if = "str::is_empty")]
-    pub(super) user_agent: &'a str,
-    #[serde(rename = "objectRef", skip_serializing_if = "Option::is_none")]
+    pub(super) common: &'a Common,
+    /// As whom the request acts, and the mode of constrained impersonation that allowed it.
+    pub(super) impersonated: Option<(&'a User, Option<&'static str>)>,
     pub(super) object_ref: Option<ObjectReference<'a>>,
-    #[serde(rename = "responseStatus", skip_serializing_if = "Option::is_none")]
     pub(super) response_status: Option<ResponseStatus>,
-    #[serde(rename = "requestObject", skip_serializing_if = "Option::is_none")]
     pub(super) request_object: Option<Box<RawValue>>,
-    #[serde(rename = "responseObject", skip_serializing_if = "Option::is_none")]
     pub(super) response_object: Option<Box<RawValue>>,
-    #[serde(rename = "requestReceivedTimestamp", serialize_with = "micro_time")]
-    pub(super) request_received_timestamp: Timestamp,
-    #[serde(rename = "stageTimestamp", serialize_with = "micro_time")]
     pub(super) stage_timestamp: Timestamp,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) annotations: &'a Annotations,
 }
 
 impl<'a> Event<'a> {
     /// An event with everything that every event has.
-    pub(super) fn new(level: Level, audit_id: &'a str, stage: Stage, received: Timestamp, at: Timestamp) -> Self {
+    pub(super) fn new(level: Level, audit_id: &'a str, stage: Stage, common: &'a Common, at: Timestamp) -> Self {
         static NONE: Annotations = BTreeMap::new();
         Self {
-            kind: "Event",
-            api_version: "audit.k8s.io/v1",
             level,
             audit_id,
             stage,
-            request_uri: "",
-            verb: "",
-            user: UserInfo::default(),
-            impersonated_user: None,
-            authentication_metadata: None,
-            source_ips: &[],
-            user_agent: "",
+            common,
+            impersonated: None,
             object_ref: None,
             response_status: None,
             request_object: None,
             response_object: None,
-            request_received_timestamp: received,
             stage_timestamp: at,
             annotations: &NONE,
         }
     }
+
+    /// Appends the event as one line, with its line feed.
+    pub(super) fn append_line(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
+        let [request, origin, received] = self.common.parts();
+        out.extend_from_slice(b"{\"kind\":\"Event\",\"apiVersion\":\"audit.k8s.io/v1\"");
+        put_text(out, "level", self.level.name());
+        put_text(out, "auditID", self.audit_id);
+        put_text(out, "stage", self.stage.name());
+        out.push(b',');
+        out.extend_from_slice(request);
+        if let Some((user, mode)) = self.impersonated {
+            put(out, "impersonatedUser", &UserInfo::from(user))?;
+            if let Some(mode) = mode {
+                let impersonation_constraint = format!("impersonate:{mode}");
+                put(out, "authenticationMetadata", &AuthenticationMetadata { impersonation_constraint })?;
+            }
+        }
+        out.extend_from_slice(origin);
+        if let Some(object) = &self.object_ref {
+            object.append(out);
+        }
+        match &self.response_status {
+            Some(status) if status.is_code() => {
+                let _ = write!(out, ",\"responseStatus\":{{\"metadata\":{{}},\"code\":{}}}", status.code);
+            }
+            Some(status) => put(out, "responseStatus", status)?,
+            None => {}
+        }
+        for (name, object) in [("requestObject", &self.request_object), ("responseObject", &self.response_object)] {
+            if let Some(object) = object {
+                put(out, name, object)?;
+            }
+        }
+        out.extend_from_slice(received);
+        put_time(out, "stageTimestamp", self.stage_timestamp);
+        append_annotations(out, self.annotations);
+        out.extend_from_slice(b"}\n");
+        Ok(())
+    }
+}
+
+fn append_annotations(out: &mut Vec<u8>, annotations: &Annotations) {
+    let mut separator: &[u8] = b",\"annotations\":{";
+    for (key, value) in annotations {
+        out.extend_from_slice(separator);
+        append_text(out, key);
+        out.push(b':');
+        append_text(out, value);
+        separator = b",";
+    }
+    if !annotations.is_empty() {
+        out.push(b'}');
+    }
+}
+
+/// Appends a member that follows another.
+fn put(out: &mut Vec<u8>, name: &str, value: &impl Serialize) -> serde_json::Result<()> {
+    put_name(out, name);
+    json::append(out, value)
+}
+
+fn put_text(out: &mut Vec<u8>, name: &str, value: &str) {
+    put_name(out, name);
+    append_text(out, value);
+}
+
+/// RFC 3339 in UTC with six digits after the point.
+fn put_time(out: &mut Vec<u8>, name: &str, time: Timestamp) {
+    put_name(out, name);
+    // Writing to memory does not fail.
+    let _ = write!(out, "\"{time:.6}\"");
+}
+
+fn put_name(out: &mut Vec<u8>, name: &str) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
 }
 
 /// A user; without any field for a request that could not be authenticated.
 #[derive(Serialize, Default)]
-pub(super) struct UserInfo<'a> {
+struct UserInfo<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     username: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -104,30 +189,22 @@ impl<'a> From<&'a User> for UserInfo<'a> {
 
 /// How the request was authenticated.
 #[derive(Serialize)]
-pub(super) struct AuthenticationMetadata {
+struct AuthenticationMetadata {
     /// The verb of the mode of constrained impersonation that allowed it.
     #[serde(rename = "impersonationConstraint")]
-    pub(super) impersonation_constraint: String,
+    impersonation_constraint: String,
 }
 
 /// The object that a request is about.
-#[derive(Serialize, PartialEq, Eq, Debug, Default)]
+#[derive(PartialEq, Eq, Debug, Default)]
 pub(super) struct ObjectReference<'a> {
-    #[serde(skip_serializing_if = "str::is_empty")]
     pub(super) resource: Cow<'a, str>,
-    #[serde(skip_serializing_if = "str::is_empty")]
     pub(super) namespace: Cow<'a, str>,
-    #[serde(skip_serializing_if = "str::is_empty")]
     pub(super) name: Cow<'a, str>,
-    #[serde(skip_serializing_if = "str::is_empty")]
     pub(super) uid: Cow<'a, str>,
-    #[serde(rename = "apiGroup", skip_serializing_if = "str::is_empty")]
     pub(super) api_group: Cow<'a, str>,
-    #[serde(rename = "apiVersion", skip_serializing_if = "str::is_empty")]
     pub(super) api_version: Cow<'a, str>,
-    #[serde(rename = "resourceVersion", skip_serializing_if = "str::is_empty")]
     pub(super) resource_version: Cow<'a, str>,
-    #[serde(skip_serializing_if = "str::is_empty")]
     pub(super) subresource: Cow<'a, str>,
 }
 
@@ -145,6 +222,31 @@ impl ObjectReference<'_> {
             resource_version: (&**resource_version).into(),
             subresource: (&**subresource).into(),
         }
+    }
+
+    fn append(&self, out: &mut Vec<u8>) {
+        let Self { resource, namespace, name, uid, api_group, api_version, resource_version, subresource } = self;
+        let members = [
+            ("resource", resource),
+            ("namespace", namespace),
+            ("name", name),
+            ("uid", uid),
+            ("apiGroup", api_group),
+            ("apiVersion", api_version),
+            ("resourceVersion", resource_version),
+            ("subresource", subresource),
+        ];
+        put_name(out, "objectRef");
+        let begin = out.len();
+        for (name, value) in members.into_iter().filter(|(_, value)| !value.is_empty()) {
+            put_text(out, name, value);
+        }
+        // The comma before the first member is the place of the brace.
+        match out.get_mut(begin) {
+            Some(first) => *first = b'{',
+            None => out.push(b'{'),
+        }
+        out.push(b'}');
     }
 }
 
@@ -164,6 +266,14 @@ pub(super) struct ResponseStatus {
     pub(super) details: Option<StatusDetails>,
     #[serde(skip_serializing_if = "is_zero")]
     pub(super) code: u16,
+}
+
+impl ResponseStatus {
+    /// Whether it has nothing but its code.
+    fn is_code(&self) -> bool {
+        let Self { metadata: Empty {}, status, message, reason, details, code } = self;
+        status.is_empty() && message.is_empty() && reason.is_empty() && details.is_none() && *code > 0
+    }
 }
 
 #[derive(Clone, Serialize, PartialEq, Eq, Debug, Default)]
@@ -201,19 +311,6 @@ struct StatusCause {
 
 fn is_zero<T: PartialEq + Default>(number: &T) -> bool {
     *number == T::default()
-}
-
-fn level_name<S: Serializer>(level: &Level, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(level.name())
-}
-
-fn stage_name<S: Serializer>(stage: &Stage, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(stage.name())
-}
-
-/// RFC 3339 in UTC with six digits after the point.
-fn micro_time<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&format_args!("{time:.6}"))
 }
 
 #[cfg(test)]

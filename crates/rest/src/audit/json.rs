@@ -1,6 +1,6 @@
 //! JSON as Go's encoder writes it, so that lines of the audit log equal those of kube-apiserver.
 //!
-//! In: a value that serde can serialise. Out: one compact line. Besides what JSON demands, `<`, `>`, `&`, U+2028 and U+2029 are escaped,
+//! In: a value that serde can serialise. Out: compact JSON. Besides what JSON demands, `<`, `>`, `&`, U+2028 and U+2029 are escaped,
 //! also inside objects that are copied from a request or a response.
 
 use std::io::{self, Write};
@@ -9,15 +9,23 @@ use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::Formatter;
 
-/// Appends a value and a line feed. `out` is left as it was when the value cannot be serialised.
-pub(super) fn append_line(out: &mut Vec<u8>, value: &impl Serialize) -> serde_json::Result<()> {
-    let before = out.len();
-    let done = value.serialize(&mut Serializer::with_formatter(&mut *out, GoFormatter));
-    match done {
-        Ok(()) => out.push(b'\n'),
-        Err(_) => out.truncate(before),
+/// Appends a value. `out` ends with a part of it when it cannot be serialised.
+pub(super) fn append(out: &mut Vec<u8>, value: &impl Serialize) -> serde_json::Result<()> {
+    value.serialize(&mut Serializer::with_formatter(out, GoFormatter))
+}
+
+/// Appends a string in quotes: the same as [`append`], faster.
+pub(super) fn append_text(out: &mut Vec<u8>, text: &str) {
+    let is_special = |byte: &u8| *byte < b' ' || matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xe2);
+    // Without an early exit the compiler examines many bytes at once, and hardly any text has one of these.
+    if text.as_bytes().iter().fold(false, |found, byte| found | is_special(byte)) {
+        // Writing to memory does not fail.
+        let _ = append(out, &text);
+        return;
     }
-    done
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
 }
 
 struct GoFormatter;
@@ -82,7 +90,7 @@ mod tests {
 
     fn line(value: &impl Serialize) -> String {
         let mut out = Vec::new();
-        append_line(&mut out, value).expect("serialised");
+        append(&mut out, value).expect("serialised");
         String::from_utf8(out).expect("text")
     }
 
@@ -90,26 +98,29 @@ mod tests {
     fn markup_and_controls_are_escaped_as_in_go() {
         let text = "a<b> & \u{2028}\u{2029} \u{e9} \u{20ac} \u{1}\u{8}\u{c}\t\"\\";
         let wanted = r#""a\u003cb\u003e \u0026 \u2028\u2029 é € \u0001\b\f\t\"\\""#;
-        assert_eq!(line(&text), format!("{wanted}\n"));
-        assert_eq!(line(&json!({"<k>": 1})), "{\"\\u003ck\\u003e\":1}\n");
+        assert_eq!(line(&text), wanted);
+        assert_eq!(line(&json!({"<k>": 1})), "{\"\\u003ck\\u003e\":1}");
     }
 
     #[test]
     fn raw_objects_are_compacted() {
         let raw = "{ \"a\" : \"<b> & \\u003c c\\\" \\\\\" ,\n\t\"d\": [1, 2] }";
         let raw: &RawValue = serde_json::from_str(raw).expect("JSON");
-        assert_eq!(line(&raw), "{\"a\":\"\\u003cb\\u003e \\u0026 \\u003c c\\\" \\\\\",\"d\":[1,2]}\n");
+        assert_eq!(line(&raw), "{\"a\":\"\\u003cb\\u003e \\u0026 \\u003c c\\\" \\\\\",\"d\":[1,2]}");
     }
 
     proptest! {
         #[test]
         fn every_string_reads_back(text in any::<String>(), key in any::<String>()) {
-            let value = json!({key: [text, 1, null]});
+            let value = json!({key: [&text, 1, null]});
             let direct = line(&value);
             prop_assert_eq!(&serde_json::from_str::<Value>(&direct).expect("JSON"), &value);
             let escaped = ['<', '>', '&', '\u{2028}', '\u{2029}'];
             prop_assert!(!direct.contains(escaped));
-            prop_assert_eq!(direct.matches('\n').count(), 1);
+            prop_assert!(!direct.contains('\n'));
+            let mut fast = Vec::new();
+            append_text(&mut fast, &text);
+            prop_assert_eq!(fast, line(&text).into_bytes());
             let pretty = serde_json::to_string_pretty(&value).expect("JSON");
             let raw: &RawValue = serde_json::from_str(&pretty).expect("JSON");
             prop_assert_eq!(line(&raw), direct);

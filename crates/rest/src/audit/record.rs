@@ -9,8 +9,7 @@ use std::sync::Arc;
 use http::{HeaderValue, Uri};
 use jiff::Timestamp;
 
-use super::event::{Annotations, AuthenticationMetadata, Event, ObjectReference, ResponseStatus};
-use super::json;
+use super::event::{Annotations, Common, Event, ObjectReference, ResponseStatus};
 use super::level::Stage;
 use super::metrics::Metrics;
 use super::objects::{Metadata, RequestBody, Response};
@@ -28,13 +27,8 @@ const MAX_INLINE: usize = 32 << 10;
 pub(super) struct Request {
     pub(super) id: String,
     pub(super) verdict: Verdict,
-    pub(super) received: Timestamp,
     pub(super) uri: Uri,
-    pub(super) verb: String,
-    /// None when the request could not be authenticated.
-    pub(super) user: Option<Arc<User>>,
-    pub(super) source_ips: Vec<std::net::IpAddr>,
-    pub(super) user_agent: Option<HeaderValue>,
+    pub(super) common: Common,
     /// None for requests that are not about a resource.
     pub(super) object: Option<ObjectReference<'static>>,
 }
@@ -116,26 +110,16 @@ impl Entry {
             }
             None => (outcome.status.clone(), None),
         };
-        let user_agent = request.user_agent.as_ref().map(user_agent).unwrap_or_default();
-        let impersonated = outcome.impersonated.as_ref();
-        let constraint = impersonated.and_then(|(_, mode)| *mode).map(|mode| format!("impersonate:{mode}"));
         let event = Event {
-            request_uri: request.uri.path_and_query().map_or("/", |path| path.as_str()),
-            verb: &request.verb,
-            user: request.user.as_deref().map(Into::into).unwrap_or_default(),
-            impersonated_user: impersonated.map(|(user, _)| (&**user).into()),
-            authentication_metadata: constraint
-                .map(|impersonation_constraint| AuthenticationMetadata { impersonation_constraint }),
-            source_ips: &request.source_ips,
-            user_agent: &user_agent,
+            impersonated: outcome.impersonated.as_ref().map(|(user, mode)| (&**user, *mode)),
             object_ref: completed(request.object.as_ref(), metadata),
             response_status: status,
             request_object,
             response_object,
             annotations: &outcome.annotations,
-            ..Event::new(verdict.level, &request.id, self.stage, request.received, self.at)
+            ..Event::new(verdict.level, &request.id, self.stage, &request.common, self.at)
         };
-        json::append_line(out, &event)
+        event.append_line(out)
     }
 }
 
@@ -158,7 +142,8 @@ fn completed<'a>(
     Some(object)
 }
 
-fn user_agent(value: &HeaderValue) -> Cow<'_, str> {
+/// The `User-Agent` as events show it.
+pub(super) fn user_agent(value: &HeaderValue) -> Cow<'_, str> {
     let bytes = value.as_bytes();
     match bytes.get(..MAX_USER_AGENT) {
         Some(first) if bytes.len() > MAX_USER_AGENT => String::from_utf8_lossy(first) + "...TRUNCATED",

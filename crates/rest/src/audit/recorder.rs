@@ -20,11 +20,11 @@ use http::{Uri, header, request};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use super::event::{ObjectReference, ResponseStatus};
+use super::event::{Common, ObjectReference, ResponseStatus};
 use super::level::{Level, Stage};
 use super::objects::{Content, RequestBody, Response};
 use super::record::{Entry, Outcome, Request};
-use super::{Audit, NotStored, origin};
+use super::{Audit, NotStored, origin, record};
 use crate::auth::User;
 use crate::authz::{Decision, defuse};
 use crate::reply::{Body, Reply};
@@ -112,17 +112,19 @@ impl<'a> Recorder<'a> {
             Some(_) if is_long_running(info) => Scope::Long,
             Some(_) => Scope::Short,
         };
-        let request = Arc::new(Request {
-            id: self.id.clone(),
-            verdict,
-            received: self.received,
-            uri: self.parts.uri.clone(),
-            verb: info.verb.clone().into_owned(),
-            user: user.cloned(),
-            source_ips: origin::source_ips(&self.parts.headers, self.peer),
-            user_agent: self.parts.headers.get(header::USER_AGENT).cloned(),
-            object: info.path.is_none().then(|| object_reference(info)),
-        });
+        let (uri, headers) = (&self.parts.uri, &self.parts.headers);
+        let common = Common::new(
+            (uri.path_and_query().map_or("/", |path| path.as_str()), &info.verb),
+            user.map(|user| &**user),
+            (
+                &origin::source_ips(headers, self.peer),
+                &headers.get(header::USER_AGENT).map(record::user_agent).unwrap_or_default(),
+            ),
+            self.received,
+        );
+        let Ok(common) = common else { return Err(not_stored(uri)) };
+        let object = info.path.is_none().then(|| object_reference(info));
+        let request = Arc::new(Request { id: self.id.clone(), verdict, uri: uri.clone(), common, object });
         let rejected = |_: NotStored| {
             audit.metrics.rejected();
             not_stored(&self.parts.uri)

@@ -3,7 +3,6 @@
 use serde_json::json;
 
 use super::*;
-use crate::audit::json::append_line;
 
 fn at(micros: i64) -> Timestamp {
     let second = "2026-08-01T12:30:45Z".parse::<Timestamp>().unwrap();
@@ -12,7 +11,7 @@ fn at(micros: i64) -> Timestamp {
 
 fn line(event: &Event<'_>) -> String {
     let mut out = Vec::new();
-    append_line(&mut out, event).unwrap();
+    event.append_line(&mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -35,16 +34,15 @@ fn all_fields_in_the_order_of_the_type() {
     ]);
     let addresses = ["10.0.0.1".parse().unwrap(), "::1".parse().unwrap()];
     let text = |text: &str| text.to_owned();
+    let common = Common::new(
+        ("/api/v1/namespaces/a/services?limit=500&x=<y>", "create"),
+        Some(&alice),
+        (&addresses, "curl/8 \u{2028} \"x\" \u{1}\u{8}\u{c}\t \\ é 😀"),
+        at(1),
+    )
+    .unwrap();
     let event = Event {
-        request_uri: "/api/v1/namespaces/a/services?limit=500&x=<y>",
-        verb: "create",
-        user: (&alice).into(),
-        impersonated_user: Some((&bob).into()),
-        authentication_metadata: Some(AuthenticationMetadata {
-            impersonation_constraint: text("impersonate:user-info"),
-        }),
-        source_ips: &addresses,
-        user_agent: "curl/8 \u{2028} \"x\" \u{1}\u{8}\u{c}\t \\ é 😀",
+        impersonated: Some((&bob, Some("user-info"))),
         object_ref: Some(ObjectReference {
             resource: "services".into(),
             namespace: "a".into(),
@@ -59,7 +57,7 @@ fn all_fields_in_the_order_of_the_type() {
         request_object: Some(RawValue::from_string(text("{ \"a\" : \"<b> & \\u003c c\" ,\n \"d\": [1, 2] }")).unwrap()),
         response_object: Some(RawValue::from_string(text(r#"{"kind":"Status"}"#)).unwrap()),
         annotations: &annotations,
-        ..Event::new(Level::RequestResponse, "id-1", Stage::ResponseComplete, at(1), at(123_456))
+        ..Event::new(Level::RequestResponse, "id-1", Stage::ResponseComplete, &common, at(123_456))
     };
     let wanted = concat!(
         r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"RequestResponse","auditID":"id-1","#,
@@ -83,11 +81,8 @@ fn all_fields_in_the_order_of_the_type() {
 
 #[test]
 fn empty_fields_are_omitted() {
-    let event = Event {
-        request_uri: "/healthz",
-        verb: "get",
-        ..Event::new(Level::Metadata, "id-2", Stage::RequestReceived, at(0), at(0))
-    };
+    let common = Common::new(("/healthz", "get"), None, (&[], ""), at(0)).unwrap();
+    let event = Event::new(Level::Metadata, "id-2", Stage::RequestReceived, &common, at(0));
     let wanted = concat!(
         r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"id-2","stage":"RequestReceived","#,
         r#""requestURI":"/healthz","verb":"get","user":{},"requestReceivedTimestamp":"2026-08-01T12:30:45.000000Z","#,
@@ -101,10 +96,11 @@ fn empty_fields_are_omitted() {
 fn empty_structs_are_not_omitted() {
     let status =
         ResponseStatus { details: Some(StatusDetails::default()), status: "Success".into(), ..Default::default() };
+    let common = Common::new(("", ""), None, (&[], ""), at(10)).unwrap();
     let event = Event {
         object_ref: Some(ObjectReference::default()),
         response_status: Some(status),
-        ..Event::new(Level::Metadata, "id-4", Stage::ResponseComplete, at(10), at(20))
+        ..Event::new(Level::Metadata, "id-4", Stage::ResponseComplete, &common, at(20))
     };
     let wanted = concat!(
         r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"id-4","stage":"ResponseComplete","#,
