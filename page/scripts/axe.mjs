@@ -11,9 +11,9 @@ const SIZES = [{ width: 360, height: 760 }, { width: 1280, height: 860 }];
 const LIVE = "document.querySelector('#pulse')?.dataset.state === 'live'";
 const VIEWS = [
   ["overview", "#/", "document.querySelectorAll('.row').length > 5"],
-  ["service-well", "#/service/default/web", "document.querySelector('[data-rung=reachable][data-verdict=proved]')"],
-  ["service-refused", "#/service/default/web-outside", "document.querySelector('[data-rung=reachable][data-verdict=failed]')"],
-  ["service-sick", "#/service/default/checkout", "document.querySelector('#verdict')"],
+  ["service-well", "#/service/default/web", "document.querySelector('[data-stage=reachable][data-status=ok]')"],
+  ["service-refused", "#/service/default/web-outside", "document.querySelector('[data-stage=reachable][data-status=failed]')"],
+  ["service-failing", "#/service/default/checkout", "document.querySelector('#verdict')"],
   ["maps", "#/maps", "document.querySelectorAll('.square').length > 500"],
   ["events", "#/events", "document.querySelectorAll('.events-table .virtual [role=row]').length > 1"],
 ];

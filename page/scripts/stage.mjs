@@ -97,7 +97,7 @@ export class Server {
 export const ANSWER_FOR_NODES = `
   const real = window.fetch;
   const fine = (text) => ({ verdict: "proved", text, next: "" });
-  const refused = { verdict: "failed", text: "nobody answers at 10.244.0.14:8080 (Pod web-7c9f-4): refused; its containers declare http (8081/TCP), and there somebody answers", next: "kubectl patch service web-outside -n default --type=json -p '[{\\"op\\":\\"replace\\",\\"path\\":\\"/spec/ports/0/targetPort\\",\\"value\\":\\"http\\"}]'" };
+  const refused = { verdict: "failed", text: "connection failed: 10.244.0.14:8080 (Pod web-7c9f-4): refused; its containers declare http (8081/TCP), which accepts connections", next: "kubectl patch service web-outside -n default --type=json -p '[{\\"op\\":\\"replace\\",\\"path\\":\\"/spec/ports/0/targetPort\\",\\"value\\":\\"http\\"}]'" };
   window.fetch = (path, options) => {
     const found = /nodes\\/(n\\d)\\/proxy\\/waypost\\/(report|rules)\\?service=([^&]*)/.exec(path);
     if (!found) return real(path, options);
@@ -106,10 +106,10 @@ export const ANSWER_FOR_NODES = `
     const backends = [11, 12, 13].map((at) => ({ address: "10.244.0." + at + ":8080", local: node === "n1", planned: true, connections: 7 * at, bytes: 9000 * at }));
     const port = { name: "", protocol: "TCP", port: 80, frontends: ["10.96.0.9:80"], backends };
     const name = service.split("/")[1] + ".default.svc.cluster.local.";
-    const answers = service === "default/web-outside" && node === "n2" ? refused : fine("10.96.0.9:80 connects; 8 endpoints connect; 4 more were not asked");
+    const answers = service === "default/web-outside" && node === "n2" ? refused : fine("10.96.0.9:80 connects; 8 endpoints connect; 4 more were not measured");
     return Promise.resolve(Response.json({
       node, mode: "nftables", synced: true, syncedAt: null, services: { [service]: { programmed: true, why: "", ports: [port] } },
-      tried: { name: fine(name + " is 10.96.0.9; a Pod of namespace default may say " + service.split("/")[1]), reachable: answers },
+      tried: { name: fine(name + " is 10.96.0.9; a Pod of namespace default can use " + service.split("/")[1]), reachable: answers },
     }));
   };
 `;

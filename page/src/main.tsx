@@ -1,4 +1,4 @@
-// The first thing that runs: the theme that was chosen, then the app.
+// The entry point: applies the stored theme and renders the app.
 import { render } from "preact";
 import "./style/base.css";
 import "./style/frame.css";

@@ -1,47 +1,62 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { rows } from "../src/model/endpoints";
 import { ago, newestFirst } from "../src/model/events";
-import { sight } from "../src/model/judge";
+import { summarize } from "../src/model/summary";
 import { World } from "../src/model/world";
+import { Refresh, type ServiceState } from "../src/net/findings";
 import type { KubeEvent, Obj } from "../src/net/types";
-import { endpoint, pod, service, slice } from "./objects";
+import { endpoint, service, slice } from "./objects";
 
-describe("a Service at a glance", () => {
-  const graded = (...args: Parameters<typeof sight>): string => sight(...args).grade;
+const OK: ServiceState = { state: "ok" };
 
-  it("is what its endpoints are", () => {
-    expect(graded(service("web"), [])).toBe("failing");
-    expect(graded(service("web"), [slice("web", [endpoint("10.0.0.1", false)])])).toBe("failing");
-    expect(graded(service("web"), [slice("web", [endpoint("10.0.0.1"), endpoint("10.0.0.2", false)])])).toBe("partly");
-    expect(graded(service("web"), [slice("web", [endpoint("10.0.0.1")])])).toBe("ready");
-    expect(graded(service("web"), [slice("web", [{ addresses: ["10.0.0.1"] }])])).toBe("ready");
-    expect(graded(service("web", { type: "ExternalName", externalName: "example.com" }), [])).toBe("alias");
-    expect(graded(service("web", { type: "LoadBalancer" }), [slice("web", [endpoint("10.0.0.1")])])).toBe("waiting");
+describe("the summary of a Service", () => {
+  const web = service("web");
+  const half = [slice("web", [endpoint("10.0.0.1"), endpoint("10.0.0.2", false)])];
+
+  it("has the state and the message of the server's diagnosis", () => {
+    const broken: ServiceState = { state: "not working", code: "NoPodMatches", message: "selector app=web matches 0 of 1 pod" };
+    expect(summarize(web, half, broken)).toMatchObject({ grade: "failing", text: broken.message, ready: 1, total: 2 });
+    expect(summarize(web, half, { state: "degraded", message: "m" }).grade).toBe("partly");
+    expect(summarize(web, half, { state: "pending", message: "m" }).grade).toBe("waiting");
+    expect(summarize(web, half, { state: "unknown", message: "m" }).grade).toBe("unknown");
   });
 
-  it("needs every port served", () => {
-    const two = service("web", { ports: [{ name: "a", port: 80 }, { name: "b", port: 81 }] });
-    const one = slice("web", [endpoint("10.0.0.1")], [{ name: "a", port: 8080, protocol: "TCP" }]);
-    expect(sight(two, [one])).toMatchObject({ grade: "partly", words: "nobody serves port b" });
-    expect(graded(service("web"), [slice("web", [endpoint("10.0.0.1")], [])])).toBe("failing");
+  it("counts endpoints where there is no finding", () => {
+    expect(summarize(web, half, OK)).toMatchObject({ grade: "partly", text: "1 of 2 ready" });
+    expect(summarize(web, [slice("web", [{ addresses: ["10.0.0.1"] }])], OK)).toMatchObject({ grade: "ready", text: "1 of 1 ready" });
+    expect(summarize(service("web", { type: "ExternalName", externalName: "example.com" }), [], OK)).toMatchObject({ grade: "alias" });
   });
 });
 
-describe("who is in and who is out", () => {
-  it("says why", () => {
-    const ending = endpoint("10.0.0.3", false, { conditions: { ready: false, serving: true, terminating: true } });
-    const pods = [pod("pod-2", { app: "web" }, false), pod("late", { app: "web" }), pod("other", { app: "x" })];
-    pods[1]!.status = { phase: "Pending" };
-    delete pods[1]!.spec!.nodeName;
-    const found = rows(service("web"), [slice("web", [endpoint("10.0.0.1"), endpoint("10.0.0.2", false), ending])], pods);
-    const said = Object.fromEntries(found.map((row) => [row.pod, `${row.in ? "in" : "out"}: ${row.why}`]));
-    expect(said).toEqual({
+describe("the table of endpoints", () => {
+  it("has the reason of the server for Pods that are no endpoints", () => {
+    const terminating = endpoint("10.0.0.3", false, { conditions: { ready: false, serving: true, terminating: true } });
+    const all = [slice("web", [endpoint("10.0.0.1"), endpoint("10.0.0.2", false), terminating])];
+    const found = rows(all, { "pod-2": "is not ready (probe failed)", late: "has no address yet" });
+    expect(Object.fromEntries(found.map((row) => [row.pod, `${row.in ? "in" : "out"}: ${row.why}`]))).toEqual({
       "pod-1": "in: ready",
-      "pod-2": "out: not ready: probe failed",
-      "pod-3": "out: it is ending",
-      late: "out: no node was found for it yet",
+      "pod-2": "out: is not ready (probe failed)",
+      "pod-3": "out: terminating",
+      late: "out: has no address yet",
     });
-    expect(rows(service("web"), [slice("web", [ending])], [])[0]).toMatchObject({ in: true });
+    expect(rows([slice("web", [terminating])], {})[0]).toMatchObject({ in: true });
+  });
+});
+
+describe("refreshing", () => {
+  it("runs once for many requests, and again after one that came meanwhile", async () => {
+    let runs = 0;
+    const refresh = new Refresh(() => {
+      runs += 1;
+      if (runs === 1) refresh.request();
+      return Promise.resolve(true);
+    });
+    vi.useFakeTimers();
+    for (let at = 0; at < 10; at += 1) refresh.request();
+    expect(runs).toBe(0);
+    await vi.advanceTimersByTimeAsync(60_000);
+    vi.useRealTimers();
+    expect(runs).toBe(2);
   });
 });
 
@@ -63,40 +78,68 @@ describe("the world", () => {
     turn();
     expect(told).toEqual([1]);
     expect(world.serviceKeys()).toHaveLength(1000);
-    expect(world.sight("default/s7")?.grade).toBe("ready");
+    world.setStates(Object.fromEntries(world.serviceKeys().map((key) => [key, OK])));
+    turn();
+    expect(world.summary("default/s7")?.grade).toBe("ready");
   });
 
-  it("judges nothing before all of it was read, and then says what turned", () => {
+  it("summarizes nothing before all was read and diagnosed, and then reports changes", () => {
     const { world, turn } = begin();
     const turns: string[] = [];
-    world.onTurn((all) => turns.push(...all.map((one) => `${one.key} ${one.from}>${one.to}`)));
+    world.onGradeChange((all) => turns.push(...all.map((one) => `${one.key} ${one.from}>${one.to}`)));
     world.sink("services").replace([service("web")]);
     turn();
-    expect(world.sight("default/web")).toBeUndefined();
     world.sink("slices").replace([slice("web", [endpoint("10.0.0.1")])]);
     turn();
+    expect(world.summary("default/web")).toBeUndefined();
+    world.setStates({ "default/web": OK });
+    turn();
     expect(turns).toEqual([]);
-    world.sink("slices").apply("MODIFIED", slice("web", [endpoint("10.0.0.1", false)]));
+    world.sink("services").apply("ADDED", service("late"));
+    turn();
+    expect(world.summary("default/late")).toBeUndefined();
+    world.setStates({ "default/web": { state: "not working", message: "m" }, "default/late": OK });
     turn();
     world.sink("services").apply("DELETED", service("web"));
     turn();
-    expect(turns).toEqual(["default/web ready>failing", "default/web failing>null"]);
+    expect(turns).toEqual(["default/web ready>failing", "default/late null>ready", "default/web failing>null"]);
   });
 
-  it("forgets what a new list does not have, and follows a slice to another Service", () => {
+  it("removes what a new list lacks, and moves a slice to another Service", () => {
     const { world, turn } = begin();
     world.sink("services").replace([service("a"), service("b")]);
     world.sink("slices").replace([slice("a", [endpoint("10.0.0.1")])]);
+    world.setStates({ "default/a": OK, "default/b": OK });
     turn();
     const moved = slice("a", [endpoint("10.0.0.1")]);
     moved.metadata.labels = { "kubernetes.io/service-name": "b" };
     world.sink("slices").apply("MODIFIED", moved);
     turn();
-    expect([world.sight("default/a")?.grade, world.sight("default/b")?.grade]).toEqual(["failing", "ready"]);
+    expect([world.summary("default/a")?.total, world.summary("default/b")?.total]).toEqual([0, 1]);
     world.sink("services").replace([service("b")]);
     turn();
     expect(world.serviceKeys()).toEqual(["default/b"]);
-    expect(world.sight("default/a")).toBeUndefined();
+    expect(world.summary("default/a")).toBeUndefined();
+  });
+
+  it("has unknown states while the server does not answer, and asks for a diagnosis when objects change", () => {
+    const { world, turn } = begin();
+    let asked = 0;
+    world.onObjects(() => (asked += 1));
+    world.sink("services").replace([service("a")]);
+    world.sink("slices").replace([]);
+    world.setStates(null);
+    turn();
+    expect([world.summary("default/a")?.grade, asked]).toEqual(["unknown", 1]);
+    world.setStates({ "default/a": { state: "not working", message: "m" } });
+    turn();
+    expect([world.summary("default/a")?.grade, asked]).toEqual(["failing", 1]);
+    world.sink("events").replace([]);
+    turn();
+    expect(asked).toBe(1);
+    world.sink("pods").replace([]);
+    turn();
+    expect(asked).toBe(2);
   });
 });
 

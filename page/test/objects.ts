@@ -1,5 +1,5 @@
-// Objects for tests, as short as they can be.
-import type { Endpoint, Pod, Service, Slice } from "../src/net/types";
+// Objects for tests.
+import type { Endpoint, Service, Slice } from "../src/net/types";
 
 export const service = (name: string, spec: Partial<Service["spec"]> = {}, more: Partial<Service> = {}): Service => ({
   metadata: { name, namespace: "default" },
@@ -19,10 +19,4 @@ export const slice = (owner: string, endpoints: Endpoint[], ports: Slice["ports"
   addressType: "IPv4",
   endpoints,
   ports,
-});
-
-export const pod = (name: string, labels: Record<string, string>, ready = true): Pod => ({
-  metadata: { name, namespace: "default", labels },
-  spec: { nodeName: "n1" },
-  status: { phase: "Running", podIP: "10.244.0.9", conditions: [{ type: "Ready", status: ready ? "True" : "False", ...(ready ? {} : { message: "probe failed" }) }] },
 });

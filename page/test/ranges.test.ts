@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { cells, formatIp, fullness, offsetIn, parseCidr, parseIp } from "../src/model/ranges";
 import { parse, serviceHref } from "../src/ui/router";
-import { wordOf } from "../src/net/session";
+import { tokenOf } from "../src/net/session";
 
 describe("ranges", () => {
   it("reads and writes addresses of both families", () => {
@@ -43,7 +43,7 @@ describe("addresses of views", () => {
     expect(parse("#/maps")).toEqual({ view: "maps" });
     expect(parse("#/service/only")).toEqual({ view: "overview" });
     expect(parse("#/service/%E0%A4%A/x")).toEqual({ view: "service", namespace: "%E0%A4%A", name: "x" });
-    expect(wordOf("#login=ab-_9")).toBe("ab-_9");
-    expect([wordOf("#/"), wordOf("#login="), wordOf("#login=a b")]).toEqual([null, null, null]);
+    expect(tokenOf("#login=ab-_9")).toBe("ab-_9");
+    expect([tokenOf("#/"), tokenOf("#login="), tokenOf("#login=a b")]).toEqual([null, null, null]);
   });
 });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Obj } from "../src/net/types";
-import { type Health, Lines, follow } from "../src/net/watch";
+import { type Health, Lines, reflect } from "../src/net/watch";
 
 const json = (body: unknown, status = 200): Response => new Response(JSON.stringify(body), { status });
 const lines = (...events: unknown[]): Response => new Response(events.map((event) => `${JSON.stringify(event)}\n`).join(""));
@@ -8,11 +8,11 @@ const object = (name: string, resourceVersion: string): Obj => ({ metadata: { na
 const list = (revision: string, ...names: string[]): Response =>
   json({ metadata: { resourceVersion: revision }, items: names.map((name) => object(name, "1")) });
 
-/** Follows with canned answers and ends after the last of them. */
+/** Watches with canned answers and ends after the last of them. */
 async function run(...answers: (Response | Error)[]): Promise<{ asked: string[]; told: string[]; health: Health[] }> {
   const [asked, told, health]: [string[], string[], Health[]] = [[], [], []];
   const ending = new AbortController();
-  await follow("/things", {
+  await reflect("/things", {
     replace: (objects) => told.push(`all ${objects.map((one) => one.metadata.name).join()}`),
     apply: (type, one) => told.push(`${type} ${one.metadata.name}`),
   }, {
@@ -24,7 +24,7 @@ async function run(...answers: (Response | Error)[]): Promise<{ asked: string[];
       return next instanceof Error ? Promise.reject(next) : Promise.resolve(next);
     },
     wait: () => Promise.resolve(),
-    tell: (one) => health.push(one),
+    report: (one) => health.push(one),
     signal: ending.signal,
   }).catch(() => undefined);
   return { asked, told, health };
@@ -32,15 +32,15 @@ async function run(...answers: (Response | Error)[]): Promise<{ asked: string[];
 
 const from = (path: string | undefined): string | null => new URL(path ?? "", "http://h").searchParams.get("resourceVersion");
 
-describe("following a collection", () => {
-  it("cuts pieces into lines wherever they were cut before", () => {
+describe("the reflector", () => {
+  it("splits chunks into lines", () => {
     const cut = new Lines();
     expect(cut.push('{"a":')).toEqual([]);
     expect(cut.push('1}\n{"b":2}\n\n{"c')).toEqual(['{"a":1}', '{"b":2}']);
     expect(cut.push('":3}\n')).toEqual(['{"c":3}']);
   });
 
-  it("lists, watches from there, and takes an ended watch up where it ended", async () => {
+  it("lists, watches from the revision, and resumes a watch that ended", async () => {
     const watched = lines({ type: "ADDED", object: object("b", "11") }, { type: "BOOKMARK", object: object("", "15") });
     const { asked, told, health } = await run(list("10", "a"), watched, lines({ type: "DELETED", object: object("a", "16") }));
     expect(told).toEqual(["all a", "ADDED b", "DELETED a"]);
@@ -49,20 +49,20 @@ describe("following a collection", () => {
     expect(health).not.toContain("lost");
   });
 
-  it("reads everything again when the server has forgotten the revision, however it says so", async () => {
+  it("lists again when the revision is compacted", async () => {
     const gone = { type: "ERROR", object: { metadata: {}, code: 410 } };
     const { told } = await run(list("1", "a"), json({}, 410), list("5", "b"), lines(gone), list("9", "c"), lines());
     expect(told).toEqual(["all a", "all b", "all c"]);
   });
 
-  it("says that it is lost, and goes on from the same revision", async () => {
+  it("reports a lost connection and resumes at the same revision", async () => {
     const { asked, health } = await run(list("7"), lines(), new TypeError("no network"), json({}, 503), lines());
     expect(health).toEqual(["live", "lost", "lost", "live"]);
     expect(new Set(asked.slice(1).map(from))).toEqual(new Set(["7"]));
   });
 
-  it("tells apart who is out and who may not", async () => {
-    expect((await run(json({}, 401), list("1"))).health[0]).toBe("out");
+  it("distinguishes unauthenticated from denied", async () => {
+    expect((await run(json({}, 401), list("1"))).health[0]).toBe("unauthenticated");
     expect((await run(json({}, 403), list("1"))).health[0]).toBe("denied");
   });
 });

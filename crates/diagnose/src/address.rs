@@ -6,11 +6,12 @@ use std::net::IpAddr;
 
 use api::ip::Family;
 use api::value::ValueExt as _;
+use api::view::labels::SERVICE_NAME;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use crate::finding::{Finding, Level, Stage, code, healthy};
-use crate::model::{Ingress, SERVICE_NAME, Service};
+use crate::model::Service;
 use crate::words::{list, quoted};
 
 /// How many addresses or ports are named.
@@ -27,8 +28,8 @@ pub(crate) fn find(service: &Service) -> Stage {
     if service.is_external_name() {
         return external_name(service);
     }
-    let ips = service.cluster_ips();
-    match ips.first().map(|ip| &**ip) {
+    let ips: Vec<&str> = service.cluster_ips().collect();
+    match ips.first().copied() {
         Some("None") => {
             return healthy("Headless", "no cluster IP was asked for; the name leads to the endpoints themselves");
         }
@@ -38,21 +39,20 @@ pub(crate) fn find(service: &Service) -> Stage {
         }
         Some(_) => {}
     }
-    let inside = format!("cluster {} {}", if ips.len() == 1 { "IP" } else { "IPs" }, list(ips, NAMED));
-    match service.spec.kind.as_str() {
-        "LoadBalancer" if service.status.load_balancer.ingress.is_empty() => Err(pending(service, &inside)),
-        "LoadBalancer" => {
-            let outside: Vec<&str> = service.status.load_balancer.ingress.iter().map(place).collect();
-            healthy("LoadBalancer", format!("load balancer {}, {inside}", list(&outside, NAMED)))
+    let inside = format!("cluster {} {}", if ips.len() == 1 { "IP" } else { "IPs" }, list(&ips, NAMED));
+    match (&*service.spec.kind, &service.ingress()[..]) {
+        ("LoadBalancer", []) => Err(pending(service, &inside)),
+        ("LoadBalancer", outside) => {
+            healthy("LoadBalancer", format!("load balancer {}, {inside}", list(outside, NAMED)))
         }
-        "NodePort" => healthy("NodePort", format!("{inside}{}", node_ports(service))),
+        ("NodePort", _) => healthy("NodePort", format!("{inside}{}", node_ports(service))),
         _ => healthy("ClusterIP", inside),
     }
 }
 
 /// Why there is no address of a load balancer.
 fn pending(service: &Service, inside: &str) -> Finding {
-    let works = if service.cluster_ips().len() == 1 { "works" } else { "work" };
+    let works = if service.cluster_ips().count() == 1 { "works" } else { "work" };
     let meanwhile = |why: &str| format!("{why}; {inside} {works} meanwhile");
     let mut conditions = service.conditions().iter();
     let said = conditions.find(|one| one.text("type") == LOAD_BALANCER_READY && one.text("status") == "False");
@@ -61,9 +61,10 @@ fn pending(service: &Service, inside: &str) -> Finding {
         let command = message.rsplit_once(": ").map(|(_, command)| command);
         let command = command.filter(|command| COMMANDS.iter().any(|word| command.starts_with(word)));
         let code = if reason.is_empty() { code::PENDING.to_owned() } else { reason.to_owned() };
-        return Finding::new(code, meanwhile(message), command.map_or_else(|| service.edit(), str::to_owned));
+        let fix = command.map_or_else(|| service.edit(), str::to_owned);
+        return Finding { evidence: vec![format!("{inside} {works} meanwhile")], ..Finding::new(code, message, fix) };
     }
-    match service.spec.load_balancer_class.as_str() {
+    match service.spec.load_balancer_class.as_deref().unwrap_or_default() {
         class if !class.is_empty() && !class.starts_with(OWN_CLASSES) => {
             let why = format!("no controller has answered for loadBalancerClass {class}");
             Finding::new(code::CLASS_NOT_SERVED, meanwhile(&why), "kubectl get deployments,daemonsets -A")
@@ -74,10 +75,6 @@ fn pending(service: &Service, inside: &str) -> Finding {
             "waypost server --load-balancer=on",
         ),
     }
-}
-
-fn place(ingress: &Ingress) -> &str {
-    if ingress.ip.is_empty() { &ingress.hostname } else { &ingress.ip }
 }
 
 fn node_ports(service: &Service) -> String {
@@ -114,14 +111,14 @@ fn external_name(service: &Service) -> Stage {
 /// An address of a load balancer that no source range lets anybody use.
 pub(crate) fn sources(service: &Service) -> Option<Finding> {
     let written = &service.spec.load_balancer_source_ranges;
-    if service.spec.kind != "LoadBalancer" || written.is_empty() {
+    if !service.is_load_balancer() || written.is_empty() {
         return None;
     }
     let ranges: Vec<IpNet> = written.iter().filter_map(|text| text.trim().parse().ok()).collect();
     let shut = |ip: &IpAddr| !ranges.iter().any(|range| range.addr().is_ipv4() == ip.is_ipv4());
-    let ip = service.balancer_ips().find(shut)?;
+    let ip = service.ingress().into_iter().filter_map(|text| text.parse().ok()).find(shut)?;
     let everybody = if ip.is_ipv4() { "0.0.0.0/0" } else { "::/0" };
-    let all: Vec<&str> = written.iter().map(String::as_str).chain([everybody]).collect();
+    let all: Vec<&str> = written.iter().map(|range| &**range).chain([everybody]).collect();
     let message = format!(
         "loadBalancerSourceRanges {} names no range of {}: nobody can use {ip}",
         list(written, NAMED),

@@ -1,9 +1,10 @@
 //! Commands that mend a Service.
 
+use api::view::service::{ServicePort, TargetPort};
 use serde_json::{Value, json};
 
 use crate::labels::{Selector, written};
-use crate::model::{Port, Service, Target};
+use crate::model::{Service, protocol_name};
 use crate::words::quoted;
 
 impl Service {
@@ -59,10 +60,10 @@ impl Service {
         let selector = quoted(&written(selector));
         let port = self.ports().first().map(|port| {
             let target = match port.target() {
-                Target::Number(number) => number.to_string(),
-                Target::Name(name) => name.into(),
+                TargetPort::Number(number) => number.to_string(),
+                TargetPort::Name(name) => name.into(),
             };
-            format!(" --port={} --target-port={target} --protocol={}", port.port, port.protocol)
+            format!(" --port={} --target-port={target} --protocol={}", port.port, protocol_name(port.protocol))
         });
         format!(
             "kubectl expose pod {pod} -n {namespace} --name={name} --selector={selector}{}",
@@ -72,8 +73,8 @@ impl Service {
 
     /// Runs a Pod that it would select.
     pub(crate) fn run_pod(&self, selector: &Selector) -> String {
-        let port = match self.ports().first().map(Port::target) {
-            Some(Target::Number(number)) => format!(" --port={number}"),
+        let port = match self.ports().first().map(ServicePort::target) {
+            Some(TargetPort::Number(number)) => format!(" --port={number}"),
             _ => String::new(),
         };
         format!("kubectl run {} --image=IMAGE --labels={}{port}", self.place(), quoted(&written(selector)))

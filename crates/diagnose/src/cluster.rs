@@ -5,6 +5,8 @@
 
 use std::net::IpAddr;
 
+use api::view::Protocol;
+
 use crate::labels::Selector;
 use crate::model::{Service, Slice};
 use crate::pod_state::Detail;
@@ -18,7 +20,7 @@ pub trait Pod {
     /// What decides whether it can be an endpoint.
     fn standing(&self) -> Standing<'_>;
     /// Whether a container has a port of this name and protocol.
-    fn has_port(&self, name: &str, protocol: &str) -> bool;
+    fn has_port(&self, name: &str, protocol: Option<Protocol>) -> bool;
     /// All else. It is parsed on demand, for the few Pods that a message names.
     fn detail(&self) -> Detail;
 }

@@ -4,10 +4,11 @@
 //! endpoints can be read by those who forward to them.
 
 use api::ip::Family;
+use api::view::Protocol;
 
 use crate::cluster::Cluster;
 use crate::endpoints::why_unusable;
-use crate::model::{Service, Slice, SlicePort};
+use crate::model::{Endpoint, Service, Slice};
 
 /// An endpoint that a Service needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +29,7 @@ pub struct Offer {
     /// Whether it has a ready endpoint.
     pub(crate) ready: bool,
     /// Names and protocols of its ports.
-    pub(crate) ports: Vec<SlicePort>,
+    pub(crate) ports: Vec<(Box<str>, Option<Protocol>)>,
 }
 
 impl Offer {
@@ -45,12 +46,12 @@ impl Offer {
 
     fn of_usable(slice: &Slice, usable: impl Fn(std::net::IpAddr) -> bool) -> Self {
         let lives = !slice.is_deleting();
-        let ready = |endpoint: &crate::model::Endpoint| endpoint.is_ready() && endpoint.ip().is_none_or(&usable);
+        let ready = |endpoint: &Endpoint| endpoint.conditions.is_ready() && endpoint.ip().is_none_or(&usable);
         Self {
             family: slice.family(),
             any: lives && !slice.endpoints.is_empty(),
             ready: lives && slice.endpoints.iter().any(ready),
-            ports: slice.ports.clone(),
+            ports: slice.ports.iter().map(|port| (port.name.clone().unwrap_or_default(), port.protocol)).collect(),
         }
     }
 
@@ -58,7 +59,7 @@ impl Offer {
         let Some(family) = self.family.filter(|family| service.families().contains(family)) else { return false };
         let has_port = |index: usize| {
             let Some(wanted) = service.ports().get(index) else { return false };
-            self.ports.iter().any(|port| port.name == wanted.name && port.protocol == wanted.protocol)
+            self.ports.iter().any(|(name, protocol)| *name == wanted.name && *protocol == wanted.protocol)
         };
         need.family.is_none_or(|wanted| wanted == family) && need.port.is_none_or(has_port)
     }
@@ -67,8 +68,7 @@ impl Offer {
 /// Everything that a Service needs.
 fn needs(service: &Service) -> Vec<Need> {
     // Who prefers two families can live with one. Endpoints made by hand are as their maker wants them.
-    let strict = service.selector().is_some()
-        && matches!(service.spec.ip_family_policy.as_str(), "SingleStack" | "RequireDualStack");
+    let strict = service.selector().is_some() && service.needs_every_family();
     let families: Vec<Option<Family>> =
         if strict { service.families().into_iter().map(Some).collect() } else { vec![None] };
     let ports: Vec<Option<usize>> =

@@ -19,7 +19,7 @@ pub(crate) fn why_unusable<C: Cluster>(cluster: &C, service: &Service, ip: IpAdd
     }
     // Where Services have addresses on loopback, so may their endpoints. The endpoint of default/kubernetes is where the API server listens:
     // one at loopback serves the clients of its machine, which do not use the cluster IP.
-    let on_loopback = || service.cluster_ips().iter().filter_map(|text| parse_lenient(text)).any(|ip| ip.is_loopback());
+    let on_loopback = || service.cluster_ips().filter_map(parse_lenient).any(|ip| ip.is_loopback());
     let is_api = (service.namespace(), service.name()) == ("default", "kubernetes");
     let why = if ip.is_loopback() && !is_api && !on_loopback() {
         "is a loopback address, which every machine has for itself"

@@ -1,11 +1,11 @@
 //! The diagnosis of a Service: from objects to findings with stable codes.
 //!
 //! ```text
-//! Service, EndpointSlices, Pods, Nodes ──▶ diagnose() ──▶ Diagnosis: address, pods, endpoints ──▶ conditions, doctor, explain, Events
+//! Service, EndpointSlices, Pods, Nodes ──▶ diagnose() ──▶ Diagnosis: address, pods, endpoints ──▶ conditions, doctor, explain, page, Events
 //! ```
 //! Everything that tells people why a Service does not work renders the findings of this crate, so the same fault has the
 //! same code and the same sentence everywhere. Pure: no I/O and no clock. The objects come through the trait [`Cluster`]:
-//! controllers implement it over their indexes, [`Snapshot`] over lists of JSON.
+//! controllers implement it over their indexes, [`Snapshot`] over lists.
 
 mod address;
 mod advice;
@@ -30,8 +30,9 @@ pub use coverage::Offer;
 pub use endpoints::unusable;
 pub use finding::{CODES, Finding, Healthy, Level, Stage, code};
 pub use labels::{Selector, selector_text};
-pub use model::{Port, Service, Slice, Target};
-pub use pod_state::{Declared, Detail};
+pub use model::{Service, Slice};
+pub use pod_state::{Detail, port_text, target_of};
+pub use selected::excluded;
 pub use service::{Diagnosis, diagnose, not_published};
 pub use similar::is_similar;
-pub use snapshot::{Objects, Snapshot};
+pub use snapshot::{Object, Objects, Snapshot};

@@ -1,190 +1,99 @@
-//! The members of a Service and an EndpointSlice that a diagnosis needs.
+//! A Service and an EndpointSlice as a diagnosis reads them: [`api::view`] and the members that only a diagnosis needs.
 //!
 //! In: JSON, as bytes or as a value. Out: typed forms. Lenient: null is the same as absent, and an object that cannot be read
 //! is an empty one.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::ops::Deref;
 
 use api::ip::{Family, parse_lenient};
-use serde::de::{Deserialize, DeserializeOwned, Deserializer};
+use api::view::endpoint_slice::{EndpointConditions, EndpointPort};
+use api::view::lenient::or_default;
+use api::view::service::ServicePort;
+use api::view::{self, ObjectMeta, Protocol};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
-
-/// A member that may be null.
-pub(crate) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
-    Ok(Option::deserialize(from)?.unwrap_or_default())
-}
 
 /// Reads bytes; what does not fit reads as empty.
 pub(crate) fn read<T: DeserializeOwned + Default>(bytes: &[u8]) -> T {
     serde_json::from_slice(bytes).unwrap_or_default()
 }
 
-/// What every object says of itself.
-#[derive(serde::Deserialize, Clone, Debug, Default)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Metadata {
-    #[serde(deserialize_with = "or_default")]
-    pub(crate) name: String,
-    #[serde(deserialize_with = "or_default")]
-    pub(crate) namespace: String,
-    #[serde(deserialize_with = "or_default")]
-    labels: BTreeMap<Box<str>, Box<str>>,
-    deletion_timestamp: Option<Box<str>>,
+/// Reads an object of a list; what does not fit reads as empty.
+pub(crate) fn of<T: DeserializeOwned + Default>(object: &Value) -> T {
+    T::deserialize(object).unwrap_or_default()
 }
 
 /// A Service.
-#[derive(serde::Deserialize, Clone, Debug, Default)]
-#[serde(default)]
+#[derive(Clone, Debug, Default)]
 pub struct Service {
+    view: view::Service,
+    more: More,
+}
+
+/// What a diagnosis reads of a Service and no other component does.
+#[derive(serde::Deserialize, Clone, Debug, Default)]
+#[serde(default)]
+struct More {
     #[serde(deserialize_with = "or_default")]
-    pub(crate) metadata: Metadata,
+    spec: Spec,
     #[serde(deserialize_with = "or_default")]
-    pub(crate) spec: Spec,
-    #[serde(deserialize_with = "or_default")]
-    pub(crate) status: Status,
+    status: Status,
 }
 
 #[derive(serde::Deserialize, Clone, Debug, Default)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Spec {
-    #[serde(rename = "type", deserialize_with = "or_default")]
-    pub(crate) kind: String,
+struct Spec {
     #[serde(deserialize_with = "or_default")]
-    pub(crate) external_name: String,
-    #[serde(rename = "clusterIP", deserialize_with = "or_default")]
-    cluster_ip: Box<str>,
-    #[serde(rename = "clusterIPs", deserialize_with = "or_default")]
-    cluster_ips: Vec<Box<str>>,
-    #[serde(deserialize_with = "or_default")]
-    ip_families: Vec<Box<str>>,
-    #[serde(deserialize_with = "or_default")]
-    pub(crate) ip_family_policy: String,
-    #[serde(deserialize_with = "labels")]
-    selector: Box<crate::Selector>,
-    #[serde(deserialize_with = "or_default")]
-    pub(crate) ports: Vec<Port>,
-    #[serde(deserialize_with = "or_default")]
-    pub(crate) publish_not_ready_addresses: bool,
-    #[serde(deserialize_with = "or_default")]
-    pub(crate) load_balancer_class: String,
-    #[serde(deserialize_with = "or_default")]
-    pub(crate) load_balancer_source_ranges: Vec<String>,
-}
-
-/// A port of a Service.
-#[derive(serde::Deserialize, Clone, Debug, Default)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Port {
-    /// Its name, if it has one.
-    #[serde(deserialize_with = "or_default")]
-    pub name: Box<str>,
-    /// `TCP`, `UDP` or `SCTP`.
-    #[serde(deserialize_with = "protocol")]
-    pub protocol: Protocol,
-    /// Its number.
-    pub port: u16,
-    /// Its number on every node, or 0.
-    #[serde(deserialize_with = "or_default")]
-    pub(crate) node_port: u16,
-    target_port: Option<Target>,
-}
-
-/// The name of a protocol; TCP where none is named.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Protocol(Box<str>);
-
-impl Default for Protocol {
-    fn default() -> Self {
-        Self("TCP".into())
-    }
-}
-
-impl std::ops::Deref for Protocol {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl std::fmt::Display for Protocol {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str(&self.0)
-    }
-}
-
-pub(crate) fn protocol<'de, D: Deserializer<'de>>(from: D) -> Result<Protocol, D::Error> {
-    let name: Option<Box<str>> = Option::deserialize(from)?;
-    Ok(name.filter(|name| !name.is_empty()).map(Protocol).unwrap_or_default())
-}
-
-/// The `targetPort` of a Service port.
-#[derive(serde::Deserialize, Clone, PartialEq, Eq, Debug)]
-#[serde(untagged)]
-pub enum Target {
-    /// A number.
-    Number(u16),
-    /// The name of a container port.
-    Name(Box<str>),
-}
-
-impl Port {
-    /// How people call it: by its name, or else by its number.
-    pub(crate) fn called(&self) -> String {
-        if self.name.is_empty() { self.port.to_string() } else { self.name.to_string() }
-    }
-
-    /// Where it leads in a Pod.
-    #[must_use]
-    pub fn target(&self) -> Target {
-        match &self.target_port {
-            Some(Target::Number(number)) if *number > 0 => Target::Number(*number),
-            Some(Target::Name(name)) if !name.is_empty() => Target::Name(name.clone()),
-            _ => Target::Number(self.port),
-        }
-    }
+    ip_family_policy: Box<str>,
 }
 
 #[derive(serde::Deserialize, Clone, Debug, Default)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Status {
+struct Status {
     #[serde(deserialize_with = "or_default")]
-    pub(crate) load_balancer: LoadBalancer,
+    load_balancer: LoadBalancer,
     #[serde(deserialize_with = "or_default")]
-    pub(crate) conditions: Vec<Value>,
+    conditions: Vec<Value>,
 }
 
 #[derive(serde::Deserialize, Clone, Debug, Default)]
 #[serde(default)]
-pub(crate) struct LoadBalancer {
+struct LoadBalancer {
     #[serde(deserialize_with = "or_default")]
-    pub(crate) ingress: Vec<Ingress>,
+    ingress: Vec<Ingress>,
 }
 
 #[derive(serde::Deserialize, Clone, Debug, Default)]
 #[serde(default)]
-pub(crate) struct Ingress {
+struct Ingress {
     #[serde(deserialize_with = "or_default")]
-    pub(crate) ip: String,
+    ip: Box<str>,
     #[serde(deserialize_with = "or_default")]
-    pub(crate) hostname: String,
+    hostname: Box<str>,
+}
+
+impl Deref for Service {
+    type Target = view::Service;
+
+    fn deref(&self) -> &view::Service {
+        &self.view
+    }
 }
 
 impl Service {
     /// Reads the bytes of a Service, which does not say its own name there.
     #[must_use]
     pub fn read(bytes: &[u8], namespace: &str, name: &str) -> Self {
-        let mut service: Self = read(bytes);
-        service.metadata.namespace = namespace.to_owned();
-        service.metadata.name = name.to_owned();
-        service
+        let mut view: view::Service = read(bytes);
+        (view.metadata.namespace, view.metadata.name) = (namespace.into(), name.into());
+        Self { view, more: read(bytes) }
     }
 
     /// Reads a Service of a list.
     #[must_use]
     pub fn of(object: &Value) -> Self {
-        Self::deserialize(object).unwrap_or_default()
+        Self { view: of(object), more: of(object) }
     }
 
     /// Its name.
@@ -202,31 +111,25 @@ impl Service {
     /// The conditions in its status.
     #[must_use]
     pub fn conditions(&self) -> &[Value] {
-        &self.status.conditions
-    }
-
-    /// Whether it is an alias of a name.
-    #[must_use]
-    pub fn is_external_name(&self) -> bool {
-        self.spec.kind == "ExternalName"
+        &self.more.status.conditions
     }
 
     /// The labels that it selects Pods by, if it selects any.
     #[must_use]
     pub fn selector(&self) -> Option<&crate::Selector> {
-        Some(&*self.spec.selector).filter(|selector| !selector.is_empty() && !self.is_external_name())
+        let selector = self.spec.selector.iter().as_slice();
+        Some(selector).filter(|selector| !selector.is_empty() && !self.is_external_name())
     }
 
     /// Its ports.
     #[must_use]
-    pub fn ports(&self) -> &[Port] {
+    pub fn ports(&self) -> &[ServicePort] {
         &self.spec.ports
     }
 
-    /// Its cluster addresses as they are written; `None` for a headless Service.
-    pub(crate) fn cluster_ips(&self) -> &[Box<str>] {
-        let Spec { cluster_ip, cluster_ips, .. } = &self.spec;
-        if cluster_ips.is_empty() && !cluster_ip.is_empty() { std::slice::from_ref(cluster_ip) } else { cluster_ips }
+    /// Whether every one of its families needs endpoints.
+    pub(crate) fn needs_every_family(&self) -> bool {
+        matches!(&*self.more.spec.ip_family_policy, "SingleStack" | "RequireDualStack")
     }
 
     /// The families of its endpoints.
@@ -235,69 +138,54 @@ impl Service {
         if !named.is_empty() {
             return named;
         }
-        // Objects of another age have no families: those with an address have its family, the others may have both.
+        // Objects of older servers have no families: those with an address have its family, the others may have both.
         match parse_lenient(&self.spec.cluster_ip) {
             Some(address) => vec![Family::of(address)],
             None => vec![Family::V4, Family::V6],
         }
     }
 
-    /// The addresses of its load balancer.
-    pub(crate) fn balancer_ips(&self) -> impl Iterator<Item = IpAddr> {
-        self.status.load_balancer.ingress.iter().filter_map(|ingress| ingress.ip.parse().ok())
+    /// The addresses and host names of its load balancer.
+    pub(crate) fn ingress(&self) -> Vec<&str> {
+        let all = self.more.status.load_balancer.ingress.iter();
+        all.map(|one| if one.ip.is_empty() { &*one.hostname } else { &*one.ip }).collect()
     }
 }
 
-/// A map of strings as sorted pairs.
-pub(crate) fn labels<'de, D: Deserializer<'de>>(from: D) -> Result<Box<crate::Selector>, D::Error> {
-    let map: Option<BTreeMap<Box<str>, Box<str>>> = Option::deserialize(from)?;
-    Ok(map.unwrap_or_default().into_iter().collect())
+/// The name of a Service port, or else its number.
+pub(crate) fn port_name(port: &ServicePort) -> String {
+    if port.name.is_empty() { port.port.to_string() } else { port.name.to_string() }
 }
 
-/// An EndpointSlice.
+/// The name of a protocol.
+pub(crate) fn protocol_name(protocol: Option<Protocol>) -> &'static str {
+    protocol.map_or("an unknown protocol", Protocol::as_str)
+}
+
+/// An EndpointSlice: less of it than [`view::EndpointSlice`], since controllers read one after every change of it.
 #[derive(serde::Deserialize, Clone, Debug, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Slice {
     #[serde(deserialize_with = "or_default")]
-    metadata: Metadata,
+    metadata: ObjectMeta,
     #[serde(deserialize_with = "or_default")]
-    address_type: String,
+    address_type: Box<str>,
     #[serde(deserialize_with = "or_default")]
     pub(crate) endpoints: Vec<Endpoint>,
     #[serde(deserialize_with = "or_default")]
-    pub(crate) ports: Vec<SlicePort>,
+    pub(crate) ports: Vec<EndpointPort>,
 }
 
 #[derive(serde::Deserialize, Clone, Debug, Default)]
 #[serde(default)]
 pub(crate) struct Endpoint {
     #[serde(deserialize_with = "or_default")]
-    pub(crate) addresses: Vec<Box<str>>,
+    addresses: Vec<Box<str>>,
     #[serde(deserialize_with = "or_default")]
-    conditions: EndpointConditions,
-}
-
-#[derive(serde::Deserialize, Clone, Debug, Default)]
-#[serde(default)]
-struct EndpointConditions {
-    ready: Option<bool>,
-}
-
-#[derive(serde::Deserialize, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-#[serde(default)]
-pub(crate) struct SlicePort {
-    #[serde(deserialize_with = "or_default")]
-    pub(crate) name: Box<str>,
-    #[serde(deserialize_with = "protocol")]
-    pub(crate) protocol: Protocol,
+    pub(crate) conditions: EndpointConditions,
 }
 
 impl Endpoint {
-    /// An endpoint that says nothing of itself is ready.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.conditions.ready != Some(false)
-    }
-
     /// The address that proxies use.
     pub(crate) fn ip(&self) -> Option<IpAddr> {
         self.addresses.first().and_then(|text| parse_lenient(text))
@@ -309,14 +197,8 @@ impl Slice {
     #[must_use]
     pub fn read(bytes: &[u8], name: &str) -> Self {
         let mut slice: Self = read(bytes);
-        name.clone_into(&mut slice.metadata.name);
+        slice.metadata.name = name.into();
         slice
-    }
-
-    /// Reads a slice of a list.
-    #[must_use]
-    pub fn of(object: &Value) -> Self {
-        Self::deserialize(object).unwrap_or_default()
     }
 
     /// Its name.
@@ -324,22 +206,12 @@ impl Slice {
         &self.metadata.name
     }
 
-    /// Its namespace, where it says it.
-    pub(crate) fn namespace(&self) -> &str {
-        &self.metadata.namespace
-    }
-
-    /// The Service that it belongs to.
-    pub(crate) fn service(&self) -> Option<&str> {
-        self.metadata.labels.get(SERVICE_NAME).map(|name| &**name)
-    }
-
     /// Whether it is being deleted.
-    pub(crate) fn is_deleting(&self) -> bool {
-        self.metadata.deletion_timestamp.is_some()
+    pub(crate) const fn is_deleting(&self) -> bool {
+        self.metadata.is_deleting()
     }
 
-    /// The family of its addresses; none for names. Slices that do not say have that of their first address.
+    /// The family of its addresses; none for names. Slices without `addressType` have the family of their first address.
     pub(crate) fn family(&self) -> Option<Family> {
         match &*self.address_type {
             "" => self.endpoints.first().and_then(Endpoint::ip).map(Family::of),
@@ -347,6 +219,3 @@ impl Slice {
         }
     }
 }
-
-/// The label of a slice with the name of its Service.
-pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";

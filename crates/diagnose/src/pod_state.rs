@@ -1,10 +1,13 @@
 //! Why a Pod is not ready, in its own words: what waits in it, what its scheduler says, what its Ready condition says; and the
 //! ports that its containers declare.
 
+use api::view::lenient::or_default;
+use api::view::pod::{ContainerPort, PodSpec};
+use api::view::{Condition, condition};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::model::{Protocol, or_default, protocol, read};
+use crate::model::{of, protocol_name, read};
 use crate::words::{count, quote};
 
 /// How much of it is quoted.
@@ -15,41 +18,22 @@ const LONGEST: usize = 160;
 #[serde(default)]
 pub struct Detail {
     #[serde(deserialize_with = "or_default")]
-    spec: Spec,
+    spec: PodSpec,
     #[serde(deserialize_with = "or_default")]
     status: Status,
 }
 
-/// A port that a container declares.
-#[derive(Deserialize, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Declared {
-    /// Its name, if it has one.
-    #[serde(deserialize_with = "or_default")]
-    pub name: Box<str>,
-    /// Its number.
-    #[serde(rename = "containerPort")]
-    pub number: u16,
-    /// Its protocol.
-    #[serde(deserialize_with = "protocol")]
-    pub protocol: Protocol,
+/// A declared port: `http (8080/TCP)`, or `8080/TCP` without a name.
+#[must_use]
+pub fn port_text(port: &ContainerPort) -> String {
+    let at = format!("{}/{}", port.container_port, protocol_name(port.protocol));
+    if port.name.is_empty() { at } else { format!("{} ({at})", port.name) }
 }
 
-impl Declared {
-    /// `http (8080/TCP)`, or `8080/TCP` without a name.
-    #[must_use]
-    pub fn text(&self) -> String {
-        match &*self.name {
-            "" => format!("{}/{}", self.number, self.protocol),
-            name => format!("{name} ({}/{})", self.number, self.protocol),
-        }
-    }
-
-    /// The `targetPort` that leads to it.
-    #[must_use]
-    pub fn target(&self) -> Value {
-        if self.name.is_empty() { Value::from(self.number) } else { Value::from(&*self.name) }
-    }
+/// The `targetPort` that leads to a declared port.
+#[must_use]
+pub fn target_of(port: &ContainerPort) -> Value {
+    if port.name.is_empty() { Value::from(port.container_port) } else { Value::from(&*port.name) }
 }
 
 impl Detail {
@@ -62,30 +46,28 @@ impl Detail {
     /// Reads a Pod of a list.
     #[must_use]
     pub fn of(object: &Value) -> Self {
-        Self::deserialize(object).unwrap_or_default()
+        of(object)
     }
 
     /// The ports that its containers declare, in their order. Init containers have none, unless they keep running.
     #[must_use]
-    pub fn ports(&self) -> Vec<&Declared> {
-        let sidecars = self.spec.init_containers.iter().filter(|container| container.restart_policy == "Always");
-        self.spec.containers.iter().chain(sidecars).flat_map(|container| &container.ports).collect()
+    pub fn ports(&self) -> Vec<&ContainerPort> {
+        self.spec.running_containers().flat_map(|container| &container.ports).collect()
     }
 
     /// Why it is not ready; nothing when it does not say.
     #[must_use]
     pub fn excuse(&self) -> Option<String> {
         let Status { phase, conditions, .. } = &self.status;
-        let condition =
-            |kind: &str| conditions.iter().find(|condition| condition.kind == kind && condition.status != "True");
-        let scheduled = condition("PodScheduled").filter(|condition| condition.says().is_some());
+        let condition = |kind: &str| condition::find(conditions, kind).filter(|condition| !condition.is_true());
+        let scheduled = condition("PodScheduled").filter(|condition| text_of(condition).is_some());
         let excuse = if let Some(container) = self.stuck() {
             let exit = container.last_state.terminated.exit_code;
             let exit = exit.map(|code| format!("; its last exit code was {code}")).unwrap_or_default();
             format!("container {} is waiting: {}{exit}", container.name, container.state.waiting.reason)
-        } else if let Some(said) = scheduled.or_else(|| condition("Ready")).and_then(Condition::says) {
+        } else if let Some(said) = scheduled.or_else(|| condition("Ready")).and_then(text_of) {
             said
-        } else if matches!(phase.as_str(), "Pending" | "Unknown") {
+        } else if matches!(&**phase, "Pending" | "Unknown") {
             format!("phase {phase}")
         } else {
             return None;
@@ -122,27 +104,9 @@ impl Detail {
 
 #[derive(Deserialize, Debug, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Spec {
-    #[serde(deserialize_with = "or_default")]
-    containers: Vec<Container>,
-    #[serde(deserialize_with = "or_default")]
-    init_containers: Vec<Container>,
-}
-
-#[derive(Deserialize, Debug, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Container {
-    #[serde(deserialize_with = "or_default")]
-    restart_policy: String,
-    #[serde(deserialize_with = "or_default")]
-    ports: Vec<Declared>,
-}
-
-#[derive(Deserialize, Debug, Default)]
-#[serde(rename_all = "camelCase", default)]
 struct Status {
     #[serde(deserialize_with = "or_default")]
-    phase: String,
+    phase: Box<str>,
     #[serde(deserialize_with = "or_default")]
     conditions: Vec<Condition>,
     #[serde(deserialize_with = "or_default")]
@@ -151,26 +115,13 @@ struct Status {
     init_container_statuses: Vec<ContainerStatus>,
 }
 
-#[derive(Deserialize, Debug, Default)]
-#[serde(default)]
-struct Condition {
-    #[serde(rename = "type")]
-    kind: String,
-    status: String,
-    #[serde(deserialize_with = "or_default")]
-    reason: String,
-    #[serde(deserialize_with = "or_default")]
-    message: String,
-}
-
-impl Condition {
-    fn says(&self) -> Option<String> {
-        match (self.reason.as_str(), self.message.as_str()) {
-            ("", "") => None,
-            (reason, "") => Some(reason.to_owned()),
-            ("", message) => Some(message.to_owned()),
-            (reason, message) => Some(format!("{reason}: {message}")),
-        }
+/// The reason and the message of a condition.
+fn text_of(condition: &Condition) -> Option<String> {
+    match (&*condition.reason, condition.message.as_deref().unwrap_or_default()) {
+        ("", "") => None,
+        (reason, "") => Some(reason.to_owned()),
+        ("", message) => Some(message.to_owned()),
+        (reason, message) => Some(format!("{reason}: {message}")),
     }
 }
 

@@ -4,11 +4,13 @@
 //! What a container declares is only what its author says of it, so this is no proof. But who declares a number for one
 //! protocol hardly ever serves another on it.
 
+use api::view::service::{ServicePort, TargetPort};
+
 use crate::cluster::{Cluster, Pod};
 use crate::finding::{Finding, Level, code};
 use crate::labels::Selector;
-use crate::model::{Service, Target};
-use crate::pod_state::Detail;
+use crate::model::{Service, port_name, protocol_name};
+use crate::pod_state::{Detail, target_of};
 use crate::words::list;
 
 /// How many Pods are read. Those of one Service are usually made from one template.
@@ -16,12 +18,12 @@ const READ: usize = 3;
 
 /// The first port whose protocol no container declares, while all of the Pods that are read declare its number.
 pub(crate) fn find<C: Cluster>(cluster: &C, service: &Service, selector: &Selector) -> Option<Finding> {
-    let numbered = |(index, port)| match crate::Port::target(port) {
-        Target::Number(number) => Some((index, port, number)),
-        Target::Name(_) => None,
+    let numbered = |(index, port)| match ServicePort::target(port) {
+        TargetPort::Number(number) => Some((index, port, number)),
+        TargetPort::Name(_) => None,
     };
-    let suspects: Vec<(usize, &crate::Port, u16)> =
-        service.ports().iter().enumerate().filter(|(_, port)| &*port.protocol != "TCP").filter_map(numbered).collect();
+    let suspects: Vec<(usize, &ServicePort, u16)> =
+        service.ports().iter().enumerate().filter(|(_, port)| !port.is_tcp()).filter_map(numbered).collect();
     if suspects.is_empty() {
         return None;
     }
@@ -30,27 +32,30 @@ pub(crate) fn find<C: Cluster>(cluster: &C, service: &Service, selector: &Select
         pods.iter().filter(|pod| !pod.standing().finished).take(READ).map(|pod| pod.detail()).collect();
     for (index, port, number) in suspects {
         let declare_other = |detail: &Detail| {
-            let mut same = detail.ports().into_iter().filter(|one| one.number == number).peekable();
+            let mut same = detail.ports().into_iter().filter(|one| one.container_port == number).peekable();
             same.peek().is_some() && same.all(|one| one.protocol != port.protocol)
         };
         if details.is_empty() || !details.iter().all(declare_other) {
             continue;
         }
         let declared = details.iter().flat_map(Detail::ports);
-        let mut others: Vec<&str> =
-            declared.clone().filter(|one| one.number == number).map(|one| &*one.protocol).collect();
+        let mut others: Vec<&str> = declared
+            .clone()
+            .filter(|one| one.container_port == number)
+            .map(|one| protocol_name(one.protocol))
+            .collect();
         others.sort_unstable();
         others.dedup();
-        let protocol = &port.protocol;
+        let protocol = protocol_name(port.protocol);
         let message = format!(
             "port {}: the Service sends {protocol} to port {number} of its pods, whose containers declare {number} for {} only",
-            port.called(),
+            port_name(port),
             list(&others, READ),
         );
         let fix = declared
             .filter(|one| one.protocol == port.protocol)
-            .min_by_key(|one| one.number.abs_diff(number))
-            .map_or_else(|| service.edit(), |one| service.retarget(index, &one.target()));
+            .min_by_key(|one| one.container_port.abs_diff(number))
+            .map_or_else(|| service.edit(), |one| service.retarget(index, &target_of(one)));
         return Some(Finding::new(code::PROTOCOL_NOT_DECLARED, message, fix).at(Level::Degraded));
     }
     None

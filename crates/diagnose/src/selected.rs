@@ -7,12 +7,14 @@
 use std::net::IpAddr;
 
 use api::ip::Family;
+use api::view::pod::ContainerPort;
+use api::view::service::{ServicePort, TargetPort};
 
 use crate::cluster::{Cluster, Pod};
 use crate::coverage::Need;
 use crate::finding::{Finding, code};
-use crate::model::{Port, Service, Target};
-use crate::pod_state::Declared;
+use crate::model::{Service, port_name, protocol_name};
+use crate::pod_state::{port_text, target_of};
 use crate::similar::value_distance;
 use crate::words::{count, list};
 
@@ -63,11 +65,20 @@ pub(crate) fn explain<C: Cluster>(cluster: &C, service: &Service, pods: &[&C::Po
         if concerns_all(&ports) && finding.code != code::NO_SUCH_TARGET_PORT {
             return finding.message;
         }
-        let names: Vec<String> = ports.iter().filter_map(|port| service.ports().get(*port)).map(Port::called).collect();
+        let names: Vec<String> = ports.iter().filter_map(|port| service.ports().get(*port)).map(port_name).collect();
         format!("{} {}: {}", if names.len() == 1 { "port" } else { "ports" }, list(&names, NAMED), finding.message)
     };
     let said: Vec<String> = findings.into_iter().take(NAMED).map(say).collect();
     Some(Finding { message: said.join("; "), ..first })
+}
+
+/// The Pods that a Service selects and that are not its endpoints: the name of each, and why.
+#[must_use]
+pub fn excluded<C: Cluster>(cluster: &C, service: &Service) -> Vec<(String, String)> {
+    let Some(selector) = service.selector() else { return Vec::new() };
+    let any = Need { family: None, port: None };
+    let reason = |pod: &&C::Pod| Some((pod.name().to_owned(), why(*pod, obstacle(cluster, service, *pod, any)?)));
+    cluster.matching(service.namespace(), selector).iter().filter_map(reason).collect()
 }
 
 fn obstacle<'a, C: Cluster>(cluster: &'a C, service: &Service, pod: &C::Pod, need: Need) -> Option<Obstacle<'a>> {
@@ -107,10 +118,10 @@ fn obstacle<'a, C: Cluster>(cluster: &'a C, service: &Service, pod: &C::Pod, nee
 }
 
 /// Whether a port leads somewhere in a Pod.
-fn has_target(pod: &impl Pod, port: &Port) -> bool {
+fn has_target(pod: &impl Pod, port: &ServicePort) -> bool {
     match port.target() {
-        Target::Number(_) => true,
-        Target::Name(name) => pod.has_port(&name, &port.protocol),
+        TargetPort::Number(_) => true,
+        TargetPort::Name(name) => pod.has_port(&name, port.protocol),
     }
 }
 
@@ -204,7 +215,12 @@ fn why(pod: &impl Pod, obstacle: Obstacle<'_>) -> String {
         Obstacle::Finished => "has finished".to_owned(),
         Obstacle::Deleting => "is being deleted".to_owned(),
         Obstacle::NoAddress => said("has no address yet"),
-        _ => said("is not ready"),
+        Obstacle::WrongFamily => "has no address of the family of the Service".to_owned(),
+        Obstacle::IsClusterIp(address, other) => {
+            format!("has the address {address}, the cluster IP of Service {other}")
+        }
+        Obstacle::NoNode => "is bound to no existing node".to_owned(),
+        Obstacle::NoPort | Obstacle::NotReady => said("is not ready"),
     }
 }
 
@@ -213,13 +229,13 @@ fn no_port(service: &Service, index: usize, pod: &impl Pod, others: &str) -> Fin
         return Finding::new(code::NO_SUCH_TARGET_PORT, "a port has no target", service.edit());
     };
     let name = match port.target() {
-        Target::Name(name) => name,
-        Target::Number(number) => number.to_string().into(),
+        TargetPort::Name(name) => name,
+        TargetPort::Number(number) => number.to_string().into(),
     };
     let (detail, pod) = (pod.detail(), pod.name());
     let declared = detail.ports();
     let message = if let Some(same) = declared.iter().find(|one| one.name == name) {
-        let (other, protocol) = (&same.protocol, &port.protocol);
+        let (other, protocol) = (protocol_name(same.protocol), protocol_name(port.protocol));
         format!("targetPort {name} is a {other} port of pod {pod}{others}, and the Service asks for {protocol}")
     } else {
         let named: Vec<&str> = declared.iter().map(|one| &*one.name).filter(|name| !name.is_empty()).collect();
@@ -230,24 +246,24 @@ fn no_port(service: &Service, index: usize, pod: &impl Pod, others: &str) -> Fin
         };
         format!("targetPort {name} is not a port of pod {pod}{others}; {ports}")
     };
-    let fix = meant(port, &declared).map_or_else(|| service.edit(), |one| service.retarget(index, &one.target()));
-    let evidence = declared.iter().map(|one| format!("pod {pod} declares port {}", one.text())).collect();
+    let fix = meant(port, &declared).map_or_else(|| service.edit(), |one| service.retarget(index, &target_of(one)));
+    let evidence = declared.iter().map(|one| format!("pod {pod} declares port {}", port_text(one))).collect();
     Finding { evidence, ..Finding::new(code::NO_SUCH_TARGET_PORT, message, fix) }
 }
 
 /// The declared port that a Service port probably means: one whose name is similar, its own name or number, or the only one.
-fn meant<'a>(port: &Port, declared: &[&'a Declared]) -> Option<&'a Declared> {
-    let same: Vec<&Declared> = declared.iter().copied().filter(|one| one.protocol == port.protocol).collect();
+fn meant<'a>(port: &ServicePort, declared: &[&'a ContainerPort]) -> Option<&'a ContainerPort> {
+    let same: Vec<&ContainerPort> = declared.iter().copied().filter(|one| one.protocol == port.protocol).collect();
     let similar = match port.target() {
-        Target::Name(name) => {
+        TargetPort::Name(name) => {
             let ranked = same.iter().filter_map(|one| Some((value_distance(&name, &one.name)?, *one)));
             ranked.min_by_key(|(distance, _)| *distance).map(|(_, one)| one)
         }
-        Target::Number(_) => None,
+        TargetPort::Number(_) => None,
     };
-    let find = |fits: &dyn Fn(&Declared) -> bool| same.iter().copied().find(|one| fits(one));
+    let find = |fits: &dyn Fn(&ContainerPort) -> bool| same.iter().copied().find(|one| fits(one));
     similar
         .or_else(|| find(&|one| !port.name.is_empty() && one.name == port.name))
-        .or_else(|| find(&|one| one.number == port.port))
+        .or_else(|| find(&|one| one.container_port == port.port))
         .or_else(|| if let [one] = same[..] { Some(one) } else { None })
 }

@@ -1,5 +1,7 @@
 //! The diagnosis of one Service: the stages that it needs, in the order of cause and effect.
 
+use serde_json::{Value, json};
+
 use crate::cluster::Cluster;
 use crate::endpoints::unusable;
 use crate::finding::{Finding, Level, Stage, code, healthy};
@@ -37,6 +39,39 @@ impl Diagnosis {
             }
         }
         found
+    }
+
+    /// Whether all that is wrong is that a load balancer with a cluster IP has no address yet.
+    fn awaits_load_balancer(&self, service: &Service) -> bool {
+        service.is_load_balancer()
+            && service.cluster_ips().any(|ip| !ip.is_empty())
+            && self.address.is_err()
+            && matches!(self.endpoints, Some(Ok(_)))
+    }
+
+    /// The state of the Service in a word: `ok`, `degraded`, `pending` (only the load balancer is missing) or `not working`.
+    #[must_use]
+    pub fn state(&self, service: &Service) -> &'static str {
+        match self.verdict() {
+            None => "ok",
+            Some(finding) if finding.level == Level::Degraded => finding.level.as_str(),
+            Some(_) if self.awaits_load_balancer(service) => "pending",
+            Some(finding) => finding.level.as_str(),
+        }
+    }
+
+    /// For programs: each stage and all findings.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let stage = |stage: &Stage| match stage {
+            Ok(healthy) => json!({"ok": true, "code": healthy.reason, "message": healthy.message}),
+            Err(finding) => finding.json(),
+        };
+        let endpoints = self.endpoints.clone().unwrap_or_else(|| Err(not_published()));
+        let findings: Vec<Value> = self.findings().iter().map(Finding::json).collect();
+        json!({
+            "address": stage(&self.address), "pods": stage(&self.pods), "endpoints": stage(&endpoints), "findings": findings,
+        })
     }
 
     /// What is the matter first of all, if anything is.

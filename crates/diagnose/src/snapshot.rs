@@ -1,42 +1,131 @@
-//! The objects of a cluster as lists of JSON, of one moment.
+//! The objects of a cluster at one moment, as lists.
 //!
-//! In: lists as the API gives them. Out: a [`Cluster`] that walks them. Good for a command that looks once.
+//! In: lists of JSON, or entries of a store. Out: a [`Cluster`] over them, and the diagnosis of each of their Services. Services are
+//! parsed at once, slices when their Service is diagnosed, and Pods when a finding concerns them.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
 use api::ip::parse_lenient;
 use api::value::ValueExt as _;
+use api::view::labels::SERVICE_NAME;
+use api::view::{self, Protocol, ServiceCidr};
 use ipnet::IpNet;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::cluster::{Cluster, Pod, Standing};
 use crate::labels::{Selector, label, selects};
-use crate::model::{Service, Slice};
+use crate::model::{Service, Slice, of, read};
 use crate::pod_state::Detail;
+use crate::service::{Diagnosis, diagnose};
+
+/// An object of a list.
+#[derive(Clone, Copy, Debug)]
+pub enum Object<'a> {
+    /// JSON as the API sends it.
+    Json(&'a Value),
+    /// Bytes as a store keeps them. They may lack namespace and name, which are in the key.
+    Stored {
+        /// `namespace/name`, or the name alone.
+        key: &'a str,
+        /// Its labels.
+        labels: &'a Selector,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+}
+
+impl<'a> Object<'a> {
+    /// Objects as the API lists them.
+    pub fn listed(items: &'a [Value]) -> Vec<Self> {
+        items.iter().map(Self::Json).collect()
+    }
+
+    fn namespace(self) -> &'a str {
+        match self {
+            Self::Json(object) => object.text("metadata.namespace"),
+            Self::Stored { key, .. } => key.split_once('/').map_or("", |(namespace, _)| namespace),
+        }
+    }
+
+    fn name(self) -> &'a str {
+        match self {
+            Self::Json(object) => object.text("metadata.name"),
+            Self::Stored { key, .. } => key.split_once('/').map_or(key, |(_, name)| name),
+        }
+    }
+
+    fn labels(self) -> Cow<'a, Selector> {
+        match self {
+            Self::Json(object) => {
+                let labels = object.map("metadata.labels").into_iter().flatten();
+                let labels = labels.filter_map(|(key, value)| Some((key.as_str().into(), value.as_str()?.into())));
+                let mut labels: Vec<(Box<str>, Box<str>)> = labels.collect();
+                labels.sort_unstable();
+                Cow::Owned(labels)
+            }
+            Self::Stored { labels, .. } => Cow::Borrowed(labels),
+        }
+    }
+
+    fn parse<T: DeserializeOwned + Default>(self) -> T {
+        match self {
+            Self::Json(object) => of(object),
+            Self::Stored { bytes, .. } => read(bytes),
+        }
+    }
+
+    fn service(self) -> Service {
+        match self {
+            Self::Json(object) => Service::of(object),
+            Self::Stored { bytes, .. } => Service::read(bytes, self.namespace(), self.name()),
+        }
+    }
+
+    fn slice(self) -> Slice {
+        match self {
+            Self::Json(object) => of(object),
+            Self::Stored { bytes, .. } => Slice::read(bytes, self.name()),
+        }
+    }
+}
 
 /// The lists. One that could not be read is empty.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Objects<'a> {
     /// Services.
-    pub services: &'a [Value],
+    pub services: Vec<Object<'a>>,
     /// EndpointSlices.
-    pub slices: &'a [Value],
+    pub slices: Vec<Object<'a>>,
     /// Pods.
-    pub pods: &'a [Value],
+    pub pods: Vec<Object<'a>>,
     /// Nodes.
-    pub nodes: &'a [Value],
+    pub nodes: Vec<Object<'a>>,
     /// ServiceCIDRs.
-    pub ranges: &'a [Value],
+    pub ranges: Vec<Object<'a>>,
     /// The domain of the cluster.
     pub domain: &'a str,
+}
+
+impl<'a> Objects<'a> {
+    /// Services, EndpointSlices, Pods, Nodes and ServiceCIDRs.
+    #[must_use]
+    pub fn new([services, slices, pods, nodes, ranges]: [Vec<Object<'a>>; 5], domain: &'a str) -> Self {
+        Self { services, slices, pods, nodes, ranges, domain }
+    }
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct Snapshot<'a> {
+    /// By `namespace/name`.
+    services: BTreeMap<String, Service>,
     pods: BTreeMap<&'a str, Vec<Listed<'a>>>,
-    slices: BTreeMap<(String, String), Vec<&'a Value>>,
+    /// By `namespace/name` of their Service.
+    slices: BTreeMap<String, Vec<Object<'a>>>,
     nodes: BTreeSet<&'a str>,
     owners: BTreeMap<IpAddr, String>,
     ranges: Vec<IpNet>,
@@ -46,10 +135,16 @@ pub struct Snapshot<'a> {
 /// A Pod of a list.
 #[derive(Debug)]
 pub struct Listed<'a> {
-    name: &'a str,
-    labels: Box<Selector>,
+    object: Object<'a>,
+    labels: Cow<'a, Selector>,
+    state: OnceLock<State>,
+}
+
+/// The state of a Pod, parsed on demand.
+#[derive(Debug)]
+struct State {
+    pod: view::Pod,
     addresses: Vec<IpAddr>,
-    object: &'a Value,
 }
 
 impl<'a> Snapshot<'a> {
@@ -57,34 +152,47 @@ impl<'a> Snapshot<'a> {
     #[must_use]
     pub fn new(objects: Objects<'a>) -> Self {
         let mut pods: BTreeMap<&str, Vec<Listed<'_>>> = BTreeMap::new();
-        for pod in objects.pods {
-            pods.entry(pod.text("metadata.namespace")).or_default().push(Listed::new(pod));
+        for object in objects.pods {
+            let pod = Listed { object, labels: object.labels(), state: OnceLock::new() };
+            pods.entry(object.namespace()).or_default().push(pod);
         }
         for here in pods.values_mut() {
-            here.sort_by_key(|pod| pod.name);
+            here.sort_by_key(|pod| pod.object.name());
         }
-        let mut slices: BTreeMap<(String, String), Vec<&Value>> = BTreeMap::new();
-        for object in objects.slices {
-            let slice = Slice::of(object);
-            if let Some(service) = slice.service() {
-                slices.entry((slice.namespace().to_owned(), service.to_owned())).or_default().push(object);
+        let mut slices: BTreeMap<String, Vec<Object<'_>>> = BTreeMap::new();
+        for slice in objects.slices {
+            if let Some(service) = label(&slice.labels(), SERVICE_NAME) {
+                slices.entry(format!("{}/{service}", slice.namespace())).or_default().push(slice);
             }
         }
+        let services = objects.services.iter().map(|one| one.service());
+        let services: BTreeMap<String, Service> = services.map(|one| (one.metadata.key(), one)).collect();
         let mut owners = BTreeMap::new();
-        for service in objects.services.iter().map(Service::of) {
-            for ip in service.cluster_ips().iter().filter_map(|text| parse_lenient(text)) {
-                owners.insert(ip, format!("{}/{}", service.namespace(), service.name()));
-            }
+        for (key, service) in &services {
+            owners.extend(service.cluster_ips().filter_map(parse_lenient).map(|ip| (ip, key.clone())));
         }
-        let ranges = objects.ranges.iter().flat_map(|range| range.texts("spec.cidrs"));
+        let ranges = objects.ranges.iter().flat_map(|range| range.parse::<ServiceCidr>().spec.cidrs);
         Self {
+            services,
             pods,
             slices,
-            nodes: objects.nodes.iter().map(|node| node.text("metadata.name")).collect(),
+            nodes: objects.nodes.iter().map(|node| node.name()).collect(),
             owners,
-            domain: objects.domain,
             ranges: ranges.filter_map(|text| text.parse().ok()).collect(),
+            domain: objects.domain,
         }
+    }
+
+    /// Its Services, by `namespace/name`.
+    #[must_use]
+    pub const fn services(&self) -> &BTreeMap<String, Service> {
+        &self.services
+    }
+
+    /// The diagnosis of the Service `namespace/name`; none where there is no such Service.
+    #[must_use]
+    pub fn diagnosis(&self, key: &str) -> Option<Diagnosis> {
+        self.services.get(key).map(|service| diagnose(self, service))
     }
 
     fn here(&self, namespace: &str) -> &[Listed<'a>] {
@@ -92,26 +200,24 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-impl<'a> Listed<'a> {
-    fn new(object: &'a Value) -> Self {
-        let labels = object.map("metadata.labels").into_iter().flatten();
-        let mut labels: Vec<(Box<str>, Box<str>)> =
-            labels.filter_map(|(key, value)| Some((key.as_str().into(), value.as_str()?.into()))).collect();
-        labels.sort_unstable();
-        let mut addresses: Vec<IpAddr> = Vec::new();
-        let all = object.items("status.podIPs").iter().map(|one| one.text("ip"));
-        for ip in all.chain([object.text("status.podIP")]).filter_map(parse_lenient) {
-            if !addresses.contains(&ip) {
-                addresses.push(ip);
+impl Listed<'_> {
+    fn state(&self) -> &State {
+        self.state.get_or_init(|| {
+            let pod: view::Pod = self.object.parse();
+            let mut addresses: Vec<IpAddr> = Vec::new();
+            for ip in pod.addresses().filter_map(parse_lenient) {
+                if !addresses.contains(&ip) {
+                    addresses.push(ip);
+                }
             }
-        }
-        Self { name: object.text("metadata.name"), labels: labels.into(), addresses, object }
+            State { pod, addresses }
+        })
     }
 }
 
 impl Pod for Listed<'_> {
     fn name(&self) -> &str {
-        self.name
+        self.object.name()
     }
 
     fn labels(&self) -> &Selector {
@@ -119,22 +225,23 @@ impl Pod for Listed<'_> {
     }
 
     fn standing(&self) -> Standing<'_> {
-        let ready = |one: &Value| one.text("type") == "Ready" && one.text("status") == "True";
+        let State { pod, addresses } = self.state();
         Standing {
-            node: self.object.text("spec.nodeName"),
-            addresses: &self.addresses,
-            ready: self.object.items("status.conditions").iter().any(ready),
-            finished: ["Succeeded", "Failed"].contains(&self.object.text("status.phase")),
-            deleting: self.object.has("metadata.deletionTimestamp"),
+            node: &pod.spec.node_name,
+            addresses,
+            ready: pod.condition("Ready").is_some_and(view::Condition::is_true),
+            finished: pod.has_ended(),
+            deleting: pod.metadata.is_deleting(),
         }
     }
 
-    fn has_port(&self, name: &str, protocol: &str) -> bool {
-        self.detail().ports().iter().any(|port| *port.name == *name && *port.protocol == *protocol)
+    fn has_port(&self, name: &str, protocol: Option<Protocol>) -> bool {
+        let mut ports = self.state().pod.spec.running_containers().flat_map(|container| &container.ports);
+        ports.any(|port| *port.name == *name && port.protocol == protocol)
     }
 
     fn detail(&self) -> Detail {
-        Detail::of(self.object)
+        self.object.parse()
     }
 }
 
@@ -187,7 +294,6 @@ impl<'a> Cluster for Snapshot<'a> {
     }
 
     fn slices<'b>(&'b self, service: &'b Service) -> Box<dyn Iterator<Item = Slice> + 'b> {
-        let key = (service.namespace().to_owned(), service.name().to_owned());
-        Box::new(self.slices.get(&key).into_iter().flatten().map(|object| Slice::of(object)))
+        Box::new(self.slices.get(&service.metadata.key()).into_iter().flatten().map(|object| object.slice()))
     }
 }

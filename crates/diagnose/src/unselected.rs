@@ -1,10 +1,13 @@
 //! Services without selector: their endpoints are made by hand or mirrored from Endpoints, and only slices tell of them.
 
+use api::view::Protocol;
+use api::view::labels::SERVICE_NAME;
+
 use crate::cluster::Cluster;
 use crate::coverage::{Offer, unmet};
 use crate::endpoints::unusable;
 use crate::finding::{Finding, Stage, code, healthy};
-use crate::model::{SERVICE_NAME, Service, SlicePort};
+use crate::model::{Service, port_name, protocol_name};
 use crate::service::ALL_PORTS;
 use crate::words::list;
 
@@ -36,9 +39,8 @@ pub(crate) fn find<C: Cluster>(cluster: &C, service: &Service) -> (Stage, Stage)
     }
     let mut lacking: Vec<usize> = missing.iter().filter_map(|need| need.port).collect();
     lacking.dedup();
-    let names: Vec<String> =
-        lacking.iter().filter_map(|port| service.ports().get(*port)).map(crate::Port::called).collect();
-    let mut offered: Vec<&SlicePort> =
+    let names: Vec<String> = lacking.iter().filter_map(|port| service.ports().get(*port)).map(port_name).collect();
+    let mut offered: Vec<&(Box<str>, Option<Protocol>)> =
         offers.iter().filter(|offer| offer.ready).flat_map(|offer| &offer.ports).collect();
     offered.sort_unstable();
     offered.dedup();
@@ -52,16 +54,15 @@ pub(crate) fn find<C: Cluster>(cluster: &C, service: &Service) -> (Stage, Stage)
     );
     // With one port on either side it is clear which is meant.
     let fix = match (&lacking[..], &offered[..], service.ports()) {
-        ([index], [offered], [port]) if offered.protocol == port.protocol && !offered.name.is_empty() => {
+        ([index], [(name, protocol)], [port]) if *protocol == port.protocol && !name.is_empty() => {
             let member = if port.name.is_empty() { "add" } else { "replace" };
-            service.rename_port(*index, member, &offered.name)
+            service.rename_port(*index, member, name)
         }
         _ => look,
     };
     (matched(), Err(Finding::new(code::NO_SUCH_PORT, message, fix)))
 }
 
-fn described(port: &SlicePort) -> String {
-    let SlicePort { name, protocol } = port;
-    if name.is_empty() { format!("unnamed {protocol}") } else { format!("{name} {protocol}") }
+fn described((name, protocol): &(Box<str>, Option<Protocol>)) -> String {
+    format!("{} {}", if name.is_empty() { "unnamed" } else { name }, protocol_name(*protocol))
 }

@@ -1,11 +1,11 @@
 //! Faults and healthy shapes of Services, each a cluster of its own: what is found for them, by code and sentence.
 //!
-//! `faults.json` is read by the tests of everything that renders findings (conditions, doctor, explain), so that all of them say
+//! `faults.json` is read by the tests of everything that renders findings (conditions, Events, doctor, explain, page), so that all of them say
 //! the same. `BLESS=1` writes its messages anew.
 
 use std::collections::BTreeSet;
 
-use diagnose::{CODES, Diagnosis, Objects, Service, Snapshot, diagnose};
+use diagnose::{CODES, Diagnosis, Object, Objects, Snapshot};
 use serde_json::{Value, json};
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/faults.json");
@@ -21,10 +21,9 @@ fn list<'a>(value: &'a Value, member: &str) -> &'a [Value] {
 
 fn found(case: &Value) -> Diagnosis {
     let ranges = [json!({"spec": {"cidrs": ["10.96.0.0/16", "fd00:10:96::/112"]}})];
-    let (services, slices) = (list(case, "services"), list(case, "slices"));
-    let (pods, nodes) = (list(case, "pods"), list(case, "nodes"));
-    let objects = Objects { services, slices, pods, nodes, ranges: &ranges, domain: "cluster.local" };
-    diagnose(&Snapshot::new(objects), &Service::of(&services[0]))
+    let [services, slices, pods, nodes] = ["services", "slices", "pods", "nodes"].map(|member| list(case, member));
+    let lists = [services, slices, pods, nodes, &ranges].map(Object::listed);
+    Snapshot::new(Objects::new(lists, "cluster.local")).diagnosis("default/web").expect("the Service")
 }
 
 #[test]

@@ -49,8 +49,8 @@ pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) authn: Authenticator,
     pub(crate) impersonation: Impersonation,
-    /// Who looks at the page.
-    pub(crate) visits: page::Visits,
+    /// Sessions of the page.
+    pub(crate) sessions: page::Sessions,
     pub(crate) metrics: Arc<Metrics>,
     /// The audit log, if there is one.
     pub(crate) audit: Option<Arc<Audit>>,
@@ -245,7 +245,7 @@ async fn answer(
     }
 }
 
-/// Who sends a request: the user of its credentials or of a visit of the page.
+/// Who sends a request: the user of its credentials or of a session of the page.
 fn identify(
     shared: &Shared,
     peer: &Peer,

@@ -1,11 +1,12 @@
-//! The page: its files, the way in, and what a visitor may ask.
+//! The page: its files, sessions, and which requests a session may send.
 //!
-//! In: requests below `/page/`, and requests to the API that carry the cookie of a visit. Out: files; a link for somebody who has shown who they
-//! are; a visit for whoever opens that link within a minute; and that user, for requests that read what the page shows and nothing else.
-//! What the user may see is decided as for any request of theirs; what is here only ever takes rights away.
+//! In: requests below `/page/`, and requests to the API that carry the cookie of a session. Out: files; a login link for an authenticated
+//! user; a session for the first client that opens the link within a minute; findings; and the user of the session, for requests that read
+//! what the page shows. Requests are authorized as any other of that user; this module only removes permissions.
 
 mod files;
-mod visits;
+mod findings;
+mod sessions;
 
 use std::sync::Arc;
 
@@ -24,14 +25,14 @@ use crate::reply::Reply;
 use crate::route::{Route, Target};
 use crate::view::{Include, View};
 
-pub(crate) use visits::Visits;
+pub(crate) use sessions::Sessions;
 
 const JSON: &str = "application/json";
-/// Whether the browser thinks that a page of ours asks.
+/// How the browser classifies the site that caused a request.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// The longest body that has a word in it.
-const BODY: usize = 1024;
-/// The kinds that the page reads.
+/// The longest body of a login, in bytes.
+const MAX_LOGIN_BODY: usize = 1024;
+/// The kinds that a session may read.
 const KINDS: [(&str, &str); 8] = [
     ("", "events"),
     ("", "namespaces"),
@@ -42,7 +43,7 @@ const KINDS: [(&str, &str); 8] = [
     ("networking.k8s.io", "ipaddresses"),
     ("networking.k8s.io", "servicecidrs"),
 ];
-/// What the page asks of nodes.
+/// The paths of nodes that a session may read.
 const REPORTS: [&str; 2] = ["waypost/report", "waypost/rules"];
 
 /// Answers a request below `/page`; `rest` is what follows `/page/`, if that is there.
@@ -59,10 +60,11 @@ pub(crate) async fn answer(
     };
     let done = match (&parts.method, rest) {
         (&Method::POST, "links") => link(shared, certificate, &parts.headers, now),
-        (&Method::POST, "session") => enter(shared, parts, body, now).await,
-        (&Method::DELETE, "session") => leave(shared, parts),
+        (&Method::POST, "session") => login(shared, parts, body, now).await,
+        (&Method::DELETE, "session") => logout(shared, parts),
         (&Method::GET, "session") => session(shared, parts, now),
-        (_, "links" | "session") => Err(Status::method_not_allowed()),
+        (&Method::GET, "findings") => findings::answer(shared, parts, now).await,
+        (_, "findings" | "links" | "session") => Err(Status::method_not_allowed()),
         (&Method::GET | &Method::HEAD, name) => {
             let have = parts.headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
             files::file(name, have).ok_or_else(Status::no_such_resource)
@@ -73,55 +75,55 @@ pub(crate) async fn answer(
     done.unwrap_or_else(|status| files::guarded(failed(&plain, &status)))
 }
 
-/// A link for whoever asks, when it is known who that is.
+/// A login link for an authenticated user.
 fn link(shared: &Shared, certificate: Option<&[u8]>, headers: &HeaderMap, now: Timestamp) -> Result<Reply, Status> {
     let (user, credential) = shared.authn.identify(headers, certificate, now)?;
     let credential = credential.filter(|_| !user.is_in(crate::auth::UNAUTHENTICATED));
     let credential = credential.ok_or_else(Status::unauthorized)?;
-    // Behind the mark of a fragment the word reaches no log, no proxy and no other site.
-    let path = format!("/page/#login={}", shared.visits.link(&user.name, credential, now));
-    let document = json!({"path": path, "user": user.name, "seconds": visits::LINK.as_secs()});
+    // A fragment is not sent to servers: the token reaches no log, no proxy and no other site.
+    let path = format!("/page/#login={}", shared.sessions.link(&user.name, credential, now));
+    let document = json!({"path": path, "user": user.name, "seconds": sessions::LINK_LIFETIME.as_secs()});
     Ok(Reply::bytes(201, JSON, document.to_string()).with(header::CACHE_CONTROL, "no-store"))
 }
 
-/// Begins a visit with the word of a link.
-async fn enter(shared: &Shared, parts: &request::Parts, body: Incoming, now: Timestamp) -> Result<Reply, Status> {
+/// Starts a session with the token of a link.
+async fn login(shared: &Shared, parts: &request::Parts, body: Incoming, now: Timestamp) -> Result<Reply, Status> {
     is_from_here(parts)?;
-    let read = tokio::time::timeout(shared.request_timeout, Limited::new(body, BODY).collect()).await;
-    let read = read.map_err(|_| Status::timeout("Timeout: the word of the link did not come"))?;
-    let body = read.map_err(|_| Status::too_large(BODY))?.to_bytes();
-    let word: Value = serde_json::from_slice(&body).map_err(|_| Status::bad_request("the body is no JSON"))?;
-    let word = word.get("link").and_then(Value::as_str).unwrap_or_default();
-    let entered = shared.visits.enter(word, |credential| shared.authn.renew(credential, now), now);
-    let (cookie, user) = entered.ok_or_else(|| Status {
+    let read = tokio::time::timeout(shared.request_timeout, Limited::new(body, MAX_LOGIN_BODY).collect()).await;
+    let read = read.map_err(|_| Status::timeout("Timeout: the token of the link did not arrive"))?;
+    let body = read.map_err(|_| Status::too_large(MAX_LOGIN_BODY))?.to_bytes();
+    let token: Value = serde_json::from_slice(&body).map_err(|_| Status::bad_request("the body is not JSON"))?;
+    let token = token.get("link").and_then(Value::as_str).unwrap_or_default();
+    let session = shared.sessions.login(token, |credential| shared.authn.renew(credential, now), now);
+    let (cookie, user) = session.ok_or_else(|| Status {
         message:
             "this link was used already, is older than a minute, or its user is gone; type `waypost page` for a new one"
                 .to_owned(),
         ..Status::unauthorized()
     })?;
-    tracing::info!(user = user.name, "a visit of the page begins");
+    tracing::info!(user = user.name, "start page session");
     let set = format!("{}={cookie}; Path=/; Secure; HttpOnly; SameSite=Strict", cookie_name(shared));
     Ok(described(shared, &user).with(header::SET_COOKIE, set))
 }
 
-/// Ends a visit; whoever has none has left already.
-fn leave(shared: &Shared, parts: &request::Parts) -> Result<Reply, Status> {
+/// Ends the session, if there is one.
+fn logout(shared: &Shared, parts: &request::Parts) -> Result<Reply, Status> {
     is_from_here(parts)?;
-    if let Some(word) = cookie(shared, &parts.headers) {
-        shared.visits.leave(word);
+    if let Some(token) = cookie(shared, &parts.headers) {
+        shared.sessions.logout(token);
     }
     let set = format!("{}=; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age=0", cookie_name(shared));
     Ok(Reply::bytes(200, JSON, "{}").with(header::SET_COOKIE, set))
 }
 
-/// Says who visits. The page also asks this to learn whether the server is there.
+/// Describes the session; also the heartbeat of the page.
 fn session(shared: &Shared, parts: &request::Parts, now: Timestamp) -> Result<Reply, Status> {
     is_from_here(parts)?;
     let user = user(shared, &parts.headers, now).ok_or_else(Status::unauthorized)?;
     Ok(described(shared, &user))
 }
 
-/// Who visits, and what the page shows that no object says.
+/// The user of the session, and settings that no object has.
 fn described(shared: &Shared, user: &User) -> Reply {
     let ports = &shared.registry.ranges.ports;
     let document = json!({
@@ -130,7 +132,7 @@ fn described(shared: &Shared, user: &User) -> Reply {
     Reply::bytes(200, JSON, document.to_string()).with(header::CACHE_CONTROL, "no-store")
 }
 
-/// The visitor who sends a request to the API, if one does: the user, or why this is not for visitors.
+/// The user of the session whose cookie a request to the API carries; an error for requests that sessions may not send.
 pub(crate) fn visitor(
     shared: &Shared,
     parts: &request::Parts,
@@ -148,34 +150,34 @@ pub(crate) fn visitor(
 /// Whether a request only reads what the page shows.
 fn reads(method: &Method, path: &str, raw: &str, route: &Route<'_>) -> Result<(), Status> {
     let Route::Resource(Target { kind, subresource, .. }) = route else {
-        return Err(refused("the page has no use for this path"));
+        return Err(refused("page sessions may not use this path"));
     };
     if !matches!(*method, Method::GET | Method::HEAD) {
-        return Err(refused("the page only reads; type the command for what you want to change"));
+        return Err(refused("the page only reads; use kubectl to change objects"));
     }
     let known = KINDS.contains(&(kind.group, kind.plural));
     let allowed = match subresource.map(|part| part.name) {
         None => known,
-        // As it stands and not by another spelling: what is compared here is what the node gets.
+        // Without percent-encoding: what is compared here is what the node gets.
         Some("proxy") => {
             let asked = path.split_once("/proxy/").map_or("", |(_, asked)| asked);
             kind.plural == "nodes" && path == raw && REPORTS.contains(&asked)
         }
         Some(_) => false,
     };
-    if allowed { Ok(()) } else { Err(refused("the page does not show this; use kubectl")) }
+    if allowed { Ok(()) } else { Err(refused("page sessions may not read this; use kubectl")) }
 }
 
-/// Refuses what another site made the browser ask, as far as the browser says so. Another port of this host is another site, too.
+/// Refuses cross-site requests, as far as the browser marks them. Another port of this host is another site.
 fn is_from_here(parts: &request::Parts) -> Result<(), Status> {
     let text = |name: &HeaderName| parts.headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     if text(&FETCH_SITE).is_some_and(|site| !matches!(site, "same-origin" | "none")) {
-        return Err(refused("another site asks for this"));
+        return Err(refused("cross-site request"));
     }
-    // HTTP/2 says in the address which host is meant.
+    // HTTP/2 has the host in the request target.
     let host = parts.uri.authority().map(http::uri::Authority::as_str).or_else(|| text(&header::HOST));
     match (text(&header::ORIGIN), host) {
-        (Some(origin), Some(host)) if origin != format!("https://{host}") => Err(refused("another site asks for this")),
+        (Some(origin), Some(host)) if origin != format!("https://{host}") => Err(refused("cross-site request")),
         _ => Ok(()),
     }
 }
@@ -184,17 +186,17 @@ fn refused(why: &str) -> Status {
     Status { code: 403, reason: Some("Forbidden"), message: why.to_owned(), details: None, continue_token: None }
 }
 
-/// The user of the visit whose cookie a request carries, as long as the credential is good that the visit began with.
+/// The user of the session whose cookie a request carries, while the credential of the session is valid.
 fn user(shared: &Shared, headers: &HeaderMap, now: Timestamp) -> Option<User> {
-    let word = cookie(shared, headers)?;
-    let user = shared.authn.renew(&shared.visits.credential(word, now)?, now);
+    let token = cookie(shared, headers)?;
+    let user = shared.authn.renew(&shared.sessions.credential(token, now)?, now);
     if user.is_none() {
-        shared.visits.leave(word);
+        shared.sessions.logout(token);
     }
     user
 }
 
-/// Cookies do not tell ports apart: two servers of one host must not take each other's.
+/// Cookies are not bound to ports: two servers of one host need different names.
 fn cookie_name(shared: &Shared) -> String {
     format!("__Host-waypost-{}", shared.address.rsplit(':').next().unwrap_or_default())
 }
@@ -203,7 +205,7 @@ fn cookie<'a>(shared: &Shared, headers: &'a HeaderMap) -> Option<&'a str> {
     let name = cookie_name(shared);
     let texts = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(own, _)| *own == name).map(|(_, word)| word)
+    pairs.find(|(own, _)| *own == name).map(|(_, token)| token)
 }
 
 #[cfg(test)]
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn visitors_read_what_the_page_shows_and_nothing_else() {
+    fn sessions_read_what_the_page_shows_and_nothing_else() {
         for path in [
             "/api/v1/services",
             "/api/v1/namespaces/a/services/web",
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn other_sites_are_refused() {
+    fn cross_site_requests_are_refused() {
         let told = |pairs: &[(&HeaderName, &'static str)]| {
             let pairs = pairs.iter().map(|(name, value)| ((*name).clone(), HeaderValue::from_static(value)));
             let (mut parts, ()) = http::Request::new(()).into_parts();

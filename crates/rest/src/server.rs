@@ -139,7 +139,7 @@ impl Server {
             },
             authn: options.authn,
             impersonation: Impersonation::default(),
-            visits: page::Visits::default(),
+            sessions: page::Sessions::default(),
             metrics,
             audit: options.audit.map(Arc::new),
             openapi: OpenApi::new(api::kinds::KINDS),

@@ -1,16 +1,15 @@
-//! What is wrong with a Service: evidence becomes findings, findings become one verdict.
+//! Why a Service does not work: evidence becomes results of checks, and these become one verdict.
 //!
 //! ```text
-//! commands::doctor (asks the API, the kernel, the network) ─▶ Evidence ─▶ checks, in order ─▶ Findings ─▶ Verdict ─▶ text or JSON
+//! commands::doctor (reads the API, the kernel, the network) ─▶ Evidence ─▶ checks, in order ─▶ CheckOutcomes ─▶ Verdict ─▶ text or JSON
 //! ```
-//! What objects alone say is found by [`diagnose`], so that conditions, `explain` and the doctor say the same; the checks here add
-//! what this machine shows. Everything is pure: a check sees what was gathered and nothing else, so what it says can be shown by a
-//! test without a cluster. Checks stand in the order of cause and effect: the first that is disproved is the verdict, what follows from it is said
-//! beside it. What was not measured is said to be so, with the reason and the way to measure it.
+//! Findings from objects alone are those of [`diagnose`], as in conditions, Events, `explain` and the page; the checks here add what this
+//! machine shows. Everything is pure: a check reads the evidence and nothing else. Checks are in the order of cause and effect: the first that
+//! fails is the verdict, and other failures are listed beside it. What was not measured is reported as such, with the reason and the way to measure it.
 
 mod checks;
 mod evidence;
-mod rungs;
+mod measured;
 pub(crate) mod security;
 mod show;
 mod verdict;
@@ -18,9 +17,9 @@ mod words;
 
 pub(crate) use checks::SETTINGS;
 pub(crate) use evidence::{Cluster, Dial, Endpoint, Evidence, Here, Measured, NameAnswer, Rules, Tried, Unmeasured};
-pub(crate) use rungs::rungs;
+pub(crate) use measured::measurements;
 pub(crate) use show::{json, text};
-pub(crate) use verdict::{Verdict, examine};
+pub(crate) use verdict::{Verdict, run_checks};
 
 #[cfg(test)]
 mod testing;

@@ -1,7 +1,6 @@
-// Who is behind a Service and who is not, with the reason: the endpoints of its slices, and Pods that were meant and are in none.
-import type { Endpoint, Pod, Service, Slice } from "../net/types";
-import { isEnding, isReady } from "./judge";
-import { matches, whyNotReady } from "./match";
+// The endpoints of a Service: those of its slices, and selected Pods that are in no slice.
+import type { Endpoint, Slice } from "../net/types";
+import { isReady, isTerminating } from "./summary";
 
 export interface Row {
   key: string;
@@ -9,24 +8,23 @@ export interface Row {
   ports: string;
   pod: string;
   node: string;
-  /** Whether new connections are led there. */
+  /** Whether it gets new connections. */
   in: boolean;
   why: string;
 }
 
-/** One row for each endpoint of each slice, then Pods that match and are in no slice. */
-export function rows(service: Service, slices: readonly Slice[], pods: readonly Pod[]): Row[] {
+/** One row for each endpoint; `excluded` are the Pods that are no endpoints, with the reason. */
+export function rows(slices: readonly Slice[], excluded: Record<string, string>): Row[] {
   const out: Row[] = [];
-  const named = new Set<string>();
-  const byName = new Map(pods.map((pod) => [pod.metadata.name, pod]));
-  // When nobody is ready, those that still serve while they end are better than nobody.
+  const listed = new Set<string>();
+  // While no endpoint is ready, terminating ones that still serve get connections.
   const anyReady = slices.some((slice) => (slice.endpoints ?? []).some(isReady));
   for (const slice of slices) {
     const ports = (slice.ports ?? []).map((port) => `${port.port ?? "any"}/${port.protocol ?? "TCP"}`).join(", ");
     for (const endpoint of slice.endpoints ?? []) {
       const pod = endpoint.targetRef?.kind === "Pod" ? (endpoint.targetRef.name ?? "") : "";
-      if (pod) named.add(pod);
-      const [isIn, why] = reason(endpoint, ports !== "", anyReady, byName.get(pod));
+      if (pod) listed.add(pod);
+      const [isIn, why] = reason(endpoint, ports !== "", anyReady, excluded[pod]);
       out.push({
         key: `${slice.metadata.name}/${endpoint.addresses[0] ?? ""}`,
         address: endpoint.addresses.join(", "),
@@ -38,37 +36,17 @@ export function rows(service: Service, slices: readonly Slice[], pods: readonly 
       });
     }
   }
-  const selector = service.spec.selector ?? {};
-  if (Object.keys(selector).length > 0) {
-    for (const pod of pods) {
-      if (!matches(selector, pod) || named.has(pod.metadata.name)) continue;
-      out.push({
-        key: `pod/${pod.metadata.name}`,
-        address: pod.status?.podIP ?? "",
-        ports: "",
-        pod: pod.metadata.name,
-        node: pod.spec?.nodeName ?? "",
-        in: false,
-        why: outside(pod),
-      });
-    }
+  for (const [pod, why] of Object.entries(excluded)) {
+    if (!listed.has(pod)) out.push({ key: `pod/${pod}`, address: "", ports: "", pod, node: "", in: false, why });
   }
   return out.sort((a, b) => Number(b.in) - Number(a.in) || (a.key < b.key ? -1 : 1));
 }
 
-function reason(endpoint: Endpoint, hasPorts: boolean, anyReady: boolean, pod: Pod | undefined): [boolean, string] {
-  if (!hasPorts) return [false, "none of its ports is the targetPort"];
-  if (isEnding(endpoint)) {
-    if (endpoint.conditions?.serving && !anyReady) return [true, "it is ending, but still serves and nobody else does"];
-    return [false, "it is ending"];
+function reason(endpoint: Endpoint, hasPorts: boolean, anyReady: boolean, excluded: string | undefined): [boolean, string] {
+  if (!hasPorts) return [false, "its slice has no ports"];
+  if (isTerminating(endpoint)) {
+    if (endpoint.conditions?.serving && !anyReady) return [true, "terminating, still serving while no endpoint is ready"];
+    return [false, "terminating"];
   }
-  if (!isReady(endpoint)) return [false, pod ? `not ready: ${whyNotReady(pod)}` : "not ready"];
-  return [true, "ready"];
-}
-
-function outside(pod: Pod): string {
-  if (pod.status?.phase === "Succeeded" || pod.status?.phase === "Failed") return `it has ended (${pod.status.phase})`;
-  if (!pod.spec?.nodeName) return "no node was found for it yet";
-  if (!pod.status?.podIP) return `it has no address yet: ${whyNotReady(pod)}`;
-  return "it matches, and no slice has it yet";
+  return isReady(endpoint) ? [true, "ready"] : [false, excluded ?? "is not ready"];
 }

@@ -1,4 +1,4 @@
-// Ranges of addresses and ports as numbers, cut into at most 256 blocks. Pure.
+// Ranges of addresses and ports as numbers, divided into at most 256 cells. Pure.
 
 export interface Cidr {
   text: string;
@@ -7,7 +7,7 @@ export interface Cidr {
   v6: boolean;
 }
 
-/** Reads an address; nothing when it is none. */
+/** Parses an address; null if it is invalid. */
 export function parseIp(text: string): { value: bigint; v6: boolean } | null {
   if (!text.includes(":")) {
     const parts = text.split(".");
@@ -47,7 +47,7 @@ export function parseCidr(text: string): Cidr | null {
   return { text, base: (parsed.value / size) * size, size, v6: parsed.v6 };
 }
 
-/** Where an address is inside a range, or nothing when it is outside. */
+/** The offset of an address in a range; null if it is outside. */
 export function offsetIn(cidr: Cidr, ip: string): bigint | null {
   const parsed = parseIp(ip);
   if (!parsed || parsed.v6 !== cidr.v6) return null;
@@ -69,7 +69,7 @@ export interface Cell {
 
 export const MOST_CELLS = 256n;
 
-/** Cuts a stretch of a range into cells; `owners` is in the order of offsets. */
+/** Divides a part of a range into cells; `owners` is in the order of offsets. */
 export function cells(start: bigint, size: bigint, owners: readonly Owner[]): Cell[] {
   let each = 1n;
   while (each * MOST_CELLS < size) each *= 2n;

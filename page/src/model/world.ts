@@ -1,11 +1,12 @@
-// What the page knows: tables of objects, and how each Service is, kept up to date one change at a time.
+// The cache of objects, and a summary of each Service.
 //
-// In: whole lists and single changes. Out: `version` and a call to whoever listens, at most once for each picture that the browser
-// draws, however many changes came. Only Services that a change touched are looked at again.
+// In: lists, changes, and the states that the server diagnosed. Out: `version`, and a call to listeners at most once per animation frame.
+// Only Services that a change concerns are summarized again.
 import type { KubeEvent, Node, Obj, Pod, Service, ServiceCidr, Slice } from "../net/types";
 import { keyOf } from "../net/types";
+import type { ServiceState } from "../net/findings";
 import type { Sink } from "../net/watch";
-import { type Grade, type Sight, sight } from "./judge";
+import { type Grade, type Summary, summarize } from "./summary";
 
 export interface Tables {
   services: Service;
@@ -31,8 +32,12 @@ export const PATHS: Record<Name, string> = {
 
 export const NAMES = Object.keys(PATHS) as Name[];
 
-/** A Service whose grade is another one than before. */
-export interface Turn {
+/** Tables that a diagnosis depends on. */
+const DIAGNOSED: readonly Name[] = ["services", "slices", "pods", "nodes", "cidrs"];
+const NO_ANSWER: ServiceState = { state: "unknown", message: "the server does not answer with a diagnosis" };
+
+/** A Service whose grade changed. */
+export interface GradeChange {
   key: string;
   from: Grade | null;
   to: Grade | null;
@@ -42,28 +47,31 @@ const OWNER = "kubernetes.io/service-name";
 const NONE = new Map<string, never>();
 
 export class World {
-  /** Grows with every change that listeners were told of. */
+  /** Grows with every call to listeners. */
   version = 0;
   private readonly tables = new Map<Name, Map<string, Obj>>(NAMES.map((name) => [name, new Map()]));
   private readonly sliceIndex = new Map<string, Map<string, Slice>>();
-  private readonly podIndex = new Map<string, Map<string, Pod>>();
-  private readonly sights = new Map<string, Sight>();
+  private readonly summaries = new Map<string, Summary>();
+  private states: Record<string, ServiceState> | null = null;
+  private unavailable = false;
   private readonly dirty = new Set<string>();
   private readonly complete = new Set<Name>();
   private readonly listeners = new Set<() => void>();
-  private readonly turnListeners = new Set<(turns: Turn[]) => void>();
+  private readonly gradeListeners = new Set<(changes: GradeChange[]) => void>();
+  private readonly objectListeners = new Set<() => void>();
   private keys: string[] | null = null;
   private pending = false;
-  private looked = false;
+  private objectsChanged = false;
+  private summarized = false;
 
-  /** `soon` calls back when it is time to tell listeners: in a browser, before the next picture. */
-  constructor(private readonly soon: (call: () => void) => void) {}
+  /** `schedule` defers the call to listeners: in a browser, to the next animation frame. */
+  constructor(private readonly schedule: (call: () => void) => void) {}
 
   table<N extends Name>(name: N): ReadonlyMap<string, Tables[N]> {
     return this.tables.get(name) as unknown as ReadonlyMap<string, Tables[N]>;
   }
 
-  /** Whether a table has been read once. */
+  /** Whether tables have been listed. */
   has(...names: Name[]): boolean {
     return names.every((name) => this.complete.has(name));
   }
@@ -72,15 +80,27 @@ export class World {
     return this.sliceIndex.get(service) ?? NONE;
   }
 
-  podsIn(namespace: string): ReadonlyMap<string, Pod> {
-    return this.podIndex.get(namespace) ?? NONE;
+  summary(service: string): Summary | undefined {
+    return this.summaries.get(service);
   }
 
-  sight(service: string): Sight | undefined {
-    return this.sights.get(service);
+  /** Whether the state of Services is known. */
+  isDiagnosed(): boolean {
+    return this.has("services", "slices") && (this.states !== null || this.unavailable);
   }
 
-  /** Services in the order of their names. */
+  /** Takes the states of all Services; null when the server did not answer. */
+  setStates(states: Record<string, ServiceState> | null): void {
+    const [before, after] = [this.states ?? {}, states ?? this.states ?? {}];
+    const changed = (key: string): boolean => before[key]?.state !== after[key]?.state || before[key]?.message !== after[key]?.message;
+    const keys = new Set([...this.table("services").keys(), ...Object.keys(after)]);
+    for (const key of keys) if (changed(key) || !this.summaries.has(key)) this.dirty.add(key);
+    this.unavailable = states === null;
+    this.states = states ?? this.states;
+    this.wake();
+  }
+
+  /** Keys of Services, sorted. */
   serviceKeys(): readonly string[] {
     this.keys ??= [...this.table("services").keys()].sort();
     return this.keys;
@@ -91,9 +111,15 @@ export class World {
     return () => this.listeners.delete(call);
   }
 
-  onTurn(call: (turns: Turn[]) => void): () => void {
-    this.turnListeners.add(call);
-    return () => this.turnListeners.delete(call);
+  onGradeChange(call: (changes: GradeChange[]) => void): () => void {
+    this.gradeListeners.add(call);
+    return () => this.gradeListeners.delete(call);
+  }
+
+  /** Calls after changes of objects that a diagnosis depends on. */
+  onObjects(call: () => void): () => void {
+    this.objectListeners.add(call);
+    return () => this.objectListeners.delete(call);
   }
 
   sink(name: Name): Sink {
@@ -112,11 +138,13 @@ export class World {
     }
     for (const key of gone) this.apply(name, true, table.get(key) as Obj);
     this.complete.add(name);
+    this.objectsChanged ||= DIAGNOSED.includes(name);
     this.wake();
   }
 
   private apply(name: Name, deleted: boolean, object: Obj): void {
     delete object.metadata.managedFields;
+    this.objectsChanged ||= DIAGNOSED.includes(name);
     const table = this.tables.get(name) as Map<string, Obj>;
     const key = keyOf(object);
     const before = table.get(key);
@@ -127,12 +155,6 @@ export class World {
       this.dirty.add(key);
     } else if (name === "slices") {
       this.index(before as Slice | undefined, deleted ? undefined : (object as Slice), key);
-    } else if (name === "pods") {
-      const namespace = object.metadata.namespace ?? "";
-      let pods = this.podIndex.get(namespace);
-      if (!pods) this.podIndex.set(namespace, (pods = new Map()));
-      if (deleted) pods.delete(key);
-      else pods.set(key, object as Pod);
     }
     this.wake();
   }
@@ -156,33 +178,37 @@ export class World {
   private wake(): void {
     if (this.pending) return;
     this.pending = true;
-    this.soon(() => this.flush());
+    this.schedule(() => this.flush());
   }
 
-  /** Looks again at what was touched, and tells. */
+  /** Summarizes changed Services and calls listeners. */
   flush(): void {
     this.pending = false;
-    // Before slices are known every Service would seem to have none.
-    const turns = this.has("services", "slices") ? this.look() : [];
+    const changes = this.isDiagnosed() ? this.summarizeDirty() : [];
     this.version += 1;
     for (const call of this.listeners) call();
-    if (turns.length > 0) for (const call of this.turnListeners) call(turns);
+    if (changes.length > 0) for (const call of this.gradeListeners) call(changes);
+    if (!this.objectsChanged) return;
+    this.objectsChanged = false;
+    for (const call of this.objectListeners) call();
   }
 
-  private look(): Turn[] {
-    const turns: Turn[] = [];
+  private summarizeDirty(): GradeChange[] {
+    const changes: GradeChange[] = [];
     for (const key of this.dirty) {
       const service = this.table("services").get(key);
-      const from = this.sights.get(key)?.grade ?? null;
-      if (service) this.sights.set(key, sight(service, [...this.slicesOf(key).values()]));
-      else this.sights.delete(key);
-      const to = this.sights.get(key)?.grade ?? null;
-      if (from !== to) turns.push({ key, from, to });
+      const from = this.summaries.get(key)?.grade ?? null;
+      // A new Service is shown once the server has diagnosed it.
+      const state = this.states?.[key] ?? (this.unavailable ? NO_ANSWER : undefined);
+      if (!service) this.summaries.delete(key);
+      else if (state) this.summaries.set(key, summarize(service, [...this.slicesOf(key).values()], state));
+      const to = this.summaries.get(key)?.grade ?? null;
+      if (from !== to) changes.push({ key, from, to });
     }
     this.dirty.clear();
-    // What is there at the beginning is no change.
-    const first = !this.looked;
-    this.looked = true;
-    return first ? [] : turns;
+    // The first summaries are no change.
+    const first = !this.summarized;
+    this.summarized = true;
+    return first ? [] : changes;
   }
 }

@@ -1,36 +1,36 @@
-// The connection to the server as a whole: all watches, a sign of life every few seconds, and one honest word about both.
+// The connection to the server: all watches, and a heartbeat.
 //
-// "live" means that every table is being followed and the server answered a moment ago. Anything else is said; what is shown is then as old
-// as the moment at which it was last live.
+// "live" means that every table is watched and that the server answered the last heartbeat. In any other state the page shows old data and
+// says since when.
 import { NAMES, type Name, PATHS, type World } from "../model/world";
 import * as session from "./session";
-import { type Health, follow } from "./watch";
+import { type Health, reflect } from "./watch";
 
-export type State = "connecting" | "live" | "lost" | "out";
+export type State = "connecting" | "live" | "lost" | "unauthenticated";
 
-export interface Standing {
+export interface ConnectionStatus {
   state: State;
   /** When it was live for the last time. */
   since: number;
-  /** Tables that this user may not read. */
+  /** Tables that this user may not list. */
   denied: readonly Name[];
 }
 
-const PULSE = 5000;
-const PATIENCE = 4000;
+const HEARTBEAT_INTERVAL = 5000;
+const HEARTBEAT_TIMEOUT = 4000;
 
 export class Connection {
   private health = new Map<Name, Health>();
-  private standing: Standing = { state: "connecting", since: Date.now(), denied: [] };
-  private ending = new AbortController();
+  private current: ConnectionStatus = { state: "connecting", since: Date.now(), denied: [] };
+  private abort = new AbortController();
   private readonly listeners = new Set<() => void>();
-  private pulse: ReturnType<typeof setTimeout> | undefined;
+  private heartbeat: ReturnType<typeof setTimeout> | undefined;
   private stopped = false;
 
   constructor(private readonly world: World) {}
 
-  get now(): Standing {
-    return this.standing;
+  get status(): ConnectionStatus {
+    return this.current;
   }
 
   listen(call: () => void): () => void {
@@ -39,90 +39,90 @@ export class Connection {
   }
 
   start(): void {
-    this.follow();
-    this.beat(PULSE);
-    addEventListener("online", this.again);
-    addEventListener("offline", this.lose);
-    document.addEventListener("visibilitychange", this.seen);
+    this.watchAll();
+    this.schedule(HEARTBEAT_INTERVAL);
+    addEventListener("online", this.reconnect);
+    addEventListener("offline", this.onOffline);
+    document.addEventListener("visibilitychange", this.onVisible);
   }
 
   stop(): void {
     this.stopped = true;
-    this.ending.abort();
-    clearTimeout(this.pulse);
-    removeEventListener("online", this.again);
-    removeEventListener("offline", this.lose);
-    document.removeEventListener("visibilitychange", this.seen);
+    this.abort.abort();
+    clearTimeout(this.heartbeat);
+    removeEventListener("online", this.reconnect);
+    removeEventListener("offline", this.onOffline);
+    document.removeEventListener("visibilitychange", this.onVisible);
   }
 
-  /** Tries again at once. */
-  readonly again = (): void => {
-    this.ending.abort();
-    this.follow();
-    this.beat(0);
+  /** Reconnects at once. */
+  readonly reconnect = (): void => {
+    this.abort.abort();
+    this.watchAll();
+    this.schedule(0);
   };
 
-  private readonly lose = (): void => this.say("lost");
+  private readonly onOffline = (): void => this.setState("lost");
 
-  /** Whoever comes back to the page must not look at an old picture. */
-  private readonly seen = (): void => {
-    if (document.visibilityState === "visible") this.beat(0);
+  /** A page that becomes visible checks at once whether it is up to date. */
+  private readonly onVisible = (): void => {
+    if (document.visibilityState === "visible") this.schedule(0);
   };
 
-  private follow(): void {
-    const ending = new AbortController();
-    this.ending = ending;
+  private watchAll(): void {
+    const abort = new AbortController();
+    this.abort = abort;
     this.health = new Map();
     for (const name of NAMES) {
-      void follow(PATHS[name], this.world.sink(name), {
+      void reflect(PATHS[name], this.world.sink(name), {
         fetch: (path, signal) => fetch(path, { signal, headers: { Accept: "application/json" }, cache: "no-store" }),
         wait,
-        signal: ending.signal,
-        tell: (health) => {
-          if (ending.signal.aborted) return;
+        signal: abort.signal,
+        report: (health) => {
+          if (abort.signal.aborted) return;
           this.health.set(name, health);
-          this.judge();
+          this.update();
         },
       });
     }
   }
 
-  private judge(): void {
+  private update(): void {
     const all = NAMES.map((name) => this.health.get(name));
-    if (all.includes("out")) return this.say("out");
-    if (all.includes("lost")) return this.say("lost");
-    if (all.every((health) => health === "live" || health === "denied")) this.say("live");
+    if (all.includes("unauthenticated")) return this.setState("unauthenticated");
+    if (all.includes("lost")) return this.setState("lost");
+    if (all.every((health) => health === "live" || health === "denied")) this.setState("live");
   }
 
-  private say(state: State): void {
+  private setState(state: State): void {
     const denied = NAMES.filter((name) => this.health.get(name) === "denied");
-    const before = this.standing;
+    const before = this.current;
     const changed = before.state !== state || before.denied.join() !== denied.join();
     const since = before.state === "live" || state === "live" ? Date.now() : before.since;
-    if (changed) this.standing = { state, since, denied };
+    if (changed) this.current = { state, since, denied };
     if (changed) for (const call of this.listeners) call();
   }
 
-  private beat(after: number): void {
-    clearTimeout(this.pulse);
+  private schedule(after: number): void {
+    clearTimeout(this.heartbeat);
     if (this.stopped) return;
-    this.pulse = setTimeout(() => void this.check(), after);
+    this.heartbeat = setTimeout(() => void this.check(), after);
   }
 
-  /** A connection that died without a word looks like one on which nothing happens: so the server is asked. */
+  /** A connection that died without FIN or RST looks like one without events. */
   private async check(): Promise<void> {
-    const visit = await session.current(AbortSignal.timeout(PATIENCE));
+    const known = await session.current(AbortSignal.timeout(HEARTBEAT_TIMEOUT));
     if (this.stopped) return;
-    if (visit === null) {
-      this.say("out");
-    } else if (visit === undefined) {
-      this.say("lost");
-    } else if (this.standing.state === "lost" && [...this.health.values()].every((health) => health === "live")) {
-      // The watches never noticed: they may be of another life of the server.
-      this.again();
+    if (known === null) {
+      this.setState("unauthenticated");
+    } else if (known === undefined) {
+      this.setState("lost");
+    } else if (this.current.state === "lost" && [...this.health.values()].every((health) => health === "live")) {
+      // The watches did not notice; the server may have restarted.
+      this.reconnect();
       return;
     }
-    this.beat(PULSE);
+    this.schedule(HEARTBEAT_INTERVAL);
   }
 }
 

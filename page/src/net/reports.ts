@@ -1,9 +1,9 @@
-// What nodes say of their proxies. Where a node says nothing, nothing is known: that is told, never guessed.
+// The reports of nodes about their proxies. What a node does not report is shown as not measured, never guessed.
 
 export interface Backend {
   address: string;
   local: boolean;
-  /** False for one that has connections left, and gets no new ones. */
+  /** False for one that drains: it has connections left and gets no new ones. */
   planned?: boolean;
   connections: number | null;
   bytes: number | null;
@@ -23,85 +23,103 @@ export interface ReportedService {
   ports: ReportedPort[];
 }
 
-/** What a node found when it tried something as a client would. */
-export interface Try {
-  verdict: "proved" | "failed" | "unmeasured" | "unneeded";
+/** What a node measured as a client. */
+export interface Measurement {
+  status: "ok" | "failed" | "unmeasured" | "unneeded";
   text: string;
-  /** Where it failed, what to type; where it was not measured, how it can be. */
+  /** Where it failed, the command that repairs it; where it was not measured, how it can be. */
   next: string;
 }
 
-export interface Tried {
-  name: Try;
-  reachable: Try;
+export interface Measured {
+  name: Measurement;
+  reachable: Measurement;
 }
 
-/** The answer of a node about one Service, or why there is none. */
-export type Report =
-  | { node: string; mode: string; synced: boolean; syncedAt: string; service: ReportedService | null; tried: Tried | null }
-  | { node: string; silent: string };
+export interface NodeReport {
+  node: string;
+  mode: string;
+  synced: boolean;
+  syncedAt: string;
+  service: ReportedService | null;
+  measured: Measured | null;
+}
 
-export const isSilent = (report: Report): report is { node: string; silent: string } => "silent" in report;
+/** The report of a node about one Service, or why there is none. */
+export type Report = NodeReport | Unavailable;
+
+export interface Unavailable {
+  node: string;
+  unavailable: string;
+}
+
+export const isUnavailable = (report: Report): report is Unavailable => "unavailable" in report;
+
+interface WireMeasurement {
+  verdict?: string;
+  text?: string;
+  next?: string;
+}
 
 interface Wire {
   mode?: string;
   synced?: boolean;
   syncedAt?: string;
   services?: Record<string, Partial<ReportedService>>;
-  tried?: { name?: Partial<Try>; reachable?: Partial<Try> };
+  tried?: { name?: WireMeasurement; reachable?: WireMeasurement };
 }
 
 type Fetch = (path: string) => Promise<Response>;
-// A node takes up to five seconds to try a Service that does not answer.
-const patient: Fetch = (path) => fetch(path, { cache: "no-store", signal: AbortSignal.timeout(8000) });
+// A node takes up to five seconds to measure a Service that does not answer.
+const TIMEOUT = 8000;
+const fetchReport: Fetch = (path) => fetch(path, { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT) });
 
-const place = (node: string, what: string, service: string): string =>
+const pathOf = (node: string, what: string, service: string): string =>
   `/api/v1/nodes/${encodeURIComponent(node)}/proxy/waypost/${what}?service=${encodeURIComponent(service)}`;
 
-function silence(code: number): string {
-  if (code === 401 || code === 403) return "you may not ask nodes (nodes/proxy)";
-  return "it does not report";
-}
+const reasonOf = (code: number): string =>
+  code === 401 || code === 403 ? "you may not read reports of nodes (nodes/proxy)" : "it does not report";
 
-/** Asks a node about a Service, and to try it. */
-export async function report(node: string, service: string, ask: Fetch = patient): Promise<Report> {
+/** Reads the report of a node about a Service, which the node measures for it. */
+export async function report(node: string, service: string, get: Fetch = fetchReport): Promise<Report> {
   try {
-    const response = await ask(`${place(node, "report", service)}&try=true`);
-    if (!response.ok) return { node, silent: silence(response.status) };
+    const response = await get(`${pathOf(node, "report", service)}&try=true`);
+    if (!response.ok) return { node, unavailable: reasonOf(response.status) };
     return read(node, service, (await response.json()) as Wire);
   } catch {
-    return { node, silent: "it does not answer" };
+    return { node, unavailable: "it does not answer" };
   }
 }
 
-/** Reads a report; what is not as agreed counts as silence. */
+/** Parses a report. */
 export function read(node: string, key: string, wire: Wire): Report {
   if (typeof wire?.mode !== "string" || typeof wire.services !== "object" || wire.services === null) {
-    return { node, silent: "its report cannot be read" };
+    return { node, unavailable: "its report is malformed" };
   }
   const found = wire.services[key];
   const service = found
     ? { programmed: found.programmed === true, why: found.why ?? "", ports: found.ports ?? [] }
     : null;
   const { name, reachable } = wire.tried ?? {};
-  const tried = name && reachable ? { name: attempt(name), reachable: attempt(reachable) } : null;
-  return { node, mode: wire.mode, synced: wire.synced === true, syncedAt: wire.syncedAt ?? "", service, tried };
+  const measured = name && reachable ? { name: measurement(name), reachable: measurement(reachable) } : null;
+  return { node, mode: wire.mode, synced: wire.synced === true, syncedAt: wire.syncedAt ?? "", service, measured };
 }
 
-/** A verdict that is not one of ours proves nothing. */
-function attempt({ verdict, text, next }: Partial<Try>): Try {
-  const known = verdict === "proved" || verdict === "failed" || verdict === "unneeded";
-  return { verdict: known ? verdict : "unmeasured", text: text ?? "", next: next ?? "" };
+/** An unknown verdict counts as not measured. */
+function measurement({ verdict, text, next }: WireMeasurement): Measurement {
+  const known = { proved: "ok", failed: "failed", unneeded: "unneeded" } as const;
+  const status = known[verdict as keyof typeof known] ?? "unmeasured";
+  return { status, text: text ?? "", next: next ?? "" };
 }
 
-/** The rules of a Service on a node, or why there are none to show. */
-export async function rules(node: string, service: string, ask: Fetch = patient): Promise<{ text: string } | { silent: string }> {
+/** The rules of a Service on a node, or why they are unavailable. */
+export async function rules(node: string, service: string, get: Fetch = fetchReport): Promise<{ text: string } | { unavailable: string }> {
   try {
-    const response = await ask(place(node, "rules", service));
-    if (!response.ok) return { silent: silence(response.status) };
+    const response = await get(pathOf(node, "rules", service));
+    if (!response.ok) return { unavailable: reasonOf(response.status) };
     return { text: await response.text() };
   } catch {
-    return { silent: "it does not answer" };
+    return { unavailable: "it does not answer" };
   }
 }
 
@@ -119,7 +137,7 @@ export interface Flow {
 export function flows(reports: readonly Report[]): Flow[] {
   const out: Flow[] = [];
   for (const one of reports) {
-    if (isSilent(one) || !one.service) continue;
+    if (isUnavailable(one) || !one.service) continue;
     for (const port of one.service.ports) {
       const name = `${port.port}/${port.protocol}`;
       for (const { address, local, planned, connections, bytes } of port.backends ?? []) {

@@ -1,46 +1,46 @@
-// Who visits: the word of a link becomes a visit, and the server says whose it is.
+// The session: the token of a link is exchanged for a cookie, and the server names the user.
 
-export interface Visit {
+export interface Session {
   user: string;
   version: string;
   nodePorts: { first: number; last: number };
 }
 
-const SESSION = "/page/session";
+const PATH = "/page/session";
 
-/** The word in the address of a link, if the address is one. */
-export const wordOf = (hash: string): string | null => /^#login=([\w-]+)$/.exec(hash)?.[1] ?? null;
+/** The login token in the fragment of a link. */
+export const tokenOf = (hash: string): string | null => /^#login=([\w-]+)$/.exec(hash)?.[1] ?? null;
 
-/** Begins a visit; says why it cannot. */
-export async function enter(word: string): Promise<Visit | string> {
+/** Starts a session; returns the error message if that fails. */
+export async function login(token: string): Promise<Session | string> {
   try {
-    const response = await fetch(SESSION, {
+    const response = await fetch(PATH, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ link: word }),
+      body: JSON.stringify({ link: token }),
     });
-    const answer = (await response.json()) as Visit & { message?: string };
+    const answer = (await response.json()) as Session & { message?: string };
     return response.ok ? answer : (answer.message ?? `The server answers ${response.status}.`);
   } catch {
     return "The server does not answer.";
   }
 }
 
-/** The visit there is; `null` when there is none, `undefined` when nobody answers. */
-export async function current(signal?: AbortSignal): Promise<Visit | null | undefined> {
+/** The current session; `null` when there is none, `undefined` when the server does not answer. */
+export async function current(signal?: AbortSignal): Promise<Session | null | undefined> {
   try {
-    const response = await fetch(SESSION, { cache: "no-store", ...(signal ? { signal } : {}) });
-    if (response.ok) return (await response.json()) as Visit;
+    const response = await fetch(PATH, { cache: "no-store", ...(signal ? { signal } : {}) });
+    if (response.ok) return (await response.json()) as Session;
     return response.status === 401 || response.status === 403 ? null : undefined;
   } catch {
     return undefined;
   }
 }
 
-export async function leave(): Promise<void> {
+export async function logout(): Promise<void> {
   try {
-    await fetch(SESSION, { method: "DELETE" });
+    await fetch(PATH, { method: "DELETE" });
   } catch {
-    // Nobody is there to be told; the visit ends by itself.
+    // The server is unreachable; the session expires by itself.
   }
 }

@@ -1,4 +1,4 @@
-// The parts of Kubernetes objects that the page looks at. Everything that a server may leave out may be missing here.
+// The members of Kubernetes objects that the page uses. Everything that a server may omit is optional.
 
 export interface Meta {
   name: string;
@@ -70,24 +70,8 @@ export interface Slice extends Obj {
 }
 
 export interface Pod extends Obj {
-  spec?: {
-    nodeName?: string;
-    hostNetwork?: boolean;
-    containers?: { name: string; ports?: { name?: string; containerPort: number; protocol?: string }[] }[];
-  };
-  status?: {
-    phase?: string;
-    reason?: string;
-    message?: string;
-    podIP?: string;
-    podIPs?: { ip: string }[];
-    conditions?: Condition[];
-    containerStatuses?: {
-      name: string;
-      ready?: boolean;
-      state?: { waiting?: { reason?: string; message?: string }; terminated?: { reason?: string } };
-    }[];
-  };
+  spec?: { hostNetwork?: boolean };
+  status?: { podIPs?: { ip: string }[] };
 }
 
 export interface Node extends Obj {
@@ -111,6 +95,6 @@ export interface ServiceCidr extends Obj {
   spec: { cidrs?: string[] };
 }
 
-/** `namespace/name`, or the name of what has no namespace. */
+/** `namespace/name`, or the name of a cluster-scoped object. */
 export const keyOf = (object: Obj): string =>
   object.metadata.namespace ? `${object.metadata.namespace}/${object.metadata.name}` : object.metadata.name;

@@ -1,7 +1,7 @@
-// Following a collection: list, then watch from there, then again from where the watch ended.
+// A reflector: list, then watch from the revision of the list.
 //
-// In: the path of a collection. Out: `replace` with everything, `apply` for each change, and whether what was told is
-// still true. A watch that ends is taken up at its last revision; only when the server has forgotten it (410) is everything read again.
+// In: the path of a collection. Out: `replace` with the whole list, `apply` for each change, and the health of the watch. A watch that
+// ends is resumed at its last revision; only when that revision is compacted (410) is the collection listed again.
 import type { Obj } from "./types";
 
 export interface Sink {
@@ -9,12 +9,12 @@ export interface Sink {
   apply(type: "ADDED" | "MODIFIED" | "DELETED", object: Obj): void;
 }
 
-export type Health = "live" | "lost" | "out" | "denied";
+export type Health = "live" | "lost" | "unauthenticated" | "denied";
 
-export interface Means {
+export interface Deps {
   fetch: (path: string, signal: AbortSignal) => Promise<Response>;
   wait: (milliseconds: number, signal: AbortSignal) => Promise<void>;
-  tell: (health: Health) => void;
+  report: (health: Health) => void;
   signal: AbortSignal;
 }
 
@@ -23,50 +23,53 @@ interface WatchEvent {
   object: Obj & { code?: number; message?: string };
 }
 
-class Refused extends Error {
+class HttpError extends Error {
   constructor(readonly code: number) {
-    super(`the server answers ${code}`);
+    super(`HTTP status ${code}`);
   }
 }
 
-const FIRST_PAUSE = 500;
-const LONGEST_PAUSE = 8000;
+const MIN_BACKOFF = 500;
+const MAX_BACKOFF = 8000;
+/** Rights seldom change. */
+const DENIED_BACKOFF = 60_000;
+/** Between watches that the server ends at once. */
+const EMPTY_WATCH_BACKOFF = 100;
 
-/** Follows until the signal ends it. */
-export async function follow(path: string, sink: Sink, means: Means): Promise<void> {
+/** Lists and watches until the signal aborts. */
+export async function reflect(path: string, sink: Sink, deps: Deps): Promise<void> {
   let revision = "";
-  let pause = FIRST_PAUSE;
-  while (!means.signal.aborted) {
+  let backoff = MIN_BACKOFF;
+  while (!deps.signal.aborted) {
     try {
-      if (!revision) revision = await list(path, sink, means);
+      if (!revision) revision = await list(path, sink, deps);
       const from = revision;
-      await stream(path, from, means, () => means.tell("live"), (event) => {
-        if (event.type === "ERROR") throw new Refused(event.object.code ?? 500);
+      await stream(path, from, deps, () => deps.report("live"), (event) => {
+        if (event.type === "ERROR") throw new HttpError(event.object.code ?? 500);
         revision = event.object.metadata.resourceVersion ?? revision;
         if (event.type === "ADDED" || event.type === "MODIFIED" || event.type === "DELETED") {
           sink.apply(event.type, event.object);
         }
       });
-      pause = FIRST_PAUSE;
-      // A server that ends every watch at once must not be asked without end.
-      if (revision === from) await means.wait(100, means.signal);
+      backoff = MIN_BACKOFF;
+      if (revision === from) await deps.wait(EMPTY_WATCH_BACKOFF, deps.signal);
     } catch (error) {
-      if (means.signal.aborted) return;
-      const code = error instanceof Refused ? error.code : 0;
+      if (deps.signal.aborted) return;
+      const code = error instanceof HttpError ? error.code : 0;
       if (code === 410) {
         revision = "";
         continue;
       }
-      means.tell(code === 401 ? "out" : code === 403 ? "denied" : "lost");
-      await means.wait(code === 403 ? 60_000 : pause, means.signal);
-      pause = Math.min(pause * 2, LONGEST_PAUSE);
+      deps.report(code === 401 ? "unauthenticated" : code === 403 ? "denied" : "lost");
+      await deps.wait(code === 403 ? DENIED_BACKOFF : backoff, deps.signal);
+      backoff = Math.min(backoff * 2, MAX_BACKOFF);
     }
   }
 }
 
-async function list(path: string, sink: Sink, means: Means): Promise<string> {
-  const response = await means.fetch(path, means.signal);
-  if (!response.ok) throw new Refused(response.status);
+async function list(path: string, sink: Sink, deps: Deps): Promise<string> {
+  const response = await deps.fetch(path, deps.signal);
+  if (!response.ok) throw new HttpError(response.status);
   const found = (await response.json()) as { metadata: { resourceVersion: string }; items: Obj[] | null };
   sink.replace(found.items ?? []);
   return found.metadata.resourceVersion;
@@ -75,29 +78,29 @@ async function list(path: string, sink: Sink, means: Means): Promise<string> {
 async function stream(
   path: string,
   revision: string,
-  means: Means,
-  begun: () => void,
-  take: (event: WatchEvent) => void,
+  deps: Deps,
+  onOpen: () => void,
+  onEvent: (event: WatchEvent) => void,
 ): Promise<void> {
   const query = `watch=1&allowWatchBookmarks=1&timeoutSeconds=290&resourceVersion=${encodeURIComponent(revision)}`;
-  const response = await means.fetch(`${path}?${query}`, means.signal);
-  if (!response.ok || !response.body) throw new Refused(response.status);
-  begun();
+  const response = await deps.fetch(`${path}?${query}`, deps.signal);
+  if (!response.ok || !response.body) throw new HttpError(response.status);
+  onOpen();
   const lines = new Lines();
   const reader = response.body.pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>).getReader();
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
-    for (const line of lines.push(value)) take(JSON.parse(line) as WatchEvent);
+    for (const line of lines.push(value)) onEvent(JSON.parse(line) as WatchEvent);
   }
 }
 
-/** Cuts text that comes in pieces into lines. */
+/** Splits chunks of text into lines. */
 export class Lines {
   private rest = "";
 
-  push(piece: string): string[] {
-    const parts = (this.rest + piece).split("\n");
+  push(chunk: string): string[] {
+    const parts = (this.rest + chunk).split("\n");
     this.rest = parts.pop() ?? "";
     return parts.filter((line) => line.trim() !== "");
   }

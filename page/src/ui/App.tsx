@@ -1,8 +1,9 @@
-// From a link to a visit to a view.
+// From a login link to a session to a view.
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { World } from "../model/world";
 import { Connection } from "../net/connection";
+import { Refresh, states } from "../net/findings";
 import * as session from "../net/session";
 import { EventsView } from "./EventsView";
 import { Frame } from "./Frame";
@@ -11,67 +12,77 @@ import { MapsView } from "./MapsView";
 import { Overview } from "./Overview";
 import { ServiceView } from "./ServiceView";
 import { type Place, usePlace } from "./router";
-import { type Shared, SharedContext, useStanding } from "./state";
+import { type Shared, SharedContext, useConnectionStatus } from "./state";
 
-type Step = { at: "asking" } | { at: "outside"; why: string | null; ended: boolean } | { at: "inside"; shared: Shared };
+type Step = { at: "starting" } | { at: "login"; error: string | null; ended: boolean } | { at: "active"; shared: Shared };
 
-function begin(visit: session.Visit): Shared {
+function begin(current: session.Session): Shared {
   const world = new World((call) => requestAnimationFrame(call));
   const connection = new Connection(world);
   connection.start();
-  return { world, connection, visit, filters: { text: "", namespace: "", grade: null, active: null } };
+  return { world, connection, session: current, filters: { text: "", namespace: "", grade: null, active: null } };
 }
 
 export function App(): JSX.Element {
-  const [step, setStep] = useState<Step>({ at: "asking" });
-  const entered = (visit: session.Visit): void => setStep({ at: "inside", shared: begin(visit) });
+  const [step, setStep] = useState<Step>({ at: "starting" });
+  const onSession = (current: session.Session): void => setStep({ at: "active", shared: begin(current) });
 
   useEffect(() => {
-    const come = async (): Promise<void> => {
-      const word = session.wordOf(location.hash);
-      if (!word) return;
-      // The word is good for nothing after this, and must not stay in the history.
+    const login = async (): Promise<void> => {
+      const token = session.tokenOf(location.hash);
+      if (!token) return;
+      // The token is valid once, and must not stay in the history.
       history.replaceState(null, "", "#/");
-      const visit = await session.enter(word);
-      if (typeof visit !== "string") return entered(visit);
-      // Somebody who is inside already stays inside.
+      const result = await session.login(token);
+      if (typeof result !== "string") return onSession(result);
+      // A session that exists stays valid.
       const old = await session.current();
-      if (old) entered(old);
-      else setStep({ at: "outside", why: visit, ended: false });
+      if (old) onSession(old);
+      else setStep({ at: "login", error: result, ended: false });
     };
     const start = async (): Promise<void> => {
-      if (session.wordOf(location.hash)) return come();
-      const visit = await session.current();
-      if (visit) entered(visit);
-      else setStep({ at: "outside", why: visit === undefined ? "The server does not answer." : null, ended: false });
+      if (session.tokenOf(location.hash)) return login();
+      const current = await session.current();
+      if (current) onSession(current);
+      else setStep({ at: "login", error: current === undefined ? "The server does not answer." : null, ended: false });
     };
     void start();
-    const changed = (): void => void come();
+    const changed = (): void => void login();
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
   }, []);
 
-  if (step.at === "asking") return <main class="login" id="content"><h1>Waypost</h1><p role="status">Asking who you are…</p></main>;
-  if (step.at === "outside") return <Login why={step.why} ended={step.ended} onVisit={entered} />;
+  if (step.at === "starting") return <main class="login" id="content"><h1>Waypost</h1><p role="status">Reading the session…</p></main>;
+  if (step.at === "login") return <Login error={step.error} ended={step.ended} onSession={onSession} />;
   return (
     <SharedContext.Provider value={step.shared}>
-      <Inside key={step.shared.visit.user} shared={step.shared} onEnd={(ended) => setStep({ at: "outside", why: null, ended })} />
+      <Active key={step.shared.session.user} shared={step.shared} onEnd={(ended) => setStep({ at: "login", error: null, ended })} />
     </SharedContext.Provider>
   );
 }
 
-function Inside({ shared, onEnd }: { shared: Shared; onEnd: (ended: boolean) => void }): JSX.Element {
-  const { connection } = shared;
+function Active({ shared, onEnd }: { shared: Shared; onEnd: (ended: boolean) => void }): JSX.Element {
+  const { connection, world } = shared;
   const place = usePlace();
-  const { state } = useStanding(connection);
+  const { state } = useConnectionStatus(connection);
   useEffect(() => () => connection.stop(), [connection]);
   useEffect(() => {
-    if (state === "out") onEnd(true);
+    const refresh = new Refresh(async () => {
+      const found = await states();
+      world.setStates(found);
+      return found !== null;
+    });
+    const stop = world.onObjects(refresh.request);
+    refresh.request();
+    return () => (stop(), refresh.stop());
+  }, [world]);
+  useEffect(() => {
+    if (state === "unauthenticated") onEnd(true);
   }, [state]);
   useKeys();
-  useArrival(place);
+  useTitle(place);
   return (
-    <Frame place={place} onLeave={() => void session.leave().then(() => onEnd(false))}>
+    <Frame place={place} onLogout={() => void session.logout().then(() => onEnd(false))}>
       <View place={place} />
     </Frame>
   );
@@ -90,7 +101,7 @@ function View({ place }: { place: Place }): JSX.Element {
   }
 }
 
-/** `/` leads to the filter, as in many programs. */
+/** `/` focuses the filter. */
 function useKeys(): void {
   useEffect(() => {
     const pressed = (event: KeyboardEvent): void => {
@@ -108,17 +119,17 @@ function useKeys(): void {
   }, []);
 }
 
-/** A new view says its name, to the eyes in the title and to the ears by the focus. */
-function useArrival(place: Place): void {
+/** A new view sets the title, and moves the focus to its heading for screen readers. */
+function useTitle(place: Place): void {
   const first = useRef(true);
-  const words = place.view === "service" ? `${place.namespace}/${place.name}` : { overview: "Services", maps: "Maps", events: "Events" }[place.view];
+  const title = place.view === "service" ? `${place.namespace}/${place.name}` : { overview: "Services", maps: "Maps", events: "Events" }[place.view];
   useEffect(() => {
-    document.title = `${words} – Waypost`;
+    document.title = `${title} – Waypost`;
     if (first.current) {
       first.current = false;
       return;
     }
     scrollTo(0, 0);
     document.getElementById("title")?.focus({ preventScroll: true });
-  }, [words]);
+  }, [title]);
 }

@@ -1,4 +1,4 @@
-// Events as a table of which only the rows in sight exist.
+// Events as a table of which only the visible rows are rendered.
 import type { JSX } from "preact";
 import { aboutOf, ago, timeOf, timesOf } from "../model/events";
 import { type KubeEvent, keyOf } from "../net/types";
@@ -25,7 +25,7 @@ export function EventTable({ events, label, empty, short }: Props): JSX.Element 
           <span role="columnheader">Last seen</span>
           <span role="columnheader">About</span>
           <span role="columnheader">Reason</span>
-          <span role="columnheader">What happened</span>
+          <span role="columnheader">Message</span>
         </div>
       </div>
       <Virtual

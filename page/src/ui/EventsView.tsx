@@ -1,4 +1,4 @@
-// Everything that was said to have happened, the newest first.
+// All Events, the newest first.
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { aboutOf, newestFirst } from "../model/events";
@@ -11,11 +11,11 @@ export function EventsView(): JSX.Element {
   const [warnings, setWarnings] = useState(false);
   const all = world.table("events");
   const events = useMemo(() => {
-    const words = text.trim().toLowerCase().split(/\s+/);
+    const terms = text.trim().toLowerCase().split(/\s+/);
     return newestFirst(all.values()).filter((event) => {
       if (warnings && event.type !== "Warning") return false;
-      const hay = `${aboutOf(event)} ${event.reason ?? ""} ${event.message ?? ""}`.toLowerCase();
-      return words.every((word) => hay.includes(word));
+      const haystack = `${aboutOf(event)} ${event.reason ?? ""} ${event.message ?? ""}`.toLowerCase();
+      return terms.every((term) => haystack.includes(term));
     });
   }, [world.version, text, warnings]);
   return (
@@ -30,7 +30,7 @@ export function EventsView(): JSX.Element {
           <input id="filter" type="search" autocomplete="off" spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} />
         </label>
       </div>
-      <EventTable events={events} label="Events" empty={all.size > 0 ? "No Event fits the filter." : "Nothing has happened lately."} />
+      <EventTable events={events} label="Events" empty={all.size > 0 ? "No Event fits the filter." : "There is no recent Event."} />
       <p class="count" role="status">{events.length} of {all.size} Events</p>
     </section>
   );

@@ -1,6 +1,6 @@
-// Live connections, as connection tracking of each node counts them.
+// Live connections, as conntrack of each node counts them.
 import type { JSX } from "preact";
-import { type Report, flows, isSilent } from "../net/reports";
+import { type Report, flows, isUnavailable } from "../net/reports";
 
 const number = (value: number | null): string => (value === null ? "not measured" : value.toLocaleString("en"));
 
@@ -10,7 +10,7 @@ export function Flows({ reports }: { reports: Report[] | null }): JSX.Element {
     <section aria-labelledby="flows-title">
       <h2 id="flows-title">Live connections</h2>
       {rows.length === 0 ? (
-        <p class="empty">{silence(reports)}</p>
+        <p class="empty">{emptyText(reports)}</p>
       ) : (
         <div class="scroll" tabIndex={0} role="group" aria-labelledby="flows-title">
           <table>
@@ -20,7 +20,7 @@ export function Flows({ reports }: { reports: Report[] | null }): JSX.Element {
             <tbody>
               {rows.map((flow) => (
                 <tr key={`${flow.node} ${flow.port} ${flow.backend}`}>
-                  <th scope="row">{flow.backend}{flow.planned ? "" : " (no longer chosen)"}</th>
+                  <th scope="row">{flow.backend}{flow.planned ? "" : " (draining)"}</th>
                   <td>{flow.port}</td>
                   <td>{flow.node}{flow.local ? " (same node)" : ""}</td>
                   <td class="number">{number(flow.connections)}</td>
@@ -35,8 +35,8 @@ export function Flows({ reports }: { reports: Report[] | null }): JSX.Element {
   );
 }
 
-function silence(reports: Report[] | null): string {
+function emptyText(reports: Report[] | null): string {
   if (!reports) return "Not measured yet.";
-  const spoken = reports.some((one) => !isSilent(one));
-  return spoken ? "No node leads connections of this Service anywhere." : "Not measured: no node reports.";
+  const available = reports.some((one) => !isUnavailable(one));
+  return available ? "No node forwards connections of this Service." : "Not measured: no node reports.";
 }

@@ -1,11 +1,11 @@
-// What is around every view: the way to the others, the connection, the theme, and a voice for what changes.
+// The frame of every view: navigation, connection status, theme, and a live region for changes.
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { GRADE_WORDS } from "../model/judge";
-import type { Turn, World } from "../model/world";
-import type { Standing } from "../net/connection";
+import { GRADE_TEXT } from "../model/summary";
+import type { GradeChange, World } from "../model/world";
+import type { ConnectionStatus } from "../net/connection";
 import type { Place } from "./router";
-import { useShared, useStanding } from "./state";
+import { useConnectionStatus, useShared } from "./state";
 import * as themes from "./theme";
 
 const LINKS: readonly { view: Place["view"]; href: string; text: string }[] = [
@@ -14,9 +14,9 @@ const LINKS: readonly { view: Place["view"]; href: string; text: string }[] = [
   { view: "events", href: "#/events", text: "Events" },
 ];
 
-export function Frame({ place, onLeave, children }: { place: Place; onLeave: () => void; children: ComponentChildren }): JSX.Element {
-  const { world, connection, visit } = useShared();
-  const standing = useStanding(connection);
+export function Frame({ place, onLogout, children }: { place: Place; onLogout: () => void; children: ComponentChildren }): JSX.Element {
+  const { world, connection, session } = useShared();
+  const status = useConnectionStatus(connection);
   const [theme, setTheme] = useState(themes.chosen());
   const here = place.view === "service" ? "overview" : place.view;
   return (
@@ -28,7 +28,7 @@ export function Frame({ place, onLeave, children }: { place: Place; onLeave: () 
           {LINKS.map(({ view, href, text }) => <a key={view} href={href} aria-current={here === view ? "page" : undefined}>{text}</a>)}
         </nav>
         <span class="tools">
-          <Pulse standing={standing} />
+          <StatusLabel status={status} />
           <button
             type="button"
             class="quiet"
@@ -42,70 +42,70 @@ export function Frame({ place, onLeave, children }: { place: Place; onLeave: () 
           >
             <span aria-hidden="true">◐</span> {theme}
           </button>
-          <span class="user" title={`You see what ${visit.user} may see`}>{visit.user}</span>
-          <button type="button" class="quiet" onClick={onLeave}>Leave</button>
+          <span class="user" title={`Limited to what ${session.user} may read`}>{session.user}</span>
+          <button type="button" class="quiet" onClick={onLogout}>Log out</button>
         </span>
       </header>
-      <Banner standing={standing} />
-      <main id="content" tabIndex={-1} class={`view-${place.view}`} data-stale={standing.state === "lost"}>{children}</main>
-      <Voice world={world} />
+      <Banner status={status} />
+      <main id="content" tabIndex={-1} class={`view-${place.view}`} data-stale={status.state === "lost"}>{children}</main>
+      <Announcer world={world} />
     </>
   );
 }
 
-/** A link inside the page must not change the address, which says where the person is. */
+/** The fragment of the address is the route, so the link must not change it. */
 function skip(event: MouseEvent): void {
   event.preventDefault();
   document.getElementById("content")?.focus();
 }
 
-function Pulse({ standing }: { standing: Standing }): JSX.Element {
-  const words = { live: "● live", lost: "✕ lost", connecting: "… connecting", out: "✕ left" }[standing.state];
-  return <span class={`pulse ${standing.state}`} id="pulse" data-state={standing.state}>{words}</span>;
+function StatusLabel({ status }: { status: ConnectionStatus }): JSX.Element {
+  const text = { live: "● live", lost: "✕ lost", connecting: "… connecting", unauthenticated: "✕ logged out" }[status.state];
+  return <span class={`pulse ${status.state}`} id="pulse" data-state={status.state}>{text}</span>;
 }
 
-function Banner({ standing }: { standing: Standing }): JSX.Element {
+function Banner({ status }: { status: ConnectionStatus }): JSX.Element {
   const { connection } = useShared();
-  const time = new Date(standing.since).toLocaleTimeString();
+  const time = new Date(status.since).toLocaleTimeString();
   return (
     <>
       <div role="alert" class="alert">
-        {standing.state === "lost" && (
+        {status.state === "lost" && (
           <div class="banner" id="lost">
-            <p><strong>Connection lost</strong> at {time}. What you see is of that moment. Trying again…</p>
-            <button type="button" onClick={connection.again}>Try now</button>
+            <p><strong>Connection lost</strong> at {time}. The data below is of that moment. Reconnecting…</p>
+            <button type="button" onClick={connection.reconnect}>Reconnect now</button>
           </div>
         )}
       </div>
-      {standing.denied.length > 0 && <p class="banner note">You may not read {standing.denied.join(", ")}; what depends on it is missing here.</p>}
+      {status.denied.length > 0 && <p class="banner note">You may not list {status.denied.join(", ")}; what depends on them is missing here.</p>}
     </>
   );
 }
 
-const QUIET = 2000;
+const ANNOUNCE_INTERVAL = 2000;
 
-/** Says which Services changed how they are, a few at a time, for those who do not see it. */
-function Voice({ world }: { world: World }): JSX.Element {
-  const [words, setWords] = useState("");
-  const waiting = useRef(new Map<string, Turn>());
+/** Announces changed Services to screen readers, a few at a time. */
+function Announcer({ world }: { world: World }): JSX.Element {
+  const [text, setText] = useState("");
+  const waiting = useRef(new Map<string, GradeChange>());
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const stop = world.onTurn((turns) => {
-      for (const turn of turns) waiting.current.set(turn.key, turn);
+    const stop = world.onGradeChange((changes) => {
+      for (const change of changes) waiting.current.set(change.key, change);
       if (timer) return;
       timer = setTimeout(() => {
         timer = undefined;
         const all = [...waiting.current.values()];
         waiting.current.clear();
-        setWords(all.length > 3 ? `${all.length} Services changed.` : all.map(sentence).join(" "));
-      }, QUIET);
+        setText(all.length > 3 ? `${all.length} Services changed.` : all.map(sentence).join(" "));
+      }, ANNOUNCE_INTERVAL);
     });
     return () => (stop(), clearTimeout(timer));
   }, [world]);
-  return <p class="voice" role="status" aria-live="polite" id="voice">{words}</p>;
+  return <p class="voice" role="status" aria-live="polite" id="voice">{text}</p>;
 }
 
-function sentence({ key, from, to }: Turn): string {
-  if (!to) return `${key} is gone.`;
-  return from ? `${key} is now ${GRADE_WORDS[to]}.` : `${key} is new and ${GRADE_WORDS[to]}.`;
+function sentence({ key, from, to }: GradeChange): string {
+  if (!to) return `${key} was deleted.`;
+  return from ? `${key} is now ${GRADE_TEXT[to]}.` : `${key} is new and ${GRADE_TEXT[to]}.`;
 }

@@ -1,4 +1,4 @@
-// Maps of what can be given out: addresses of Services, node ports, addresses of Pods; and who has them.
+// Maps of allocations: cluster IPs, node ports and Pod addresses, with their owners.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { type Cidr, type Owner, formatIp, offsetIn, parseCidr } from "../model/ranges";
@@ -10,18 +10,18 @@ import { useShared, useWorld } from "./state";
 
 export function MapsView(): JSX.Element {
   const world = useWorld();
-  const { visit } = useShared();
+  const { session } = useShared();
   const cidrs = [...world.table("cidrs").values()].flatMap((one) => one.spec.cidrs ?? []);
   const ranges = cidrs.map(parseCidr).filter((cidr): cidr is Cidr => cidr !== null);
-  const { first, last } = visit.nodePorts;
+  const { first, last } = session.nodePorts;
   return (
     <section class="maps" aria-labelledby="title">
-      <div class="bar"><h1 id="title" tabIndex={-1}>Maps</h1><p class="line">Each square is an address, a port, or a block of them. Arrow keys walk, Enter looks closer.</p></div>
+      <div class="bar"><h1 id="title" tabIndex={-1}>Maps</h1><p class="line">Each square is an address, a port, or a block of them. Arrow keys move, Enter zooms in.</p></div>
       <div class="grids">
         {ranges.map((cidr) => (
           <RangeMap key={cidr.text} title={`Cluster IPs ${cidr.text}`} size={cidr.size} owners={clusterIps(world, cidr)} what="address" plural="addresses" name={namer(cidr)} />
         ))}
-        {ranges.length === 0 && <p class="empty">There is no ServiceCIDR to draw.</p>}
+        {ranges.length === 0 && <p class="empty">There is no ServiceCIDR.</p>}
         <RangeMap title={`Node ports ${first}–${last}`} size={BigInt(last - first + 1)} owners={nodePorts(world, first, last)} what="port" plural="ports" name={(offset) => String(BigInt(first) + offset)} />
         <Pools world={world} />
       </div>
@@ -47,16 +47,16 @@ function clusterIps(world: World, cidr: Cidr): Owner[] {
 function nodePorts(world: World, first: number, last: number): Owner[] {
   const out: Owner[] = [];
   for (const [key, service] of world.table("services")) {
-    const ports = (service.spec.ports ?? []).map((port) => ({ number: port.nodePort ?? 0, words: port.name ? `${key} (${port.name})` : key }));
-    if (service.spec.healthCheckNodePort) ports.push({ number: service.spec.healthCheckNodePort, words: `${key} (health checks)` });
-    for (const { number, words } of ports) {
-      if (number >= first && number <= last) out.push({ offset: BigInt(number - first), label: words, href: serviceHref(key) });
+    const ports = (service.spec.ports ?? []).map((port) => ({ number: port.nodePort ?? 0, label: port.name ? `${key} (${port.name})` : key }));
+    if (service.spec.healthCheckNodePort) ports.push({ number: service.spec.healthCheckNodePort, label: `${key} (health checks)` });
+    for (const { number, label } of ports) {
+      if (number >= first && number <= last) out.push({ offset: BigInt(number - first), label, href: serviceHref(key) });
     }
   }
   return out.sort(byOffset);
 }
 
-/** Addresses of Pods: each Node gives out of its own range. */
+/** Addresses of Pods, from the podCIDR of each Node. */
 function Pools({ world }: { world: World }): JSX.Element {
   const [chosen, setChosen] = useState("");
   const pools = [...world.table("nodes").values()].flatMap((node) =>
@@ -87,7 +87,7 @@ function Pools({ world }: { world: World }): JSX.Element {
   );
 }
 
-/** Addresses that come from elsewhere: no range to draw, but owners to name. */
+/** Load-balancer addresses and external IPs, which have no range to draw. */
 function Outside({ world }: { world: World }): JSX.Element {
   const rows: { address: string; key: string; kind: string }[] = [];
   for (const [key, service] of world.table("services")) {

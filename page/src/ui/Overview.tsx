@@ -1,7 +1,7 @@
-// All Services as a picture: each leads through its slices to what is behind it.
+// All Services, each with its slices and endpoints.
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { GRADES, GRADE_WORDS, type Grade, type Sight, addressLine } from "../model/judge";
+import { GRADES, GRADE_TEXT, type Grade, type Summary, addressLine } from "../model/summary";
 import type { World } from "../model/world";
 import { Legend } from "./Legend";
 import { Virtual } from "./Virtual";
@@ -26,14 +26,14 @@ export function Overview(): JSX.Element {
   const shown: string[] = [];
   const text = filters.text.trim().toLowerCase();
   for (const key of world.serviceKeys()) {
-    const grade = world.sight(key)?.grade;
+    const grade = world.summary(key)?.grade;
     if (!grade || !fits(world, key, filters.namespace, text)) continue;
     counts.set(grade, (counts.get(grade) ?? 0) + 1);
     if (!filters.grade || filters.grade === grade) shown.push(key);
   }
-  // The same list stays the same object, so that nothing below it is worked out anew.
+  // The same list stays the same object, so that rows are not rendered again.
   const keys = useMemo(() => shown, [shown.join(" ")]);
-  const known = world.has("services", "slices");
+  const known = world.isDiagnosed();
   return (
     <section class="overview" aria-labelledby="title">
       <div class="bar">
@@ -67,12 +67,12 @@ export function Overview(): JSX.Element {
             aria-pressed={filters.grade === grade}
             onClick={() => change({ grade: filters.grade === grade ? null : grade })}
           >
-            <GradeSign grade={grade} /> <span>{GRADE_WORDS[grade]}</span> <b>{counts.get(grade) ?? 0}</b>
+            <GradeSign grade={grade} /> <span>{GRADE_TEXT[grade]}</span> <b>{counts.get(grade) ?? 0}</b>
           </button>
         ))}
         <Legend />
       </div>
-      <p class="columns" aria-hidden="true"><span>Service</span><span>slices</span><span>behind them</span></p>
+      <p class="columns" aria-hidden="true"><span>Service</span><span>slices</span><span>endpoints</span></p>
       {!known && <p class="empty" role="status">Reading Services…</p>}
       {known && keys.length === 0 && <Nothing filtered={world.serviceKeys().length > 0} />}
       {known && keys.length > 0 && (
@@ -96,7 +96,7 @@ function Nothing({ filtered }: { filtered: boolean }): JSX.Element {
   return filtered ? (
     <p class="empty">No Service fits the filter.</p>
   ) : (
-    <p class="empty">There is no Service yet. <code>kubectl expose deployment web --port=80</code> makes one.</p>
+    <p class="empty">There is no Service yet. <code>kubectl expose deployment web --port=80</code> creates one.</p>
   );
 }
 
@@ -112,8 +112,8 @@ function fits(world: World, key: string, namespace: string, text: string): boole
   const service = world.table("services").get(key);
   if (!service) return false;
   const labels = Object.entries({ ...service.metadata.labels, ...service.spec.selector }).map(([name, value]) => `${name}=${value}`);
-  const hay = [key, service.spec.type, addressLine(service), ...(service.spec.clusterIPs ?? []), ...labels].join(" ").toLowerCase();
-  return text.split(/\s+/).every((word) => hay.includes(word));
+  const haystack = [key, service.spec.type, addressLine(service), ...(service.spec.clusterIPs ?? []), ...labels].join(" ").toLowerCase();
+  return text.split(/\s+/).every((term) => haystack.includes(term));
 }
 
 interface RowProps {
@@ -125,33 +125,33 @@ interface RowProps {
 
 function Row({ id, world, tabIndex, narrow }: RowProps): JSX.Element | null {
   const service = world.table("services").get(id);
-  const sight = world.sight(id);
-  if (!service || !sight) return null;
+  const summary = world.summary(id);
+  if (!service || !summary) return null;
   const { name, namespace } = service.metadata;
   return (
-    <a class={`row is-${sight.grade}`} href={serviceHref(id)} data-row tabIndex={tabIndex} data-grade={sight.grade}>
+    <a class={`row is-${summary.grade}`} href={serviceHref(id)} data-row tabIndex={tabIndex} data-grade={summary.grade}>
       <span class="who">
-        <GradeSign grade={sight.grade} />
+        <GradeSign grade={summary.grade} />
         <span class="names">
           <span class="name">{name} <small>{namespace}</small></span>
           <span class="line"><span class="type">{service.spec.type ?? "ClusterIP"}</span> {addressLine(service)}</span>
-          <span class="words">{GRADE_WORDS[sight.grade]}: {sight.words}</span>
+          <span class="words">{GRADE_TEXT[summary.grade]}: {summary.text}</span>
         </span>
       </span>
-      <Behind sight={sight} most={narrow ? 30 : 40} />
+      <Endpoints summary={summary} most={narrow ? 30 : 40} />
     </a>
   );
 }
 
-/** Slices, and dots for what is in them. Drawn for eyes; the words of the row say the same. */
-function Behind({ sight, most }: { sight: Sight; most: number }): JSX.Element {
-  if (sight.grade === "alias") return <span class="behind" aria-hidden="true" />;
-  const slices = sight.slices.slice(0, MOST_SLICES);
-  const more = sight.slices.length - slices.length;
+/** Slices and a dot for each endpoint. The text of the row says the same to screen readers. */
+function Endpoints({ summary, most }: { summary: Summary; most: number }): JSX.Element {
+  if (summary.grade === "alias") return <span class="behind" aria-hidden="true" />;
+  const slices = summary.slices.slice(0, MOST_SLICES);
+  const more = summary.slices.length - slices.length;
   const lines = Math.max(1, slices.length + (more > 0 ? 1 : 0));
   return (
     <span class="behind" aria-hidden="true">
-      <Fan lines={lines} broken={sight.total === 0} />
+      <Fan lines={lines} broken={summary.total === 0} />
       <span class="slices">
         {slices.map((slice) => (
           <span key={slice.name} class={`slice ${slice.ready === slice.total && slice.total > 0 ? "full" : slice.ready === 0 ? "none" : "part"}`}>
@@ -159,13 +159,13 @@ function Behind({ sight, most }: { sight: Sight; most: number }): JSX.Element {
           </span>
         ))}
         {more > 0 && <span class="slice">+{more} slices</span>}
-        {sight.slices.length === 0 && <span class="slice none">no slice</span>}
+        {summary.slices.length === 0 && <span class="slice none">no slice</span>}
       </span>
-      <Fan lines={lines} broken={sight.total === 0} back />
+      <Fan lines={lines} broken={summary.total === 0} back />
       <span class="dots">
-        {sight.dots.slice(0, most).map(({ dot, name }, at) => <DotSign key={at} dot={dot} title={name} />)}
-        {sight.dots.length > most && <span class="more">+{sight.dots.length - most}</span>}
-        {sight.dots.length === 0 && <span class="more">nobody</span>}
+        {summary.dots.slice(0, most).map(({ dot, name }, at) => <DotSign key={at} dot={dot} title={name} />)}
+        {summary.dots.length > most && <span class="more">+{summary.dots.length - most}</span>}
+        {summary.dots.length === 0 && <span class="more">no endpoint</span>}
       </span>
     </span>
   );

@@ -1,4 +1,4 @@
-// A range as a square of at most 256 cells; a cell that stands for many can be looked into.
+// A range as a grid of at most 256 cells; a cell that covers several values can be opened.
 import type { ComponentChildren, JSX } from "preact";
 import { useId, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Cell, type Owner, cells, fullness } from "../model/ranges";
@@ -106,12 +106,12 @@ export function RangeMap({ title, size, owners, what, plural, name, children }: 
       </div>
       <p class="tell" aria-hidden="true">{current ? tell(current) : ""}</p>
       <details>
-        <summary>Who has which {what}</summary>
+        <summary>Owner of each {what}</summary>
         {owners.length === 0 ? (
-          <p class="empty">Nobody has one.</p>
+          <p class="empty">None is allocated.</p>
         ) : (
           <Virtual
-            label={`Who has which ${what}: ${title}`}
+            label={`Owner of each ${what}: ${title}`}
             class="owners"
             items={owners}
             keyOf={(owner) => `${owner.offset} ${owner.label}`}

@@ -1,4 +1,4 @@
-// The generated rules of a Service on a node, read when somebody wants to see them.
+// The generated rules of a Service on a node, read on demand.
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { rules } from "../net/reports";
@@ -6,7 +6,7 @@ import { rules } from "../net/reports";
 export function Rules({ service, nodes }: { service: string; nodes: readonly string[] }): JSX.Element {
   const [open, setOpen] = useState(false);
   const [chosen, setChosen] = useState("");
-  const [answer, setAnswer] = useState<{ text: string } | { silent: string } | null>(null);
+  const [answer, setAnswer] = useState<{ text: string } | { unavailable: string } | null>(null);
   const node = nodes.includes(chosen) ? chosen : (nodes[0] ?? "");
   useEffect(() => {
     setAnswer(null);
@@ -34,7 +34,7 @@ export function Rules({ service, nodes }: { service: string; nodes: readonly str
             <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>{open ? "Hide rules" : "Show rules"}</button>
           </div>
           {open && !answer && <p class="empty" role="status">Reading rules of {node}…</p>}
-          {open && answer && "silent" in answer && <p class="empty" role="status">Not measured: node {node}: {answer.silent}.</p>}
+          {open && answer && "unavailable" in answer && <p class="empty" role="status">Not measured: node {node}: {answer.unavailable}.</p>}
           {open && answer && "text" in answer && (
             <pre class="scroll" tabIndex={0} role="group" aria-label={`Rules on ${node}`}>{answer.text || "This node has no rule for the Service."}</pre>
           )}

@@ -1,20 +1,21 @@
-// One Service: its ladder, who is behind it, what happened to it, who talks to it, and the rules that lead there.
+// One Service: its checks, endpoints, connections, rules and Events.
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { GRADE_WORDS, addressLine } from "../model/judge";
-import { ladder } from "../model/ladder";
+import { GRADE_TEXT, addressLine } from "../model/summary";
+import { stages } from "../model/stages";
 import { newestFirst } from "../model/events";
 import { type Row, rows } from "../model/endpoints";
+import { type Diagnosis, Refresh, diagnosis } from "../net/findings";
 import { type Report, report } from "../net/reports";
 import { type Node, keyOf } from "../net/types";
 import { EventTable } from "./EventTable";
 import { Flows } from "./Flows";
-import { Ladder } from "./Ladder";
 import { Rules } from "./Rules";
+import { Stages } from "./Stages";
 import { GradeSign } from "./glyphs";
-import { useStanding, useShared, useWorld } from "./state";
+import { useConnectionStatus, useShared, useWorld } from "./state";
 
-const EVERY = 2000;
+const REPORT_INTERVAL = 2000;
 
 export function ServiceView({ namespace, name }: { namespace: string; name: string }): JSX.Element {
   const world = useWorld();
@@ -22,13 +23,14 @@ export function ServiceView({ namespace, name }: { namespace: string; name: stri
   const nodes = [...world.table("nodes").values()];
   const reports = useReports(key, nodes, world.has("nodes"));
   const service = world.table("services").get(key);
-  const sight = world.sight(key);
-  if (!service || !sight) {
+  const summary = world.summary(key);
+  const found = useDiagnosis(key, service !== undefined);
+  if (!service || !summary) {
     return (
       <section aria-labelledby="title">
         <p><a href="#/">All Services</a></p>
         <h1 id="title" tabIndex={-1}>{name}</h1>
-        {world.has("services", "slices") ? (
+        {world.isDiagnosed() && !service ? (
           <p class="empty" role="status">There is no Service {name} in {namespace}. <code>kubectl get services -n {namespace}</code> lists those there are.</p>
         ) : (
           <p class="empty" role="status">Reading…</p>
@@ -37,7 +39,6 @@ export function ServiceView({ namespace, name }: { namespace: string; name: stri
     );
   }
   const slices = [...world.slicesOf(key).values()];
-  const pods = [...world.podsIn(namespace).values()];
   const all = [...world.table("events").values()];
   const events = newestFirst(
     all.filter(({ involvedObject: about }) => about.kind === "Service" && about.name === name && about.namespace === namespace),
@@ -46,43 +47,65 @@ export function ServiceView({ namespace, name }: { namespace: string; name: stri
     <section class="service" aria-labelledby="title">
       <p class="crumb"><a href="#/">All Services</a></p>
       <header class="bar">
-        <h1 id="title" tabIndex={-1}><GradeSign grade={sight.grade} /> {name} <small>{namespace}</small></h1>
+        <h1 id="title" tabIndex={-1}><GradeSign grade={summary.grade} /> {name} <small>{namespace}</small></h1>
         <p class="line"><span class="type">{service.spec.type ?? "ClusterIP"}</span> {addressLine(service)}</p>
-        <p class="words" role="status">{GRADE_WORDS[sight.grade]}: {sight.words}</p>
+        <p class="words" role="status">{GRADE_TEXT[summary.grade]}: {summary.text}</p>
       </header>
-      <Ladder rungs={ladder({ service, slices, pods, nodes, reports })} />
-      <Endpoints rows={rows(service, slices, pods)} />
+      <Stages stages={stages({ service, diagnosis: found, nodes, reports })} findings={found?.findings ?? []} />
+      <Endpoints rows={rows(slices, found?.excluded ?? {})} />
       <Flows reports={reports} />
       <Rules service={key} nodes={nodes.map(keyOf)} />
       <section aria-labelledby="events-title">
         <h2 id="events-title">Events</h2>
-        <EventTable events={events} label="Events of this Service" empty="Nothing has happened to this Service lately." short />
+        <EventTable events={events} label="Events of this Service" empty="There is no recent Event of this Service." short />
       </section>
     </section>
   );
 }
 
-/** What nodes say of a Service, asked again every two seconds while somebody looks. */
+/** The server's diagnosis of a Service, read again when objects change. */
+function useDiagnosis(service: string, exists: boolean): Diagnosis | null {
+  const { world } = useShared();
+  const [answer, setAnswer] = useState<Diagnosis | null>(null);
+  useEffect(() => {
+    if (!exists) return;
+    let over = false;
+    const refresh = new Refresh(async () => {
+      const found = await diagnosis(service);
+      if (found && !over) setAnswer(found);
+      return found !== null;
+    });
+    const stop = world.onObjects(refresh.request);
+    refresh.request();
+    return () => {
+      over = true;
+      stop();
+      refresh.stop();
+    };
+  }, [service, exists, world]);
+  return answer;
+}
+
+/** The reports of nodes about a Service, read again every two seconds while the page is visible. */
 function useReports(service: string, nodes: readonly Node[], known: boolean): Report[] | null {
   const { connection } = useShared();
-  const { state } = useStanding(connection);
+  const { state } = useConnectionStatus(connection);
   const [answer, setAnswer] = useState<{ service: string; reports: Report[] } | null>(null);
-  // Where a Node has no address nobody can ask it.
   const has = (node: Node): boolean => (node.status?.addresses ?? []).length > 0;
   const names = nodes.map((node) => (has(node) ? keyOf(node) : `!${keyOf(node)}`)).join(" ");
   useEffect(() => {
     if (!known || state !== "live") return;
     let over = false;
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const ask = async (): Promise<void> => {
+    const poll = async (): Promise<void> => {
       if (document.visibilityState === "visible") {
-        const ask = (node: string): Promise<Report> | Report => (node.startsWith("!") ? { node: node.slice(1), silent: "it has no address" } : report(node, service));
-        const reports = await Promise.all(names.split(" ").filter(Boolean).map(ask));
+        const read = (node: string): Promise<Report> | Report => (node.startsWith("!") ? { node: node.slice(1), unavailable: "it has no address" } : report(node, service));
+        const reports = await Promise.all(names.split(" ").filter(Boolean).map(read));
         if (!over) setAnswer({ service, reports });
       }
-      if (!over) timer = setTimeout(() => void ask(), EVERY);
+      if (!over) timer = setTimeout(() => void poll(), REPORT_INTERVAL);
     };
-    void ask();
+    void poll();
     return () => {
       over = true;
       clearTimeout(timer);
@@ -96,7 +119,7 @@ function Endpoints({ rows }: { rows: Row[] }): JSX.Element {
     <section aria-labelledby="endpoints-title">
       <h2 id="endpoints-title">Endpoints</h2>
       {rows.length === 0 ? (
-        <p class="empty">Nobody is behind this Service.</p>
+        <p class="empty">This Service has no endpoint.</p>
       ) : (
         <div class="scroll" tabIndex={0} role="group" aria-labelledby="endpoints-title">
           <table>
@@ -110,7 +133,7 @@ function Endpoints({ rows }: { rows: Row[] }): JSX.Element {
                   <th scope="row">{row.address || "none yet"}</th>
                   <td>{row.ports || "none"}</td>
                   <td>{row.pod || "not a Pod"}</td>
-                  <td>{row.node || "not said"}</td>
+                  <td>{row.node || "unknown"}</td>
                   <td class="text">{row.why}</td>
                 </tr>
               ))}

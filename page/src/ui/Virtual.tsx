@@ -1,7 +1,7 @@
-// A list of any length of which only the rows in sight are in the document.
+// A list of any length of which only the visible rows are in the document.
 //
-// Rows have one height. The arrow keys walk through all of them: what is active is kept by key and changed at once with each press, so that
-// two presses before the next picture are two steps, and a row that comes in above does not move the focus.
+// All rows have the same height. The arrow keys move through all of them: the active row is kept by key and changed with each key press, so
+// that two presses within a frame are two steps, and a row inserted above does not move the focus.
 import type { ComponentChildren, JSX } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
@@ -10,7 +10,7 @@ interface Props<T> {
   items: readonly T[];
   keyOf: (item: T) => string;
   rowHeight: number;
-  /** Draws a row; the element with the focus carries `data-row` and this `tabIndex`. */
+  /** Renders a row; the element with the focus carries `data-row` and this `tabIndex`. */
   row: (item: T, tabIndex: 0 | -1) => ComponentChildren;
   active?: string | null;
   onActive?: (key: string) => void;
@@ -18,7 +18,8 @@ interface Props<T> {
   role?: { list: "rowgroup"; item: "row"; offset: number };
 }
 
-const BEYOND = 6;
+/** Rows rendered above and below the visible ones. */
+const OVERSCAN = 6;
 
 export function Virtual<T>(props: Props<T>): JSX.Element {
   const { items, keyOf, rowHeight, role } = props;
@@ -94,10 +95,10 @@ export function Virtual<T>(props: Props<T>): JSX.Element {
   };
 
   const [List, Item] = role ? (["div", "div"] as const) : (["ul", "li"] as const);
-  const first = Math.max(0, Math.floor(view.top / rowHeight) - BEYOND);
-  const last = Math.min(items.length, Math.ceil((view.top + view.height) / rowHeight) + BEYOND);
+  const first = Math.max(0, Math.floor(view.top / rowHeight) - OVERSCAN);
+  const last = Math.min(items.length, Math.ceil((view.top + view.height) / rowHeight) + OVERSCAN);
   const activeAt = places.get(active.current ?? "");
-  // The tab key finds the active row, or the first in sight.
+  // The tab key finds the active row, or the first visible one.
   const stop = activeAt ?? Math.min(items.length - 1, Math.ceil(view.top / rowHeight));
   const shown: number[] = [];
   if (stop >= 0 && stop < first) shown.push(stop);

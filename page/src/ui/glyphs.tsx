@@ -1,7 +1,7 @@
-// Signs: every state has a shape of its own beside its colour.
+// Signs: every state has its own shape besides its colour.
 import type { JSX } from "preact";
-import type { Dot, Grade } from "../model/judge";
-import type { Verdict } from "../model/ladder";
+import type { Status } from "../model/stages";
+import type { Dot, Grade } from "../model/summary";
 
 const stroke = { fill: "none", stroke: "currentColor", "stroke-width": 2, "stroke-linecap": "round", "stroke-linejoin": "round" } as const;
 
@@ -26,6 +26,13 @@ const SHAPES: Record<Grade, JSX.Element> = {
   ),
   waiting: <path d="M4 2h8M4 14h8M5 2c0 4 6 4 6 6s-6 2-6 6m6-12c0 4-6 4-6 6s6 2 6 6" {...stroke} stroke-width={1.6} />,
   alias: <path d="M2 8h11M9 4l4 4-4 4" {...stroke} />,
+  unknown: (
+    <>
+      <circle cx="8" cy="8" r="6.5" {...stroke} stroke-width={1.5} stroke-dasharray="2.5 2.6" />
+      <path d="M6.2 6.3a1.9 1.9 0 1 1 2.6 1.8c-.6.3-.8.6-.8 1.2" {...stroke} stroke-width={1.5} />
+      <circle cx="8" cy="11.6" r=".9" fill="currentColor" />
+    </>
+  ),
 };
 
 export function GradeSign({ grade }: { grade: Grade }): JSX.Element {
@@ -39,10 +46,10 @@ export function GradeSign({ grade }: { grade: Grade }): JSX.Element {
 const DOTS: Record<Dot, JSX.Element> = {
   ready: <circle cx="6" cy="6" r="5" fill="currentColor" />,
   unready: <path d="M6 1.5 11 10.5H1z" {...stroke} stroke-width={1.6} />,
-  ending: <path d="M2 2l8 8m0-8-8 8" {...stroke} />,
+  terminating: <path d="M2 2l8 8m0-8-8 8" {...stroke} />,
 };
 
-export const DOT_WORDS: Record<Dot, string> = { ready: "ready", unready: "not ready", ending: "ending" };
+export const DOT_TEXT: Record<Dot, string> = { ready: "ready", unready: "not ready", terminating: "terminating" };
 
 export function DotSign({ dot, title }: { dot: Dot; title?: string }): JSX.Element {
   return (
@@ -53,23 +60,17 @@ export function DotSign({ dot, title }: { dot: Dot; title?: string }): JSX.Eleme
   );
 }
 
-const VERDICTS: Record<Verdict, JSX.Element> = {
-  proved: SHAPES.ready,
+const STATUSES: Record<Status, JSX.Element> = {
+  ok: SHAPES.ready,
   failed: SHAPES.failing,
-  unmeasured: (
-    <>
-      <circle cx="8" cy="8" r="6.5" {...stroke} stroke-width={1.5} stroke-dasharray="2.5 2.6" />
-      <path d="M6.2 6.3a1.9 1.9 0 1 1 2.6 1.8c-.6.3-.8.6-.8 1.2" {...stroke} stroke-width={1.5} />
-      <circle cx="8" cy="11.6" r=".9" fill="currentColor" />
-    </>
-  ),
+  unmeasured: SHAPES.unknown,
   unneeded: <path d="M4 8h8" {...stroke} />,
 };
 
-export function VerdictSign({ verdict }: { verdict: Verdict }): JSX.Element {
+export function StatusSign({ status }: { status: Status }): JSX.Element {
   return (
-    <svg class={`sign verdict-${verdict}`} viewBox="0 0 16 16" width="22" height="22" aria-hidden="true">
-      {VERDICTS[verdict]}
+    <svg class={`sign status-${status}`} viewBox="0 0 16 16" width="22" height="22" aria-hidden="true">
+      {STATUSES[status]}
     </svg>
   );
 }

@@ -1,10 +1,10 @@
-// What all views share: the world, the connection, the visit, and what the person has typed into filters.
+// What all views share: the object cache, the connection, the session, and the filters.
 import { createContext } from "preact";
 import { useContext, useEffect, useState } from "preact/hooks";
-import type { Grade } from "../model/judge";
+import type { Grade } from "../model/summary";
 import type { World } from "../model/world";
-import type { Connection, Standing } from "../net/connection";
-import type { Visit } from "../net/session";
+import type { Connection, ConnectionStatus } from "../net/connection";
+import type { Session } from "../net/session";
 
 export interface Filters {
   text: string;
@@ -17,7 +17,7 @@ export interface Filters {
 export interface Shared {
   world: World;
   connection: Connection;
-  visit: Visit;
+  session: Session;
   filters: Filters;
 }
 
@@ -25,11 +25,11 @@ export const SharedContext = createContext<Shared | null>(null);
 
 export function useShared(): Shared {
   const shared = useContext(SharedContext);
-  if (!shared) throw new Error("views stand inside the app");
+  if (!shared) throw new Error("useShared outside of the app");
   return shared;
 }
 
-/** Draws again whenever the world has changed, once for each picture. */
+/** Renders again when objects have changed, at most once per frame. */
 export function useWorld(): World {
   const { world } = useShared();
   const [, setVersion] = useState(world.version);
@@ -37,16 +37,16 @@ export function useWorld(): World {
   return world;
 }
 
-export function useStanding(connection: Connection): Standing {
-  const [standing, setStanding] = useState(connection.now);
+export function useConnectionStatus(connection: Connection): ConnectionStatus {
+  const [status, setStatus] = useState(connection.status);
   useEffect(() => {
-    setStanding(connection.now);
-    return connection.listen(() => setStanding(connection.now));
+    setStatus(connection.status);
+    return connection.listen(() => setStatus(connection.status));
   }, [connection]);
-  return standing;
+  return status;
 }
 
-/** Draws again as time passes, for words such as "3s ago". */
+/** Renders again as time passes, for texts such as "3s ago". */
 export function useClock(every: number): number {
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
@@ -56,7 +56,7 @@ export function useClock(every: number): number {
   return now;
 }
 
-/** Whether the window is as narrow as a phone. */
+/** Whether the window has the width of a phone. */
 export function useNarrow(): boolean {
   const [query] = useState(() => matchMedia("(max-width: 45rem)"));
   const [narrow, setNarrow] = useState(query.matches);

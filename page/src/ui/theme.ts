@@ -1,4 +1,4 @@
-// Light, dark, or as the system says; the choice is kept in this browser.
+// Light, dark, or the preference of the system; stored in the browser.
 
 export type Theme = "auto" | "light" | "dark";
 
@@ -16,7 +16,7 @@ export function apply(theme: Theme): void {
   try {
     localStorage.setItem(KEY, theme);
   } catch {
-    // A browser that keeps nothing still shows what was chosen.
+    // Without storage the choice lasts until the page is closed.
   }
 }
 

@@ -26,7 +26,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("announce", &["api", "client", "kernel"]),
     ("dns", &["api", "client", "kernel"]),
     ("gateway", &["api", "client"]),
-    ("rest", &["api", "client", "store"]),
+    ("rest", &["api", "client", "diagnose", "store"]),
     ("agent", &["api", "client", "kernel"]),
     (
         "waypost",

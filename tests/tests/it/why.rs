@@ -46,7 +46,7 @@ fn explained(stage: &mut Stage) {
     let [one, two, sick] = ["web-1", "web-2", "sick"].map(|name| stage.pod_ip(name));
     let told = stage.waypost("explain svc/web --node n1").success();
     has(&told, "Service default/web (NodePort) on node n1");
-    has(&told, "rules in the kernel as planned, says the node (nftables)");
+    has(&told, "rules in the kernel as planned, as the node reports (nftables)");
     has(&told, &format!("in {one}:8080 default/web-1 on n1"));
     let elsewhere =
         "but nothing from outside by its node port: it is on node n2, and this traffic stays here (policy Local)";
@@ -196,6 +196,7 @@ fn a_bare_server_measures_nothing_and_says_so() {
     assert!(told.contains("there is no endpoint, so connections are refused."), "{told}");
     let told = run(&server, "trace 203.0.113.9 web").success();
     assert!(told.contains("refused at once: default/web/TCP has no endpoint that could answer"), "{told}");
+    assert!(told.contains("not working NoSelector: Service web has no selector and no endpoints."), "{told}");
     let told = run(&server, "trace 203.0.113.9 10.96.0.91:81").success();
     assert!(told.contains("refused at once: the Service with this address has no such port"), "{told}");
     let told = run(&server, "top").success();

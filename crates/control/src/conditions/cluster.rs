@@ -24,8 +24,8 @@ impl diagnose::Pod for Pod {
         Standing { node, addresses, ready: *ready, finished: *finished, deleting: *deleting }
     }
 
-    fn has_port(&self, name: &str, protocol: &str) -> bool {
-        self.port(name, Protocol::named(protocol)).is_some()
+    fn has_port(&self, name: &str, protocol: Option<Protocol>) -> bool {
+        self.port(name, protocol).is_some()
     }
 
     fn detail(&self) -> Detail {
@@ -73,8 +73,7 @@ impl Cluster for View<'_> {
     }
 
     fn slices<'a>(&'a self, service: &'a Service) -> Box<dyn Iterator<Item = Slice> + 'a> {
-        let key = format!("{}/{}", service.namespace(), service.name());
-        let entries: Vec<_> = self.world.slices.of(&key).collect();
+        let entries: Vec<_> = self.world.slices.of(&service.metadata.key()).collect();
         Box::new(entries.into_iter().map(|entry| Slice::read(&entry.value, split(&entry.key.name).1)))
     }
 }

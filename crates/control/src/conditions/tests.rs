@@ -1,9 +1,10 @@
 use api::value::ValueExt as _;
 use serde_json::{Value, json};
 
-use super::{CONTROLLER, TYPES};
+use super::{CONTROLLER, TYPES, list};
 use crate::endpointslice;
 use crate::testing::{Cluster, node, pod, service};
+use crate::write::Write;
 
 const SERVICES: &str = super::TABLE;
 
@@ -493,8 +494,8 @@ fn a_server_without_conditions_writes_none_and_takes_back_its_own() {
 /// The table of faults and healthy shapes that all renderers of findings are tested with.
 const FAULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../diagnose/tests/faults.json");
 
-/// What `Ready` would say of the first Service of a case: whether it holds, its reason, its message.
-fn ready(case: &Value) -> (bool, String, String) {
+/// What is found for the Service of a case, and the Event for it after it was ready: the reason and the message.
+fn rendered(case: &Value) -> (list::Finding, Option<(String, String)>) {
     let mut cluster = Cluster::new(&[]);
     for (member, table) in
         [("services", SERVICES), ("slices", "endpointslices"), ("pods", "pods"), ("nodes", "minions")]
@@ -504,22 +505,46 @@ fn ready(case: &Value) -> (bool, String, String) {
         }
     }
     cluster.deliver_all();
-    let service = diagnose::Service::of(&case.items("services")[0]);
-    let found = super::find(&cluster.view(None), &service).into_iter().find(|(kind, _)| *kind == "Ready");
-    let ready = found.and_then(|(_, finding)| finding).expect("something is said of it");
-    (ready.holds, ready.reason.into_owned(), ready.message)
+    let (view, typed) = (cluster.view(None), diagnose::Service::of(&case.items("services")[0]));
+    let found = super::find(&view, &typed);
+    let ready = found.iter().find(|(kind, _)| *kind == "Ready").and_then(|(_, finding)| finding.clone());
+    let before = json!({"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": ""});
+    let before = [before];
+    let after = list::merge(&before, found, &view.now_text()).expect("other conditions");
+    let service = view.world.services.get("default/web").expect("the Service");
+    let event = super::event(&view, service, &before, &after).map(|write| match write {
+        Write::Object { object, .. } => (object.text("reason").to_owned(), object.text("message").to_owned()),
+        other => panic!("not an Event: {other:?}"),
+    });
+    (ready.expect("a condition"), event)
 }
 
 #[test]
-fn b13_conditions_have_the_code_and_the_sentence_of_the_diagnosis() {
+fn b13_conditions_and_events_have_the_code_and_the_sentence_of_the_diagnosis() {
     let table = std::fs::read(FAULTS).expect("the table");
     let table: Value = serde_json::from_slice(&table).expect("JSON");
     for case in table.items("faults") {
-        let wanted = (case.text("level") == "degraded", case.text("code").to_owned(), case.text("message").to_owned());
-        assert_eq!(ready(case), wanted, "{}", case.text("name"));
+        let (ready, event) = rendered(case);
+        let wanted = (case.text("code").to_owned(), case.text("message").to_owned());
+        let degraded = case.text("level") == "degraded";
+        assert_eq!(
+            (ready.holds, (ready.reason.into_owned(), ready.message)),
+            (degraded, wanted.clone()),
+            "{}",
+            case.text("name")
+        );
+        // What is only degraded still serves, and endpoints that are about to be published are no fault yet.
+        let silent = degraded || case.text("code") == "NotPublished";
+        assert_eq!(event, (!silent).then_some(wanted), "{}", case.text("name"));
     }
     for case in table.items("healthy") {
-        let (holds, reason, message) = ready(case);
-        assert_eq!((holds, &*reason), (true, "Ready"), "{}: {message}", case.text("name"));
+        let (ready, event) = rendered(case);
+        assert_eq!(
+            (ready.holds, &*ready.reason, event),
+            (true, "Ready", None),
+            "{}: {}",
+            case.text("name"),
+            ready.message
+        );
     }
 }

@@ -166,7 +166,7 @@ fn part(request: &Request, object: Value) -> Write {
 /// What people are told when the status changes.
 fn events(view: &View<'_>, request: &Request, given: Option<&Given>, finding: &Finding) -> Vec<Write> {
     let Some(given) = given else {
-        return vec![tell(view, request, false, "AllocationFailed", &finding.message)];
+        return vec![tell(view, request, false, &finding.reason, &finding.message)];
     };
     let mut out = Vec::new();
     let say = |normal: bool, reason: &str, message: &str| tell(view, request, normal, reason, message);

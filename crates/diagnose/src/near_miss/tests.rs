@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{Finding, Service, find};
-use crate::{Objects, Selector, Snapshot};
+use crate::{Object, Objects, Selector, Snapshot};
 
 /// Labels as people write them: `app=web,tier=front`.
 fn labels(text: &str) -> BTreeMap<&str, &str> {
@@ -22,7 +22,11 @@ fn found(selector: &str, pods: &[&str]) -> Finding {
         .collect();
     let selector: Box<Selector> = labels(selector).into_iter().map(|(key, value)| (key.into(), value.into())).collect();
     let service = json!({"metadata": {"name": "web", "namespace": "default"}, "spec": {"ports": [{"port": 80}]}});
-    find(&Snapshot::new(Objects { pods: &objects, ..Objects::default() }), &Service::of(&service), &selector)
+    find(
+        &Snapshot::new(Objects { pods: Object::listed(&objects), ..Objects::default() }),
+        &Service::of(&service),
+        &selector,
+    )
 }
 
 /// What is said.

@@ -1,8 +1,8 @@
-//! `waypost doctor`: what is wrong with a Service, and the command that mends it.
+//! `waypost doctor`: why a Service does not work, and the command that repairs it.
 //!
-//! In: an API, and this machine. Out: one verdict for each Service, by [`crate::doctor`]; exit code 0 when nothing is wrong, 1 when
-//! something is, 2 when nobody could be asked. What has just changed may look wrong for a moment, so what could be such a moment is
-//! looked at again before it is said. `--security` gathers other things and reports by [`crate::doctor::security`].
+//! In: an API, and this machine. Out: one verdict for each Service, by [`crate::doctor`]; exit code 0 when all Services work, 1 when one
+//! does not, 2 when the API cannot be read. A failure that may be transient is checked again before it is reported. `--security` gathers
+//! other evidence and reports by [`crate::doctor::security`].
 //!
 //! ```text
 //! objects: lists of the API ─┬─▶ here: kernel, rules beside the plan ─┬─▶ tries: connections, names ─▶ Evidence ─▶ Verdict
@@ -25,14 +25,14 @@ use futures_util::{StreamExt as _, stream};
 use self::tries::{Bounds, Tries};
 use super::reach::{self, Reach};
 use super::server;
-use crate::doctor::{Cluster, Evidence, Verdict, examine, json, security as exposed, text};
+use crate::doctor::{Cluster, Evidence, Verdict, json, run_checks, security as exposed, text};
 
-/// How often something that may be right a moment later is looked at.
-const LOOKS: usize = 4;
-/// How long a moment is.
-const MOMENT: Duration = Duration::from_millis(400);
-/// How many Services are tried at once.
-const ABREAST: usize = 16;
+/// How often the checks run while a failure may be transient.
+const ATTEMPTS: usize = 4;
+/// The time between two attempts.
+const RETRY_DELAY: Duration = Duration::from_millis(400);
+/// How many Services are measured concurrently.
+const CONCURRENCY: usize = 16;
 
 /// Settings of the command.
 #[derive(Args, Debug, Clone)]
@@ -115,14 +115,14 @@ fn exposure(arguments: &Arguments) -> anyhow::Result<()> {
     std::process::exit(report.exit_code())
 }
 
-/// Looks until what is wrong is not a matter of a moment.
+/// Runs all checks, again while a failure may be transient.
 async fn look(arguments: &Arguments) -> anyhow::Result<Vec<Verdict>> {
     let mut verdicts = look_once(arguments).await?;
-    for _ in 1..LOOKS {
-        if !verdicts.iter().any(Verdict::is_fleeting) {
+    for _ in 1..ATTEMPTS {
+        if !verdicts.iter().any(Verdict::is_transient) {
             break;
         }
-        tokio::time::sleep(MOMENT).await;
+        tokio::time::sleep(RETRY_DELAY).await;
         verdicts = look_once(arguments).await?;
     }
     Ok(verdicts)
@@ -139,9 +139,9 @@ async fn look_once(arguments: &Arguments) -> anyhow::Result<Vec<Verdict>> {
     let verdicts = stream::iter(wanted(arguments, cluster)).map(|(namespace, name)| async move {
         let tried = tries.of(&namespace, &name).await;
         let evidence = Evidence { namespace: &namespace, name: &name, cluster, here, tried: &tried, diagnosis: None };
-        examine(&evidence.diagnosed(snapshot))
+        run_checks(&evidence.diagnosed(snapshot))
     });
-    Ok(verdicts.buffered(ABREAST).collect().await)
+    Ok(verdicts.buffered(CONCURRENCY).collect().await)
 }
 
 /// The Services that are asked for; one that is named is, also when it is not there.

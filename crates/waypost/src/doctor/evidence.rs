@@ -1,6 +1,6 @@
-//! What was gathered: the objects of the cluster, what this machine shows, and what was tried for one Service.
+//! The evidence: the objects of the cluster, the state of this machine, and measurements of one Service.
 //!
-//! In: JSON as the API gives it, and measurements or why there are none. Out: small questions that several checks ask.
+//! In: JSON as the API sends it, and measurements or why there are none. Out: accessors that several checks share.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use api::ip::{Family, parse_lenient};
 use api::value::ValueExt as _;
 use api::view::labels::SERVICE_NAME;
-use diagnose::{Diagnosis, Finding, Objects, Snapshot, diagnose};
+use diagnose::{Diagnosis, Finding, Object, Objects, Snapshot};
 use ipnet::IpNet;
 use kernel::conntrack::Flow;
 use kernel::nft::foreign::Ruleset;
@@ -26,10 +26,10 @@ pub(crate) struct Unmeasured {
     pub(crate) how: String,
 }
 
-/// Something that was measured, or not.
+/// A measurement, or why there is none.
 pub(crate) type Measured<T> = Result<T, Unmeasured>;
 
-/// The objects of the cluster, of one moment.
+/// The objects of the cluster at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cluster {
     pub(crate) namespaces: Vec<Value>,
@@ -41,15 +41,15 @@ pub(crate) struct Cluster {
     /// Deployments and StatefulSets; they say their kind.
     pub(crate) workloads: Vec<Value>,
     pub(crate) ranges: Vec<Value>,
-    /// What is known of announcing; nothing where it could not be read.
+    /// Leases, peers and Events of announcements; none where they could not be read.
     pub(crate) announced: Option<Announced>,
     pub(crate) domain: String,
 }
 
-/// What the rules of this node are, beside the plan.
+/// Differences between the kernel rules of this node and the plan.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Rules {
-    /// How Services are served here.
+    /// The proxy mode.
     pub(crate) mode: String,
     /// Whether there is no rule at all.
     pub(crate) missing: bool,
@@ -59,33 +59,33 @@ pub(crate) struct Rules {
     pub(crate) of: BTreeMap<String, Vec<String>>,
 }
 
-/// What this machine shows.
+/// The state of this machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Here {
-    /// The name of its Node; an error where it is none.
+    /// The name of its Node; an error where it is not a node.
     pub(crate) node: Measured<String>,
     /// Whether a proxy runs here.
     pub(crate) proxy: Measured<bool>,
     pub(crate) rules: Measured<Rules>,
     pub(crate) flows: Measured<Vec<Flow>>,
-    /// How many connections the kernel remembers, and how many it can.
+    /// The number of conntrack entries, and the limit.
     pub(crate) room: Measured<(u64, u64)>,
-    /// Everybody's rules.
+    /// All nftables rules.
     pub(crate) firewall: Measured<Ruleset>,
-    /// Why rules of the old iptables, which are there besides, are not among them in full.
+    /// Why rules of iptables-legacy, which exist besides, are not all among them.
     pub(crate) legacy: Option<String>,
     /// Settings by name, as far as they can be read.
     pub(crate) settings: BTreeMap<&'static str, String>,
     /// The networks that its interfaces are in; none when they could not be read.
     pub(crate) networks: Vec<IpNet>,
-    /// On whose behalf is asked.
+    /// The client address to check source ranges for.
     pub(crate) from: Option<IpAddr>,
 }
 
 impl Here {
-    /// A node of which nothing but its name is looked at.
+    /// A node of which only the name is known.
     pub(crate) fn named(node: &str) -> Self {
-        let unseen = || Unmeasured { why: "only its name was looked at".to_owned(), how: "waypost doctor".to_owned() };
+        let unseen = || Unmeasured { why: "only its name is known".to_owned(), how: "waypost doctor".to_owned() };
         Self {
             node: Ok(node.to_owned()),
             proxy: Err(unseen()),
@@ -101,14 +101,14 @@ impl Here {
     }
 }
 
-/// How a connection went.
+/// The result of a TCP connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Dial {
-    /// Somebody took it.
+    /// It was accepted.
     Connected,
     /// It was refused at once.
     Refused,
-    /// Nothing came back.
+    /// No answer before the timeout.
     Silent,
     /// It could not be sent.
     Failed(String),
@@ -126,20 +126,20 @@ impl Dial {
     }
 }
 
-/// What a DNS server said to a name.
+/// The answer of the DNS server to a query.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct NameAnswer {
-    /// The name that was asked for.
+    /// The queried name.
     pub(crate) name: String,
-    /// Addresses, and names that it is another name of.
+    /// Addresses, and CNAME targets.
     pub(crate) records: Result<Vec<String>, String>,
-    /// What the search path of a Pod makes of the short name; nothing when it does not lead here.
+    /// The Pods whose search path resolves the short name to this Service.
     pub(crate) by_search: Option<String>,
-    /// What its owner should know.
+    /// Remarks for the owner.
     pub(crate) notes: Vec<String>,
 }
 
-/// What was tried for one Service.
+/// Measurements of one Service.
 #[derive(Clone, Debug)]
 pub(crate) struct Tried {
     /// Connections to its endpoints.
@@ -154,14 +154,14 @@ pub(crate) struct Tried {
     pub(crate) name: Measured<NameAnswer>,
 }
 
-/// Everything that is known of one Service.
+/// The evidence about one Service.
 pub(crate) struct Evidence<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
     pub(crate) cluster: &'a Cluster,
     pub(crate) here: &'a Here,
     pub(crate) tried: &'a Tried,
-    /// What objects alone say; nothing where the Service is not there, or not all objects were read.
+    /// The diagnosis from objects; none where the Service does not exist, or not all objects were listed.
     pub(crate) diagnosis: Option<Diagnosis>,
 }
 
@@ -231,10 +231,11 @@ pub(crate) fn endpoints<'a>(slices: impl Iterator<Item = &'a Value>) -> Vec<Endp
 }
 
 impl Cluster {
-    /// The objects, to be diagnosed.
+    /// The objects, for a diagnosis.
     pub(crate) fn snapshot(&self) -> Snapshot<'_> {
         let Self { services, slices, pods, nodes, ranges, domain, .. } = self;
-        Snapshot::new(Objects { services, slices, pods, nodes, ranges, domain })
+        let lists = [services, slices, pods, nodes, ranges];
+        Snapshot::new(Objects::new(lists.map(|list| Object::listed(list)), domain))
     }
 
     /// A Service.
@@ -273,13 +274,13 @@ pub(crate) fn is_ready(pod: &Value) -> bool {
 }
 
 impl<'a> Evidence<'a> {
-    /// What objects alone say of the Service.
+    /// Adds the diagnosis from objects.
     pub(crate) fn diagnosed(self, snapshot: &Snapshot<'_>) -> Self {
-        let diagnosis = self.service().map(|service| diagnose(snapshot, &diagnose::Service::of(service)));
+        let diagnosis = snapshot.diagnosis(&format!("{}/{}", self.namespace, self.name));
         Self { diagnosis, ..self }
     }
 
-    /// What a check is to say because objects alone say so.
+    /// The finding from objects that a check reports.
     pub(crate) fn found(&self, check: &str) -> Option<Finding> {
         let any_runs = self.pods().iter().any(|pod| pod.text("status.phase") == "Running");
         let all = self.diagnosis.as_ref()?.findings();
@@ -296,7 +297,7 @@ impl<'a> Evidence<'a> {
         self.cluster.service(self.namespace, self.name)
     }
 
-    /// What the Service asks for; null where there is none.
+    /// The spec of the Service; null where there is none.
     pub(crate) fn spec(&self) -> &'a Value {
         static NULL: Value = Value::Null;
         self.service().map_or(&NULL, |service| service.at("spec"))
@@ -315,7 +316,7 @@ impl<'a> Evidence<'a> {
         self.spec().text("clusterIP") == "None"
     }
 
-    /// What it selects Pods by; nothing when it does not.
+    /// Its selector; none for a Service without.
     pub(crate) fn selector(&self) -> Option<&'a serde_json::Map<String, Value>> {
         self.spec().map("selector").filter(|selector| !selector.is_empty() && !self.is_external_name())
     }
@@ -363,7 +364,7 @@ impl<'a> Evidence<'a> {
         self.cluster.slices_of(self.namespace, self.name).collect()
     }
 
-    /// Its endpoints, whatever their state; another name has none, also when slices are left of what it was before.
+    /// Its endpoints in any state; none for an ExternalName Service, even if slices are left from an earlier type.
     pub(crate) fn endpoints(&self) -> Vec<Endpoint> {
         let slices = self.cluster.slices_of(self.namespace, self.name);
         endpoints(slices.filter(|_| !self.is_external_name()))

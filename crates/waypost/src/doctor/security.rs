@@ -24,7 +24,7 @@ use super::evidence::{Measured, Unmeasured};
 /// How bad something is, worst first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Severity {
-    /// Lets somebody take the cluster over, or fails now.
+    /// Allows an attacker to take the cluster over, or fails now.
     Critical,
     /// Gives more than most clusters need, or fails soon.
     Warning,

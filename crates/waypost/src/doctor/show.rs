@@ -1,19 +1,19 @@
-//! Verdicts for people and for programs.
+//! Verdicts as text and as JSON.
 //!
-//! In: verdicts. Out: text in which the sick come in detail and the healthy in a line, or JSON with everything.
+//! In: verdicts. Out: text with details of Services that do not work and a count of the others, or JSON with everything.
 
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
 use super::evidence::Unmeasured;
-use super::verdict::{Finding, Judged, Verdict};
+use super::verdict::{CheckOutcome, CheckResult, Verdict};
 use super::words::count;
 
-/// For people. `whole`: also what was proved, finding by finding.
+/// The text. `whole`: every Service, with the checks that passed.
 pub(crate) fn text(verdicts: &[Verdict], whole: bool) -> String {
     let mut out = String::new();
-    let sick = verdicts.iter().filter(|verdict| verdict.cause().is_some()).count();
+    let failing = verdicts.iter().filter(|verdict| verdict.cause().is_some()).count();
     for verdict in verdicts.iter().filter(|verdict| whole || verdict.cause().is_some()) {
         one(&mut out, verdict, whole);
         out.push('\n');
@@ -23,40 +23,40 @@ pub(crate) fn text(verdicts: &[Verdict], whole: bool) -> String {
         return out;
     }
     let all = count(verdicts.len(), "Service");
-    match (verdicts.len(), sick) {
-        (0, _) => out.push_str("no Service here; `waypost doctor -A` looks at all namespaces\n"),
-        (_, 0) => _ = writeln!(out, "{all}: nothing is wrong"),
-        (_, sick) => _ = writeln!(out, "{all}: {sick} sick, {} healthy", verdicts.len() - sick),
+    match (verdicts.len(), failing) {
+        (0, _) => out.push_str("no Service in this namespace; `waypost doctor -A` checks all namespaces\n"),
+        (_, 0) => _ = writeln!(out, "{all}: OK"),
+        (_, failing) => _ = writeln!(out, "{all}: {failing} NOT WORKING, {} OK", verdicts.len() - failing),
     }
     out
 }
 
 fn one(out: &mut String, verdict: &Verdict, whole: bool) {
-    let proved = verdict.findings.iter().filter(|finding| matches!(finding.judged, Judged::Proved(_))).count();
-    let state = if verdict.cause().is_some() { "sick" } else { "healthy" };
-    let Verdict { namespace, name, findings } = verdict;
+    let passed = verdict.outcomes.iter().filter(|outcome| matches!(outcome.result, CheckResult::Passed(_))).count();
+    let state = if verdict.cause().is_some() { "NOT WORKING" } else { "OK" };
+    let Verdict { namespace, name, outcomes } = verdict;
     // Writing to a string cannot fail.
-    _ = writeln!(out, "{namespace}/{name}: {state} ({proved} of {} checks proved)", findings.len());
-    let mut line = |name: &str, text: &str| _ = writeln!(out, "  {name:<12}  {text}");
-    let mut wrongs = verdict.wrong();
-    if let Some(cause) = wrongs.next() {
-        let finding = wrong(cause);
+    _ = writeln!(out, "{namespace}/{name}: {state} ({passed} of {} checks passed)", outcomes.len());
+    let mut line = |name: &str, text: &str| _ = writeln!(out, "  {name:<14}  {text}");
+    let mut failures = verdict.failures();
+    if let Some(cause) = failures.next() {
+        let finding = finding_of(cause);
         line("verdict", finding.map_or("", |finding| &finding.message));
         line("code", finding.map_or("", |finding| &finding.code));
         for more in finding.into_iter().flat_map(|finding| &finding.evidence) {
             line("evidence", more);
         }
-        line("looked at", &format!("{} ({})", cause.check.looks_at, cause.check.name));
-        line("matters", cause.check.matters);
+        line("check", &format!("{}: {}", cause.check.name, cause.check.subject));
+        line("why it matters", cause.check.impact);
         line("fix", finding.map_or("", |finding| &finding.fix));
     }
-    for other in wrongs {
-        line("also", &format!("{}: {}", other.check.name, wrong(other).map_or("", |finding| &finding.message)));
+    for other in failures {
+        line("also", &format!("{}: {}", other.check.name, finding_of(other).map_or("", |finding| &finding.message)));
     }
-    for Finding { check, judged } in findings {
-        match judged {
-            Judged::Proved(saw) if whole => line("proved", &format!("{}: {saw}", check.name)),
-            Judged::NotMeasured(Unmeasured { why, how }) if !how.is_empty() => {
+    for CheckOutcome { check, result } in outcomes {
+        match result {
+            CheckResult::Passed(saw) if whole => line("ok", &format!("{}: {saw}", check.name)),
+            CheckResult::NotMeasured(Unmeasured { why, how }) if !how.is_empty() => {
                 line("not measured", &format!("{}: {why} (to measure: {how})", check.name));
             }
             _ => {}
@@ -64,14 +64,14 @@ fn one(out: &mut String, verdict: &Verdict, whole: bool) {
     }
 }
 
-fn wrong(finding: &Finding) -> Option<&diagnose::Finding> {
-    match &finding.judged {
-        Judged::Disproved(finding) => Some(finding),
-        Judged::Proved(_) | Judged::NotMeasured(_) => None,
+fn finding_of(outcome: &CheckOutcome) -> Option<&diagnose::Finding> {
+    match &outcome.result {
+        CheckResult::Failed(finding) => Some(finding),
+        CheckResult::Passed(_) | CheckResult::NotMeasured(_) => None,
     }
 }
 
-/// For programs.
+/// The JSON.
 pub(crate) fn json(verdicts: &[Verdict]) -> String {
     let services: Vec<Value> = verdicts.iter().map(object).collect();
     let mut text = serde_json::to_string_pretty(&json!({ "services": services })).unwrap_or_default();
@@ -81,31 +81,31 @@ pub(crate) fn json(verdicts: &[Verdict]) -> String {
 
 fn object(verdict: &Verdict) -> Value {
     let cause = verdict.cause();
-    let said = cause.zip(cause.and_then(wrong)).map(|(cause, finding)| {
+    let said = cause.zip(cause.and_then(finding_of)).map(|(cause, finding)| {
         json!({
             "check": cause.check.name, "code": finding.code, "level": finding.level.as_str(), "saw": finding.message,
-            "evidence": finding.evidence, "matters": cause.check.matters, "fix": finding.fix,
+            "evidence": finding.evidence, "matters": cause.check.impact, "fix": finding.fix,
         })
     });
-    let findings: Vec<Value> = verdict.findings.iter().map(finding).collect();
+    let findings: Vec<Value> = verdict.outcomes.iter().map(outcome_json).collect();
     json!({
         "namespace": verdict.namespace, "name": verdict.name, "healthy": cause.is_none(), "verdict": said, "findings": findings,
     })
 }
 
-fn finding(finding: &Finding) -> Value {
-    let Finding { check, judged } = finding;
-    let mut object = json!({"check": check.name, "lookedAt": check.looks_at, "matters": check.matters});
-    let more = match judged {
-        Judged::Proved(saw) => json!({"outcome": "proved", "saw": saw}),
-        Judged::Disproved(finding) => {
+fn outcome_json(outcome: &CheckOutcome) -> Value {
+    let CheckOutcome { check, result } = outcome;
+    let mut object = json!({"check": check.name, "lookedAt": check.subject, "matters": check.impact});
+    let more = match result {
+        CheckResult::Passed(saw) => json!({"outcome": "proved", "saw": saw}),
+        CheckResult::Failed(finding) => {
             let diagnose::Finding { code, message, evidence, fix, level } = &**finding;
             json!({
                 "outcome": "disproved", "code": code, "level": level.as_str(), "saw": message, "evidence": evidence,
                 "fix": fix,
             })
         }
-        Judged::NotMeasured(unmeasured) => {
+        CheckResult::NotMeasured(unmeasured) => {
             json!({"outcome": "not measured", "why": unmeasured.why, "how": unmeasured.how})
         }
     };
@@ -118,7 +118,7 @@ fn finding(finding: &Finding) -> Value {
 #[cfg(test)]
 mod tests {
     use super::super::testing::World;
-    use super::super::verdict::examine;
+    use super::super::verdict::run_checks;
     use super::*;
 
     fn verdicts() -> Vec<Verdict> {
@@ -130,18 +130,18 @@ mod tests {
         );
         world.service("default", "alias", json!({"type": "ExternalName", "externalName": "example.org"}));
         world.pod("default", "web-1", json!({"app": "web"}));
-        ["web", "alias"].map(|name| examine(&world.evidence("default", name))).into()
+        ["web", "alias"].map(|name| run_checks(&world.evidence("default", name))).into()
     }
 
     #[test]
-    fn the_sick_come_in_detail_and_the_healthy_in_a_number() {
+    fn failing_services_are_shown_in_detail_and_others_are_counted() {
         let text = text(&verdicts(), false);
         let wanted = [
-            "default/web: sick",
-            "  verdict       selector app=wbe matches 0 of 1 pod in default; 1 pod has app=web.",
-            "  code          NoPodMatches",
-            "  fix           kubectl set selector service web -n default app=web",
-            "2 Services: 1 sick, 1 healthy",
+            "default/web: NOT WORKING (",
+            "  verdict         selector app=wbe matches 0 of 1 pod in default; 1 pod has app=web.",
+            "  code            NoPodMatches",
+            "  fix             kubectl set selector service web -n default app=web",
+            "2 Services: 1 NOT WORKING, 1 OK",
         ];
         for part in wanted {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
@@ -150,17 +150,17 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_asked_for_is_shown_whole() {
+    fn a_named_service_is_shown_with_all_checks() {
         let text = text(&verdicts()[1..], true);
         assert!(
-            text.starts_with("default/alias: healthy") && text.contains("proved        shape: another name"),
+            text.starts_with("default/alias: OK") && text.contains("  ok              shape: another name"),
             "{text}"
         );
-        assert!(text.contains("not measured  name:") && text.contains("(to measure: measure)"), "{text}");
+        assert!(text.contains("not measured    name:") && text.contains("(to measure: measure)"), "{text}");
     }
 
     #[test]
-    fn programs_get_everything() {
+    fn json_has_every_check() {
         let value: Value = serde_json::from_str(&json(&verdicts())).expect("JSON");
         let web = &value["services"][0];
         assert_eq!((&web["healthy"], &web["verdict"]["check"]), (&json!(false), &json!("selected")));

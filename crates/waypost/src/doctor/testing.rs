@@ -1,4 +1,4 @@
-//! A world for tests of checks: a cluster of two nodes, seen from the first, in which everything was measured.
+//! Fixtures for tests of checks: a cluster of two nodes, checked on the first, with every measurement present.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use kernel::nft::foreign::Ruleset;
 use serde_json::{Value, json};
 
 use super::evidence::{Cluster, Evidence, Here, Rules, Tried, Unmeasured};
-use super::verdict::Judged;
+use super::verdict::CheckResult;
 
 /// See the module.
 pub(super) struct World {
@@ -108,7 +108,7 @@ impl World {
         }));
     }
 
-    pub(super) fn judge(&self, namespace: &str, name: &str, check: fn(&Evidence<'_>) -> Judged) -> Judged {
+    pub(super) fn check(&self, namespace: &str, name: &str, check: fn(&Evidence<'_>) -> CheckResult) -> CheckResult {
         check(&self.evidence(namespace, name))
     }
 
@@ -119,36 +119,36 @@ impl World {
 }
 
 #[track_caller]
-pub(super) fn proved(judged: Judged) -> String {
-    match judged {
-        Judged::Proved(saw) => saw,
-        other => panic!("not proved: {other:?}"),
+pub(super) fn passed(result: CheckResult) -> String {
+    match result {
+        CheckResult::Passed(saw) => saw,
+        other => panic!("not passed: {other:?}"),
     }
 }
 
-/// What was seen, with the evidence, and the command that mends it.
+/// The message with the evidence, and the command that repairs it.
 #[track_caller]
-pub(super) fn disproved(judged: Judged) -> (String, String) {
-    match judged {
-        Judged::Disproved(finding) => ([&[finding.message][..], &finding.evidence].concat().join("\n"), finding.fix),
-        other => panic!("not disproved: {other:?}"),
+pub(super) fn failed(result: CheckResult) -> (String, String) {
+    match result {
+        CheckResult::Failed(finding) => ([&[finding.message][..], &finding.evidence].concat().join("\n"), finding.fix),
+        other => panic!("not failed: {other:?}"),
     }
 }
 
 /// Not measured, although it could be.
 #[track_caller]
-pub(super) fn unknown(judged: Judged) -> String {
-    match judged {
-        Judged::NotMeasured(Unmeasured { why, how }) if !how.is_empty() => why,
+pub(super) fn not_measured(result: CheckResult) -> String {
+    match result {
+        CheckResult::NotMeasured(Unmeasured { why, how }) if !how.is_empty() => why,
         other => panic!("measured: {other:?}"),
     }
 }
 
 /// Not measured, because there is nothing to measure.
 #[track_caller]
-pub(super) fn moot(judged: Judged) {
-    match judged {
-        Judged::NotMeasured(Unmeasured { how, .. }) if how.is_empty() => {}
+pub(super) fn not_applicable(result: CheckResult) {
+    match result {
+        CheckResult::NotMeasured(Unmeasured { how, .. }) if how.is_empty() => {}
         other => panic!("measured: {other:?}"),
     }
 }

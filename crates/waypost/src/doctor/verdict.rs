@@ -1,105 +1,100 @@
-//! Findings, and the one verdict that they come to.
+//! Results of checks, and the one verdict that they come to.
 
 use super::checks::{CHECKS, Check};
 use super::evidence::{Evidence, Unmeasured};
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Judged {
-    /// It is as it should be: what was seen.
-    Proved(String),
-    /// It is not.
-    Disproved(Box<diagnose::Finding>),
-    /// Nobody knows.
+pub(crate) enum CheckResult {
+    /// As it should be: what was seen.
+    Passed(String),
+    /// Not as it should be.
+    Failed(Box<diagnose::Finding>),
+    /// Not measured, or nothing to measure.
     NotMeasured(Unmeasured),
 }
 
-impl Judged {
-    pub(crate) fn proved(saw: impl Into<String>) -> Self {
-        Self::Proved(saw.into())
+impl CheckResult {
+    pub(crate) fn passed(saw: impl Into<String>) -> Self {
+        Self::Passed(saw.into())
     }
 
-    pub(crate) fn disproved(saw: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self::wrong("", saw, fix)
+    /// Failed, with the code of the check.
+    pub(crate) fn failed(saw: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::failed_with("", saw, fix)
     }
 
-    /// Not as it should be, under a code of its own.
-    pub(crate) fn wrong(code: &'static str, saw: impl Into<String>, fix: impl Into<String>) -> Self {
+    /// Failed, with a code of its own.
+    pub(crate) fn failed_with(code: &'static str, saw: impl Into<String>, fix: impl Into<String>) -> Self {
         diagnose::Finding::new(code, saw, fix).into()
     }
 
-    /// There is nothing to measure, so there is no way to do it either.
-    pub(crate) fn moot(why: impl Into<String>) -> Self {
+    /// There is nothing to measure.
+    pub(crate) fn not_applicable(why: impl Into<String>) -> Self {
         Self::NotMeasured(Unmeasured { why: why.into(), how: String::new() })
     }
 
     /// It could not be measured from here.
-    pub(crate) fn unknown(why: impl Into<String>, how: impl Into<String>) -> Self {
+    pub(crate) fn not_measured(why: impl Into<String>, how: impl Into<String>) -> Self {
         Self::NotMeasured(Unmeasured { why: why.into(), how: how.into() })
     }
 }
 
-impl From<diagnose::Finding> for Judged {
+impl From<diagnose::Finding> for CheckResult {
     fn from(finding: diagnose::Finding) -> Self {
-        Self::Disproved(Box::new(finding))
+        Self::Failed(Box::new(finding))
     }
 }
 
-impl From<Unmeasured> for Judged {
+impl From<Unmeasured> for CheckResult {
     fn from(unmeasured: Unmeasured) -> Self {
         Self::NotMeasured(unmeasured)
     }
 }
 
-/// A check, and what it found.
+/// A check and its result.
 #[derive(Clone, Debug)]
-pub(crate) struct Finding {
-    /// The check.
+pub(crate) struct CheckOutcome {
     pub(crate) check: &'static Check,
-    /// What it found.
-    pub(crate) judged: Judged,
+    pub(crate) result: CheckResult,
 }
 
-/// Everything about one Service.
+/// The results of all checks of one Service.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
-    /// Its namespace.
     pub(crate) namespace: String,
-    /// Its name.
     pub(crate) name: String,
-    /// What each check found, in order.
-    pub(crate) findings: Vec<Finding>,
+    /// In the order of the checks.
+    pub(crate) outcomes: Vec<CheckOutcome>,
 }
 
 impl Verdict {
-    /// The first thing that is wrong: the others may follow from it.
-    pub(crate) fn cause(&self) -> Option<&Finding> {
-        self.wrong().next()
+    /// The first failure: the others may follow from it.
+    pub(crate) fn cause(&self) -> Option<&CheckOutcome> {
+        self.failures().next()
     }
 
-    /// Everything that is wrong.
-    pub(crate) fn wrong(&self) -> impl Iterator<Item = &Finding> {
-        self.findings.iter().filter(|finding| matches!(finding.judged, Judged::Disproved(_)))
+    pub(crate) fn failures(&self) -> impl Iterator<Item = &CheckOutcome> {
+        self.outcomes.iter().filter(|outcome| matches!(outcome.result, CheckResult::Failed(_)))
     }
 
-    /// Whether what is wrong may be right a moment later, because something has just changed.
-    pub(crate) fn is_fleeting(&self) -> bool {
-        self.wrong().any(|finding| finding.check.fleeting)
+    /// Whether a failure may be gone a moment later, because something has just changed.
+    pub(crate) fn is_transient(&self) -> bool {
+        self.failures().any(|outcome| outcome.check.transient)
     }
 }
 
-/// Runs every check.
-pub(crate) fn examine(evidence: &Evidence<'_>) -> Verdict {
-    let findings = CHECKS.iter().map(|check| {
-        let mut judged = (check.judge)(evidence);
-        if let Judged::Disproved(finding) = &mut judged
+pub(crate) fn run_checks(evidence: &Evidence<'_>) -> Verdict {
+    let outcomes = CHECKS.iter().map(|check| {
+        let mut result = (check.run)(evidence);
+        if let CheckResult::Failed(finding) = &mut result
             && finding.code.is_empty()
         {
             finding.code = check.code.into();
         }
-        Finding { check, judged }
+        CheckOutcome { check, result }
     });
-    Verdict { namespace: evidence.namespace.to_owned(), name: evidence.name.to_owned(), findings: findings.collect() }
+    Verdict { namespace: evidence.namespace.to_owned(), name: evidence.name.to_owned(), outcomes: outcomes.collect() }
 }
 
 #[cfg(test)]
@@ -124,7 +119,7 @@ mod tests {
         ] {
             *list = case.items(member).to_vec();
         }
-        examine(&world.evidence("default", "web"))
+        run_checks(&world.evidence("default", "web"))
     }
 
     #[test]
@@ -133,15 +128,15 @@ mod tests {
         let table: Value = serde_json::from_slice(&table).expect("JSON");
         for case in table.items("faults") {
             let verdict = examined(case);
-            let Some(Judged::Disproved(finding)) = verdict.cause().map(|cause| &cause.judged) else {
+            let Some(CheckResult::Failed(finding)) = verdict.cause().map(|cause| &cause.result) else {
                 panic!("{}: nothing is wrong", case.text("name"));
             };
             let wanted = (case.text("code"), case.text("level"), case.text("message"));
             assert_eq!((&*finding.code, finding.level.as_str(), &*finding.message), wanted, "{}", case.text("name"));
         }
         for case in table.items("healthy") {
-            let wrong: Vec<_> = examined(case).wrong().map(|finding| finding.judged.clone()).collect();
-            assert_eq!(wrong, [], "{}", case.text("name"));
+            let failures: Vec<_> = examined(case).failures().map(|outcome| outcome.result.clone()).collect();
+            assert_eq!(failures, [], "{}", case.text("name"));
         }
     }
 }

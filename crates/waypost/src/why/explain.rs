@@ -1,7 +1,6 @@
-//! `waypost explain svc/NAME`: who behind a Service gets traffic on a node, who does not, and why.
+//! `waypost explain svc/NAME`: which endpoints of a Service get traffic on a node, which do not, and why.
 //!
-//! In: the objects, and the report of the node. Out: its addresses, ports and policies, one line for each endpoint, and one
-//! sentence that sums it up.
+//! In: the objects, and the report of the node. Out: its addresses, ports and policies, one line for each endpoint, and a summary.
 
 mod show;
 
@@ -24,29 +23,29 @@ pub(crate) struct Question<'a> {
     /// The Service, perhaps with its kind in front.
     pub(crate) service: &'a str,
     pub(crate) namespace: &'a str,
-    /// As this node sees it; without one this machine, or the first node there is.
+    /// As served by this node [default: this machine, or the first node].
     pub(crate) node: Option<&'a str>,
     pub(crate) output: Output,
 }
 
-/// Everything that was found.
-struct Found {
+/// The answer.
+struct Answer {
     /// The type of the Service, and its policies.
     service: Service,
-    told: Explanation,
+    explanation: Explanation,
     view: View,
-    /// Who announces each address of its load balancer.
+    /// The announcement of each address of its load balancer.
     announced: Vec<(IpAddr, Said)>,
-    /// What is wrong with it, as its objects say.
+    /// What [`diagnose`] finds for it.
     findings: Vec<Finding>,
     missing: Vec<String>,
 }
 
-impl Found {
-    /// What the node says of the Service: whether its rules are as planned.
+impl Answer {
+    /// The report of the node about the Service.
     fn programmed(&self) -> Option<&Value> {
-        let report = self.view.told.as_ref().ok()?;
-        report["services"].get(&self.told.service)
+        let report = self.view.report.as_ref().ok()?;
+        report["services"].get(&self.explanation.service)
     }
 }
 
@@ -59,21 +58,21 @@ pub(crate) async fn answer(api: &mut Api, question: &Question<'_>) -> anyhow::Re
     })
 }
 
-async fn find(api: &mut Api, question: &Question<'_>) -> anyhow::Result<Found> {
+async fn find(api: &mut Api, question: &Question<'_>) -> anyhow::Result<Answer> {
     let name = view::service_name(question.service)?;
     let world = World::read(api).await?;
     let service = world.service(question.namespace, name)?.clone();
     let node = view::choose(&world, question.node)?;
     let view = View::of(api, &world, &node, &service.metadata.key()).await;
     let (slices, pods) = (world.slices_of(&service), world.pods_of(&service));
-    let told = view.planner.why(&Subject { service: &service, slices: &slices, pods: &pods });
+    let explanation = view.planner.why(&Subject { service: &service, slices: &slices, pods: &pods });
     let findings = world.findings(&service);
     let (announced, mut missing) = (announced(api, &service).await, world.missing);
     let announced = announced.unwrap_or_else(|error| {
-        missing.push(format!("who announces its addresses is not known: {error:#}"));
+        missing.push(format!("the announcement of its addresses is not known: {error:#}"));
         Vec::new()
     });
-    Ok(Found { service, told, view, announced, findings, missing })
+    Ok(Answer { service, explanation, view, announced, findings, missing })
 }
 
 /// Who announces the addresses of a load balancer; objects are read anew, since announcers see others of their members.

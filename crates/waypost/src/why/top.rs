@@ -78,10 +78,10 @@ async fn wanted(api: &mut Api, arguments: &Arguments) -> anyhow::Result<Option<S
 }
 
 /// What all nodes report.
-async fn reports(api: &mut Api, service: Option<&str>) -> anyhow::Result<Vec<(String, report::Told)>> {
+async fn reports(api: &mut Api, service: Option<&str>) -> anyhow::Result<Vec<(String, report::ReportResult)>> {
     let nodes = api.get("/api/v1/nodes").await?.unwrap_or_default();
     let items = nodes["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     let names: Vec<String> =
         items.iter().filter_map(|node| node["metadata"]["name"].as_str()).map(str::to_owned).collect();
-    Ok(report::ask_all(api, &names, service).await)
+    Ok(report::fetch_all(api, &names, service).await)
 }

@@ -1,7 +1,7 @@
 //! `waypost trace SRC svc:port`: what happens to a packet on a node, step by step.
 //!
 //! In: who sends, and to where, as people say it; the objects, and the report of the node. Out: the steps and the verdict of
-//! [`plan::oracle`], and each endpoint that may get the packet.
+//! [`plan::oracle`], each endpoint that may get the packet, and what [`diagnose`] finds for the Service.
 
 mod words;
 
@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use anyhow::{Context as _, bail};
 use api::ip::Family;
 use clap::Args;
+use diagnose::Finding;
 use plan::oracle::{Outcome, Packet};
 use plan::why::trace::{Trace, trace};
 use plan::{Planner, Protocol, why};
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 
 use self::words::{Source, Target};
 use super::view::{self, View};
-use super::world::World;
+use super::world::{World, finding_lines};
 use super::{Output, pretty, report, wait};
 use crate::commands::reach::{self, Reach};
 
@@ -49,25 +50,27 @@ pub(crate) struct Arguments {
     reach: Reach,
 }
 
-/// Everything that was found.
-struct Found {
+/// The answer.
+struct Answer {
     packet: Packet,
     trace: Trace,
     view: View,
-    /// The endpoints that may get it, and the Pods that they are.
+    /// The endpoints that may get it, with their Pods.
     endpoints: Vec<(SocketAddr, Option<String>)>,
+    /// What [`diagnose`] finds for the Service.
+    findings: Vec<Finding>,
 }
 
 /// Runs the command.
 pub(crate) fn exec(arguments: &Arguments) -> anyhow::Result<()> {
-    let found = wait(find(arguments))?;
+    let answer = wait(find(arguments))?;
     reach::print(&match arguments.output {
-        Output::Text => text(&found),
-        Output::Json => pretty(&document(&found)),
+        Output::Text => text(&answer),
+        Output::Json => pretty(&document(&answer)),
     })
 }
 
-async fn find(arguments: &Arguments) -> anyhow::Result<Found> {
+async fn find(arguments: &Arguments) -> anyhow::Result<Answer> {
     let words: Vec<&str> = [Some(&arguments.source), arguments.target.as_ref(), arguments.after_arrow.as_ref()]
         .into_iter()
         .flatten()
@@ -92,7 +95,8 @@ async fn find(arguments: &Arguments) -> anyhow::Result<Found> {
         }
         _ => Vec::new(),
     };
-    Ok(Found { packet, trace, view, endpoints })
+    let findings = target.service(&world, namespace).map(|service| world.findings(service)).unwrap_or_default();
+    Ok(Answer { packet, trace, view, endpoints, findings })
 }
 
 /// The packet that the source would send.
@@ -135,8 +139,8 @@ fn read_protocol(text: &str) -> Result<Protocol, String> {
     Protocol::named(&text.to_uppercase()).ok_or_else(|| format!("{text:?} is none of TCP, UDP and SCTP"))
 }
 
-fn text(found: &Found) -> String {
-    let Found { packet, trace, view, endpoints } = found;
+fn text(answer: &Answer) -> String {
+    let Answer { packet, trace, view, endpoints, findings } = answer;
     let to = SocketAddr::new(packet.destination, packet.port);
     let mut lines = vec![format!("{} -> {to}/{} on node {}", packet.source, packet.protocol, view.node)];
     for (number, step) in (1..).zip(&trace.steps) {
@@ -148,12 +152,13 @@ fn text(found: &Found) -> String {
             }));
         }
     }
+    lines.extend(finding_lines(findings));
     lines.extend(view.assumption().map(|assumption| format!("note: {assumption}")));
     lines.join("\n") + "\n"
 }
 
-fn document(found: &Found) -> Value {
-    let Found { packet, trace, view, endpoints } = found;
+fn document(answer: &Answer) -> Value {
+    let Answer { packet, trace, view, endpoints, findings } = answer;
     let verdict = match &trace.outcome {
         Outcome::Pass => "pass",
         Outcome::Refuse(_) => "refuse",
@@ -173,6 +178,6 @@ fn document(found: &Found) -> Value {
         "destination": SocketAddr::new(packet.destination, packet.port).to_string(), "verdict": verdict,
         "port": service, "masquerade": masquerade, "steps": steps,
         "endpoints": endpoints.iter().map(endpoint).collect::<Vec<_>>(),
-        "measured": view.told.is_ok(), "notMeasured": view.told.as_ref().err(),
+        "findings": findings.iter().map(Finding::json).collect::<Vec<_>>(), "measured": view.report.is_ok(), "notMeasured": view.report.as_ref().err(),
     })
 }

@@ -1,7 +1,7 @@
-//! How a node sees Services: a planner that is told what the proxy of the node is told.
+//! Services as a node serves them: a planner with the inputs and options of the node's proxy.
 //!
-//! In: the objects, the name of a node, and its report if there is one. Out: a planner. Without a report nobody knows how its proxy
-//! was started; what is then assumed is said.
+//! In: the objects, the name of a node, and its report if there is one. Out: a planner. Without a report the options of its proxy are not
+//! known; the answer states the assumption.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use plan::{LocalDetector, NodePortAddresses, Options, Planner, Update, lenient_ranges};
 use serde_json::Value;
 
-use super::report::{self, Told};
+use super::report::{self, ReportResult};
 use super::world::World;
 use crate::commands::reach::Api;
 
@@ -22,27 +22,27 @@ pub(super) struct View {
     /// The name of the node.
     pub(super) node: String,
     /// What it reports.
-    pub(super) told: Told,
+    pub(super) report: ReportResult,
 }
 
 impl View {
-    /// The view of a node; `service` is what it is asked to report on.
+    /// The view of a node, with its report about `service`.
     pub(super) async fn of(api: &mut Api, world: &World, node: &str, service: &str) -> Self {
-        let told = report::ask(api, node, Some(service)).await;
-        Self { planner: planner(world, node, told.as_ref().ok()), node: node.to_owned(), told }
+        let report = report::fetch(api, node, Some(service)).await;
+        Self { planner: planner(world, node, report.as_ref().ok()), node: node.to_owned(), report }
     }
 
-    /// What is assumed, where the node does not say.
+    /// The assumption that stands in for a missing report.
     pub(super) fn assumption(&self) -> Option<String> {
-        let why = self.told.as_ref().err()?;
+        let why = self.report.as_ref().err()?;
         Some(format!(
-            "not measured on node {}: {why}; its proxy is assumed to have usual settings, and to be in step",
+            "not measured on node {}: {why}; its proxy is assumed to have default settings and to be synced",
             self.node
         ))
     }
 }
 
-/// Which node is meant: the one that was named, this machine, or the first there is.
+/// The node of an answer: the named one, this machine, or the first.
 pub(super) fn choose(world: &World, named: Option<&str>) -> anyhow::Result<String> {
     let names = || world.nodes.iter().map(|node| &*node.metadata.name);
     if let Some(name) = named {
@@ -85,11 +85,11 @@ fn options(world: &World, node: &str, report: Option<&Value>) -> (Options, BTree
             .any(|cidr| lenient_ranges(&cidr.spec.cidrs).any(|range| range.addr().is_loopback())),
         ..Options::default()
     };
-    let Some(told) = report.map(|report| &report["options"]).filter(|told| told.is_object()) else {
+    let Some(options) = report.map(|report| &report["options"]).filter(|options| options.is_object()) else {
         return (usual, BTreeSet::new());
     };
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    let pods = &told["pods"];
+    let pods = &options["pods"];
     let texts = pods["ranges"].as_array().map(Vec::as_slice).unwrap_or_default();
     let ranges: Vec<IpNet> = texts.iter().filter_map(|text| text.as_str()?.parse().ok()).collect();
     let local = match (text(&pods["interface"]), text(&pods["interfacePrefix"])) {
@@ -97,12 +97,12 @@ fn options(world: &World, node: &str, report: Option<&Value>) -> (Options, BTree
         (None, Some(prefix)) => LocalDetector::InterfacePrefix(prefix),
         (None, None) => recognised(ranges),
     };
-    let machine = serde_json::from_value(told["nodePortIPs"].clone()).unwrap_or_default();
+    let machine = serde_json::from_value(options["nodePortIPs"].clone()).unwrap_or_default();
     let options = Options {
-        masquerade_all: told["masqueradeAll"] == true,
-        rootless: told["rootless"] == true,
+        masquerade_all: options["masqueradeAll"] == true,
+        rootless: options["rootless"] == true,
         local,
-        // What it told is what is left of its own addresses: all of these.
+        // The report names exactly these addresses.
         node_port_addresses: NodePortAddresses::All,
         ..usual
     };

@@ -1,13 +1,12 @@
-//! The objects that an answer is made of, read once from the API.
+//! The objects that an answer needs, listed once.
 //!
-//! In: an API. Out: Services, slices, Pods, Nodes and ranges as typed objects. What this user may not read is noted and
-//! left out; without Services and slices there is no answer.
+//! In: an API. Out: Services, slices, Pods, Nodes and ranges as typed objects. Kinds that the user may not list are noted and
+//! omitted; Services and slices are required.
 
 use announce::inputs::Lists;
 use anyhow::bail;
-use api::value::ValueExt as _;
 use api::view::{EndpointSlice, Node, Pod, Service, ServiceCidr};
-use diagnose::{Finding, Objects as Listed, Snapshot, diagnose};
+use diagnose::{Finding, Object, Objects as Listed, Snapshot};
 use plan::why::who::Objects;
 use serde_json::Value;
 
@@ -27,7 +26,7 @@ pub(super) struct World {
     pub(super) pods: Vec<Pod>,
     pub(super) nodes: Vec<Node>,
     pub(super) cidrs: Vec<ServiceCidr>,
-    /// The same as they are.
+    /// The same as JSON.
     raw: Raw,
     /// What could not be read, and why.
     pub(super) missing: Vec<String>,
@@ -65,17 +64,13 @@ impl World {
         })
     }
 
-    /// What is wrong with a Service, as its objects say; nothing where Pods could not be read.
+    /// The findings for a Service; none where Pods could not be listed.
     pub(super) fn findings(&self, service: &Service) -> Vec<Finding> {
         let Raw { services, slices, pods, nodes, ranges } = &self.raw;
         let Some(pods) = pods else { return Vec::new() };
-        let is = |one: &&Value| {
-            one.text("metadata.namespace") == &*service.metadata.namespace
-                && one.text("metadata.name") == &*service.metadata.name
-        };
-        let Some(object) = services.iter().find(is) else { return Vec::new() };
-        let objects = Listed { services, slices, pods, nodes, ranges, domain: "cluster.local" };
-        diagnose(&Snapshot::new(objects), &diagnose::Service::of(object)).findings()
+        let lists = [services, slices, pods, nodes, ranges].map(|list| Object::listed(list));
+        let snapshot = Snapshot::new(Listed::new(lists, "cluster.local"));
+        snapshot.diagnosis(&service.metadata.key()).map(|diagnosis| diagnosis.findings()).unwrap_or_default()
     }
 
     /// A Service.
@@ -97,7 +92,7 @@ impl World {
         self.slices.iter().filter(|slice| slice.service().as_deref() == Some(&*key)).cloned().collect()
     }
 
-    /// The Pods that a Service looks for.
+    /// The Pods that a Service selects.
     pub(super) fn pods_of(&self, service: &Service) -> Vec<Pod> {
         let wanted = &service.spec.selector;
         let matches = |pod: &&Pod| {
@@ -113,14 +108,23 @@ impl World {
         self.pods.iter().find(has).map(|pod| pod.metadata.key())
     }
 
-    /// All of it, to look for owners in.
+    /// All objects, to find owners of addresses.
     pub(super) fn objects(&self) -> Objects<'_> {
         let Self { services, slices, pods, nodes, cidrs, .. } = self;
         Objects { services, slices, pods, nodes, cidrs }
     }
 }
 
-/// Services, slices and Nodes as they are, for those who read them in another way.
+/// Findings as text, the details of each below it.
+pub(super) fn finding_lines(findings: &[Finding]) -> impl Iterator<Item = String> {
+    findings.iter().flat_map(|finding| {
+        let verdict = format!("  {:<9} {}: {}", finding.level.as_str(), finding.code, finding.message);
+        let evidence = finding.evidence.iter().map(|more| format!("  evidence  {more}"));
+        [verdict].into_iter().chain(evidence).chain([format!("  fix       {}", finding.fix)])
+    })
+}
+
+/// Services, slices and Nodes as JSON.
 pub(super) async fn lists(api: &mut Api) -> anyhow::Result<Lists> {
     let (services, slices) = (list(api, SERVICES).await?, list(api, SLICES).await?);
     Ok(Lists { services, slices, nodes: list(api, NODES).await?, ..Lists::default() })
@@ -134,7 +138,7 @@ async fn list(api: &mut Api, path: &str) -> anyhow::Result<Vec<Value>> {
     })
 }
 
-/// What can be done without.
+/// Lists a kind that is not required.
 async fn optional(api: &mut Api, path: &str, missing: &mut Vec<String>) -> Option<Vec<Value>> {
     let read = list(api, path).await;
     read.inspect_err(|error| {
@@ -144,13 +148,15 @@ async fn optional(api: &mut Api, path: &str, missing: &mut Vec<String>) -> Optio
     .ok()
 }
 
-/// Objects in their forms; one that cannot be read is none.
+/// Objects as typed views; one that cannot be parsed is omitted.
 fn forms<T>(items: &[Value], read: fn(Value) -> serde_json::Result<T>) -> Vec<T> {
     items.iter().filter_map(|item| read(item.clone()).ok()).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use api::value::ValueExt as _;
+
     use super::*;
 
     /// The table of faults and healthy shapes that all renderers of findings are tested with.

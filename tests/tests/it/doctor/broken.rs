@@ -49,7 +49,7 @@ fn a_target_port_that_is_wrong_by_name_or_by_number_is_named_and_mended() {
     let said = clinic.doctor("numbered");
     said.names(
         "listening",
-        &[":9999", "refused", "http (8080/TCP), and there somebody answers"],
+        &[":9999", "refused", "http (8080/TCP), which accepts connections"],
         "kubectl patch service numbered",
     );
     assert_eq!((said.outcome("rules"), said.outcome("firewall")), ("proved", "proved"));

@@ -109,10 +109,10 @@ fn without_a_name_the_sick_come_in_detail_and_the_rest_in_a_number() {
     let run = clinic.node.run(command);
     assert_eq!(run.code, Some(1), "{run:?}");
     for part in [
-        "default/sick: sick",
+        "default/sick: NOT WORKING",
         "verdict",
         "kubectl set selector service sick -n default app=web",
-        "3 Services: 1 sick, 2 healthy",
+        "3 Services: 1 NOT WORKING, 2 OK",
     ] {
         assert!(run.out.contains(part), "{part:?} is not in\n{}", run.out);
     }

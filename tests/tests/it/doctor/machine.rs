@@ -147,7 +147,7 @@ fn rules_that_were_flushed_while_nobody_watches_are_named_and_come_back() {
     assert_eq!(said.outcome("rules"), "proved", "rules stay when the program goes");
     assert!(node.run("nft flush ruleset").ok);
     let said = doctor();
-    said.names("rules", &["no rule of ours", "flushed", "no proxy runs here"], "systemctl restart waypost");
+    said.names("rules", &["none of our rules", "flushed", "no proxy runs here"], "systemctl restart waypost");
     assert_eq!(said.outcome("reachable"), "disproved");
     served.serve(&node, &[]);
     doctor().is_healthy();

@@ -76,8 +76,8 @@ fn an_exhausted_pool_is_an_event_and_a_condition_and_what_is_freed_is_given_on_a
     let (reason, message) = desk.pending("two");
     assert_eq!(reason, "Exhausted");
     assert!(message.contains("pool tiny") && message.ends_with("kubectl edit ippool tiny"), "{message}");
-    assert_eq!(desk.event("two", "AllocationFailed"), message);
-    assert!(desk.ok("describe service two").contains("AllocationFailed"));
+    assert_eq!(desk.event("two", "Exhausted"), message);
+    assert!(desk.ok("describe service two").contains("Exhausted"));
     desk.ok("delete service one");
     assert_eq!(desk.assigned("two"), "192.0.2.1");
     desk.balancer("three", "", "");

@@ -59,12 +59,12 @@ fn s43_who_gets_no_address_is_told_why_soon() {
     let pools = pool("tiny", "192.0.2.1/32", "") + &pool("named", "198.51.100.0/28", "autoAssign: false");
     // Without a pool, with one that is full, with one that does not exist, with an address that no pool has.
     let cases = [
-        ("", "lonely", "", "there is no pool of addresses"),
-        (&*pools, "full", "", "no IPv4 address is free in pool tiny"),
-        ("", "lost", "waypost.dev/pool: nowhere", "names pool \"nowhere\", which does not exist"),
-        ("", "far", "waypost.dev/load-balancer-ips: 203.0.113.9", "203.0.113.9 is not in"),
+        ("", "lonely", "", "NoPool", "there is no pool of addresses"),
+        (&*pools, "full", "", "Exhausted", "no IPv4 address is free in pool tiny"),
+        ("", "lost", "waypost.dev/pool: nowhere", "NoPool", "names pool \"nowhere\", which does not exist"),
+        ("", "far", "waypost.dev/load-balancer-ips: 203.0.113.9", "AddressRefused", "203.0.113.9 is not in"),
     ];
-    for (before, name, annotations, why) in cases {
+    for (before, name, annotations, code, why) in cases {
         if !before.is_empty() {
             desk.ok_with("apply -f -", before);
             // The first who waited has the only address now.
@@ -72,14 +72,14 @@ fn s43_who_gets_no_address_is_told_why_soon() {
         }
         desk.ok_with("create -f -", &balancer(name, annotations, ""));
         let made = Instant::now();
-        let line = events.until(&["AllocationFailed", &format!("service/{name}"), why]);
+        let line = events.until(&[code, &format!("service/{name}"), why]);
         let took = made.elapsed();
         eprintln!("{name}: the Event was seen {took:?} after `kubectl create` had ended: {}", line.trim());
         assert!(took < SOON, "{name}: {took:?}");
         let row = desk.ok(&format!("get service {name} --no-headers"));
         assert!(row.contains("<pending>"), "{row}");
         let described = desk.ok(&format!("describe service {name}"));
-        assert!(described.contains("AllocationFailed") && described.contains(why), "{described}");
+        assert!(described.contains(code) && described.contains(why), "{described}");
     }
 }
 

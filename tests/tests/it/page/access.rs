@@ -157,6 +157,88 @@ fn a_visit_sees_what_its_user_sees_and_ends_with_them() {
     assert_eq!(with(&server, &cookie, "GET", SERVICES, &[]).code, 401, "the account is gone");
 }
 
+/// Creates an object as the administrator, once its namespace is ready for it.
+fn create(server: &Server, path: &str, object: &serde_json::Value) {
+    let body = object.to_string();
+    eventually(path, || Wire::admin(server).ask("POST", path, &[JSON], body.as_bytes()).code == 201);
+}
+
+/// The answer of `/page/findings` to a session.
+fn findings(server: &Server, cookie: &str, query: &str) -> serde_json::Value {
+    with(server, cookie, "GET", &format!("/page/findings{query}"), &[]).success()
+}
+
+#[test]
+fn b13_findings_name_only_objects_that_the_user_may_list() {
+    let server = server();
+    let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces";
+    for (namespace, resources) in
+        [("shop", json!(["services", "pods", "endpointslices"])), ("bank", json!(["services"]))]
+    {
+        create(&server, "/api/v1/namespaces", &json!({"metadata": {"name": namespace}}));
+        let rules = json!([{"apiGroups": ["", "discovery.k8s.io"], "resources": resources, "verbs": ["list"]}]);
+        create(&server, &format!("{rbac}/{namespace}/roles"), &json!({"metadata": {"name": "reader"}, "rules": rules}));
+        let subject = json!({"kind": "ServiceAccount", "namespace": "default", "name": "robot"});
+        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"});
+        let binding = json!({"metadata": {"name": "reader"}, "subjects": [subject], "roleRef": role});
+        create(&server, &format!("{rbac}/{namespace}/rolebindings"), &binding);
+    }
+    let pod = json!({"metadata": {"name": "till-7", "labels": {"app": "till"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    create(&server, "/api/v1/namespaces/bank/pods", &pod);
+    let ports = json!([{"port": 80}]);
+    for (namespace, name, spec) in [
+        ("shop", "web", json!({"selector": {"app": "till"}, "ports": ports})),
+        ("shop", "loop", json!({"ports": ports})),
+        ("bank", "desk", json!({"selector": {"app": "till"}, "ports": ports})),
+        ("default", "vault", json!({"clusterIP": "10.96.0.66", "selector": {"app": "none"}, "ports": ports})),
+    ] {
+        let path = format!("/api/v1/namespaces/{namespace}/services");
+        create(&server, &path, &json!({"metadata": {"name": name}, "spec": spec}));
+    }
+    let slice = json!({
+        "metadata": {"name": "loop-1", "labels": {"kubernetes.io/service-name": "loop"}}, "addressType": "IPv4",
+        "ports": [{"name": "", "port": 80}], "endpoints": [{"addresses": ["10.96.0.66"]}],
+    });
+    create(&server, "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices", &slice);
+
+    // The administrator sees where the Pods are, and whose address the endpoint has.
+    let admin = cookie(&server);
+    let all = findings(&server, &admin, "");
+    let message = |document: &serde_json::Value, key: &str| document["services"][key]["message"].to_string();
+    assert!(message(&all, "shop/web").contains("pods in namespace bank match"), "{all}");
+    assert!(message(&all, "shop/loop").contains("is the cluster IP of Service default/vault"), "{all}");
+    assert_eq!((&all["services"]["default/vault"]["code"], &all["missing"]), (&json!("NoPodMatches"), &json!([])));
+    let one = findings(&server, &admin, "?service=shop%2Fweb");
+    assert_eq!(one["findings"][0]["message"], all["services"]["shop/web"]["message"], "one sentence");
+    assert_eq!((&one["pods"]["code"], &one["address"]["ok"]), (&json!("NoPodMatches"), &json!(true)));
+
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    create(&server, accounts, &json!({"metadata": {"name": "robot"}}));
+    let token = Wire::admin(&server).ask("POST", &format!("{accounts}/robot/token"), &[JSON], b"{}").success();
+    let robot = visit_with(&server, text(&token, "/status/token"));
+    let all = findings(&server, &robot, "");
+    assert_eq!(all["services"]["shop/web"]["code"], "NoPodMatches", "{all}");
+    for key in ["shop/web", "shop/loop"] {
+        let said = message(&all, key);
+        assert!(!said.contains("bank") && !said.contains("till-7") && !said.contains("vault"), "{said}");
+        let one = findings(&server, &robot, &format!("?service={}", key.replace('/', "%2F"))).to_string();
+        assert!(!one.contains("bank") && !one.contains("till-7") && !one.contains("vault"), "{one}");
+    }
+    let desk = &all["services"]["bank/desk"];
+    assert_eq!(desk["state"], "unknown");
+    assert_eq!(desk["message"], "you may not list endpointslices and pods in this namespace");
+    assert_eq!(all["services"].as_object().map(serde_json::Map::len), Some(3), "no Service of default: {all}");
+    assert_eq!(all["missing"], json!(["services", "endpointslices", "pods", "nodes", "servicecidrs"]));
+    let refused = with(&server, &robot, "GET", "/page/findings?service=default%2Fvault", &[]).refused(403);
+    assert!(refused.contains("cannot list resource \"services\""), "{refused}");
+    let refused = with(&server, &robot, "GET", "/page/findings?service=vault", &[]).code;
+    assert_eq!(refused, 404);
+    assert_eq!(with(&server, &robot, "GET", "/page/findings?service=shop%2Fnone", &[]).code, 404);
+    assert_eq!(with(&server, "no=cookie", "GET", "/page/findings", &[]).code, 401);
+    assert_eq!(with(&server, &admin, "POST", "/page/findings", &[]).code, 405);
+    assert_eq!(with(&server, &admin, "GET", "/page/findings", &[("Sec-Fetch-Site", "cross-site")]).code, 403);
+}
+
 /// The cookie of a visit that a bearer token began.
 fn visit_with(server: &Server, token: &str) -> String {
     let bearer = format!("Bearer {token}");

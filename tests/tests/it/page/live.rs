@@ -1,4 +1,4 @@
-//! What the page shows follows what is: the picture, the ladder, the maps, the Events; in light and in dark.
+//! The page shows the state of the cluster live: the list, the checks of a Service, the maps, the Events; in light and in dark.
 
 use serde_json::json;
 use testbed::session::SERVICES;
@@ -6,7 +6,7 @@ use testbed::session::SERVICES;
 use super::{PODS, expose, row_is, run_pod, server, set_ready, visitor};
 
 #[test]
-fn the_picture_shows_services_and_follows_them_without_a_reload() {
+fn the_list_shows_services_and_their_changes_without_a_reload() {
     let server = server();
     let mut session = server.session();
     run_pod(&mut session, "web-1", "web", "10.244.0.11", true);
@@ -33,42 +33,42 @@ fn the_picture_shows_services_and_follows_them_without_a_reload() {
 }
 
 #[test]
-fn the_ladder_explains_the_first_rung_that_fails_and_what_to_type() {
+fn b13_a_service_view_shows_the_finding_of_the_server_and_its_command() {
     let server = server();
     let mut session = server.session();
     run_pod(&mut session, "shop-1", "shop", "10.244.0.21", true);
     expose(&mut session, "web", "shopp");
     let browser = visitor(&server);
-    let rung = |id: &str, verdict: &str| {
-        format!("document.querySelector('[data-rung={id}]')?.dataset.verdict === '{verdict}'")
-    };
+    let stage =
+        |id: &str, status: &str| format!("document.querySelector('[data-stage={id}]')?.dataset.status === '{status}'");
     browser.open(&format!("https://{}/page/#/service/default/web", server.address));
-    browser.until(&rung("selector", "failed"));
-    for (id, verdict) in
-        [("address", "proved"), ("programmed", "unmeasured"), ("name", "unmeasured"), ("reachable", "unmeasured")]
+    browser.until(&stage("selector", "failed"));
+    for (id, status) in
+        [("address", "ok"), ("programmed", "unmeasured"), ("name", "unmeasured"), ("reachable", "unmeasured")]
     {
-        assert_eq!(browser.eval(&format!("return {}", rung(id, verdict))), true, "{id}: {}", browser.text("main"));
+        assert_eq!(browser.eval(&format!("return {}", stage(id, status))), true, "{id}: {}", browser.text("main"));
     }
     browser.until("document.querySelector('#verdict').innerText.includes('app=shop')");
-    let command = "kubectl set selector service/web -n default app=shop";
+    let command = "kubectl set selector service web -n default app=shop";
+    assert!(browser.text("#verdict").contains("NoPodMatches"), "{}", browser.text("#verdict"));
     assert!(browser.text("#verdict").contains(command), "{}", browser.text("#verdict"));
 
-    // What the page says is right: typing it mends the Service, and the page sees that.
+    // The command repairs the Service, and the page shows that.
     let _ = server.kubectl(command.strip_prefix("kubectl ").expect("a command")).success();
-    browser.until(&rung("selector", "proved"));
-    browser.until(&rung("endpoints", "proved"));
+    browser.until(&stage("selector", "ok"));
+    browser.until(&stage("endpoints", "ok"));
     browser.until("document.querySelector('#verdict') === null");
     assert!(browser.text("main").contains("10.244.0.21"), "the endpoint is in the table");
     set_ready(&mut session, "shop-1", "10.244.0.21", false);
-    browser.until(&rung("endpoints", "failed"));
+    browser.until(&stage("endpoints", "failed"));
     browser.until("document.querySelector('table').innerText.includes('as the test says')");
     assert_eq!(session.delete(&format!("{PODS}/shop-1?gracePeriodSeconds=0")).code, 200);
-    browser.until(&rung("selector", "failed"));
+    browser.until(&stage("selector", "failed"));
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
 #[test]
-fn what_nodes_report_is_shown_and_what_they_do_not_is_not_measured() {
+fn reports_of_nodes_are_shown_and_missing_ones_are_not_measured() {
     let server = server();
     let mut session = server.session();
     run_pod(&mut session, "web-1", "web", "10.244.0.51", true);
@@ -90,8 +90,8 @@ fn what_nodes_report_is_shown_and_what_they_do_not_is_not_measured() {
            return real(path, options); }}"
     ));
     browser.open(&format!("https://{}/page/#/service/default/web", server.address));
-    browser.until("document.querySelector('[data-rung=programmed]')?.dataset.verdict === 'proved'");
-    assert!(browser.text("[data-rung=programmed]").contains("1 of 1 node"), "{}", browser.text("main"));
+    browser.until("document.querySelector('[data-stage=programmed]')?.dataset.status === 'ok'");
+    assert!(browser.text("[data-stage=programmed]").contains("1 of 1 node"), "{}", browser.text("main"));
     browser.until("document.querySelector('main').innerText.includes('4,321')");
     assert!(browser.text("main").contains("not measured"), "bytes that nobody counted are not zero");
     browser.click("[aria-expanded=false]");
@@ -102,7 +102,7 @@ fn what_nodes_report_is_shown_and_what_they_do_not_is_not_measured() {
     browser.until("document.querySelector('#verdict')?.innerText.includes('an element is missing')");
     assert!(browser.text("#verdict").contains("waypost doctor web -n default"), "{}", browser.text("#verdict"));
     browser.run("delete window.report.mode");
-    browser.until("document.querySelector('[data-rung=programmed]').dataset.verdict === 'unmeasured'");
+    browser.until("document.querySelector('[data-stage=programmed]').dataset.status === 'unmeasured'");
 }
 
 #[test]

@@ -9,7 +9,7 @@ const LIVE: &str = "document.querySelector('#pulse')?.dataset.state === 'live'";
 const OUTSIDE: &str = "document.querySelector('main.login')?.innerText.includes('waypost page')";
 
 #[test]
-fn a_link_leads_in_once_and_leaves_no_trace_in_the_address() {
+fn a_link_is_valid_once_and_its_token_is_removed_from_the_address() {
     let server = server();
     let stranger = Browser::start(900, 700);
     stranger.open(&format!("https://{}/page/", server.address));
@@ -31,31 +31,32 @@ fn a_link_leads_in_once_and_leaves_no_trace_in_the_address() {
 }
 
 #[test]
-fn who_leaves_sees_the_way_in_again() {
+fn logging_out_shows_the_login_view() {
     let server = server();
     let browser = visitor(&server);
-    browser.until("[...document.querySelectorAll('button')].find((one) => one.innerText === 'Leave')?.click() ?? true");
+    browser
+        .until("[...document.querySelectorAll('button')].find((one) => one.innerText === 'Log out')?.click() ?? true");
     browser.until(OUTSIDE);
     browser.reload();
     browser.until(OUTSIDE);
 }
 
 #[test]
-fn the_page_says_that_the_connection_is_lost_and_finds_back_in() {
+fn a_lost_connection_is_shown_and_the_page_reconnects() {
     let home = testbed::folder();
     let mut first = Server::start_with(Home::Kept(home.path().to_owned()), &[]);
     let address = first.address.clone();
     let browser = visitor(&first);
     first.kill();
     browser.until("document.querySelector('#lost')?.innerText.includes('Connection lost')");
-    assert!(browser.text("#lost").contains("What you see is of that moment"));
+    assert!(browser.text("#lost").contains("The data below is of that moment"));
     assert!(browser.text("main").contains("kubernetes"), "what was known is still shown");
     assert_eq!(browser.eval("return document.querySelector('main').dataset.stale"), "true");
 
     // Visits are kept in memory alone: a new server asks who it is.
     let second = Server::start_with(Home::Kept(home.path().to_owned()), &["--listen", &address]);
     browser.until(OUTSIDE);
-    assert!(browser.text("[role=alert]").contains("started anew"), "{}", browser.text("body"));
+    assert!(browser.text("[role=alert]").contains("restarted"), "{}", browser.text("body"));
     browser.open(&link(&second));
     browser.until(LIVE);
     browser.until("document.querySelector('#lost') === null");

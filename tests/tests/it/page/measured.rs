@@ -1,4 +1,4 @@
-//! The last rungs of the ladder with a real node: it tries the Service while somebody looks, and the page says what it found.
+//! The measured stages of a Service with a real node: it measures the Service while the page shows it.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -10,11 +10,11 @@ use testbed::{binary, run};
 
 use crate::doctor::clinic::Clinic;
 
-const RUNGS: [&str; 6] = ["address", "selector", "endpoints", "programmed", "name", "reachable"];
+const STAGES: [&str; 6] = ["address", "selector", "endpoints", "programmed", "name", "reachable"];
 
-/// A script that is true when a rung has a verdict.
-fn rung_is(id: &str, verdict: &str) -> String {
-    format!("document.querySelector('[data-rung={id}]')?.dataset.verdict === '{verdict}'")
+/// A script that is true when a stage has a status.
+fn stage_is(id: &str, status: &str) -> String {
+    format!("document.querySelector('[data-stage={id}]')?.dataset.status === '{status}'")
 }
 
 /// A browser that looks at the page of a server, and where that page is.
@@ -28,7 +28,7 @@ fn visitor(kubeconfig: &Path) -> (Browser, String) {
 }
 
 #[test]
-fn the_ladder_is_measured_to_its_last_rung_by_the_node() {
+fn a_node_measures_every_stage_of_a_service() {
     let mut clinic = Clinic::new();
     let http = |target: Value| json!({"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": target}]});
     clinic.pod("default", "web-1", "web");
@@ -47,28 +47,28 @@ fn the_ladder_is_measured_to_its_last_rung_by_the_node() {
         let look = |name: &str| browser.open(&format!("{site}#/service/default/{name}"));
 
         look("web");
-        for rung in RUNGS {
-            browser.until(&rung_is(rung, "proved"));
+        for stage in STAGES {
+            browser.until(&stage_is(stage, "ok"));
         }
         assert!(
-            browser.text("[data-rung=name]").contains("web.default.svc.cluster.local."),
+            browser.text("[data-stage=name]").contains("web.default.svc.cluster.local."),
             "{}",
             browser.text("main")
         );
-        assert!(browser.text("[data-rung=reachable]").contains(":80 connects; 1 endpoint connects"));
+        assert!(browser.text("[data-stage=reachable]").contains(":80 connects; 1 endpoint connects"));
 
         // The Pod is ready, so nothing else is wrong: only a connection shows it.
         look("wrong");
-        browser.until(&rung_is("reachable", "failed"));
-        for rung in &RUNGS[..5] {
-            browser.until(&rung_is(rung, "proved"));
+        browser.until(&stage_is("reachable", "failed"));
+        for stage in &STAGES[..5] {
+            browser.until(&stage_is(stage, "ok"));
         }
         let said = browser.text("#verdict");
         for part in [
             "Reachable: failed",
             "From node n1",
             ":9999 (Pod web-1): refused",
-            "http (8080/TCP), and there somebody answers",
+            "http (8080/TCP), which accepts connections",
         ] {
             assert!(said.contains(part), "{part:?} is not in {said}");
         }
@@ -76,16 +76,16 @@ fn the_ladder_is_measured_to_its_last_rung_by_the_node() {
         let mut shell = Command::new("sh");
         let mended = run(shell.env("KUBECONFIG", &kubeconfig).args(["-ec", &typed]), "");
         assert!(mended.ok, "{typed}: {mended:?}");
-        browser.until(&rung_is("reachable", "proved"));
+        browser.until(&stage_is("reachable", "ok"));
         browser.until("document.querySelector('#verdict') === null");
 
         look("alias");
-        browser.until(&rung_is("name", "proved"));
-        browser.until(&rung_is("reachable", "unneeded"));
+        browser.until(&stage_is("name", "ok"));
+        browser.until(&stage_is("reachable", "unneeded"));
         look("datagrams");
-        browser.until(&rung_is("name", "proved"));
-        browser.until("document.querySelector('[data-rung=reachable]').innerText.includes('not TCP')");
-        browser.until(&rung_is("reachable", "unmeasured"));
+        browser.until(&stage_is("name", "ok"));
+        browser.until("document.querySelector('[data-stage=reachable]').innerText.includes('not TCP')");
+        browser.until(&stage_is("reachable", "unmeasured"));
         assert_eq!(browser.complaints(), [""; 0]);
     });
 }

@@ -35,7 +35,7 @@ fn addresses_of_the_annotation_are_had_or_nothing_is() {
         let (reason, message) = condition(&cluster, name);
         assert_eq!((shown(&cluster, name).as_str(), reason.as_str()), ("", "AddressRefused"), "{name}");
         assert!(message.contains(why), "{message}");
-        assert!(has_event(&cluster, "AllocationFailed", why));
+        assert!(has_event(&cluster, "AddressRefused", why));
     }
     let mut both = annotated("both", annotations::ADDRESSES, "192.0.2.3");
     both.put("spec.loadBalancerIP", "192.0.2.4");
@@ -105,7 +105,7 @@ fn an_exhausted_pool_is_told_and_what_is_freed_is_given_on() {
     assert_eq!((shown(&cluster, "two").as_str(), reason.as_str()), ("", "Exhausted"));
     assert!(message.contains("no IPv4 address is free in pool tiny (of 1, all in use)"), "{message}");
     assert!(message.ends_with("kubectl edit ippool tiny"), "{message}");
-    assert!(has_event(&cluster, "AllocationFailed", "pool tiny"));
+    assert!(has_event(&cluster, "Exhausted", "pool tiny"));
     let _ = cluster.writes_to(SERVICES);
     cluster.restart();
     cluster.settle();

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::commands::doctor::objects;
 use crate::commands::doctor::tries::{Bounds, Tries};
 use crate::commands::reach::Api;
-use crate::doctor::{Evidence, Here, rungs};
+use crate::doctor::{Evidence, Here, measurements};
 
 /// How long all of it may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -86,12 +86,12 @@ impl Trier {
         anyhow::ensure!(cluster.service(namespace, name).is_some(), "there is no Service {namespace}/{name}");
         let here = Here::named(&self.node);
         let tried = Tries::new(&cluster, &here, Bounds::BRIEF).await.of(namespace, name).await;
-        Ok(rungs(&Evidence { namespace, name, cluster: &cluster, here: &here, tried: &tried, diagnosis: None }))
+        Ok(measurements(&Evidence { namespace, name, cluster: &cluster, here: &here, tried: &tried, diagnosis: None }))
     }
 }
 
 /// Nothing could be tried, and why.
 fn unmeasured(why: &str) -> Value {
-    let rung = json!({"verdict": "unmeasured", "text": why, "next": ""});
-    json!({"name": rung, "reachable": rung})
+    let stage = json!({"verdict": "unmeasured", "text": why, "next": ""});
+    json!({"name": stage, "reachable": stage})
 }

@@ -1,26 +1,27 @@
-//! Real connections: to the endpoints, and to the Service itself.
+//! TCP connections to the endpoints and to the addresses of the Service.
 
 use std::net::SocketAddr;
 
-use diagnose::Declared;
+use api::view::pod::ContainerPort;
+use diagnose::{port_text, target_of};
 use plan::Protocol;
 
 use super::super::evidence::{Dial, Endpoint, Evidence};
-use super::super::verdict::Judged;
+use super::super::verdict::CheckResult;
 use super::super::words::{count, listed};
 use super::target;
 
-/// Whether somebody listens behind every ready endpoint.
-pub(in crate::doctor) fn backends(evidence: &Evidence<'_>) -> Judged {
+/// Whether every ready endpoint accepts connections.
+pub(in crate::doctor) fn backends(evidence: &Evidence<'_>) -> CheckResult {
     let ready = evidence.ready();
     if ready.is_empty() {
-        return Judged::moot("there is no ready endpoint");
+        return CheckResult::not_applicable("there is no ready endpoint");
     }
     let tcp: Vec<&Endpoint> = ready.iter().filter(|endpoint| endpoint.protocol == Protocol::Tcp).collect();
     if tcp.is_empty() {
-        return Judged::unknown(
-            "its ports are not TCP, and others say nothing until they are spoken to in their own words",
-            "ask with a client of the protocol, such as `waypost dig` for DNS",
+        return CheckResult::not_measured(
+            "its ports are not TCP; UDP and SCTP need a request of the application protocol",
+            "use a client of the protocol, such as `waypost dig` for DNS",
         );
     }
     let dials = match &evidence.tried.backends {
@@ -38,26 +39,26 @@ pub(in crate::doctor) fn backends(evidence: &Evidence<'_>) -> Judged {
         .collect();
     if let Some(first) = tcp.iter().find(bad) {
         let (hint, fix) = instead(evidence, first, dials.get(&first.address));
-        return Judged::disproved(format!("nobody answers at {}{hint}", listed(&silent)), fix);
+        return CheckResult::failed(format!("connection failed: {}{hint}", listed(&silent)), fix);
     }
     let asked = tcp.iter().filter(|endpoint| dials.contains_key(&endpoint.address)).count();
     let more = match evidence.tried.left_out {
         0 => String::new(),
-        n => format!("; {n} more were not asked"),
+        n => format!("; {n} more were not measured"),
     };
     let connect = if asked == 1 { "connects" } else { "connect" };
-    Judged::proved(format!("{} {connect}{more}", count(asked, "endpoint")))
+    CheckResult::passed(format!("{} {connect}{more}", count(asked, "endpoint")))
 }
 
 fn whose(endpoint: &Endpoint) -> String {
     if endpoint.pod.is_empty() { String::new() } else { format!(" (Pod {})", endpoint.pod) }
 }
 
-/// What to do about an endpoint that does not answer: lead to the port where somebody does, if one was found.
+/// The remedy for an endpoint that does not answer: another declared port, if one accepts connections.
 fn instead(evidence: &Evidence<'_>, endpoint: &Endpoint, dial: Option<&Dial>) -> (String, String) {
     let pods = evidence.pods();
     let declared = target::declared(&pods);
-    let words: Vec<String> = declared.iter().map(Declared::text).collect();
+    let words: Vec<String> = declared.iter().map(port_text).collect();
     let look = match &*endpoint.pod {
         "" => format!("ss -ltn # on the machine of {}", endpoint.address.ip()),
         pod => format!("kubectl exec {pod} {} -- ss -ltn", evidence.flag()),
@@ -67,15 +68,15 @@ fn instead(evidence: &Evidence<'_>, endpoint: &Endpoint, dial: Option<&Dial>) ->
     if dial != Some(&Dial::Refused) {
         return (String::new(), format!("waypost doctor {} {}; {look}", evidence.name, evidence.flag()));
     }
-    let open = |one: &&Declared| {
-        let at = SocketAddr::new(endpoint.address.ip(), one.number);
+    let open = |one: &&ContainerPort| {
+        let at = SocketAddr::new(endpoint.address.ip(), one.container_port);
         let dials = evidence.tried.backends.as_ref();
         dials.is_ok_and(|dials| dials.get(&at) == Some(&Dial::Connected))
     };
     match (declared.iter().find(open), port) {
         (Some(one), Some(port)) => {
-            let hint = format!("; its containers declare {}, and there somebody answers", one.text());
-            (hint, evidence.typed().retarget(port.index, &one.target()))
+            let hint = format!("; its containers declare {}, which accepts connections", port_text(one));
+            (hint, evidence.typed().retarget(port.index, &target_of(one)))
         }
         _ if pods.is_empty() => (String::new(), look),
         _ if words.is_empty() => ("; its containers declare no port".to_owned(), look),
@@ -83,18 +84,18 @@ fn instead(evidence: &Evidence<'_>, endpoint: &Endpoint, dial: Option<&Dial>) ->
     }
 }
 
-/// Whether the Service answers at its own addresses.
-pub(in crate::doctor) fn frontends(evidence: &Evidence<'_>) -> Judged {
+/// Whether the Service accepts connections at its addresses.
+pub(in crate::doctor) fn frontends(evidence: &Evidence<'_>) -> CheckResult {
     if evidence.cluster_ips().is_empty() {
-        return Judged::moot("it has no address of its own");
+        return CheckResult::not_applicable("it has no address of its own");
     }
     if evidence.ready().is_empty() {
-        return Judged::moot("there is no ready endpoint that could answer");
+        return CheckResult::not_applicable("there is no ready endpoint");
     }
     if !evidence.ports().iter().any(|port| port.protocol == Protocol::Tcp) {
-        return Judged::unknown(
-            "its ports are not TCP, and others say nothing until they are spoken to in their own words",
-            "ask with a client of the protocol, such as `waypost dig` for DNS",
+        return CheckResult::not_measured(
+            "its ports are not TCP; UDP and SCTP need a request of the application protocol",
+            "use a client of the protocol, such as `waypost dig` for DNS",
         );
     }
     let dials = match &evidence.tried.frontends {
@@ -107,9 +108,9 @@ pub(in crate::doctor) fn frontends(evidence: &Evidence<'_>) -> Judged {
         .map(|(at, dial)| format!("{at}: {}", dial.words()))
         .collect();
     match bad.is_empty() {
-        true => Judged::proved(listed(&dials.keys().map(|at| format!("{at} connects")).collect::<Vec<_>>())),
+        true => CheckResult::passed(listed(&dials.keys().map(|at| format!("{at} connects")).collect::<Vec<_>>())),
         false => {
-            Judged::disproved(listed(&bad), format!("waypost doctor {} {} -o json", evidence.name, evidence.flag()))
+            CheckResult::failed(listed(&bad), format!("waypost doctor {} {} -o json", evidence.name, evidence.flag()))
         }
     }
 }
@@ -119,7 +120,7 @@ mod tests {
     use api::value::ValueExt as _;
     use serde_json::json;
 
-    use super::super::super::testing::{World, disproved, moot, proved, unknown};
+    use super::super::super::testing::{World, failed, not_applicable, not_measured, passed};
     use super::*;
 
     fn at(text: &str) -> SocketAddr {
@@ -138,39 +139,36 @@ mod tests {
     }
 
     #[test]
-    fn a_port_where_nobody_listens_is_told_with_the_one_where_somebody_does() {
+    fn a_port_without_listener_is_reported_with_one_that_accepts_connections() {
         let dials = [("10.244.0.1:9999", Dial::Refused), ("10.244.0.1:8080", Dial::Connected)];
-        let (saw, fix) = disproved(world("TCP", &dials).judge("default", "web", backends));
-        assert!(
-            saw.contains("10.244.0.1:9999") && saw.contains("http (8080/TCP), and there somebody answers"),
-            "{saw}"
-        );
+        let (saw, fix) = failed(world("TCP", &dials).check("default", "web", backends));
+        assert!(saw.contains("10.244.0.1:9999") && saw.contains("http (8080/TCP), which accepts connections"), "{saw}");
         assert!(fix.contains(r#""value":"http""#), "{fix}");
-        let (saw, fix) = disproved(world("TCP", &dials[..1]).judge("default", "web", backends));
+        let (saw, fix) = failed(world("TCP", &dials[..1]).check("default", "web", backends));
         assert!(saw.contains("declare http"), "{saw}");
         assert!(fix.starts_with("ss -ltn"), "{fix}");
     }
 
     #[test]
-    fn endpoints_that_connect_are_proved_and_udp_is_not_measured() {
-        proved(world("TCP", &[("10.244.0.1:9999", Dial::Connected)]).judge("default", "web", backends));
-        assert!(unknown(world("UDP", &[]).judge("default", "web", backends)).contains("not TCP"));
-        disproved(world("TCP", &[("10.244.0.1:9999", Dial::Silent)]).judge("default", "web", backends));
+    fn endpoints_that_connect_pass_and_udp_is_not_measured() {
+        passed(world("TCP", &[("10.244.0.1:9999", Dial::Connected)]).check("default", "web", backends));
+        assert!(not_measured(world("UDP", &[]).check("default", "web", backends)).contains("not TCP"));
+        failed(world("TCP", &[("10.244.0.1:9999", Dial::Silent)]).check("default", "web", backends));
         let mut nobody = world("TCP", &[]);
         nobody.cluster.slices.clear();
-        moot(nobody.judge("default", "web", backends));
-        moot(nobody.judge("default", "web", frontends));
+        not_applicable(nobody.check("default", "web", backends));
+        not_applicable(nobody.check("default", "web", frontends));
     }
 
     #[test]
     fn its_own_address_must_answer() {
         let mut world = world("TCP", &[]);
         world.tried.frontends = Ok([(at("10.96.0.5:80"), Dial::Connected)].into());
-        proved(world.judge("default", "web", frontends));
+        passed(world.check("default", "web", frontends));
         world.tried.frontends = Ok([(at("10.96.0.5:80"), Dial::Silent)].into());
-        assert!(disproved(world.judge("default", "web", frontends)).0.contains("10.96.0.5:80: no answer"));
+        assert!(failed(world.check("default", "web", frontends)).0.contains("10.96.0.5:80: no answer"));
         world.not_a_node();
-        unknown(world.judge("default", "web", frontends));
-        unknown(world.judge("default", "web", backends));
+        not_measured(world.check("default", "web", frontends));
+        not_measured(world.check("default", "web", backends));
     }
 }

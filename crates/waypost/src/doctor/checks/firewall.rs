@@ -1,7 +1,7 @@
-//! Rules of others on the way of a Service's packets.
+//! Firewall rules of other programs on the path of a Service's packets.
 //!
-//! The first packet of a connection is thought through every chain that it meets: from a program of this node, and from a Pod. What
-//! surely stops it is the cause; what may stop it is named, and left to the real connections to decide.
+//! The first packet of a connection, from this node and from a Pod, is evaluated against every chain on its path. A rule that certainly
+//! drops it is a failure; one that may drop it is named, and measured by the TCP connections of other checks.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,18 +11,18 @@ use kernel::nft::foreign::{Packet, Ruleset, Stop, TableName, is_legacy, judge, w
 use plan::Protocol;
 
 use super::super::evidence::{Endpoint, Evidence, is_over};
-use super::super::verdict::Judged;
+use super::super::verdict::CheckResult;
 use super::super::words::listed;
 
-/// Where addresses are translated; what comes before sees the Service, what comes after sees the endpoint.
+/// The priority of DNAT: chains before it match the Service address, chains after it the endpoint.
 const TRANSLATION: i32 = -100;
-/// How many endpoints of each port are thought of.
+/// How many endpoints of each port are evaluated.
 const SAMPLE: usize = 8;
 
-/// A point of the way: where, what the packet goes to there, at which priorities.
+/// A point of the path: the hook, the destination there, the priorities.
 type Point = (Hook, SocketAddr, std::ops::Range<i32>);
 
-/// Who sends the packet that is thought of: this node, or a Pod of it.
+/// The source of the evaluated packet: this node, or a Pod of it.
 fn sender(evidence: &Evidence<'_>, hook: Hook, to: IpAddr) -> Option<IpAddr> {
     let fits = |ip: &IpAddr| ip.is_ipv4() == to.is_ipv4();
     if hook == Hook::Output {
@@ -36,15 +36,15 @@ fn sender(evidence: &Evidence<'_>, hook: Hook, to: IpAddr) -> Option<IpAddr> {
     ips.iter().find(|ip| **ip != to).or_else(|| ips.first()).copied()
 }
 
-/// Whether others let packets pass.
-pub(super) fn foreign(evidence: &Evidence<'_>) -> Judged {
+/// Whether rules of other programs accept the packets.
+pub(super) fn foreign(evidence: &Evidence<'_>) -> CheckResult {
     let rules = match &evidence.here.firewall {
         Ok(rules) => rules,
         Err(unmeasured) => return unmeasured.clone().into(),
     };
     let ways = ways(evidence);
     if ways.is_empty() {
-        return Judged::moot("there is no ready endpoint that a packet could go to");
+        return CheckResult::not_applicable("there is no ready endpoint");
     }
     let mut perhaps: Option<(String, SocketAddr)> = None;
     for (protocol, point) in ways {
@@ -54,8 +54,8 @@ pub(super) fn foreign(evidence: &Evidence<'_>) -> Judged {
         for stop in judge(rules, &packet, hook, priorities, is_ours) {
             let said = said(rules, &stop);
             if stop.certain {
-                return Judged::disproved(
-                    format!("{said} stops what goes to {to} over {protocol}"),
+                return CheckResult::failed(
+                    format!("{said} drops packets to {to} over {protocol}"),
                     fix(&stop, to, protocol),
                 );
             }
@@ -65,20 +65,20 @@ pub(super) fn foreign(evidence: &Evidence<'_>) -> Judged {
     let others: Vec<String> =
         rules.tables.iter().filter(|table| !is_ours(table)).map(|(sort, name)| format!("{sort} {name}")).collect();
     if let Some((said, to)) = perhaps {
-        return Judged::unknown(
-            format!("{said} may stop what goes to {to}: it asks for what cannot be seen from here"),
-            "connect from the client itself; `nft monitor trace` shows the way of its packets",
+        return CheckResult::not_measured(
+            format!("{said} may drop packets to {to}: it matches on what is not known here"),
+            "connect from the client itself; `nft monitor trace` shows the path of its packets",
         );
     }
     if let Some(why) = &evidence.here.legacy {
-        return Judged::unknown(
-            format!("nothing in nftables stops it, but there are tables of the old iptables besides: {why}"),
+        return CheckResult::not_measured(
+            format!("no nftables rule drops packets, but iptables-legacy has tables, too: {why}"),
             "iptables-legacy-save",
         );
     }
     match others.is_empty() {
-        true => Judged::proved("there is no table of anybody else"),
-        false => Judged::proved(format!("nothing stops it in {}", listed(&others))),
+        true => CheckResult::passed("there are no tables of other programs"),
+        false => CheckResult::passed(format!("no rule drops packets in {}", listed(&others))),
     }
 }
 
@@ -86,7 +86,7 @@ fn is_ours(table: &TableName) -> bool {
     table.1.starts_with("waypost")
 }
 
-/// The points that packets to a Service pass.
+/// The points on the path of packets to a Service.
 fn ways(evidence: &Evidence<'_>) -> Vec<(Protocol, Point)> {
     let own = evidence.node_ips();
     let ready = evidence.ready();
@@ -125,7 +125,7 @@ fn ways(evidence: &Evidence<'_>) -> Vec<(Protocol, Point)> {
     found
 }
 
-/// A rule or a policy, in words.
+/// A rule or a policy as text.
 fn said(rules: &Ruleset, stop: &Stop) -> String {
     let (sort, table) = &stop.table;
     let chain = &stop.chain;
@@ -170,7 +170,7 @@ mod tests {
     use kernel::nft::foreign::{Comparison, Entry, ForeignChain, ForeignRule, Header, Sort, Step};
     use serde_json::json;
 
-    use super::super::super::testing::{World, disproved, moot, proved, unknown};
+    use super::super::super::testing::{World, failed, not_applicable, not_measured, passed};
     use super::*;
 
     fn world(entry: Entry, steps: Vec<Step>) -> World {
@@ -197,10 +197,10 @@ mod tests {
 
     #[test]
     fn a_rule_that_drops_what_goes_to_the_endpoint_is_named_and_can_be_deleted() {
-        let (saw, fix) = disproved(world(FORWARD, dport(8080)).judge("default", "web", foreign));
+        let (saw, fix) = failed(world(FORWARD, dport(8080)).check("default", "web", foreign));
         assert!(saw.contains("`dport 8080 drop` (handle 7) of chain forward in table inet guard"), "{saw}");
         assert_eq!(fix, "nft delete rule inet guard forward handle 7");
-        proved(world(FORWARD, dport(80)).judge("default", "web", foreign));
+        passed(world(FORWARD, dport(80)).check("default", "web", foreign));
     }
 
     #[test]
@@ -218,23 +218,23 @@ mod tests {
             }
         };
         chain.rules.insert(0, from([203, 0, 113, 1]));
-        disproved(world.judge("default", "web", foreign));
+        failed(world.check("default", "web", foreign));
         let rules = world.here.firewall.as_mut().expect("rules");
         rules.chains.values_mut().next().expect("a chain").rules[0] = from([10, 244, 0, 9]);
-        proved(world.judge("default", "web", foreign));
+        passed(world.check("default", "web", foreign));
     }
 
     #[test]
     fn before_the_translation_the_service_is_seen() {
         let early = Entry { hook: Hook::Prerouting, priority: -300, ..FORWARD };
-        disproved(world(early, dport(80)).judge("default", "web", foreign));
-        proved(world(early, dport(8080)).judge("default", "web", foreign));
+        failed(world(early, dport(80)).check("default", "web", foreign));
+        passed(world(early, dport(8080)).check("default", "web", foreign));
     }
 
     #[test]
     fn a_policy_that_drops_is_named_with_the_rule_that_opens_it() {
         let shut = Entry { drops: true, ..FORWARD };
-        let (saw, fix) = disproved(world(shut, vec![]).judge("default", "web", foreign));
+        let (saw, fix) = failed(world(shut, vec![]).check("default", "web", foreign));
         assert!(saw.contains("the policy drop of chain forward"), "{saw}");
         assert_eq!(fix, "nft insert rule inet guard forward ip daddr 10.244.0.1 tcp dport 8080 accept");
     }
@@ -246,7 +246,7 @@ mod tests {
             "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -p udp -j DROP\n-A FORWARD -d 10.244.0.0/16 -j DROP\nCOMMIT\n";
         let saved = kernel::iptables::Saved::parse(text.to_owned());
         world.here.firewall.as_mut().expect("rules").add_legacy(kernel::Family::Ip, &saved);
-        let (saw, fix) = disproved(world.judge("default", "web", foreign));
+        let (saw, fix) = failed(world.check("default", "web", foreign));
         let rule = "`ip daddr 10.244.0.0/16 drop` (number 2) of chain FORWARD in table ip filter of iptables-legacy";
         assert!(saw.contains(rule), "{saw}");
         assert_eq!(fix, "iptables-legacy -t filter -D FORWARD 2");
@@ -255,12 +255,12 @@ mod tests {
     #[test]
     fn what_may_stop_it_is_named_and_not_called_the_cause() {
         let unclear = vec![Step::Unclear("limit".to_owned()), Step::Go(Verdict::Drop)];
-        assert!(unknown(world(FORWARD, unclear).judge("default", "web", foreign)).contains("may stop"));
+        assert!(not_measured(world(FORWARD, unclear).check("default", "web", foreign)).contains("may drop"));
         let mut old = world(FORWARD, dport(80));
         old.here.legacy = Some("it cannot be read".to_owned());
-        unknown(old.judge("default", "web", foreign));
+        not_measured(old.check("default", "web", foreign));
         let mut empty = world(FORWARD, dport(8080));
         empty.cluster.slices.clear();
-        moot(empty.judge("default", "web", foreign));
+        not_applicable(empty.check("default", "web", foreign));
     }
 }

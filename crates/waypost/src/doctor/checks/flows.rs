@@ -1,4 +1,4 @@
-//! Connections that the kernel remembers: those that lead where no new packet would be sent, and whether there is room for more.
+//! Conntrack entries: those of removed endpoints, and the size of the table.
 
 use std::net::SocketAddr;
 
@@ -6,11 +6,11 @@ use kernel::conntrack::Flow;
 use plan::Protocol;
 
 use super::super::evidence::{Evidence, Rules};
-use super::super::verdict::Judged;
+use super::super::verdict::CheckResult;
 use super::super::words::{count, listed};
 
-/// Whether remembered flows of the Service lead to endpoints that are there.
-pub(super) fn stale(evidence: &Evidence<'_>) -> Judged {
+/// Whether the conntrack entries of the Service belong to existing endpoints.
+pub(super) fn stale(evidence: &Evidence<'_>) -> CheckResult {
     let flows = match &evidence.here.flows {
         Ok(flows) => flows,
         Err(unmeasured) => return unmeasured.clone().into(),
@@ -18,14 +18,14 @@ pub(super) fn stale(evidence: &Evidence<'_>) -> Judged {
     if let Ok(Rules { mode, .. }) = &evidence.here.rules
         && !["nftables", "iptables"].contains(&&**mode)
     {
-        return Judged::unknown(
-            format!("in the mode {mode} the kernel remembers another end than the endpoint"),
+        return CheckResult::not_measured(
+            format!("in mode {mode} conntrack entries do not name the endpoint"),
             "conntrack -L",
         );
     }
     let endpoints = evidence.endpoints();
     if endpoints.is_empty() {
-        return Judged::moot("there is no endpoint");
+        return CheckResult::not_applicable("there is no endpoint");
     }
     let mut found: Vec<(Protocol, &Flow, SocketAddr)> = Vec::new();
     let mut all = 0;
@@ -58,29 +58,29 @@ pub(super) fn stale(evidence: &Evidence<'_>) -> Judged {
     let Some((_, flow, gone)) = udp.first() else {
         let ending = match tcp.len() {
             0 => String::new(),
-            n => format!("; {} of TCP led to endpoints that are gone and end by themselves", count(n, "flow")),
+            n => format!("; {} of TCP to removed endpoints, which end by themselves", count(n, "flow")),
         };
-        return Judged::proved(format!("{} remembered, none leads astray{ending}", count(all, "flow")));
+        return CheckResult::passed(format!("{}, none to a removed endpoint{ending}", count(all, "flow")));
     };
     let said: Vec<String> = udp
         .iter()
         .map(|(_, flow, gone)| format!("{} → {} goes to {gone}", flow.original.source, flow.original.destination))
         .collect();
     let to = flow.original.destination;
-    Judged::disproved(
-        format!("{} of UDP to an endpoint that is gone: {}", count(udp.len(), "flow"), listed(&said)),
+    CheckResult::failed(
+        format!("{} of UDP to a removed endpoint: {}", count(udp.len(), "flow"), listed(&said)),
         format!("conntrack -D -p udp --orig-dst {} --dport {} --reply-src {}", to.ip(), to.port(), gone.ip()),
     )
 }
 
-/// Whether the kernel can remember more.
-pub(super) fn room(evidence: &Evidence<'_>) -> Judged {
+/// Whether the conntrack table has room.
+pub(super) fn room(evidence: &Evidence<'_>) -> CheckResult {
     match &evidence.here.room {
-        Ok((used, most)) if used >= most => Judged::disproved(
-            format!("{used} of {most}: it is full"),
+        Ok((used, most)) if used >= most => CheckResult::failed(
+            format!("{used} of {most} entries: the table is full"),
             format!("sysctl -w net.netfilter.nf_conntrack_max={}", most.saturating_mul(2)),
         ),
-        Ok((used, most)) => Judged::proved(format!("{used} of {most}")),
+        Ok((used, most)) => CheckResult::passed(format!("{used} of {most}")),
         Err(unmeasured) => unmeasured.clone().into(),
     }
 }
@@ -91,7 +91,7 @@ mod tests {
     use kernel::conntrack::Direction;
     use serde_json::json;
 
-    use super::super::super::testing::{World, disproved, proved, unknown};
+    use super::super::super::testing::{World, failed, not_measured, passed};
     use super::*;
 
     fn world(protocol: &str, answering: [u8; 4]) -> World {
@@ -117,27 +117,27 @@ mod tests {
     }
 
     #[test]
-    fn a_udp_flow_to_an_endpoint_that_is_gone_is_told() {
-        proved(world("UDP", [10, 244, 0, 1]).judge("default", "dns", stale));
-        let (saw, fix) = disproved(world("UDP", [10, 244, 0, 77]).judge("default", "dns", stale));
+    fn a_udp_flow_to_an_endpoint_that_is_gone_is_reported() {
+        passed(world("UDP", [10, 244, 0, 1]).check("default", "dns", stale));
+        let (saw, fix) = failed(world("UDP", [10, 244, 0, 77]).check("default", "dns", stale));
         assert!(saw.contains("10.244.0.77:5353"), "{saw}");
         assert_eq!(fix, "conntrack -D -p udp --orig-dst 10.96.0.5 --dport 53 --reply-src 10.244.0.77");
     }
 
     #[test]
     fn tcp_ends_by_itself_and_other_modes_are_not_judged() {
-        assert!(proved(world("TCP", [10, 244, 0, 77]).judge("default", "dns", stale)).contains("1 flow of TCP"));
+        assert!(passed(world("TCP", [10, 244, 0, 77]).check("default", "dns", stale)).contains("1 flow of TCP"));
         let mut relayed = world("UDP", [10, 244, 0, 77]);
         relayed.here.rules = Ok(Rules { mode: "userspace".to_owned(), ..Rules::default() });
-        unknown(relayed.judge("default", "dns", stale));
+        not_measured(relayed.check("default", "dns", stale));
     }
 
     #[test]
-    fn a_full_table_is_told() {
+    fn a_full_table_is_reported() {
         let mut world = world("UDP", [10, 244, 0, 1]);
         world.here.room = Ok((100, 100));
-        assert_eq!(disproved(world.judge("default", "dns", room)).1, "sysctl -w net.netfilter.nf_conntrack_max=200");
+        assert_eq!(failed(world.check("default", "dns", room)).1, "sysctl -w net.netfilter.nf_conntrack_max=200");
         world.here.room = Ok((99, 100));
-        proved(world.judge("default", "dns", room));
+        passed(world.check("default", "dns", room));
     }
 }

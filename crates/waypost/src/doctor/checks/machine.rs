@@ -1,19 +1,19 @@
-//! The node as a router: whether it passes packets on, and knows where to.
+//! IP forwarding and routes of the node.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::super::evidence::{Evidence, family};
-use super::super::verdict::Judged;
+use super::super::verdict::CheckResult;
 use super::super::words::listed;
 
-/// The settings that say whether packets are passed on.
+/// The sysctls of IP forwarding.
 const FORWARD_V4: &str = "net/ipv4/ip_forward";
 const FORWARD_V6: &str = "net/ipv6/conf/all/forwarding";
-/// The setting that says how sources are checked.
+/// The sysctl of reverse path filtering.
 const SOURCES: &str = "net/ipv4/conf/all/rp_filter";
 
-/// The settings that are read.
+/// The sysctls that are read.
 pub(crate) const SETTINGS: [&str; 3] = [FORWARD_V4, FORWARD_V6, SOURCES];
 
 /// The addresses of ready endpoints that are not this machine's own.
@@ -22,32 +22,36 @@ fn beyond(evidence: &Evidence<'_>) -> BTreeSet<IpAddr> {
     evidence.ready().iter().map(|endpoint| endpoint.address.ip()).filter(|ip| !own.contains(ip)).collect()
 }
 
-/// Whether packets are passed on.
-pub(super) fn forwarding(evidence: &Evidence<'_>) -> Judged {
+/// Whether the node forwards packets.
+pub(super) fn forwarding(evidence: &Evidence<'_>) -> CheckResult {
     if let Err(unmeasured) = &evidence.here.node {
         return unmeasured.clone().into();
     }
     let beyond = beyond(evidence);
     if beyond.is_empty() {
-        return Judged::moot("no endpoint is beyond this machine");
+        return CheckResult::not_applicable("every endpoint is on this machine");
     }
     for ip in &beyond {
         let name = if ip.is_ipv4() { FORWARD_V4 } else { FORWARD_V6 };
         if evidence.here.settings.get(name).is_some_and(|value| value == "0") {
             let setting = name.replace('/', ".");
-            return Judged::disproved(
+            return CheckResult::failed(
                 format!("{setting} is 0: {} is not forwarded, so Pods cannot use {ip}", family(*ip)),
                 format!("sysctl -w {setting}=1"),
             );
         }
     }
     let strict = evidence.here.settings.get(SOURCES).is_some_and(|value| value == "1");
-    let but = if strict { "; rp_filter is strict: answers must come in where questions go out" } else { "" };
-    Judged::proved(format!("it does{but}"))
+    let but = if strict {
+        "; rp_filter is strict: replies must arrive on the interface of the route to their source"
+    } else {
+        ""
+    };
+    CheckResult::passed(format!("it does{but}"))
 }
 
-/// Whether there is a way to the endpoints.
-pub(super) fn routes(evidence: &Evidence<'_>) -> Judged {
+/// Whether there are routes to the endpoints and to the Service.
+pub(super) fn routes(evidence: &Evidence<'_>) -> CheckResult {
     if let Err(unmeasured) = &evidence.here.node {
         return unmeasured.clone().into();
     }
@@ -56,20 +60,20 @@ pub(super) fn routes(evidence: &Evidence<'_>) -> Judged {
         let all: Vec<String> = missing.keys().map(ToString::to_string).collect();
         let bits = if ip.is_ipv4() { 32 } else { 128 };
         if evidence.cluster_ips().contains(ip) {
-            return Judged::disproved(
-                format!("no route to {} ({why}); one is looked for before the address is translated", listed(&all)),
+            return CheckResult::failed(
+                format!("no route to {} ({why}); the kernel needs one before it translates the address", listed(&all)),
                 format!("ip {} route add default via GATEWAY", if ip.is_ipv4() { "-4" } else { "-6" }),
             );
         }
         let via = next_hop(evidence, *ip);
-        return Judged::disproved(
+        return CheckResult::failed(
             format!("no route to {} ({why})", listed(&all)),
             format!("ip route add {ip}/{bits} via {via}"),
         );
     }
     match evidence.ready().is_empty() {
-        true => Judged::moot("there is no ready endpoint"),
-        false => Judged::proved("there is one to each"),
+        true => CheckResult::not_applicable("there is no ready endpoint"),
+        false => CheckResult::passed("a route to each"),
     }
 }
 
@@ -92,7 +96,7 @@ fn next_hop(evidence: &Evidence<'_>, ip: IpAddr) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::super::super::testing::{World, disproved, moot, proved, unknown};
+    use super::super::super::testing::{World, failed, not_applicable, not_measured, passed};
     use super::*;
 
     fn world() -> World {
@@ -104,15 +108,15 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_does_not_forward_is_told() {
+    fn a_node_that_does_not_forward_is_reported() {
         let mut world = world();
-        proved(world.judge("default", "web", forwarding));
+        passed(world.check("default", "web", forwarding));
         world.here.settings.insert(SOURCES, "1".to_owned());
-        assert!(proved(world.judge("default", "web", forwarding)).contains("strict"));
+        assert!(passed(world.check("default", "web", forwarding)).contains("strict"));
         world.here.settings.insert(FORWARD_V4, "0".to_owned());
-        assert_eq!(disproved(world.judge("default", "web", forwarding)).1, "sysctl -w net.ipv4.ip_forward=1");
+        assert_eq!(failed(world.check("default", "web", forwarding)).1, "sysctl -w net.ipv4.ip_forward=1");
         world.not_a_node();
-        unknown(world.judge("default", "web", forwarding));
+        not_measured(world.check("default", "web", forwarding));
     }
 
     #[test]
@@ -121,16 +125,16 @@ mod tests {
         world.here.settings.insert(FORWARD_V4, "0".to_owned());
         world.cluster.slices.clear();
         world.slice("default", "web", 8080, &[("192.0.2.11", true, "n1")]);
-        moot(world.judge("default", "web", forwarding));
+        not_applicable(world.check("default", "web", forwarding));
     }
 
     #[test]
     fn a_missing_route_is_told_with_the_node_to_go_by() {
         let mut world = world();
-        proved(world.judge("default", "web", routes));
+        passed(world.check("default", "web", routes));
         world.tried.no_route.insert([10, 244, 1, 1].into(), "Network is unreachable".to_owned());
-        assert_eq!(disproved(world.judge("default", "web", routes)).1, "ip route add 10.244.1.1/32 via 192.0.2.12");
+        assert_eq!(failed(world.check("default", "web", routes)).1, "ip route add 10.244.1.1/32 via 192.0.2.12");
         world.tried.no_route = [([10, 96, 0, 5].into(), "Network is unreachable".to_owned())].into();
-        assert_eq!(disproved(world.judge("default", "web", routes)).1, "ip -4 route add default via GATEWAY");
+        assert_eq!(failed(world.check("default", "web", routes)).1, "ip -4 route add default via GATEWAY");
     }
 }

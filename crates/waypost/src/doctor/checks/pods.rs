@@ -5,28 +5,28 @@ use diagnose::{Detail, Finding};
 use serde_json::Value;
 
 use super::super::evidence::{Evidence, is_ready};
-use super::super::verdict::Judged;
+use super::super::verdict::CheckResult;
 use super::super::words::{count, listed};
 
 /// Whether a Pod runs.
-pub(super) fn running(evidence: &Evidence<'_>) -> Judged {
+pub(super) fn running(evidence: &Evidence<'_>) -> CheckResult {
     if let Some(finding) = evidence.found("running") {
         return finding.into();
     }
     let pods = evidence.pods();
     if pods.is_empty() {
-        return Judged::moot("it selects no Pod that has not ended");
+        return CheckResult::not_applicable("it selects no Pod that has not terminated");
     }
     let runs = |pod: &&Value| pod.text("status.phase") == "Running";
-    Judged::proved(share(evidence, &pods, runs))
+    CheckResult::passed(share(evidence, &pods, runs))
 }
 
 /// Whether a Pod is ready.
-pub(super) fn ready(evidence: &Evidence<'_>) -> Judged {
+pub(super) fn ready(evidence: &Evidence<'_>) -> CheckResult {
     let pods = evidence.pods();
     let run: Vec<&Value> = pods.into_iter().filter(|pod| pod.text("status.phase") == "Running").collect();
     if run.is_empty() {
-        return Judged::moot("no Pod of it runs");
+        return CheckResult::not_applicable("none of its Pods runs");
     }
     if let Some(finding) = evidence.found("ready") {
         let unready = run.iter().filter(|pod| !is_ready(pod));
@@ -34,10 +34,10 @@ pub(super) fn ready(evidence: &Evidence<'_>) -> Judged {
         let evidence = finding.evidence.iter().cloned().chain(more).collect();
         return Finding { evidence, ..finding }.into();
     }
-    Judged::proved(share(evidence, &run, |pod| is_ready(pod)))
+    CheckResult::passed(share(evidence, &run, |pod| is_ready(pod)))
 }
 
-/// How many of the Pods are as they should be, and why the others are not.
+/// How many of the Pods are good, and why the others are not.
 fn share(evidence: &Evidence<'_>, pods: &[&Value], good: impl Fn(&&Value) -> bool) -> String {
     let (good, bad): (Vec<&Value>, Vec<&Value>) = pods.iter().copied().partition(good);
     let why = |pod: &&Value| {
@@ -49,7 +49,7 @@ fn share(evidence: &Evidence<'_>, pods: &[&Value], good: impl Fn(&&Value) -> boo
     format!("{} of {}{but}", good.len(), count(pods.len(), "Pod"))
 }
 
-/// What a Pod does not say in its status: the words of its probe, and gates that are not open.
+/// What is not in the status of a Pod: the message of its readiness probe, and readiness gates.
 fn more(evidence: &Evidence<'_>, pod: &Value) -> Vec<String> {
     let name = pod.text("metadata.name");
     let probe = evidence.cluster.events.iter().rev().find(|event| {
@@ -61,7 +61,7 @@ fn more(evidence: &Evidence<'_>, pod: &Value) -> Vec<String> {
     let probe = probe.map(|event| event.text("message").trim().lines().next().unwrap_or_default());
     let gates = pod.items("spec.readinessGates").iter().map(|gate| gate.text("conditionType"));
     let shut: Vec<&str> = gates.filter(|gate| !is_true(pod, gate)).collect();
-    let gates = (!shut.is_empty()).then(|| format!("its readiness gate {} is not open", listed(&shut)));
+    let gates = (!shut.is_empty()).then(|| format!("its readiness gate {} is not True", listed(&shut)));
     probe.map(str::to_owned).into_iter().chain(gates).map(|why| format!("pod {name}: {why}")).collect()
 }
 
@@ -73,7 +73,7 @@ fn is_true(pod: &Value, kind: &str) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::super::super::testing::{World, disproved, moot, proved};
+    use super::super::super::testing::{World, failed, not_applicable, passed};
     use super::*;
 
     fn world() -> World {
@@ -84,10 +84,10 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_run_and_are_ready_are_proved() {
+    fn pods_that_run_and_are_ready_pass() {
         let world = world();
-        proved(world.judge("default", "web", running));
-        proved(world.judge("default", "web", ready));
+        passed(world.check("default", "web", running));
+        passed(world.check("default", "web", ready));
     }
 
     #[test]
@@ -95,7 +95,7 @@ mod tests {
         let mut world = world();
         world.pod("default", "web-2", json!({"app": "web"}));
         world.unready(1);
-        assert!(proved(world.judge("default", "web", ready)).contains("not web-2"));
+        assert!(passed(world.check("default", "web", ready)).contains("not web-2"));
     }
 
     #[test]
@@ -106,12 +106,12 @@ mod tests {
             "reason": "Unhealthy", "message": "Readiness probe failed: HTTP 503",
             "involvedObject": {"name": "web-1", "namespace": "default"},
         }));
-        let (saw, fix) = disproved(world.judge("default", "web", ready));
+        let (saw, fix) = failed(world.check("default", "web", ready));
         assert!(saw.contains("pod web-1: Readiness probe failed: HTTP 503"), "{saw}");
         assert_eq!(fix, "kubectl describe pod web-1 -n default");
         world.cluster.services[0].put("spec.publishNotReadyAddresses", true);
         world.slice("default", "web", 8080, &[("10.244.0.1", true, "n1")]);
-        proved(world.judge("default", "web", ready));
+        passed(world.check("default", "web", ready));
     }
 
     #[test]
@@ -124,11 +124,11 @@ mod tests {
             json!([{"name": "main", "restartCount": 3, "state": {"waiting": {"reason": "CrashLoopBackOff"}},
                     "lastState": {"terminated": {"exitCode": 2}}}]),
         );
-        let (saw, fix) = disproved(world.judge("default", "web", running));
+        let (saw, fix) = failed(world.check("default", "web", running));
         let wanted = "container main is waiting: CrashLoopBackOff; its last exit code was 2";
         assert!(saw.contains(wanted) && saw.contains("3 restarts"), "{saw}");
         assert_eq!(fix, "kubectl logs web-1 -n default -c main --previous");
-        moot(world.judge("default", "web", ready));
+        not_applicable(world.check("default", "web", ready));
     }
 
     #[test]
@@ -137,6 +137,6 @@ mod tests {
         world.cluster.pods[0].put("status.phase", "Pending");
         let unscheduled = json!([{"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}]);
         world.cluster.pods[0].put("status.conditions", unscheduled);
-        assert!(disproved(world.judge("default", "web", running)).0.contains("0/1 nodes are available"));
+        assert!(failed(world.check("default", "web", running)).0.contains("0/1 nodes are available"));
     }
 }

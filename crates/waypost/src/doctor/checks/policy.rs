@@ -7,21 +7,21 @@ use ipnet::IpNet;
 use serde_json::json;
 
 use super::super::evidence::Evidence;
-use super::super::verdict::Judged;
+use super::super::verdict::CheckResult;
 use super::super::words::listed;
 
-/// Whether a policy Local finds endpoints on this node.
-pub(super) fn local(evidence: &Evidence<'_>) -> Judged {
+/// Whether a Service with policy Local has endpoints on this node.
+pub(super) fn local(evidence: &Evidence<'_>) -> CheckResult {
     let spec = evidence.spec();
     let inside = spec.text("internalTrafficPolicy") == "Local";
     let has_outside = ["NodePort", "LoadBalancer"].contains(&evidence.kind()) || !spec.items("externalIPs").is_empty();
     let outside = has_outside && spec.text("externalTrafficPolicy") == "Local";
     if !inside && !outside {
-        return Judged::proved("traffic may go to endpoints of any node");
+        return CheckResult::passed("traffic may go to endpoints of any node");
     }
     let ready = evidence.ready();
     if ready.is_empty() {
-        return Judged::moot("there is no ready endpoint on any node");
+        return CheckResult::not_applicable("there is no ready endpoint on any node");
     }
     let node = match &evidence.here.node {
         Ok(node) => node,
@@ -29,21 +29,23 @@ pub(super) fn local(evidence: &Evidence<'_>) -> Judged {
     };
     let here = ready.iter().filter(|endpoint| endpoint.node == **node).count();
     if here > 0 {
-        return Judged::proved(format!("{here} ready on this node, {node}"));
+        return CheckResult::passed(format!("{here} ready on this node, {node}"));
     }
     let mut nodes: Vec<&str> = ready.iter().map(|endpoint| &*endpoint.node).filter(|node| !node.is_empty()).collect();
     nodes.sort_unstable();
     nodes.dedup();
-    let elsewhere = if nodes.is_empty() { "nowhere that is said".to_owned() } else { format!("on {}", listed(&nodes)) };
+    let elsewhere = if nodes.is_empty() { "on unknown nodes".to_owned() } else { format!("on {}", listed(&nodes)) };
     let (field, whose) = match inside {
         true => ("internalTrafficPolicy", "inside"),
         false => ("externalTrafficPolicy", "outside"),
     };
     // A balancer asks each node whether it has endpoints: what comes from outside is meant not to come here.
     if !inside && evidence.kind() == "LoadBalancer" {
-        return Judged::proved(format!("none on this node, {node}; load balancers are told so and send elsewhere"));
+        return CheckResult::passed(format!(
+            "none on this node, {node}; the health check tells load balancers to use other nodes"
+        ));
     }
-    Judged::disproved(
+    CheckResult::failed(
         format!(
             "{field} is Local, and this node, {node}, has no ready endpoint (they are {elsewhere}): traffic from {whose} is dropped here"
         ),
@@ -51,16 +53,16 @@ pub(super) fn local(evidence: &Evidence<'_>) -> Judged {
     )
 }
 
-/// Whether those who ask may use the load balancer.
-pub(super) fn sources(evidence: &Evidence<'_>) -> Judged {
+/// Whether the client may use the load balancer.
+pub(super) fn sources(evidence: &Evidence<'_>) -> CheckResult {
     let written = evidence.spec().texts("loadBalancerSourceRanges");
     if evidence.kind() != "LoadBalancer" || written.is_empty() {
-        return Judged::proved("open to everybody");
+        return CheckResult::passed("open to every source");
     }
     let ranges: Vec<IpNet> = written.iter().filter_map(|text| text.trim().parse().ok()).collect();
     let ips = evidence.balancer_ips();
     if ips.is_empty() {
-        return Judged::moot("no load balancer has given it an address yet, so the ranges close nothing");
+        return CheckResult::not_applicable("it has no load-balancer address yet, so the ranges have no effect");
     }
     let add = |extra: String| {
         let all: Vec<String> = written.iter().map(|text| (*text).to_owned()).chain([extra]).collect();
@@ -77,26 +79,25 @@ pub(super) fn sources(evidence: &Evidence<'_>) -> Judged {
         ips.iter().any(|at| at.is_ipv4() == ip.is_ipv4()) && !ranges.iter().any(|range| range.contains(*ip))
     });
     match out {
-        Some(ip) => Judged::disproved(
+        Some(ip) => CheckResult::failed(
             format!(
-                "{ip} ({who}) is in none of {}: what it sends to {} is dropped (if only others are meant to use it, ask for one of \
-                 them with --from)",
+                "{ip} ({who}) is in none of {}: what it sends to {} is dropped (to check another client, use --from)",
                 listed(&written),
                 listed(&ips.iter().map(ToString::to_string).collect::<Vec<_>>())
             ),
             add(IpNet::from(*ip).to_string()),
         ),
-        None if asking.is_empty() => Judged::unknown(
-            format!("open to {}; for whom is asked is not known", listed(&written)),
-            "run this on a node, or say --from ADDRESS",
+        None if asking.is_empty() => CheckResult::not_measured(
+            format!("open to {}; the address of the client is not known", listed(&written)),
+            "run this on a node, or with --from ADDRESS",
         ),
-        None => Judged::proved(format!("{who} is within {}", listed(&written))),
+        None => CheckResult::passed(format!("{who} is within {}", listed(&written))),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::testing::{World, disproved, moot, proved, unknown};
+    use super::super::super::testing::{World, failed, not_applicable, not_measured, passed};
     use super::*;
 
     fn world(spec: serde_json::Value, node: &str) -> World {
@@ -109,17 +110,17 @@ mod tests {
     #[test]
     fn a_local_policy_without_endpoints_here_drops() {
         let inside = json!({"type": "ClusterIP", "internalTrafficPolicy": "Local", "ports": [{"port": 80}]});
-        let (saw, fix) = disproved(world(inside.clone(), "n2").judge("default", "web", local));
+        let (saw, fix) = failed(world(inside.clone(), "n2").check("default", "web", local));
         assert!(saw.contains("this node, n1, has no ready endpoint (they are on n2)"), "{saw}");
         assert!(fix.ends_with(r#"--type=merge -p '{"spec":{"internalTrafficPolicy":"Cluster"}}'"#), "{fix}");
-        proved(world(inside.clone(), "n1").judge("default", "web", local));
+        passed(world(inside.clone(), "n1").check("default", "web", local));
         let outside = json!({"type": "NodePort", "externalTrafficPolicy": "Local", "ports": [{"port": 80}]});
-        assert!(disproved(world(outside, "n2").judge("default", "web", local)).1.contains("externalTrafficPolicy"));
+        assert!(failed(world(outside, "n2").check("default", "web", local)).1.contains("externalTrafficPolicy"));
         let balanced = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80}]});
-        proved(world(balanced, "n2").judge("default", "web", local));
+        passed(world(balanced, "n2").check("default", "web", local));
         let mut elsewhere = world(inside, "n2");
         elsewhere.not_a_node();
-        unknown(elsewhere.judge("default", "web", local));
+        not_measured(elsewhere.check("default", "web", local));
     }
 
     fn balanced(ranges: &serde_json::Value, ips: &[&str]) -> World {
@@ -131,26 +132,25 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_shut_out_a_family_or_this_node_are_told() {
-        let (saw, fix) = disproved(
-            balanced(&json!(["192.0.2.0/24"]), &["198.51.100.1", "fd00::1"]).judge("default", "web", sources),
-        );
+    fn ranges_that_shut_out_a_family_or_this_node_are_reported() {
+        let (saw, fix) =
+            failed(balanced(&json!(["192.0.2.0/24"]), &["198.51.100.1", "fd00::1"]).check("default", "web", sources));
         assert!(saw.contains("no range of IPv6: nobody can use fd00::1"), "{saw}");
         assert!(fix.contains(r#"["192.0.2.0/24","::/0"]"#), "{fix}");
         let (saw, fix) =
-            disproved(balanced(&json!(["203.0.113.0/24"]), &["198.51.100.1"]).judge("default", "web", sources));
+            failed(balanced(&json!(["203.0.113.0/24"]), &["198.51.100.1"]).check("default", "web", sources));
         assert!(saw.contains("192.0.2.11 (this node)"), "{saw}");
         assert!(fix.contains(r#""192.0.2.11/32""#), "{fix}");
-        proved(balanced(&json!(["192.0.2.0/24"]), &["198.51.100.1"]).judge("default", "web", sources));
-        moot(balanced(&json!(["203.0.113.0/24"]), &[]).judge("default", "web", sources));
+        passed(balanced(&json!(["192.0.2.0/24"]), &["198.51.100.1"]).check("default", "web", sources));
+        not_applicable(balanced(&json!(["203.0.113.0/24"]), &[]).check("default", "web", sources));
     }
 
     #[test]
     fn for_somebody_else_the_ranges_are_asked_for_that_one() {
         let mut world = balanced(&json!(["203.0.113.0/24"]), &["198.51.100.1"]);
         world.here.from = Some([203, 0, 113, 5].into());
-        proved(world.judge("default", "web", sources));
+        passed(world.check("default", "web", sources));
         world.here.from = Some([198, 18, 0, 1].into());
-        assert!(disproved(world.judge("default", "web", sources)).0.starts_with("198.18.0.1"));
+        assert!(failed(world.check("default", "web", sources)).0.starts_with("198.18.0.1"));
     }
 }

@@ -1,33 +1,33 @@
-//! The kernel's rules beside the plan, and the program that should keep them so.
+//! The kernel rules compared with the plan, and whether a proxy runs.
 
 use super::super::evidence::{Evidence, Rules};
-use super::super::verdict::Judged;
+use super::super::verdict::CheckResult;
 use super::super::words::{count, listed};
 
-/// How the proxy is brought back, which writes what is missing.
+/// Restarts the proxy, which writes missing rules.
 const START: &str = "systemctl restart waypost";
 
-/// Whether the proxy of this node is there, for sentences about its rules.
+/// The state of this node's proxy, for messages about its rules.
 fn keeper(evidence: &Evidence<'_>) -> &'static str {
     match evidence.here.proxy {
-        Ok(true) => "a proxy runs and has not mended it",
-        Ok(false) => "and no proxy runs here that would write them",
-        Err(_) => "whether a proxy runs is not known",
+        Ok(true) => "a proxy runs and has not repaired them",
+        Ok(false) => "no proxy runs here that would write them",
+        Err(_) => "it is not known whether a proxy runs",
     }
 }
 
-/// Whether the rules are what the plan says.
-pub(super) fn equal(evidence: &Evidence<'_>) -> Judged {
+/// Whether the rules equal the plan.
+pub(super) fn equal(evidence: &Evidence<'_>) -> CheckResult {
     if evidence.is_external_name() || evidence.is_headless() || evidence.service().is_none() {
-        return Judged::moot("such a Service needs no rules");
+        return CheckResult::not_applicable("such a Service needs no rules");
     }
     let Rules { mode, missing, whole, of } = match &evidence.here.rules {
         Ok(rules) => rules,
         Err(unmeasured) => return unmeasured.clone().into(),
     };
     if *missing {
-        return Judged::disproved(
-            format!("the kernel has no rule of ours: they were flushed or never written; {}", keeper(evidence)),
+        return CheckResult::failed(
+            format!("the kernel has none of our rules: they were flushed or never written; {}", keeper(evidence)),
             START,
         );
     }
@@ -35,27 +35,27 @@ pub(super) fn equal(evidence: &Evidence<'_>) -> Judged {
     let ours = of.get(&key).map_or(&[][..], Vec::as_slice);
     match (whole.is_empty(), ours.is_empty()) {
         (true, true) => {
-            Judged::proved(format!("mode {mode}: every rule of this Service is in the kernel, and no other"))
+            CheckResult::passed(format!("mode {mode}: the kernel has exactly the planned rules of this Service"))
         }
-        (true, false) => Judged::disproved(
+        (true, false) => CheckResult::failed(
             format!("{} differ from the plan: {}; {}", count(ours.len(), "rule"), listed(ours), keeper(evidence)),
             START,
         ),
-        (false, _) => Judged::disproved(
-            format!("what all Services share differs from the plan: {}; {}", listed(whole), keeper(evidence)),
+        (false, _) => CheckResult::failed(
+            format!("rules that all Services share differ from the plan: {}; {}", listed(whole), keeper(evidence)),
             START,
         ),
     }
 }
 
 /// Whether a proxy serves this node.
-pub(super) fn alive(evidence: &Evidence<'_>) -> Judged {
+pub(super) fn alive(evidence: &Evidence<'_>) -> CheckResult {
     if evidence.is_external_name() || evidence.is_headless() || evidence.service().is_none() {
-        return Judged::moot("such a Service needs no proxy");
+        return CheckResult::not_applicable("such a Service needs no proxy");
     }
     match &evidence.here.proxy {
-        Ok(true) => Judged::proved("one does"),
-        Ok(false) => Judged::disproved("no proxy runs on this node: rules stay, and follow nothing any more", START),
+        Ok(true) => CheckResult::passed("a proxy runs"),
+        Ok(false) => CheckResult::failed("no proxy runs on this node: its rules are not updated", START),
         Err(unmeasured) => unmeasured.clone().into(),
     }
 }
@@ -64,7 +64,7 @@ pub(super) fn alive(evidence: &Evidence<'_>) -> Judged {
 mod tests {
     use serde_json::json;
 
-    use super::super::super::testing::{World, disproved, moot, proved, unknown};
+    use super::super::super::testing::{World, failed, not_applicable, not_measured, passed};
     use super::*;
 
     fn world(rules: Rules) -> World {
@@ -75,23 +75,23 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_are_gone_or_other_are_told() {
-        proved(world(Rules::default()).judge("default", "web", equal));
+    fn rules_that_are_gone_or_other_are_reported() {
+        passed(world(Rules::default()).check("default", "web", equal));
         let mut flushed = world(Rules { missing: true, ..Rules::default() });
         flushed.here.proxy = Ok(false);
-        let (saw, fix) = disproved(flushed.judge("default", "web", equal));
+        let (saw, fix) = failed(flushed.check("default", "web", equal));
         assert!(saw.contains("flushed") && saw.contains("no proxy runs here"), "{saw}");
         assert_eq!(fix, START);
-        disproved(flushed.judge("default", "web", alive));
+        failed(flushed.check("default", "web", alive));
         let of = [("default/web".to_owned(), vec!["10.96.0.5:80 is missing".to_owned()])].into();
         assert!(
-            disproved(world(Rules { of, ..Rules::default() }).judge("default", "web", equal)).0.contains("is missing")
+            failed(world(Rules { of, ..Rules::default() }).check("default", "web", equal)).0.contains("is missing")
         );
         let of = [("default/other".to_owned(), vec!["x".to_owned()])].into();
-        proved(world(Rules { of, ..Rules::default() }).judge("default", "web", equal));
+        passed(world(Rules { of, ..Rules::default() }).check("default", "web", equal));
         let whole = vec!["chain services".to_owned()];
         assert!(
-            disproved(world(Rules { whole, ..Rules::default() }).judge("default", "web", equal))
+            failed(world(Rules { whole, ..Rules::default() }).check("default", "web", equal))
                 .0
                 .contains("chain services")
         );
@@ -101,9 +101,9 @@ mod tests {
     fn where_nothing_can_be_read_nothing_is_said() {
         let mut world = world(Rules::default());
         world.not_a_node();
-        unknown(world.judge("default", "web", equal));
-        unknown(world.judge("default", "web", alive));
+        not_measured(world.check("default", "web", equal));
+        not_measured(world.check("default", "web", alive));
         world.service("default", "alias", json!({"type": "ExternalName", "externalName": "example.org"}));
-        moot(world.judge("default", "alias", equal));
+        not_applicable(world.check("default", "alias", equal));
     }
 }

@@ -1,23 +1,26 @@
-//! The selector: whether there is one, and which Pods it finds; when none, which it nearly finds.
+//! The selector: whether there is one, and which Pods it matches.
 
 use api::value::ValueExt as _;
 use diagnose::{Finding, Selector};
 use serde_json::{Map, Value};
 
 use super::super::evidence::{Evidence, has_labels};
-use super::super::verdict::Judged;
+use super::super::verdict::CheckResult;
 use super::super::words::{count, listed};
 
-/// Whether something says where the Service leads.
-pub(super) fn present(evidence: &Evidence<'_>) -> Judged {
+/// Whether the Service has a selector or endpoints.
+pub(super) fn present(evidence: &Evidence<'_>) -> CheckResult {
     if evidence.service().is_none() || evidence.is_external_name() {
-        return Judged::moot("such a Service selects nothing");
+        return CheckResult::not_applicable("such a Service selects nothing");
     }
     if let Some(selector) = evidence.selector() {
-        return Judged::proved(diagnose::selector_text(&pairs(selector)));
+        return CheckResult::passed(diagnose::selector_text(&pairs(selector)));
     }
     let Some(finding) = evidence.found("selector") else {
-        return Judged::proved(format!("none; {} kept by hand", count(evidence.endpoints().len(), "endpoint")));
+        return CheckResult::passed(format!(
+            "none; {} in EndpointSlices without a controller",
+            count(evidence.endpoints().len(), "endpoint")
+        ));
     };
     // A workload of the same name has the labels that are probably meant.
     let namesake =
@@ -35,21 +38,21 @@ fn pairs(labels: &Map<String, Value>) -> Box<Selector> {
     labels.iter().filter_map(pair).collect()
 }
 
-/// Whether the selector finds Pods.
-pub(super) fn matches(evidence: &Evidence<'_>) -> Judged {
-    let Some(selector) = evidence.selector() else { return Judged::moot("it has no selector") };
+/// Whether the selector matches Pods.
+pub(super) fn matches(evidence: &Evidence<'_>) -> CheckResult {
+    let Some(selector) = evidence.selector() else { return CheckResult::not_applicable("it has no selector") };
     if let Some(finding) = evidence.found("selected") {
         return unscaled(evidence, selector, &finding).unwrap_or(finding).into();
     }
     let found = evidence.pods();
     if found.is_empty() {
-        return Judged::proved("only Pods that have ended");
+        return CheckResult::passed("only Pods that have terminated");
     }
     let names: Vec<&str> = found.iter().map(|pod| pod.text("metadata.name")).collect();
-    Judged::proved(format!("{}: {}", count(found.len(), "Pod"), listed(&names)))
+    CheckResult::passed(format!("{}: {}", count(found.len(), "Pod"), listed(&names)))
 }
 
-/// A workload that would make such Pods, and what to do about it.
+/// A workload that would create such Pods, as evidence.
 fn unscaled(evidence: &Evidence<'_>, selector: &Map<String, Value>, finding: &Finding) -> Option<Finding> {
     let workload = evidence.cluster.workloads.iter().find(|one| {
         one.text("metadata.namespace") == evidence.namespace
@@ -58,11 +61,11 @@ fn unscaled(evidence: &Evidence<'_>, selector: &Map<String, Value>, finding: &Fi
     let (kind, name) = (workload.text("kind").to_lowercase(), workload.text("metadata.name"));
     let (more, fix) = match workload.int("spec.replicas") {
         0 => (
-            format!("{kind} {name} would make them and is scaled to 0"),
+            format!("{kind} {name} would create them and is scaled to 0"),
             format!("kubectl scale {kind} {name} {} --replicas=1", evidence.flag()),
         ),
         wanted => (
-            format!("{kind} {name} should have made {wanted} and has not"),
+            format!("{kind} {name} should have created {wanted} and has not"),
             format!("kubectl describe {kind} {name} {}", evidence.flag()),
         ),
     };
@@ -74,7 +77,7 @@ fn unscaled(evidence: &Evidence<'_>, selector: &Map<String, Value>, finding: &Fi
 mod tests {
     use serde_json::json;
 
-    use super::super::super::testing::{World, disproved, moot, proved};
+    use super::super::super::testing::{World, failed, not_applicable, passed};
     use super::*;
 
     fn world(selector: &Value) -> World {
@@ -84,11 +87,11 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_that_finds_pods_is_proved() {
+    fn a_selector_that_finds_pods_passes() {
         let mut world = world(&json!({"app": "web"}));
         world.pod("shop", "web-1", json!({"app": "web", "more": "x"}));
-        assert!(proved(world.judge("shop", "web", present)).contains("app=web"));
-        assert!(proved(world.judge("shop", "web", matches)).contains("web-1"));
+        assert!(passed(world.check("shop", "web", present)).contains("app=web"));
+        assert!(passed(world.check("shop", "web", matches)).contains("web-1"));
     }
 
     #[test]
@@ -99,7 +102,7 @@ mod tests {
             let mut world = world(&json!({"app": asked}));
             world.pod("shop", "web-1", json!({"app": "web"}));
             world.pod("shop", "api-1", json!({"app": "billing"}));
-            let (saw, fix) = disproved(world.judge("shop", "web", matches));
+            let (saw, fix) = failed(world.check("shop", "web", matches));
             assert!(saw.contains(&format!("selector app={asked} matches 0 of 2 pods")) && saw.contains(says), "{saw}");
             assert_eq!(fix, "kubectl set selector service web -n shop app=web");
         }
@@ -109,17 +112,17 @@ mod tests {
     fn a_key_that_is_nearly_right_is_named_and_the_rest_is_kept() {
         let mut world = world(&json!({"ap": "web", "tier": "front"}));
         world.pod("shop", "web-1", json!({"app": "web", "tier": "front"}));
-        let (saw, fix) = disproved(world.judge("shop", "web", matches));
+        let (saw, fix) = failed(world.check("shop", "web", matches));
         assert!(saw.contains("does not have ap=web; it has app=web"), "{saw}");
         assert_eq!(fix, "kubectl set selector service web -n shop app=web,tier=front");
     }
 
     #[test]
-    fn pods_of_another_namespace_are_found_but_not_led_to() {
+    fn pods_of_another_namespace_are_named() {
         let mut world = world(&json!({"app": "web"}));
         world.pod("prod", "web-1", json!({"app": "web"}));
         world.pod("shop", "other", json!({"app": "billing"}));
-        let (saw, fix) = disproved(world.judge("shop", "web", matches));
+        let (saw, fix) = failed(world.check("shop", "web", matches));
         assert!(saw.contains("pods in namespace prod match"), "{saw}");
         assert!(fix.starts_with("kubectl expose pod web-1 -n prod --name=web --selector=app=web --port=80"), "{fix}");
     }
@@ -128,21 +131,21 @@ mod tests {
     fn a_workload_without_replicas_is_scaled() {
         let mut world = world(&json!({"app": "web"}));
         world.workload("shop", "web", 0, &json!({"app": "web"}));
-        let (saw, fix) = disproved(world.judge("shop", "web", matches));
-        assert!(saw.ends_with("deployment web would make them and is scaled to 0"), "{saw}");
+        let (saw, fix) = failed(world.check("shop", "web", matches));
+        assert!(saw.ends_with("deployment web would create them and is scaled to 0"), "{saw}");
         assert_eq!(fix, "kubectl scale deployment web -n shop --replicas=1");
         world.cluster.workloads[0].put("spec.replicas", 2);
-        assert_eq!(disproved(world.judge("shop", "web", matches)).1, "kubectl describe deployment web -n shop");
+        assert_eq!(failed(world.check("shop", "web", matches)).1, "kubectl describe deployment web -n shop");
     }
 
     #[test]
-    fn nobody_is_nobody() {
+    fn no_pod_matches() {
         let mut world = world(&json!({"app": "web"}));
-        let (saw, fix) = disproved(world.judge("shop", "web", matches));
+        let (saw, fix) = failed(world.check("shop", "web", matches));
         assert!(saw.contains("there are no pods in shop that selector app=web could match"), "{saw}");
         assert!(fix.contains("--labels=app=web --port=8080"), "{fix}");
         world.pod("shop", "other", json!({"app": "completely-different"}));
-        let (saw, _) = disproved(world.judge("shop", "web", matches));
+        let (saw, _) = failed(world.check("shop", "web", matches));
         assert!(saw.contains("matches 0 of 1 pod in shop; 1 pod has app=completely-different"), "{saw}");
     }
 
@@ -150,9 +153,9 @@ mod tests {
     fn without_a_selector_slices_by_hand_are_enough() {
         let mut world = World::new();
         world.service("shop", "web", json!({"ports": [{"port": 80}]}));
-        assert!(disproved(world.judge("shop", "web", present)).1.ends_with("app=web"));
-        moot(world.judge("shop", "web", matches));
+        assert!(failed(world.check("shop", "web", present)).1.ends_with("app=web"));
+        not_applicable(world.check("shop", "web", matches));
         world.slice("shop", "web", 8080, &[("192.0.2.1", true, "")]);
-        assert!(proved(world.judge("shop", "web", present)).contains("by hand"));
+        assert!(passed(world.check("shop", "web", present)).contains("without a controller"));
     }
 }

@@ -1,42 +1,43 @@
-//! Where the ports of a Service lead: names that containers must declare, numbers that they may.
+//! The targetPorts of a Service: names that containers must declare, numbers that they may.
 
-use diagnose::{Declared, Detail};
+use api::view::pod::ContainerPort;
+use diagnose::Detail;
 use serde_json::Value;
 
 use super::super::evidence::{Evidence, port_number};
-use super::super::verdict::Judged;
+use super::super::verdict::CheckResult;
 use super::super::words::listed;
 
 /// What the containers of Pods declare, each once.
-pub(super) fn declared(pods: &[&Value]) -> Vec<Declared> {
+pub(super) fn declared(pods: &[&Value]) -> Vec<ContainerPort> {
     let details: Vec<Detail> = pods.iter().map(|pod| Detail::of(pod)).collect();
-    let mut all: Vec<Declared> = details.iter().flat_map(Detail::ports).cloned().collect();
-    all.sort_unstable();
+    let mut all: Vec<ContainerPort> = details.iter().flat_map(Detail::ports).cloned().collect();
+    all.sort_unstable_by(|a, b| (&a.name, a.container_port, a.protocol).cmp(&(&b.name, b.container_port, b.protocol)));
     all.dedup();
     all
 }
 
 /// Whether every targetPort leads to something.
-pub(super) fn named(evidence: &Evidence<'_>) -> Judged {
+pub(super) fn named(evidence: &Evidence<'_>) -> CheckResult {
     let pods = evidence.pods();
     if pods.is_empty() {
-        return Judged::moot("it selects no Pod");
+        return CheckResult::not_applicable("it selects no Pod");
     }
     if let Some(finding) = evidence.found("targetPort") {
         return finding.into();
     }
     let declared = declared(&pods);
     let saw = evidence.ports().into_iter().map(|port| {
-        let fits = |one: &&Declared| *one.protocol == *port.protocol.as_str();
+        let fits = |one: &&ContainerPort| one.protocol == Some(port.protocol);
         if let Some(name) = port.target.as_str() {
             let one = declared.iter().filter(fits).find(|one| *one.name == *name);
-            return one.map_or_else(|| name.to_owned(), |one| format!("{name} is {}", one.number));
+            return one.map_or_else(|| name.to_owned(), |one| format!("{name} is {}", one.container_port));
         }
         let number = port_number(&port.target).unwrap_or(port.number);
-        let known = declared.iter().filter(fits).any(|one| one.number == number);
+        let known = declared.iter().filter(fits).any(|one| one.container_port == number);
         format!("{number}{}", if known { "" } else { " (which no container declares; it need not)" })
     });
-    Judged::proved(listed(&saw.collect::<Vec<_>>()))
+    CheckResult::passed(listed(&saw.collect::<Vec<_>>()))
 }
 
 #[cfg(test)]
@@ -44,7 +45,7 @@ mod tests {
     use api::value::ValueExt as _;
     use serde_json::json;
 
-    use super::super::super::testing::{World, disproved, proved};
+    use super::super::super::testing::{World, failed, passed};
     use super::*;
 
     fn world(port: &Value, declared: &Value) -> World {
@@ -56,9 +57,9 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_no_container_has_is_disproved_with_those_that_they_have() {
+    fn a_name_that_no_container_has_fails_with_those_that_they_have() {
         let world = world(&json!({"port": 80, "targetPort": "htp"}), &json!([{"name": "http", "containerPort": 8080}]));
-        let (saw, fix) = disproved(world.judge("default", "web", named));
+        let (saw, fix) = failed(world.check("default", "web", named));
         assert!(saw.contains("targetPort htp is not a port of pod web-1; its only named port is http"), "{saw}");
         assert!(saw.contains("declares port http (8080/TCP)"), "{saw}");
         let wanted = r#"'[{"op":"replace","path":"/spec/ports/0/targetPort","value":"http"}]'"#;
@@ -69,27 +70,27 @@ mod tests {
     fn a_name_of_another_protocol_is_another_name() {
         let declared = json!([{"name": "dns", "containerPort": 53, "protocol": "UDP"}]);
         let world = world(&json!({"port": 53, "targetPort": "dns", "protocol": "TCP"}), &declared);
-        assert!(disproved(world.judge("default", "web", named)).0.contains("targetPort dns is a UDP port of pod"));
+        assert!(failed(world.check("default", "web", named)).0.contains("targetPort dns is a UDP port of pod"));
     }
 
     #[test]
-    fn names_that_are_there_and_numbers_are_proved() {
+    fn names_that_are_there_and_numbers_pass() {
         let declared = json!([{"name": "http", "containerPort": 8080}]);
         let by_name = world(&json!({"port": 80, "targetPort": "http"}), &declared);
-        assert_eq!(proved(by_name.judge("default", "web", named)), "http is 8080");
+        assert_eq!(passed(by_name.check("default", "web", named)), "http is 8080");
         let by_number = world(&json!({"port": 80, "targetPort": 9999}), &declared);
-        assert!(proved(by_number.judge("default", "web", named)).contains("it need not"));
+        assert!(passed(by_number.check("default", "web", named)).contains("it need not"));
     }
 
     #[test]
-    fn a_number_that_is_declared_for_another_protocol_alone_is_disproved() {
+    fn a_number_that_is_declared_for_another_protocol_alone_fails() {
         let declared = json!([{"name": "http", "containerPort": 8080}]);
         let mut udp = world(&json!({"port": 53, "targetPort": 8080, "protocol": "UDP"}), &declared);
         udp.slice("default", "web", 8080, &[("10.244.0.1", true, "n1")]);
         udp.cluster.slices[0]["ports"] = json!([{"name": "", "port": 8080, "protocol": "UDP"}]);
-        let (saw, _) = disproved(udp.judge("default", "web", named));
+        let (saw, _) = failed(udp.check("default", "web", named));
         assert!(saw.contains("port 53: the Service sends UDP to port 8080") && saw.contains("for TCP only"), "{saw}");
         udp.cluster.pods[0]["spec"]["containers"][0]["ports"][0]["protocol"] = json!("UDP");
-        proved(udp.judge("default", "web", named));
+        passed(udp.check("default", "web", named));
     }
 }

@@ -1,4 +1,4 @@
-//! Who may do what: bindings to everybody, and rights with which others can be had.
+//! Access: bindings to large groups, and permissions that allow privilege escalation.
 //!
 //! What every cluster has by default ([`DEFAULTS`]) is no finding; what an administrator added to a default object is.
 
@@ -13,7 +13,7 @@ use super::{Finding, Rbac, Severity};
 pub(super) const ANONYMOUS: &str = "anonymous-access";
 pub(super) const BINDINGS: &str = "wide-bindings";
 
-/// Groups that hold many, and the names by which nobody in particular is meant.
+/// Groups of many users, and the anonymous user.
 const EVERYBODY: [&str; 2] = ["system:authenticated", "system:serviceaccounts"];
 const NOBODY: [&str; 2] = ["system:anonymous", "system:unauthenticated"];
 
@@ -117,7 +117,7 @@ impl Grant<'_> {
         NOBODY.contains(&self.subject.text("name")) && self.subject.text("kind") != "ServiceAccount"
     }
 
-    /// Whether it reaches users whom nobody chose: everybody, every ServiceAccount of a namespace, or one that Pods have by default.
+    /// Whether it includes users that were not chosen: all users, every ServiceAccount of a namespace, or a default ServiceAccount.
     fn is_broad(&self) -> bool {
         let name = self.subject.text("name");
         match self.subject.text("kind") {
@@ -167,7 +167,7 @@ pub(super) fn anonymous(rbac: &Rbac) -> Vec<Finding> {
         severity: Severity::Critical,
         object: grant.object(),
         saw: format!(
-            "gives {} to {}: whoever reaches the API server needs no credentials for it",
+            "gives {} to {}: clients that reach the API server need no credentials for it",
             grant.role(),
             grant.who()
         ),

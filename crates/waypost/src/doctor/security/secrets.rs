@@ -1,4 +1,4 @@
-//! Secrets that let somebody in: join tokens, and tokens of ServiceAccounts that never end.
+//! Secrets that grant access: join tokens, and ServiceAccount tokens that do not expire.
 
 use api::bootstrap_token::{Kept, Until};
 use api::value::ValueExt as _;
@@ -24,7 +24,7 @@ pub(super) fn join_tokens(secrets: &[Value], now: Timestamp) -> Vec<Finding> {
         let age = secret.text("metadata.creationTimestamp").parse::<Timestamp>().ok();
         let age = age.map_or(0, |since| now.as_second().saturating_sub(since.as_second()));
         let saw = match kept.until {
-            Until::Removed => "never ends: whoever has it can join as a node",
+            Until::Removed => "does not expire: its holder can join as a node",
             Until::Time(end) if end > now && age > DAY => "is older than a day and still lets machines join",
             Until::Time(_) | Until::Unreadable => return None,
         };

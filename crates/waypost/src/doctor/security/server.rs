@@ -16,7 +16,7 @@ const REENCRYPTING: &str = "waypost_store_reencrypting";
 /// There where requests are recorded.
 const AUDITED: &str = "apiserver_audit_event_total";
 
-/// Whether requests without credentials are answered as those of somebody. That is the default of Kubernetes; what they may do is another
+/// Whether requests without credentials are accepted as `system:anonymous`. That is the default of Kubernetes; what they may do is another
 /// check.
 pub(super) fn anonymous(code: u16) -> Vec<Finding> {
     if code == 401 {
@@ -51,7 +51,7 @@ pub(super) fn encryption(metrics: &str) -> Measured<Vec<Finding>> {
         fix: fix.to_owned(),
     };
     Ok(if encrypted == 0.0 {
-        let saw = "Secrets are not encrypted at rest: whoever reads the data directory or a backup has them";
+        let saw = "Secrets are not encrypted at rest: they can be read from the data directory and from backups";
         vec![finding(
             Severity::Warning,
             saw,
@@ -82,7 +82,7 @@ pub(super) fn audit(metrics: &str) -> Measured<Vec<Finding>> {
         check: AUDIT,
         severity: Severity::Warning,
         object: "API server".to_owned(),
-        saw: "requests are not recorded: nobody can tell afterwards who did what".to_owned(),
+        saw: "requests are not recorded: there is no audit log".to_owned(),
         fix: "start the server with --audit-policy-file and --audit-log-path (docs/security.md)".to_owned(),
     }])
 }

@@ -25,7 +25,7 @@ pub(super) fn ignored(configurations: &[Value]) -> Vec<Finding> {
             severity: Severity::Warning,
             object: format!("{kind} {name}"),
             saw: format!(
-                "webhook {} has failurePolicy Ignore: who keeps it from answering is not checked",
+                "webhook {} has failurePolicy Ignore: requests are not checked while it does not answer",
                 webhook.text("name")
             ),
             fix: format!(

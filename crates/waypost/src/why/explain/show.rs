@@ -1,4 +1,4 @@
-//! An explanation on paper: as text, one line for each endpoint, or as JSON.
+//! The answer as text, one line for each endpoint, or as JSON.
 
 use std::net::IpAddr;
 
@@ -9,21 +9,19 @@ use plan::{Frontend, PortKey};
 use serde_json::{Value, json};
 
 use super::super::view::kind;
-use super::Found;
+use super::super::world::finding_lines;
+use super::Answer;
 
 /// For people.
-pub(super) fn text(found: &Found) -> String {
-    let told = &found.told;
-    let mut lines = vec![format!("Service {} ({}) on node {}", told.service, kind(&found.service), told.node)];
-    lines.push(format!("  policies  {}", policies(found)));
-    lines.push(format!("  rules     {}", rules(found)));
-    lines.extend(found.announced.iter().map(|(ip, said)| format!("  announced {ip}: {}", announced(said))));
-    for finding in &found.findings {
-        lines.push(format!("  {:<9} {}: {}", finding.level.as_str(), finding.code, finding.message));
-        lines.extend(finding.evidence.iter().map(|more| format!("  evidence  {more}")));
-        lines.push(format!("  fix       {}", finding.fix));
-    }
-    for port in &told.ports {
+pub(super) fn text(answer: &Answer) -> String {
+    let explanation = &answer.explanation;
+    let mut lines =
+        vec![format!("Service {} ({}) on node {}", explanation.service, kind(&answer.service), explanation.node)];
+    lines.push(format!("  policies  {}", policies(answer)));
+    lines.push(format!("  rules     {}", rules(answer)));
+    lines.extend(answer.announced.iter().map(|(ip, said)| format!("  announced {ip}: {}", announced(said))));
+    lines.extend(finding_lines(&answer.findings));
+    for port in &explanation.ports {
         lines.push(String::new());
         lines.push(format!("port {}", port_name(&port.planned.key, port.planned.port)));
         lines.extend(grouped(&port.ways).into_iter().map(|line| format!("  {line}")));
@@ -33,34 +31,34 @@ pub(super) fn text(found: &Found) -> String {
             lines.push("  no endpoint".to_owned());
         }
     }
-    if !told.left.is_empty() {
+    if !explanation.left.is_empty() {
         lines.push(String::new());
         lines.push("behind no port".to_owned());
-        lines.extend(told.left.iter().map(|one| format!("  out  {}", left(one))));
+        lines.extend(explanation.left.iter().map(|one| format!("  out  {}", left(one))));
     }
     lines.push(String::new());
-    lines.extend(told.problems.iter().chain(&found.missing).map(|problem| format!("note: {problem}")));
-    lines.extend(found.view.assumption().map(|assumption| format!("note: {assumption}")));
-    lines.push(told.summary());
+    lines.extend(explanation.problems.iter().chain(&answer.missing).map(|problem| format!("note: {problem}")));
+    lines.extend(answer.view.assumption().map(|assumption| format!("note: {assumption}")));
+    lines.push(explanation.summary());
     lines.join("\n") + "\n"
 }
 
-/// Who announces an address, in words.
+/// The announcement of an address as text.
 fn announced(said: &Said) -> String {
     match said {
         Said::Announced { how, .. } => how.clone(),
-        Said::Nobody { why, fix } => format!("by nobody: {why}; look at `{fix}`"),
+        Said::Nobody { why, fix } => format!("not announced: {why}; see `{fix}`"),
         Said::NotOurs(why) => why.clone(),
         Said::Unknown { why, how } => format!("not measured: {why} (to measure: {how})"),
     }
 }
 
-fn policies(found: &Found) -> String {
-    let spec = &found.service.spec;
+fn policies(answer: &Answer) -> String {
+    let spec = &answer.service.spec;
     let internal = spec.internal_traffic_policy.as_deref().unwrap_or("Cluster");
     let external = spec.external_traffic_policy.as_deref();
     let external = external.map(|policy| format!(", from outside {policy}")).unwrap_or_default();
-    let affinity = match found.told.ports.first().and_then(|port| port.planned.affinity) {
+    let affinity = match answer.explanation.ports.first().and_then(|port| port.planned.affinity) {
         Some(seconds) => format!("; a client stays with its endpoint for {seconds} s"),
         None => String::new(),
     };
@@ -70,14 +68,16 @@ fn policies(found: &Found) -> String {
 }
 
 /// Whether the kernel of the node has what is planned, as the node says.
-fn rules(found: &Found) -> String {
-    let Ok(report) = &found.view.told else { return "not measured".to_owned() };
+fn rules(answer: &Answer) -> String {
+    let Ok(report) = &answer.view.report else { return "not measured".to_owned() };
     let mode = report["mode"].as_str().unwrap_or("?");
-    match found.programmed() {
-        None => format!("none for this Service, says the node ({mode})"),
-        Some(service) if service["programmed"] == true => format!("in the kernel as planned, says the node ({mode})"),
+    match answer.programmed() {
+        None => format!("none for this Service, as the node reports ({mode})"),
+        Some(service) if service["programmed"] == true => {
+            format!("in the kernel as planned, as the node reports ({mode})")
+        }
         Some(service) => {
-            format!("not as planned, says the node ({mode}): {}", service["why"].as_str().unwrap_or_default())
+            format!("not as planned, as the node reports ({mode}): {}", service["why"].as_str().unwrap_or_default())
         }
     }
 }
@@ -148,18 +148,18 @@ fn left(one: &Left) -> String {
 }
 
 /// For programs.
-pub(super) fn json(found: &Found) -> Value {
-    let told = &found.told;
-    let spec = &found.service.spec;
+pub(super) fn json(answer: &Answer) -> Value {
+    let explanation = &answer.explanation;
+    let spec = &answer.service.spec;
     json!({
-        "service": told.service, "type": kind(&found.service), "node": told.node, "summary": told.summary(),
+        "service": explanation.service, "type": kind(&answer.service), "node": explanation.node, "summary": explanation.summary(),
         "internalTrafficPolicy": spec.internal_traffic_policy, "externalTrafficPolicy": spec.external_traffic_policy,
-        "measured": found.view.told.is_ok(), "notMeasured": found.view.told.as_ref().err(),
-        "programmed": found.programmed().map(|service| service["programmed"].clone()),
-        "ports": told.ports.iter().map(port_json).collect::<Vec<_>>(),
-        "left": told.left.iter().map(left_json).collect::<Vec<_>>(),
-        "announced": found.announced.iter().map(announced_json).collect::<Vec<_>>(), "problems": told.problems, "missing": found.missing,
-        "findings": found.findings.iter().map(diagnose::Finding::json).collect::<Vec<_>>(),
+        "measured": answer.view.report.is_ok(), "notMeasured": answer.view.report.as_ref().err(),
+        "programmed": answer.programmed().map(|service| service["programmed"].clone()),
+        "ports": explanation.ports.iter().map(port_json).collect::<Vec<_>>(),
+        "left": explanation.left.iter().map(left_json).collect::<Vec<_>>(),
+        "announced": answer.announced.iter().map(announced_json).collect::<Vec<_>>(), "problems": explanation.problems, "missing": answer.missing,
+        "findings": answer.findings.iter().map(diagnose::Finding::json).collect::<Vec<_>>(),
     })
 }
 

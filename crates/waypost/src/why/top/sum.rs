@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::why::report::Told;
+use crate::why::report::ReportResult;
 
 /// What passes: nothing where it was not measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,11 +79,11 @@ type Ports = BTreeMap<String, BTreeMap<String, Backend>>;
 
 impl Sum {
     /// Adds up what nodes report, of Services of one namespace or of all.
-    pub(super) fn of(reports: &[(String, Told)], namespace: Option<&str>) -> Self {
+    pub(super) fn of(reports: &[(String, ReportResult)], namespace: Option<&str>) -> Self {
         let mut services: BTreeMap<String, Ports> = BTreeMap::new();
         let mut nodes = Vec::new();
-        for (node, told) in reports {
-            match told {
+        for (node, report) in reports {
+            match report {
                 Err(why) => nodes.push((node.clone(), Err(why.clone()))),
                 Ok(report) => {
                     nodes.push((node.clone(), Ok(report["mode"].as_str().unwrap_or("?").to_owned())));
@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    fn report(backends: &Value) -> Told {
+    fn report(backends: &Value) -> ReportResult {
         let ports = json!([{"name": "http", "protocol": "TCP", "port": 80, "backends": backends}]);
         Ok(json!({"mode": "nftables", "services": {"default/web": {"ports": ports}, "other/db": {"ports": []}}}))
     }

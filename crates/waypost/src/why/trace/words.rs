@@ -154,6 +154,16 @@ impl Target {
         Ok(Self::Service(name.to_owned(), labels.next().map(str::to_owned), port))
     }
 
+    /// The Service that has this address or port.
+    pub(super) fn service<'a>(&self, world: &'a World, namespace: &str) -> Option<&'a Service> {
+        let mut all = world.services.iter();
+        match self {
+            Self::Address(at) => all.find(|one| has_address(one, at.ip())),
+            Self::NodePort(number) => all.find(|one| one.spec.ports.iter().any(|port| port.node_port == *number)),
+            Self::Service(name, own, _) => world.service(own.as_deref().unwrap_or(namespace), name).ok(),
+        }
+    }
+
     /// The address, the port and the protocol.
     pub(super) fn find(
         &self,

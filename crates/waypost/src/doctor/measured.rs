@@ -1,7 +1,7 @@
-//! The last rungs of a Service's ladder, as one node sees them: whether its name leads to it, and whether it answers.
+//! The measured stages of a Service on one node: whether its name resolves, and whether it accepts connections.
 //!
-//! In: what was tried. Out: a verdict for each in the words of the checks, for the report of the node. A node that is not meant to
-//! lead anybody anywhere is no node on which the Service fails.
+//! In: measurements. Out: JSON with the result of each, for the report of the node. A node that forwards nothing to the Service does not
+//! count as one on which it fails.
 
 use api::value::ValueExt as _;
 use plan::Protocol;
@@ -9,27 +9,27 @@ use serde_json::{Value, json};
 
 use super::checks::{backends, frontends, resolves};
 use super::evidence::{Evidence, Unmeasured};
-use super::verdict::Judged;
+use super::verdict::CheckResult;
 use super::words::listed;
 
-/// Both rungs, and whether one of them failed.
-pub(crate) fn rungs(evidence: &Evidence<'_>) -> (Value, bool) {
+/// Both stages, and whether one of them failed.
+pub(crate) fn measurements(evidence: &Evidence<'_>) -> (Value, bool) {
     let (name, reachable) = (resolves(evidence), reachable(evidence));
-    let failed = [&name, &reachable].iter().any(|rung| matches!(rung, Judged::Disproved(_)));
+    let failed = [&name, &reachable].iter().any(|result| matches!(result, CheckResult::Failed(_)));
     (json!({"name": shown(name), "reachable": shown(reachable)}), failed)
 }
 
 /// Endpoints come first: a Service of two Pods, one of which does not answer, connects every other time.
-fn reachable(evidence: &Evidence<'_>) -> Judged {
+fn reachable(evidence: &Evidence<'_>) -> CheckResult {
     if evidence.is_external_name() {
-        return Judged::moot("an alias leads to a name, and who answers there is not its business");
+        return CheckResult::not_applicable("an ExternalName Service has no address of its own");
     }
     let node = evidence.here.node.as_deref().unwrap_or_default();
     let ready = evidence.ready();
     let is_local = evidence.spec().text("internalTrafficPolicy") == "Local" && !evidence.is_headless();
     if is_local && !ready.is_empty() && !ready.iter().any(|endpoint| endpoint.node == node) {
-        return Judged::moot(
-            "internalTrafficPolicy is Local, and this node has no ready endpoint: it leads nobody there",
+        return CheckResult::not_applicable(
+            "internalTrafficPolicy is Local, and this node has no ready endpoint: it forwards nothing",
         );
     }
     let behind = backends(evidence);
@@ -37,15 +37,15 @@ fn reachable(evidence: &Evidence<'_>) -> Judged {
         return behind;
     }
     match (behind, frontends(evidence)) {
-        (bad @ Judged::Disproved(_), _) | (_, bad @ Judged::Disproved(_)) => bad,
-        (Judged::Proved(behind), Judged::Proved(own)) => {
-            Judged::proved(format!("{own}; {behind}{}", untried(evidence)))
+        (bad @ CheckResult::Failed(_), _) | (_, bad @ CheckResult::Failed(_)) => bad,
+        (CheckResult::Passed(behind), CheckResult::Passed(own)) => {
+            CheckResult::passed(format!("{own}; {behind}{}", untried(evidence)))
         }
         (_, own) => own,
     }
 }
 
-/// What connections say nothing about.
+/// The ports that TCP connections do not measure.
 fn untried(evidence: &Evidence<'_>) -> String {
     let others: Vec<String> = evidence
         .ports()
@@ -55,16 +55,16 @@ fn untried(evidence: &Evidence<'_>) -> String {
         .collect();
     match others.is_empty() {
         true => String::new(),
-        false => format!("; {} was not tried: only TCP can be, without words of its own", listed(&others)),
+        false => format!("; {} was not measured: it needs a request of the application protocol", listed(&others)),
     }
 }
 
-fn shown(judged: Judged) -> Value {
-    let (verdict, text, next) = match judged {
-        Judged::Proved(saw) => ("proved", saw, String::new()),
-        Judged::Disproved(finding) => ("failed", finding.message, finding.fix),
-        Judged::NotMeasured(Unmeasured { why, how }) if how.is_empty() => ("unneeded", why, how),
-        Judged::NotMeasured(Unmeasured { why, how }) => ("unmeasured", why, how),
+fn shown(result: CheckResult) -> Value {
+    let (verdict, text, next) = match result {
+        CheckResult::Passed(saw) => ("proved", saw, String::new()),
+        CheckResult::Failed(finding) => ("failed", finding.message, finding.fix),
+        CheckResult::NotMeasured(Unmeasured { why, how }) if how.is_empty() => ("unneeded", why, how),
+        CheckResult::NotMeasured(Unmeasured { why, how }) => ("unmeasured", why, how),
     };
     json!({"verdict": verdict, "text": text, "next": next})
 }
@@ -101,34 +101,34 @@ mod tests {
     }
 
     fn verdicts(world: &World) -> (Value, bool) {
-        let (found, failed) = rungs(&world.evidence("default", "web"));
+        let (found, failed) = measurements(&world.evidence("default", "web"));
         (json!([found["name"]["verdict"], found["reachable"]["verdict"]]), failed)
     }
 
     #[test]
-    fn a_service_that_answers_is_proved_and_what_was_not_tried_is_said() {
+    fn a_service_that_answers_passes_and_unmeasured_ports_are_named() {
         let mut world = world(spec(), Dial::Connected, Dial::Connected);
         assert_eq!(verdicts(&world), (json!(["proved", "proved"]), false));
         world.cluster.services[0].put("spec.ports", json!([{"port": 80}, {"port": 53, "protocol": "UDP"}]));
-        let (found, _) = rungs(&world.evidence("default", "web"));
+        let (found, _) = measurements(&world.evidence("default", "web"));
         let said = found["reachable"]["text"].as_str().expect("words").to_owned();
         assert!(said.starts_with("10.96.0.5:80 connects; 1 endpoint connects"), "{said}");
-        assert!(said.contains("53/UDP was not tried"), "{said}");
+        assert!(said.contains("53/UDP was not measured"), "{said}");
     }
 
     #[test]
     fn an_endpoint_that_refuses_fails_with_its_address_even_where_another_answers() {
         let world = world(spec(), Dial::Connected, Dial::Refused);
-        let (found, failed) = rungs(&world.evidence("default", "web"));
+        let (found, failed) = measurements(&world.evidence("default", "web"));
         assert!(failed);
-        assert_eq!(found["reachable"]["text"], "nobody answers at 10.244.0.1:9999: refused");
+        assert_eq!(found["reachable"]["text"], "connection failed: 10.244.0.1:9999: refused");
         let silent = self::world(spec(), Dial::Silent, Dial::Connected);
-        let (found, _) = rungs(&silent.evidence("default", "web"));
+        let (found, _) = measurements(&silent.evidence("default", "web"));
         assert_eq!(found["reachable"]["text"], "10.96.0.5:80: no answer");
     }
 
     #[test]
-    fn a_node_that_leads_nobody_there_does_not_fail() {
+    fn a_node_that_forwards_nothing_does_not_fail() {
         let mut local = world(spec(), Dial::Silent, Dial::Connected);
         local.cluster.services[0].put("spec.internalTrafficPolicy", "Local");
         assert_eq!(verdicts(&local), (json!(["proved", "failed"]), true), "it has an endpoint");
@@ -143,14 +143,14 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_are_not_measured_and_the_way_is_named() {
+    fn udp_is_not_measured_and_the_way_is_named() {
         let mut world = world(
             json!({"clusterIP": "10.96.0.5", "ports": [{"port": 53, "protocol": "UDP"}]}),
             Dial::Silent,
             Dial::Silent,
         );
         world.cluster.slices[0].items_mut("ports")[0].put("protocol", "UDP");
-        let (found, _) = rungs(&world.evidence("default", "web"));
+        let (found, _) = measurements(&world.evidence("default", "web"));
         assert_eq!(found["reachable"]["verdict"], "unmeasured");
         assert!(found["reachable"]["next"].as_str().expect("words").contains("waypost dig"));
     }
