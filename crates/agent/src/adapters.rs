@@ -1,21 +1,20 @@
-//! What already runs on this machine becomes Pods: programs that were registered, containers of podman and docker, units of systemd.
+//! Adopted Pods for workloads that Waypost did not start: registered programs, containers of podman and docker, units of systemd.
 //!
 //! ```text
 //! registered ── Pods of the API ─┐
-//! podman, docker ── containers ──┼─▶ office: makes Pods, asks for their health, shows their status, removes what is gone
+//! podman, docker ── containers ──┼─▶ controller: creates Pods, probes them, writes their status, deletes Pods of stopped workloads
 //! systemd ── units ──────────────┘
 //! ```
-//! An adapter says what it found, whole each time, and never writes. The office compares that with the Pods that the API has. Nothing is
-//! started, ended or changed on the machine: what is here was here before, and stays when we go.
+//! An adapter publishes the full list of what it discovered and never writes; the controller reconciles that list with the Pods of the API.
+//! Nothing is started, stopped or changed on the machine.
 
+mod controller;
 pub mod listeners;
-mod office;
+pub mod observed;
 pub mod podman;
-pub mod registered;
-pub mod standing;
+pub mod prober;
 pub mod systemd;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use api::adopted::{self, DOCKER, Draft, PODMAN, SYSTEMD};
@@ -23,81 +22,69 @@ use serde_json::Value;
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::task::JoinSet;
 
-use self::office::Office;
-use self::standing::Standing;
+use self::controller::Controller;
+use self::observed::Observed;
 use crate::machine::Machine;
+use crate::settings::Adapters;
 use crate::workloads::PodId;
 
-/// Who is asked for what runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Adapters {
-    /// The socket of podman.
-    pub podman: Option<PathBuf>,
-    /// The socket of docker.
-    pub docker: Option<PathBuf>,
-    /// The units of systemd; an empty list means all that say so.
-    pub systemd: Option<Vec<String>>,
-    /// The program that speaks for systemd.
-    pub systemctl: PathBuf,
-}
-
-/// Something that runs here.
+/// A workload that an adapter discovered.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
-    /// The Pod that stands for it.
+pub struct Discovered {
+    /// The Pod to create for it.
     pub draft: Draft,
-    /// How it is.
-    pub standing: Standing,
+    /// Its state.
+    pub observed: Observed,
 }
 
-impl Found {
+impl Discovered {
     fn id(&self) -> PodId {
         PodId { namespace: self.draft.namespace.clone(), name: self.draft.name.clone() }
     }
 }
 
-/// News for the office.
+/// Events of the controller of adopted Pods.
 #[derive(Debug)]
-pub enum News {
-    /// The API has an adopted Pod like this.
-    Pod(Arc<Value>),
-    /// The API has it no more; this one, if it is known which.
-    Gone(PodId, Option<String>),
-    /// All Pods of the API are known.
-    Listed,
-    /// All that an adapter found.
-    Found(&'static str, Vec<Found>),
-    /// Something was asked how it is: the Pod, its uid, the answer.
-    Answered(PodId, String, registered::Answer),
-    /// Everything is to be looked at again.
-    Look,
+pub enum AdapterEvent {
+    /// An adopted Pod was created or changed.
+    PodUpdated(Arc<Value>),
+    /// A Pod was deleted; with its UID if known.
+    PodDeleted(PodId, Option<String>),
+    /// The initial list of Pods is complete.
+    PodsSynced,
+    /// The full list of an adapter.
+    Discovered(&'static str, Vec<Discovered>),
+    /// The probe result of a Pod changed: its ID, its UID, the result.
+    Probed(PodId, String, prober::Reachable),
+    /// Reconcile everything.
+    Resync,
 }
 
-/// Where news go.
-pub type Inbox = UnboundedSender<News>;
+/// The event queue of the controller.
+pub type Queue = UnboundedSender<AdapterEvent>;
 
-/// Begins to look after what runs here, until the tasks are dropped.
-pub fn start(machine: &Arc<Machine>, tasks: &mut JoinSet<()>) -> Inbox {
-    let (inbox, news) = mpsc::unbounded_channel();
+/// Starts the adapters and the controller; they run until the tasks are dropped.
+pub fn start(machine: &Arc<Machine>, tasks: &mut JoinSet<()>) -> Queue {
+    let (queue, events) = mpsc::unbounded_channel();
     let Adapters { podman, docker, systemd, systemctl } = machine.settings.adapters.clone();
-    // Pods of an adapter that is not asked any more stand for nothing that we know of.
-    let silent = [(PODMAN, podman.is_some()), (DOCKER, docker.is_some()), (SYSTEMD, systemd.is_some())];
-    for (how, _) in silent.into_iter().filter(|(_, asked)| !asked) {
-        let _ = inbox.send(News::Found(how, Vec::new()));
+    // Pods of a disabled adapter are deleted.
+    let disabled = [(PODMAN, podman.is_some()), (DOCKER, docker.is_some()), (SYSTEMD, systemd.is_some())];
+    for (how, _) in disabled.into_iter().filter(|(_, enabled)| !enabled) {
+        let _ = queue.send(AdapterEvent::Discovered(how, Vec::new()));
     }
     for (how, socket) in [(PODMAN, podman), (DOCKER, docker)] {
         if let Some(socket) = socket {
-            tasks.spawn(podman::follow(how, socket, inbox.clone()));
+            tasks.spawn(podman::watch_socket(how, socket, queue.clone()));
         }
     }
     if let Some(units) = systemd {
-        tasks.spawn(systemd::follow(systemctl, units, inbox.clone()));
+        tasks.spawn(systemd::watch_units(systemctl, units, queue.clone()));
     }
-    tasks.spawn(Office::new(machine.clone(), inbox.clone(), news).run());
-    inbox
+    tasks.spawn(Controller::new(machine.clone(), queue.clone(), events).run());
+    queue
 }
 
-/// Where people find what Waypost does not have of an adopted Pod; nothing for other Pods.
+/// For an adopted Pod: where to find its logs and how to run commands in it.
 #[must_use]
 pub fn elsewhere(pod: &Value) -> Option<String> {
     use api::value::ValueExt as _;
@@ -109,6 +96,6 @@ pub fn elsewhere(pod: &Value) -> Option<String> {
             format!("Pod {name} is a container of {how}; try `{how} logs {source}` or `{how} exec {source} …`")
         }
         SYSTEMD => format!("Pod {name} is the unit {source} of systemd; try `journalctl --unit {source}`"),
-        _ => format!("Pod {name} is a program that was registered: Waypost did not start it and has no hold of it"),
+        _ => format!("Pod {name} is a registered program: Waypost did not start it and has no access to its output"),
     })
 }

@@ -1,7 +1,7 @@
-//! The agent: watches go in, Pods run. Put together here, and nothing else done.
+//! The agent: wires watches, Pod workers, Node registration and adapters together.
 
-mod inputs;
-pub(crate) mod network;
+mod network;
+mod pods;
 mod routes;
 
 use std::net::IpAddr;
@@ -18,117 +18,121 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::adapters;
-use crate::events::Teller;
-use crate::followed::Followed;
-use crate::home::Home;
+use crate::data_dir::AgentDir;
+use crate::events::EventRecorder;
 use crate::images::Images;
+use crate::images::backoff::PullBackoff;
 use crate::images::pull::Puller;
 use crate::machine::Machine;
+use crate::metrics::Metrics;
 use crate::node;
-use crate::pod::image::Waits;
+use crate::object_watches::ObjectWatches;
 use crate::pool::Pool;
 use crate::settings::Settings;
 
-pub use network::{clean_settings, remove_table};
+pub use network::restore_sysctls;
 
-/// Why an agent does not begin.
+/// Why an agent cannot start.
 #[derive(Debug, Error)]
 pub enum AgentError {
-    /// The disk.
+    /// A file system operation failed.
     #[error("{path}: {source}")]
     Disk {
-        /// Where.
+        /// The path.
         path: String,
-        /// What went wrong.
+        /// The error.
         source: std::io::Error,
     },
-    /// A selector of ours is not understood, which would be a fault in the program.
-    #[error("watching: {0}")]
+    /// A field selector was rejected: a bug.
+    #[error("watching Pods: {0}")]
     Watch(String),
-    /// The Node could not be made.
-    #[error("making the Node")]
+    /// The Node could not be registered.
+    #[error("registering the Node")]
     Node(#[from] ApiError),
 }
 
-/// An agent that runs. Dropping it ends it, and leaves its Pods running.
+/// A running agent. Dropping it stops the agent; its Pods keep running.
 pub struct Agent {
     machine: Arc<Machine>,
     ready: watch::Receiver<bool>,
     _tasks: JoinSet<()>,
 }
 
-/// What it works with.
+/// External dependencies of an agent.
 pub struct Tools {
-    /// How it writes.
+    /// The API client for reads and writes.
     pub api: Arc<dyn Api>,
-    /// The network of the kernel.
+    /// Bridge, veth pairs and routes.
     pub network: Box<dyn PodNetwork>,
-    /// The addresses of this machine, the preferred first.
+    /// Counts what the agent does.
+    pub metrics: Arc<Metrics>,
+    /// Node addresses, the preferred one first.
     pub host: Vec<IpAddr>,
 }
 
 impl Agent {
-    /// Begins: makes the Node, takes over what runs, follows the API.
+    /// Registers the Node, restores running Pods and starts the watches.
     ///
     /// # Errors
-    /// When it has no place to write, or the Node cannot be made.
+    /// When the data directory cannot be written or the Node cannot be registered.
     pub async fn start(settings: Settings, source: Arc<dyn Source>, tools: Tools) -> Result<Self, AgentError> {
-        let home = Home::new(&settings.data_dir);
-        private_folder(home.path())?;
-        private_folder(&home.pods())?;
+        let dir = AgentDir::new(&settings.data_dir);
+        create_private_dir(dir.path())?;
+        create_private_dir(&dir.pods())?;
         let (ranges_sender, ranges) = watch::channel(Vec::new());
-        let teller = Teller::start(tools.api.clone(), &settings.node);
+        let recorder = EventRecorder::start(tools.api.clone(), &settings.node);
         let machine = Arc::new(Machine {
             puller: Puller::new(Images::new(&settings.data_dir), &settings.insecure_registries),
-            image_waits: Waits::default(),
+            pull_backoff: PullBackoff::default(),
             images: Images::new(&settings.data_dir),
-            pool: Mutex::new(Pool::open(&home.addresses())),
+            pool: Mutex::new(Pool::open(&dir.addresses())),
             capacity: node::capacity(&settings.data_dir),
-            home,
+            dir,
             settings,
             api: tools.api,
-            teller,
+            recorder,
+            metrics: tools.metrics,
             network: Mutex::new(tools.network),
             groups: Cgroups::find(),
             host: tools.host,
             ranges,
-            followed: Followed::new(source.clone()),
+            object_watches: ObjectWatches::new(source.clone()),
             services: Mutex::default(),
             adopted: Mutex::default(),
-            seats: Mutex::default(),
-            doors: Mutex::default(),
+            pods: Mutex::default(),
+            host_ports: Mutex::default(),
         });
         node::register(&machine).await?;
         let mut tasks = JoinSet::new();
         tasks.spawn(node::keep_alive(machine.clone()));
         let (ready_sender, ready) = watch::channel(false);
-        let watches = inputs::Watches::begin(&*source, &machine.settings.node);
+        let watches = pods::Watches::start(&*source, &machine.settings.node);
         let watches = watches.map_err(|status| AgentError::Watch(status.message))?;
         let adopted = adapters::start(&machine, &mut tasks);
         tasks.spawn(watches.run(machine.clone(), ranges_sender, ready_sender, adopted));
         Ok(Self { machine, ready, _tasks: tasks })
     }
 
-    /// Waits until the Pods of this machine are known and its network is there.
+    /// Waits until the Pods of this node are listed and the Pod network is set up.
     pub async fn ready(&self) {
         let mut ready = self.ready.clone();
-        // An error says that the agent has ended: then it is never ready.
+        // The sender is gone: the agent ended and will not become ready.
         if ready.wait_for(|ready| *ready).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// What the serving side asks.
+    /// The backend of the agent's HTTPS endpoint.
     #[must_use]
     pub fn workloads(&self) -> Arc<Machine> {
         self.machine.clone()
     }
 }
 
-/// A folder that only root looks into.
-fn private_folder(path: &Path) -> Result<(), AgentError> {
+/// Creates a directory with mode 0700.
+fn create_private_dir(path: &Path) -> Result<(), AgentError> {
     use std::os::unix::fs::PermissionsExt as _;
-    let made = std::fs::create_dir_all(path);
-    let made = made.and_then(|()| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)));
-    made.map_err(|source| AgentError::Disk { path: path.display().to_string(), source })
+    let created = std::fs::create_dir_all(path);
+    let created = created.and_then(|()| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)));
+    created.map_err(|source| AgentError::Disk { path: path.display().to_string(), source })
 }

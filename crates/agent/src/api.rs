@@ -1,4 +1,4 @@
-//! Requests of the agent about its Pods.
+//! API requests about Pods.
 
 use client::requests::{Api, ApiError, Verb};
 use serde_json::json;
@@ -9,11 +9,11 @@ pub fn pod_path(namespace: &str, name: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/pods/{name}")
 }
 
-/// Deletes a Pod that has ended, for good; one of the same name that came after it stays.
+/// Deletes a terminated Pod with grace period 0; a newer Pod with the same name is not deleted.
 ///
 /// # Errors
-/// When the API does not; that it is gone already is no error.
-pub async fn forget_pod(api: &dyn Api, namespace: &str, name: &str, uid: &str) -> Result<(), ApiError> {
+/// When the request fails; that the Pod is gone already is no error.
+pub async fn delete_pod(api: &dyn Api, namespace: &str, name: &str, uid: &str) -> Result<(), ApiError> {
     let options = json!({
         "kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0, "preconditions": {"uid": uid},
     });

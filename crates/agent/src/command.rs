@@ -1,7 +1,7 @@
 //! Commands in running containers: probes, hooks, `kubectl exec`.
 //!
-//! In: a container that runs, and words. Out: a process inside, whose streams are at hand. A small process of ours goes in and becomes
-//! it ([`enter`]); the agent, which has many threads, could not. When the handle to it is dropped, it is killed.
+//! In: a running container and a command line. Out: a process inside, with its streams. A helper process (`waypost shim exec`) enters the
+//! namespaces and executes the command ([`enter`]), because setns needs a single-threaded process. Dropping the handle kills the command.
 
 use std::ffi::OsStr;
 use std::io;
@@ -14,16 +14,16 @@ use kernel::process::{Handle, Identity, Spawned};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt as _;
 
-use crate::shim::{BEGUN, Begun, ENDED, ORDER, Order, Program};
+use crate::shim::{EXIT_FILE, Program, SPEC_FILE, START_FILE, ShimSpec, StartRecord};
 use crate::{files, ready};
 
-/// How a process that could not be begun ends; 126 and 127 are what shells say.
+/// The exit code of a command that could not be started, as in shells.
 pub const NOT_BEGUN: i32 = 126;
 
-/// How much of what a command prints is kept, and a read more.
-const LONGEST: usize = 10 << 10;
+/// How much output of a command is kept, in bytes; up to one read more.
+const MAX_BYTES: usize = 10 << 10;
 
-/// What the process between is told.
+/// The input of the helper process.
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
     who: (i32, u64),
@@ -31,20 +31,20 @@ struct Entry {
     program: Program,
 }
 
-/// Numbers for files.
+/// Numbers for unique file names.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// What runs in a folder of an instance now.
+/// The running process of an instance.
 #[must_use]
-pub fn running(instance: &Path) -> Option<Begun> {
-    let begun: Begun = files::get(&instance.join(BEGUN))?;
-    (!instance.join(ENDED).exists() && begun.process().is_there()).then_some(begun)
+pub fn running(instance: &Path) -> Option<StartRecord> {
+    let begun: StartRecord = files::get(&instance.join(START_FILE))?;
+    (!instance.join(EXIT_FILE).exists() && begun.process().is_there()).then_some(begun)
 }
 
-/// Begins a command in the container of an instance.
+/// Starts a command in the container of an instance.
 ///
 /// # Errors
-/// When the container does not run, or the process cannot be begun.
+/// When the container is not running, or the process cannot be started.
 pub fn begin(
     program: &Path,
     instance: &Path,
@@ -52,19 +52,19 @@ pub fn begin(
     terminal: bool,
     streams: [OwnedFd; 3],
 ) -> io::Result<Spawned> {
-    let gone = || io::Error::new(io::ErrorKind::NotFound, "the container does not run");
-    let order: Order = files::get(&instance.join(ORDER)).ok_or_else(gone)?;
+    let gone = || io::Error::new(io::ErrorKind::NotFound, "the container is not running");
+    let spec: ShimSpec = files::get(&instance.join(SPEC_FILE)).ok_or_else(gone)?;
     let begun = running(instance).ok_or_else(gone)?;
     let who = begun.process();
-    let doors = order.doors();
-    let program_inside = Program { words: words.to_vec(), terminal, ..order.program };
+    let doors = spec.doors();
+    let program_inside = Program { words: words.to_vec(), terminal, ..spec.program };
     let entry = Entry { who: (who.pid, who.began), groups: doors, program: program_inside };
     let file = instance.join(format!("exec-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed)));
     files::put(&file, &entry)?;
     Spawned::begin(program, &[OsStr::new("shim"), OsStr::new("exec"), file.as_ref()], streams)
 }
 
-/// The process between: goes in, becomes the command, and answers its exit code. Has no other thread.
+/// The helper process: enters the container, executes the command and returns its exit code. Single-threaded.
 #[must_use]
 pub fn enter(file: &Path) -> i32 {
     let entry: Option<Entry> = files::get(file);
@@ -78,19 +78,19 @@ pub fn enter(file: &Path) -> i32 {
     })
 }
 
-/// Waits for the end of a process, and answers its exit code.
+/// Waits for the exit of a process; returns its exit code.
 ///
 /// # Errors
 /// When it cannot be waited for.
 pub async fn end(spawned: &mut Spawned) -> io::Result<i32> {
-    ready::ended(Handle(spawned.handle.0.try_clone()?)).await?;
+    ready::exited(Handle(spawned.handle.0.try_clone()?)).await?;
     spawned.wait()
 }
 
-/// Runs a command in a container to its end; answers its exit code and what it printed, cut.
+/// Runs a command in a container; returns its exit code and its output, truncated.
 ///
 /// # Errors
-/// When it cannot be begun.
+/// When it cannot be started.
 pub async fn run(program: &Path, instance: &Path, words: &[String]) -> io::Result<(i32, String)> {
     let (reader, writer) = io::pipe()?;
     let nothing: OwnedFd = std::fs::File::open("/dev/null")?.into();
@@ -104,7 +104,7 @@ pub async fn run(program: &Path, instance: &Path, words: &[String]) -> io::Resul
     let code = {
         let read = async {
             while let Ok(length @ 1..) = reader.read(&mut buffer).await {
-                if said.len() < LONGEST {
+                if said.len() < MAX_BYTES {
                     said.extend_from_slice(buffer.get(..length).unwrap_or_default());
                 }
             }
@@ -119,10 +119,10 @@ pub async fn run(program: &Path, instance: &Path, words: &[String]) -> io::Resul
     Ok((code, String::from_utf8_lossy(&said).into_owned()))
 }
 
-/// Takes what was printed just before the end. A child that goes on printing neither keeps us here nor fills the memory.
+/// Reads the output that is left in the pipe. A child that keeps writing neither blocks this nor grows the buffer without limit.
 fn drain(reader: &tokio::net::unix::pipe::Receiver, said: &mut Vec<u8>) {
     let mut buffer = [0; 4096];
-    while said.len() < LONGEST
+    while said.len() < MAX_BYTES
         && let Ok(length @ 1..) = reader.try_read(&mut buffer)
     {
         said.extend_from_slice(buffer.get(..length).unwrap_or_default());
@@ -136,13 +136,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_a_command_leaves_in_its_pipe_is_read_up_to_a_limit() {
+    async fn output_left_in_the_pipe_is_read_up_to_a_limit() {
         let (reader, mut writer) = io::pipe().expect("a pipe");
         writer.write_all(&[b'x'; 48 << 10]).expect("it has room");
         let reader = tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into()).expect("a pipe");
         reader.readable().await.expect("there is something");
         let mut said = Vec::new();
         drain(&reader, &mut said);
-        assert!((LONGEST..=LONGEST + 4096).contains(&said.len()), "{} bytes", said.len());
+        assert!((MAX_BYTES..=MAX_BYTES + 4096).contains(&said.len()), "{} bytes", said.len());
     }
 }

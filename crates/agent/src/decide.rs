@@ -1,14 +1,14 @@
-//! What to do next for a Pod: a pure function.
+//! The reconcile function of a Pod. Pure.
 //!
-//! In: the Pod as the API has it, what is known of it here, the time. Out: steps, the status that the API should show, and when to look
-//! again though nothing happened. Steps that are under way are facts (`Starting`, `Making`), so they are not taken twice.
+//! In: the Pod object, the observed state, the time. Out: the next steps, the desired status, and when to reconcile again without an event. Steps
+//! that are under way are part of the observed state (`Starting`, `Creating`), so they are not repeated.
 //!
 //! ```text
-//! sandbox ─▶ init containers, one after the other (sidecars stay) ─▶ containers ─▶ ends: restart policy and back-off
-//!    └────────────── deletion, deadline: containers end, then sidecars, then the sandbox, then the object
+//! sandbox ─▶ init containers, one after the other (sidecars keep running) ─▶ containers ─▶ exit: restart policy and backoff
+//!    └────────────── deletion, deadline: stop containers, then sidecars; remove the sandbox, then the object
 //! ```
 
-pub mod back_off;
+pub mod backoff;
 pub mod spec;
 mod status;
 #[cfg(test)]
@@ -22,80 +22,80 @@ use self::spec::{Role, Spec};
 pub use self::status::patch;
 use crate::facts::{Container, Facts, Sandbox, State};
 
-/// Something to do.
+/// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Make the network and the folders of the Pod.
-    MakeSandbox,
-    /// Begin a container.
+    /// Create the sandbox: network, files, volumes.
+    CreateSandbox,
+    /// Start a container.
     Start(String),
-    /// End a container.
+    /// Stop a container.
     Stop {
-        /// Which.
+        /// The container.
         name: String,
-        /// How long it has, in seconds.
+        /// The grace period, in seconds.
         grace: u32,
-        /// Why, for people.
+        /// The message of the Event.
         why: String,
     },
-    /// Take the network away.
+    /// Remove the sandbox.
     RemoveSandbox,
-    /// Nothing is left here: tell the API, and remove its folder.
-    Forget,
+    /// All resources are released: delete the Pod object and its directory.
+    DeletePod,
 }
 
-/// What was decided.
+/// The result of a reconcile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// What to do now.
+    /// The next steps.
     pub steps: Vec<Step>,
-    /// The status that the API should show.
+    /// The desired status.
     pub status: Value,
-    /// When to look again.
-    pub again: Option<Timestamp>,
+    /// When to reconcile again without an event.
+    pub requeue_at: Option<Timestamp>,
 }
 
-/// Decides.
+/// Reconciles a Pod.
 #[must_use]
 pub fn decide(pod: &Value, facts: &Facts, now: Timestamp) -> Decision {
     let spec = Spec::read(pod);
-    let mut course = Course { spec: &spec, facts, now, steps: Vec::new(), again: None };
-    let overdue = course.overdue(pod);
+    let mut planner = Planner { spec: &spec, facts, now, steps: Vec::new(), requeue_at: None };
+    let overdue = planner.overdue(pod);
     let finished = spec.is_finished(facts) || matches!(pod.text("status.phase"), "Succeeded" | "Failed");
-    let leaving = facts.gone || pod.has("metadata.deletionTimestamp");
-    if leaving || overdue || finished {
-        course.end(pod, leaving);
+    let terminating = facts.deleted || pod.has("metadata.deletionTimestamp");
+    if terminating || overdue || finished {
+        planner.end(pod, terminating);
     } else {
-        course.run();
+        planner.run();
     }
-    let Course { steps, again, .. } = course;
-    let status = status::status(pod, &spec, facts, &status::Around { now, overdue });
-    Decision { steps, status, again }
+    let Planner { steps, requeue_at, .. } = planner;
+    let status = status::status(pod, &spec, facts, &status::Context { now, overdue });
+    Decision { steps, status, requeue_at }
 }
 
-struct Course<'a> {
+struct Planner<'a> {
     spec: &'a Spec<'a>,
     facts: &'a Facts,
     now: Timestamp,
     steps: Vec<Step>,
-    again: Option<Timestamp>,
+    requeue_at: Option<Timestamp>,
 }
 
-impl<'a> Course<'a> {
+impl<'a> Planner<'a> {
     fn container(&self, name: &str) -> Option<&'a Container> {
         self.facts.containers.get(name)
     }
 
     fn wait(&mut self, until: Timestamp) {
-        self.again = Some(self.again.map_or(until, |again| again.min(until)));
+        self.requeue_at = Some(self.requeue_at.map_or(until, |requeue_at| requeue_at.min(until)));
     }
 
-    /// Whether its time is over.
+    /// Whether `activeDeadlineSeconds` has passed.
     fn overdue(&mut self, pod: &Value) -> bool {
-        let (Some(seconds), Some(began)) = (pod.at("spec.activeDeadlineSeconds").as_i64(), self.facts.began) else {
+        let (Some(seconds), Some(started)) = (pod.at("spec.activeDeadlineSeconds").as_i64(), self.facts.started) else {
             return false;
         };
-        let until = began.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX);
+        let until = started.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX);
         if self.now < until {
             self.wait(until);
         }
@@ -106,11 +106,11 @@ impl<'a> Course<'a> {
 
     fn run(&mut self) {
         match &self.facts.sandbox {
-            Sandbox::Absent => self.steps.push(Step::MakeSandbox),
-            Sandbox::Failed { until, .. } if *until <= self.now => self.steps.push(Step::MakeSandbox),
+            Sandbox::Absent => self.steps.push(Step::CreateSandbox),
+            Sandbox::Failed { until, .. } if *until <= self.now => self.steps.push(Step::CreateSandbox),
             Sandbox::Failed { until, .. } => self.wait(*until),
             Sandbox::Ready { .. } => self.containers(),
-            Sandbox::Making | Sandbox::Removing | Sandbox::Removed => {}
+            Sandbox::Creating | Sandbox::Removing | Sandbox::Removed => {}
         }
     }
 
@@ -119,17 +119,17 @@ impl<'a> Course<'a> {
         for part in &self.spec.parts {
             let passed = match part.role {
                 Role::Main => {
-                    self.keep(part.name);
+                    self.ensure_running(part.name);
                     true
                 }
                 Role::Sidecar => {
-                    self.keep(part.name);
+                    self.ensure_running(part.name);
                     begun
                         || self
                             .container(part.name)
                             .is_some_and(|sidecar| sidecar.is_running() && sidecar.health.started)
                 }
-                // What was done before the containers began is not done again when they begin again.
+                // Init containers do not run again when a container restarts.
                 Role::Init if begun => true,
                 Role::Init => self.initialize(part.name),
             };
@@ -139,50 +139,50 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// An init container: true when the next may begin.
+    /// An init container: true when the next one may start.
     fn initialize(&mut self, name: &'a str) -> bool {
         if self.container(name).and_then(Container::ending).is_some_and(|ending| ending.code == 0) {
             return true;
         }
-        self.keep(name);
+        self.ensure_running(name);
         false
     }
 
-    /// Has a container run, if it should.
-    fn keep(&mut self, name: &'a str) -> Option<()> {
+    /// Starts, restarts or kills a container as its state requires.
+    fn ensure_running(&mut self, name: &'a str) -> Option<()> {
         match self.container(name).map(|container| (container, &container.state)) {
             None | Some((_, State::New)) => self.steps.push(Step::Start(name.to_owned())),
-            Some((_, State::Refused { until, .. })) if *until <= self.now => {
+            Some((_, State::StartFailed { until, .. })) if *until <= self.now => {
                 self.steps.push(Step::Start(name.to_owned()));
             }
-            Some((_, State::Refused { until, .. })) => self.wait(*until),
+            Some((_, State::StartFailed { until, .. })) => self.wait(*until),
             Some((_, State::Starting | State::Running { stopping: Some(_), .. })) => {}
             Some((container, State::Running { .. })) => {
-                let why = container.health.condemned.clone()?;
+                let why = container.health.kill_reason.clone()?;
                 let grace = self.spec.grace_after_probe(name);
                 self.steps.push(Step::Stop { name: name.to_owned(), grace, why });
             }
-            Some((container, State::Ended(ending))) if self.spec.restarts(name, ending.code) => {
-                let until = back_off::until(ending.finished, container.back_off);
+            Some((container, State::Terminated(ending))) if self.spec.restarts(name, ending.code) => {
+                let until = backoff::until(ending.finished, container.backoff);
                 match until <= self.now {
                     true => self.steps.push(Step::Start(name.to_owned())),
                     false => self.wait(until),
                 }
             }
-            Some((_, State::Ended(_))) => {}
+            Some((_, State::Terminated(_))) => {}
         }
         Some(())
     }
 
     // === ending ===
 
-    fn end(&mut self, pod: &Value, leaving: bool) {
-        let grace = self.spec.grace(pod, self.facts.gone);
+    fn end(&mut self, pod: &Value, terminating: bool) {
+        let grace = self.spec.grace(pod, self.facts.deleted);
         let alive = |role: fn(Role) -> bool| {
             let parts = self.spec.parts.iter().filter(move |part| role(part.role));
             parts.filter(|part| self.container(part.name).is_some_and(Container::is_alive)).map(|part| part.name)
         };
-        // Sidecars serve the others to their end, and then go in the reverse order of their coming.
+        // Sidecars are stopped after all others, in reverse order of their start.
         let first: Vec<&str> = alive(|role| role != Role::Sidecar).collect();
         let next: Vec<&str> = match first.is_empty() {
             true => alive(|role| role == Role::Sidecar).next_back().into_iter().collect(),
@@ -190,7 +190,7 @@ impl<'a> Course<'a> {
         };
         let done = next.is_empty();
         for name in next {
-            // Whoever was asked is asked again only when there is less time now.
+            // A stop is repeated only with a shorter grace period.
             let is_due = match self.container(name).map(|container| &container.state) {
                 Some(State::Running { stopping, .. }) => stopping.is_none_or(|given| grace < given),
                 _ => false,
@@ -204,10 +204,10 @@ impl<'a> Course<'a> {
             return;
         }
         match &self.facts.sandbox {
-            Sandbox::Making | Sandbox::Removing => {}
+            Sandbox::Creating | Sandbox::Removing => {}
             Sandbox::Ready { .. } | Sandbox::Failed { .. } => self.steps.push(Step::RemoveSandbox),
-            Sandbox::Absent if leaving => self.steps.push(Step::RemoveSandbox),
-            Sandbox::Removed if leaving => self.steps.push(Step::Forget),
+            Sandbox::Absent if terminating => self.steps.push(Step::RemoveSandbox),
+            Sandbox::Removed if terminating => self.steps.push(Step::DeletePod),
             Sandbox::Absent | Sandbox::Removed => {}
         }
     }

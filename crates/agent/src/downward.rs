@@ -1,20 +1,20 @@
-//! What a Pod may learn of itself: fields by their path, as variables and as files.
+//! The downward API: fields of a Pod by path.
 
 use std::net::IpAddr;
 
 use api::value::ValueExt as _;
 use serde_json::Value;
 
-/// What the API does not say of a Pod yet, but this machine knows.
+/// Addresses that the Pod status may not show yet.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// The Pod's addresses.
+    /// Pod IPs.
     pub addresses: Vec<IpAddr>,
-    /// The machine's addresses.
+    /// Node addresses.
     pub host: Vec<IpAddr>,
 }
 
-/// A field of a Pod by its path; nothing when there is no such field.
+/// A field of a Pod by path; `None` when it is not supported.
 #[must_use]
 pub fn field(pod: &Value, known: &Known, path: &str) -> Option<String> {
     let join = |ips: &[IpAddr]| ips.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");

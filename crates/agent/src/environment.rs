@@ -1,7 +1,7 @@
-//! The environment of a container, and its command with variables in it.
+//! The environment variables of a container, and expansion of `$(NAME)`.
 //!
-//! In: the container, and everything that it refers to, fetched before. Out: names and values; later ones win: Services, then
-//! `envFrom`, then `env`. What is missing and not optional is named, with the field.
+//! In: the container and the objects that it refers to. Out: names and values; later ones win: Services, then `envFrom`, then `env`. A missing
+//! object or key that is not optional is an error.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use base64::Engine as _;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::amounts::{self, Capacity};
 use crate::downward::{self, Known};
+use crate::quantities::{self, Capacity};
 
 /// A kind of object that a container takes values from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Values in the clear.
+    /// ConfigMap.
     ConfigMap,
-    /// Values that are not shown.
+    /// Secret.
     Secret,
 }
 
 impl Kind {
-    /// In paths.
+    /// The resource name in API paths.
     #[must_use]
     pub const fn plural(self) -> &'static str {
         match self {
@@ -32,7 +32,7 @@ impl Kind {
         }
     }
 
-    /// In sentences, as the original says it.
+    /// The name in messages, as in the kubelet.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -42,13 +42,13 @@ impl Kind {
     }
 }
 
-/// Objects by kind and name; nothing where there is none.
+/// Objects by kind and name; `None` for those that do not exist.
 pub type Objects = BTreeMap<(Kind, String), Option<Value>>;
 
 /// Why a container cannot be configured.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ConfigError {
-    /// An object is not there.
+    /// An object does not exist.
     #[error("{} \"{name}\" not found", .kind.word())]
     NoObject {
         /// Its kind.
@@ -66,27 +66,27 @@ pub enum ConfigError {
         /// The key.
         key: String,
     },
-    /// A path of the downward API means nothing.
-    #[error("{0} is no field that a container can learn")]
+    /// A path is not supported by the downward API.
+    #[error("{0} is not supported by the downward API")]
     NoField(String),
 }
 
-/// What a container's environment is made of.
+/// Inputs of a container's environment.
 #[derive(Clone, Debug, Default)]
 pub struct Given<'a> {
     /// The Pod.
     pub pod: Option<&'a Value>,
-    /// What the API does not say of it yet.
+    /// Its addresses.
     pub known: Known,
-    /// What it refers to.
+    /// Referenced objects.
     pub objects: Objects,
     /// Variables of Services.
     pub services: Vec<(String, String)>,
-    /// What the machine has.
+    /// Resources of the node.
     pub capacity: Capacity,
 }
 
-/// The objects that a container takes variables from, and whether each must be there.
+/// The objects that a container takes variables from.
 #[must_use]
 pub fn references(container: &Value) -> Vec<(Kind, String)> {
     let mut out = Vec::new();
@@ -107,7 +107,7 @@ pub fn references(container: &Value) -> Vec<(Kind, String)> {
     out
 }
 
-/// The bytes of a key.
+/// The value of a key.
 #[must_use]
 pub fn bytes_of(kind: Kind, object: &Value, key: &str) -> Option<Vec<u8>> {
     let decode = |text: &str| base64::engine::general_purpose::STANDARD.decode(text).ok();
@@ -130,10 +130,10 @@ pub fn keys(object: &Value) -> Vec<String> {
     keys
 }
 
-/// The variables of a container, in the order in which they were first named.
+/// The environment variables of a container, in order of first appearance.
 ///
 /// # Errors
-/// When something it refers to is not there.
+/// When a required object, key or field does not exist.
 pub fn variables(container: &Value, given: &Given<'_>) -> Result<Vec<(String, String)>, ConfigError> {
     let mut out = Variables::default();
     for (name, value) in &given.services {
@@ -224,11 +224,11 @@ fn from_elsewhere(container: &Value, from: &Value, given: &Given<'_>) -> Result<
     let (resource, divisor) = (from.text("resourceFieldRef.resource"), from.at("resourceFieldRef.divisor"));
     let divisor = divisor.as_str().map_or_else(|| divisor.to_string(), str::to_owned);
     let divisor = if divisor == "null" { String::new() } else { divisor };
-    let value = amounts::field(container, resource, &divisor, given.capacity);
+    let value = quantities::field(container, resource, &divisor, given.capacity);
     value.map(Some).ok_or_else(|| ConfigError::NoField(resource.to_owned()))
 }
 
-/// A text with `$(NAME)` replaced; `$$(NAME)` is not a reference, and one that means nothing stays as it is.
+/// Expands `$(NAME)`; `$$(NAME)` is escaped, and an unknown name is left unchanged.
 #[must_use]
 pub fn expand(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_objects_and_keys_are_reported() {
         let pod = json!({});
         let fails = |env: Value| variables(&env, &given(&pod)).expect_err("refused").to_string();
         let by = |reference: Value| json!({"env": [{"name": "A", "valueFrom": reference}]});

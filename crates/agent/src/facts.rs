@@ -1,4 +1,4 @@
-//! What is known of a Pod on this machine: its network, its containers, what their probes say. Values only.
+//! The observed state of a Pod on this node: sandbox, containers, probe results. Values only.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -6,141 +6,141 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Everything that is known of a Pod.
+/// The observed state of a Pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
-    /// Its network.
+    /// Its sandbox.
     pub sandbox: Sandbox,
-    /// Its containers by name, init containers too. One that is not here was never begun.
+    /// Containers by name, init containers included. A missing one was never started.
     pub containers: BTreeMap<String, Container>,
-    /// The addresses of this machine, the preferred first.
+    /// Node addresses, the preferred one first.
     pub host: Vec<IpAddr>,
     /// When it was first seen here.
-    pub began: Option<Timestamp>,
-    /// Whether the API has it no more.
-    pub gone: bool,
+    pub started: Option<Timestamp>,
+    /// Whether the Pod object was deleted.
+    pub deleted: bool,
 }
 
-/// The network of a Pod, and what else all of its containers share.
+/// The sandbox of a Pod: network namespace and whatever else its containers share.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Sandbox {
-    /// There is none yet.
+    /// Not created yet.
     #[default]
     Absent,
-    /// It is being made.
-    Making,
-    /// It is there.
+    /// Being created.
+    Creating,
+    /// Created.
     Ready {
         /// The Pod's addresses.
         addresses: Vec<IpAddr>,
     },
-    /// It could not be made, and is tried again.
+    /// Creation or removal failed and is retried.
     Failed {
         /// Why.
         why: String,
-        /// When it is tried again.
+        /// When it is retried.
         until: Timestamp,
     },
-    /// It is being taken away.
+    /// Being removed.
     Removing,
-    /// It was taken away.
+    /// Removed.
     Removed,
 }
 
 /// A container of a Pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Container {
-    /// How often it was begun again.
+    /// The restart count.
     pub restarts: u32,
-    /// For how many seconds it waits before it is begun again after its next end.
-    pub back_off: u32,
-    /// What it does.
+    /// Backoff before the next restart, in seconds.
+    pub backoff: u32,
+    /// The state of the current instance.
     pub state: State,
-    /// How the instance before this one ended.
-    pub last: Option<Ending>,
-    /// What its probes and hooks say.
+    /// How the previous instance terminated.
+    pub last: Option<Termination>,
+    /// Results of probes and hooks.
     pub health: Health,
-    /// What is known as its id.
+    /// The container ID.
     pub id: String,
-    /// Which image it has.
+    /// The image ID.
     pub image: String,
 }
 
-/// What a container does.
+/// The state of a container.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum State {
-    /// It was never begun.
+    /// Never started.
     #[default]
     New,
-    /// It could not be begun, and is tried again.
-    Refused {
-        /// One word.
+    /// The start failed and is retried.
+    StartFailed {
+        /// The reason, in CamelCase.
         reason: String,
-        /// A sentence.
+        /// The message.
         message: String,
-        /// When it is tried again.
+        /// When it is retried.
         until: Timestamp,
     },
-    /// It is being begun.
+    /// Being started.
     Starting,
-    /// It runs.
+    /// Running.
     Running {
-        /// Since then.
+        /// The start time.
         since: Timestamp,
-        /// Within how many seconds it was asked to end, if it was.
+        /// The grace period of a stop that is under way, in seconds.
         stopping: Option<u32>,
     },
-    /// It has ended.
-    Ended(Ending),
+    /// Terminated.
+    Terminated(Termination),
 }
 
-/// How a container ended.
+/// How a container terminated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ending {
-    /// Its exit code.
+pub struct Termination {
+    /// The exit code.
     pub code: i32,
-    /// One word.
+    /// The reason, in CamelCase.
     pub reason: String,
-    /// A sentence, or its last words.
+    /// The message, or the termination message of the container.
     pub message: String,
-    /// When it began.
+    /// When it started.
     pub started: Option<Timestamp>,
-    /// When it ended.
+    /// When it finished.
     pub finished: Timestamp,
-    /// What was known as its id.
+    /// Its container ID.
     pub id: String,
 }
 
-/// What probes and hooks say of a running container.
+/// Results of probes and hooks of a running container.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Health {
-    /// Its postStart hook was run.
-    pub greeted: bool,
-    /// Its startup probe has succeeded.
+    /// Whether the postStart hook has succeeded, or there is none.
+    pub post_start_done: bool,
+    /// Whether the startup probe has succeeded.
     pub started: bool,
-    /// Its readiness probe has succeeded lately.
+    /// The result of the readiness probe.
     pub ready: bool,
-    /// It must be ended, and this is why.
-    pub condemned: Option<String>,
+    /// Why the container must be killed, if it must.
+    pub kill_reason: Option<String>,
 }
 
 impl Container {
-    /// Whether a process of it may be there.
+    /// Whether it may have a process.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         matches!(self.state, State::Starting | State::Running { .. })
     }
 
-    /// How it ended, if it did.
+    /// How it terminated, if it did.
     #[must_use]
-    pub fn ending(&self) -> Option<&Ending> {
+    pub fn ending(&self) -> Option<&Termination> {
         match &self.state {
-            State::Ended(ending) => Some(ending),
+            State::Terminated(ending) => Some(ending),
             _ => None,
         }
     }
 
-    /// Whether it runs and was not asked to end.
+    /// Whether it runs.
     #[must_use]
     pub fn is_running(&self) -> bool {
         matches!(self.state, State::Running { .. })
@@ -148,7 +148,7 @@ impl Container {
 }
 
 impl Sandbox {
-    /// The addresses of the Pod.
+    /// The Pod IPs.
     #[must_use]
     pub fn addresses(&self) -> &[IpAddr] {
         match self {

@@ -1,5 +1,4 @@
-//! Files that are whole or not there: written beside their place and moved into it. And files that somebody untrusted has written: read
-//! without waiting, without following links, and never more than a limit.
+//! Atomic writes (temporary file and rename), and bounded reads of untrusted files that neither block nor follow links.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -9,7 +8,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Writes a file as a whole. Readers see the old one or the new one.
+/// Writes a file atomically: readers see the old or the new content.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -17,7 +16,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let aside = path.with_extension(format!("new-{}", std::process::id()));
     let written = File::create(&aside).and_then(|mut file| file.write_all(bytes));
     written.and_then(|()| fs::rename(&aside, path)).inspect_err(|_| {
-        // Half a file is of no use, least of all on a full disk.
+        // Do not leave a partial file, in particular on a full disk.
         let _ = fs::remove_file(&aside);
     })
 }
@@ -30,13 +29,13 @@ pub fn put<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     write(path, &serde_json::to_vec(value).map_err(io::Error::other)?)
 }
 
-/// Reads a value; nothing when the file is not there or not what it should be.
+/// Reads a JSON value; `None` when the file is missing or invalid.
 #[must_use]
 pub fn get<T: DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-/// Opening a FIFO does not wait, a terminal does not become ours, and no program that we begin inherits the descriptor.
+/// Opening does not block on a FIFO, does not acquire a controlling terminal, and the descriptor is not inherited.
 const CAREFULLY: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
 
 /// Reads the beginning of a file that a container may have written, at most `limit` bytes of it.
@@ -47,8 +46,8 @@ pub fn read_untrusted(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     regular(openat(CWD, path, CAREFULLY | OFlags::NOFOLLOW, Mode::empty())?.into(), limit)
 }
 
-/// Reads a file of an image, with links followed as the image's containers follow them. One that is longer than `limit` is an error: half a
-/// table of users would say something else than the whole.
+/// Reads a file of an image; links are resolved inside the image root. A file longer than `limit` is an error, because a truncated passwd file
+/// could change its meaning.
 ///
 /// # Errors
 /// When it cannot be opened, is not a regular file, or is too long.
@@ -56,7 +55,7 @@ pub fn read_in_root(root: &Path, path: &Path, limit: usize) -> io::Result<Vec<u8
     read_whole(root, path, limit, ResolveFlags::IN_ROOT)
 }
 
-/// Reads a file below a directory, by links only as long as they stay below it.
+/// Reads a file below a directory; links must stay below it.
 ///
 /// # Errors
 /// When it cannot be opened, is not a regular file, or is longer than `limit`; [`io::ErrorKind::CrossesDevices`] when a link leads out.
@@ -83,7 +82,7 @@ fn regular(file: File, limit: usize) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Reads the end of a file of ours, at most `limit` bytes.
+/// Reads the last `limit` bytes of a trusted file.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -96,10 +95,10 @@ pub fn read_tail(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Removes a folder with all in it; one that is not there is as good.
+/// Removes a directory recursively; a missing one is no error.
 ///
 /// # Errors
-/// When something in it cannot be removed.
+/// When an entry cannot be removed.
 pub fn remove_folder(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -117,9 +116,9 @@ mod tests {
         result.err().map(|error| error.kind())
     }
 
-    /// What a container could leave where a file of its own is read. Nothing of it may block, leak a file of the machine or fill the memory.
+    /// Files that a container could create where the agent reads one.
     #[test]
-    fn untrusted_files_neither_block_nor_leak_nor_fill_the_memory() {
+    fn reading_untrusted_files_does_not_block_leak_or_exhaust_memory() {
         let home = tempfile::tempdir().expect("a folder");
         let at = |name: &str| home.path().join(name);
         fs::write(at("plain"), "0123456789").expect("written");
@@ -130,7 +129,7 @@ mod tests {
         assert!(read_untrusted(&at("link"), 4).is_err(), "a file of the machine was read");
         assert_eq!(kind(read_untrusted(Path::new("/dev/zero"), 4)), Some(io::ErrorKind::InvalidInput));
         assert_eq!(kind(read_untrusted(home.path(), 4)), Some(io::ErrorKind::InvalidInput));
-        // 10 GB that take no room on the disk.
+        // A sparse file of 10 GB.
         File::create(at("sparse")).and_then(|file| file.set_len(10_000_000_000)).expect("made");
         assert_eq!(read_untrusted(&at("sparse"), 4096).expect("read").len(), 4096);
         assert_eq!(kind(read_in_root(home.path(), Path::new("sparse"), 4096)), Some(io::ErrorKind::FileTooLarge));
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_an_image_stay_in_the_image() {
+    fn links_of_an_image_resolve_inside_the_image() {
         let home = tempfile::tempdir().expect("a folder");
         let root = home.path().join("root");
         fs::create_dir_all(root.join("etc")).expect("made");

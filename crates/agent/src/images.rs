@@ -1,14 +1,15 @@
-//! Images of containers, kept on this machine: pulled from registries, imported from archives or folders, found by name.
+//! The image store of the node: images pulled from registries or imported from archives or directories.
 //!
 //! ```text
-//! <data-dir>/images/names.json      names ─▶ ids, and who gave the name
-//!                  /ID/config.json  what the image says of itself
-//!                  /ID/image.json   its layers, and the digests under which registries have it
-//!                  /layers/CHAIN    layers, each once (see `layers`)
-//!                  /downloads       what has come from registries and is no layer yet
+//! <data-dir>/images/names.json      names ─▶ IDs, and whether the name is local
+//!                  /ID/config.json  the image configuration
+//!                  /ID/image.json   its layers, and its manifest digests by repository
+//!                  /layers/CHAIN    layers (see `layers`)
+//!                  /downloads       blobs that are not unpacked yet
 //! ```
 
 mod archive;
+pub mod backoff;
 pub mod credentials;
 mod decompress;
 mod entries;
@@ -37,53 +38,53 @@ use thiserror::Error;
 pub use self::entries::LayerError;
 pub use self::garbage::{Freed, Listed};
 pub use self::layers::AddError;
-use self::layers::{Layers, MOST_LAYERS};
+use self::layers::{Layers, MAX_LAYERS};
 pub(crate) use self::lock::Lock;
 pub use self::manifest::ManifestError;
-pub use self::name::{BadName, Reference, full};
+pub use self::name::{BadName, Reference, full, is_host_image};
 use crate::files;
 
-/// Why an image is not there.
+/// Errors of the image store.
 #[derive(Debug, Error)]
 pub enum ImageError {
-    /// There is none of this name.
+    /// There is no image with this name.
     #[error(
-        "there is no image {0}; bring one with `waypost image pull {0}` or `waypost image import FILE {0}`, or see `waypost image list`"
+        "image {0} not found; use `waypost image pull {0}` or `waypost image import FILE {0}`, or see `waypost image list`"
     )]
     Unknown(String),
-    /// What was given is no image.
-    #[error("{0} is no image: expected a folder, an OCI layout or a docker archive: {1}")]
+    /// The source is not an image.
+    #[error("{0} is not an image: expected a directory, an OCI layout or a docker archive: {1}")]
     NotAnImage(String, String),
-    /// A layer of it cannot be unpacked.
+    /// A layer cannot be unpacked.
     #[error("layer {number} of {image}: {source}")]
     Layer {
-        /// Which image.
+        /// The image.
         image: String,
-        /// Which layer, the lowest is 1.
+        /// The layer; the lowest is 1.
         number: usize,
-        /// Why.
+        /// The error.
         source: AddError,
     },
-    /// It is for other machines.
+    /// The image is for another platform.
     #[error("{0}: {1}")]
-    NotForUs(String, ManifestError),
-    /// Its name is none.
+    WrongPlatform(String, ManifestError),
+    /// The name is invalid.
     #[error(transparent)]
     Name(#[from] BadName),
-    /// Pods need it.
-    #[error("the image {name} is used by the Pod {pod}; delete that first")]
+    /// The image is in use.
+    #[error("image {name} is used by the Pod {pod}; delete the Pod first")]
     Used {
-        /// Which image.
+        /// The image.
         name: String,
         /// A Pod that uses it.
         pod: String,
     },
-    /// The disk.
+    /// A file system operation failed.
     #[error("{0}: {1}")]
     Disk(String, io::Error),
 }
 
-/// The images of a machine.
+/// The image store.
 #[derive(Clone, Debug)]
 pub struct Images {
     data_dir: PathBuf,
@@ -94,37 +95,37 @@ pub struct Images {
 /// An image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Image {
-    /// Its id: the digest of its configuration.
+    /// The image ID: the digest of its configuration.
     pub id: String,
-    /// What it says of itself.
+    /// Its configuration.
     pub config: Value,
-    /// The folders of its layers, the uppermost first.
+    /// The directories of its layers, the uppermost first.
     pub layers: Vec<PathBuf>,
-    /// Whether its name was given on this machine, and not by a registry.
+    /// Whether the name is local (`import`, `tag`) and not from a registry.
     pub own: bool,
-    /// Exactly this image, for people: with the digest of its registry if it has one.
+    /// The image reference with digest, for `imageID`.
     pub exact: String,
 }
 
-/// What a name leads to.
+/// The target of a name (`names.json`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Named {
     id: String,
-    /// Given here, by `import` or `tag`.
+    /// Local, by `import` or `tag`.
     own: bool,
 }
 
-/// What is written down of an image.
+/// The metadata of an image (`image.json`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Written {
-    /// Chains, the lowest first.
+    /// Chain IDs, the lowest first.
     layers: Vec<String>,
-    /// `HOST/REPOSITORY` and the digest that the registry has for it.
+    /// `HOST/REPOSITORY` and the manifest digest there.
     digests: BTreeSet<(String, String)>,
 }
 
 impl Images {
-    /// Those in a data directory.
+    /// The image store of a data directory.
     #[must_use]
     pub fn new(data_dir: &Path) -> Self {
         let root = data_dir.join("images");
@@ -139,18 +140,18 @@ impl Images {
         files::get(&self.root.join(id).join("image.json"))
     }
 
-    /// The configuration of an image that is here, as its registry has it.
+    /// The configuration of an image, byte for byte.
     fn config(&self, id: &str) -> Option<Vec<u8>> {
         let bytes = fs::read(self.root.join(id).join("config.json")).ok()?;
         (layers::sha256(&bytes) == id).then_some(bytes)
     }
 
-    /// What has come and is no layer yet.
+    /// The directory of downloaded blobs.
     fn downloads(&self) -> PathBuf {
         self.root.join("downloads")
     }
 
-    /// The folder of all; only root looks into what belongs to Pods.
+    /// Creates the store with mode 0700.
     fn prepare(&self) -> io::Result<()> {
         use std::os::unix::fs::PermissionsExt as _;
         fs::create_dir_all(&self.root)?;
@@ -182,18 +183,18 @@ impl Images {
         })
     }
 
-    /// Keeps what images are made of as long as it is held: whoever begins a container holds it.
+    /// A shared lock that prevents the removal of layers, for starting containers and pulling.
     ///
     /// # Errors
-    /// When the disk does not allow it.
+    /// When the lock file cannot be opened.
     pub(crate) fn hold(&self) -> io::Result<Lock> {
         lock::using(&self.root)
     }
 
-    /// Imports an image under a name; answers its id.
+    /// Imports an image under a name; returns its ID.
     ///
     /// # Errors
-    /// When what is there is no image, or the disk is full.
+    /// When the source is not an image, or cannot be stored.
     pub fn import(&self, from: &Path, name: &str) -> Result<String, ImageError> {
         let disk = |error| ImageError::Disk(from.display().to_string(), error);
         Reference::parse(name)?;
@@ -201,39 +202,39 @@ impl Images {
         let held = self.hold().map_err(disk)?;
         let (config, chains) = if from.is_dir() && !from.join("oci-layout").exists() {
             let chain = self.layers.add_folder(from).map_err(|source| layer_of(from, 1, source))?;
-            // A folder says nothing of itself, and two of them are two images.
+            // A directory has no configuration; each import is a new image.
             (json!({"config": {}, "os": "linux", "rootfs": {"diff_ids": [chain]}}).to_string().into(), vec![chain])
         } else {
-            self.bring(from)?
+            self.import_archive(from)?
         };
-        let id = self.keep(&config, chains, None).map_err(disk)?;
-        self.alias(name, &id, true).map_err(disk)?;
+        let id = self.store(&config, chains, None).map_err(disk)?;
+        self.set_name(name, &id, true).map_err(disk)?;
         drop(held);
-        // What had the name before may have no other.
+        // The previous image of this name may be unused now.
         self.collect().map_err(disk)?;
         Ok(id)
     }
 
-    /// Adds the layers of an archive.
-    fn bring(&self, from: &Path) -> Result<(Vec<u8>, Vec<String>), ImageError> {
+    /// Imports the layers of an archive.
+    fn import_archive(&self, from: &Path) -> Result<(Vec<u8>, Vec<String>), ImageError> {
         let not = |why: String| ImageError::NotAnImage(from.display().to_string(), why);
         let work = self.root.join(format!("{}{}", layers::UNFINISHED, std::process::id()));
         let made = (|| {
             let found = archive::open(from, &work).map_err(|error| not(error.to_string()))?;
             let config: Value = serde_json::from_slice(&found.config).map_err(|error| not(error.to_string()))?;
             if let Some(error) = manifest::Platform::here().refuses(&config) {
-                return Err(ImageError::NotForUs(from.display().to_string(), error));
+                return Err(ImageError::WrongPlatform(from.display().to_string(), error));
             }
             let open = |number: usize| fs::File::open(found.layers.get(number).map_or(Path::new(""), PathBuf::as_path));
-            let chains = self.stack(&from.display().to_string(), &config, found.layers.len(), open)?;
+            let chains = self.add_layers(&from.display().to_string(), &config, found.layers.len(), open)?;
             Ok((found.config, chains))
         })();
         files::remove_folder(&work).map_err(|error| ImageError::Disk(work.display().to_string(), error))?;
         made
     }
 
-    /// Adds layers that are not there yet, over one another; answers their chains, the lowest first.
-    fn stack<R: io::Read>(
+    /// Adds missing layers; returns the chain IDs, the lowest first.
+    fn add_layers<R: io::Read>(
         &self,
         image: &str,
         config: &Value,
@@ -241,8 +242,8 @@ impl Images {
         open: impl Fn(usize) -> io::Result<R>,
     ) -> Result<Vec<String>, ImageError> {
         let diffs = diffs(config);
-        if count > MOST_LAYERS || !(diffs.is_empty() || diffs.len() == count) {
-            let why = format!("it has {count} layers, and says that it has {}", diffs.len());
+        if count > MAX_LAYERS || !(diffs.is_empty() || diffs.len() == count) {
+            let why = format!("it has {count} layers, but its configuration lists {}", diffs.len());
             return Err(ImageError::NotAnImage(image.to_owned(), why));
         }
         let known = layers::chains(&diffs);
@@ -262,8 +263,8 @@ impl Images {
         Ok(chains)
     }
 
-    /// Keeps an image whose layers are there; answers its id.
-    fn keep(&self, config: &[u8], chains: Vec<String>, digest: Option<(String, String)>) -> io::Result<String> {
+    /// Stores an image whose layers exist; returns its ID.
+    fn store(&self, config: &[u8], chains: Vec<String>, digest: Option<(String, String)>) -> io::Result<String> {
         let id = layers::sha256(config);
         let _lock = lock::names(&self.root)?;
         let mut written = self.written(&id).unwrap_or_default();
@@ -276,22 +277,22 @@ impl Images {
         Ok(id)
     }
 
-    /// Gives an id one more name.
-    fn alias(&self, name: &str, id: &str, own: bool) -> io::Result<()> {
+    /// Adds a name to an image ID.
+    fn set_name(&self, name: &str, id: &str, own: bool) -> io::Result<()> {
         let _lock = lock::names(&self.root)?;
         let mut names = self.named();
         names.insert(full(name), Named { id: id.to_owned(), own });
         files::put(&self.root.join("names.json"), &names)
     }
 
-    /// Gives an image another name.
+    /// Adds a local name to an image.
     ///
     /// # Errors
     /// When there is no such image.
     pub fn tag(&self, name: &str, other: &str) -> Result<(), ImageError> {
         Reference::parse(other)?;
         let image = self.find(name)?;
-        self.alias(other, &image.id, true).map_err(|error| ImageError::Disk(other.to_owned(), error))
+        self.set_name(other, &image.id, true).map_err(|error| ImageError::Disk(other.to_owned(), error))
     }
 }
 
@@ -299,15 +300,15 @@ fn layer_of(image: &Path, number: usize, source: AddError) -> ImageError {
     ImageError::Layer { image: image.display().to_string(), number, source }
 }
 
-/// Unpacks the archive of a layer into an empty folder, and nowhere else; answers how many bytes its files have.
+/// Unpacks a layer archive into an empty directory and never outside of it; returns the size of its files in bytes.
 ///
 /// # Errors
-/// When it is damaged, or hostile.
+/// When the archive is invalid or malicious.
 pub fn unpack_layer(from: impl io::Read, into: &Path) -> Result<u64, LayerError> {
     layer::unpack(from, into, &[])
 }
 
-/// The digests of layers that a configuration names; those that are none are left out, so that their number is wrong.
+/// The `diff_ids` of a configuration. Invalid ones are skipped, which callers detect by the count.
 fn diffs(config: &Value) -> Vec<String> {
     let all = config.texts("rootfs.diff_ids").into_iter();
     let hex = all.filter_map(|diff| diff.strip_prefix("sha256:")).filter(|hex| name::is_digest(hex));

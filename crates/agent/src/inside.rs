@@ -1,4 +1,4 @@
-//! What the serving side asks, answered from what runs here: logs, commands, streams, connections.
+//! [`Workloads`] of the Pods that this agent runs: logs, exec, attach, port-forward.
 
 mod attach;
 mod exec;
@@ -14,44 +14,44 @@ use tokio::net::TcpStream;
 
 use crate::adapters;
 use crate::command;
+use crate::data_dir::PodDir;
 use crate::files;
-use crate::home::PodHome;
 use crate::machine::Machine;
 use crate::workloads::{Attach, ContainerId, Exec, LogOptions, LogReader, PodId, Refusal, Running, Workloads};
 
 impl Machine {
-    /// The folder of a Pod that is here.
-    fn home_of(&self, id: &PodId) -> Result<(PodHome, std::sync::Arc<Value>), Refusal> {
-        let seats = self.seats.lock();
-        let seat = seats.get(id).ok_or_else(|| self.refusal(id))?;
-        Ok((self.home.pod(&seat.uid), seat.pod.clone()))
+    /// Directory and object of a running Pod.
+    fn dir_of(&self, id: &PodId) -> Result<(PodDir, std::sync::Arc<Value>), Refusal> {
+        let pods = self.pods.lock();
+        let slot = pods.get(id).ok_or_else(|| self.refusal(id))?;
+        Ok((self.dir.pod(&slot.uid), slot.pod.clone()))
     }
 
-    /// Why a Pod has no seat here.
+    /// The error for a Pod that this agent does not run.
     fn refusal(&self, id: &PodId) -> Refusal {
         let adopted = self.adopted.lock();
         adopted.get(id).and_then(|pod| adapters::elsewhere(pod)).map_or(Refusal::NoPod, Refusal::Bad)
     }
 
-    /// The folder of a container's Pod, the container's spec, and the number of its present instance, if it has had one.
-    fn container_of(&self, of: &ContainerId) -> Result<(PodHome, Value, Option<u32>), Refusal> {
-        let (home, pod) = self.home_of(&of.pod)?;
+    /// The Pod directory, the container spec, and the number of its current instance, if any.
+    fn container_of(&self, of: &ContainerId) -> Result<(PodDir, Value, Option<u32>), Refusal> {
+        let (dir, pod) = self.dir_of(&of.pod)?;
         let mut all = pod.items("spec.initContainers").iter().chain(pod.items("spec.containers"));
         let spec = all.find(|container| container.text("name") == of.container).cloned();
         let spec = spec.ok_or_else(|| Refusal::NoContainer { container: of.container.clone() })?;
-        let kept: Option<Value> = files::get(&home.state(&of.container));
+        let kept: Option<Value> = files::get(&dir.state(&of.container));
         let number = kept.and_then(|kept| kept["number"].as_u64()).and_then(|number| u32::try_from(number).ok());
-        Ok((home, spec, number))
+        Ok((dir, spec, number))
     }
 
-    /// The folder of the instance that runs.
+    /// The directory of the running instance.
     fn running_instance(&self, of: &ContainerId) -> Result<(PathBuf, Value), Refusal> {
-        let (home, spec, number) = self.container_of(of)?;
+        let (dir, spec, number) = self.container_of(of)?;
         let not = |why: &str| Refusal::NotRunning { container: of.container.clone(), why: why.to_owned() };
-        let instance = home.instance(&of.container, number.ok_or_else(|| not("ContainerCreating"))?);
+        let instance = dir.instance(&of.container, number.ok_or_else(|| not("ContainerCreating"))?);
         match command::running(&instance) {
             Some(_) => Ok((instance, spec)),
-            None => Err(not("it has ended, or has not begun yet")),
+            None => Err(not("it has exited, or has not started yet")),
         }
     }
 }
@@ -59,7 +59,7 @@ impl Machine {
 impl Workloads for Machine {
     fn logs<'a>(&'a self, of: &'a ContainerId, options: &'a LogOptions) -> BoxFuture<'a, Result<LogReader, Refusal>> {
         async move {
-            let (home, _, number) = self.container_of(of)?;
+            let (dir, _, number) = self.container_of(of)?;
             let not = |why: &str| Refusal::NotRunning { container: of.container.clone(), why: why.to_owned() };
             let number = number.ok_or_else(|| not("ContainerCreating"))?;
             let number = match options.previous {
@@ -71,7 +71,7 @@ impl Workloads for Machine {
                     ))
                 })?,
             };
-            logs::open(home.log(&of.container, number), home.instance(&of.container, number), options)
+            logs::open(dir.log(&of.container, number), dir.instance(&of.container, number), options)
         }
         .boxed()
     }
@@ -98,9 +98,10 @@ impl Workloads for Machine {
             let adopted = self.adopted.lock().get(pod).map(|pod| pod.text("status.podIP").to_owned());
             if let Some(address) = adopted {
                 let stream = TcpStream::connect((address.as_str(), port)).await;
-                return stream.map_err(|error| Refusal::Failed(format!("dialling {address}, port {port}: {error}")));
+                return stream
+                    .map_err(|error| Refusal::Failed(format!("connecting to {address}, port {port}: {error}")));
             }
-            let (home, object) = self.home_of(pod)?;
+            let (dir, object) = self.dir_of(pod)?;
             let host_network = object.flag("spec.hostNetwork");
             let connect = move || {
                 std::net::TcpStream::connect(("127.0.0.1", port))
@@ -108,10 +109,11 @@ impl Workloads for Machine {
             };
             let work = move || match host_network {
                 true => connect(),
-                false => kernel::namespace::inside(&home.netns(), connect)?,
+                false => kernel::namespace::inside(&dir.netns(), connect)?,
             };
-            let failed =
-                |error: &dyn std::fmt::Display| Refusal::Failed(format!("dialling port {port} of the Pod: {error}"));
+            let failed = |error: &dyn std::fmt::Display| {
+                Refusal::Failed(format!("connecting to port {port} of the Pod: {error}"))
+            };
             let stream = tokio::task::spawn_blocking(work).await.map_err(|error| failed(&error))?;
             let stream = stream.map_err(|error| failed(&error))?;
             stream.set_nonblocking(true).map_err(|error| failed(&error))?;
@@ -121,10 +123,10 @@ impl Workloads for Machine {
     }
 
     fn pods(&self) -> Value {
-        let seats = self.seats.lock();
+        let pods = self.pods.lock();
         let adopted = self.adopted.lock();
         let items: Vec<&Value> =
-            seats.values().map(|seat| &*seat.pod).chain(adopted.values().map(|pod| &**pod)).collect();
+            pods.values().map(|slot| &*slot.pod).chain(adopted.values().map(|pod| &**pod)).collect();
         json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
     }
 }

@@ -1,34 +1,38 @@
-//! The Pods of this machine: what runs, its logs, and the streams into it.
+//! The node agent (kubelet): runs the Pods of a node, and serves logs, exec, attach and port-forward.
 //!
 //! ```text
 //! API ──watch──▶ agent ─▶ pod (one task each) ──decide──▶ sandbox, runtime ─▶ shim (one process each) ─▶ container
 //!                 ▲                └─ status, Events ─▶ API                          └─ log, exit, attach
 //! ```
-//! `workloads` is the seam between the two halves: one half runs Pods, the other serves people who look into them.
+//! `workloads` is the interface between the part that runs Pods and the HTTPS endpoint (`serve`). Modules have no import cycles; a repository
+//! test checks this.
 
 pub mod adapters;
 pub mod agent;
-pub mod amounts;
 pub mod api;
 pub mod command;
+mod container_error;
+pub mod data_dir;
 pub mod decide;
 pub mod downward;
 pub mod environment;
 pub mod events;
 pub mod facts;
 pub mod files;
-pub mod followed;
-pub mod home;
 pub mod images;
 pub mod inside;
 pub mod machine;
+pub mod metrics;
 pub mod names;
 pub mod node;
-pub mod oci;
+pub mod object_watches;
 pub mod pod;
+mod pod_event;
 pub mod pool;
 pub mod probes;
+pub mod quantities;
 mod ready;
+pub mod rules;
 pub mod runtime;
 pub mod sandbox;
 mod seccomp;

@@ -1,4 +1,4 @@
-//! What all Pods of this machine share: its settings, the API, the network, addresses, Services, and who is here.
+//! State that all Pods of the node share: configuration, API client, network, address pool, images, Services, and the Pods themselves.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,81 +14,84 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
-use crate::amounts::Capacity;
-use crate::events::Teller;
-use crate::followed::Followed;
-use crate::home::Home;
+use crate::data_dir::AgentDir;
+use crate::events::EventRecorder;
 use crate::images::Images;
+use crate::images::backoff::PullBackoff;
 use crate::images::pull::Puller;
-use crate::pod::Message;
-use crate::pod::image::Waits;
+use crate::metrics::Metrics;
+use crate::object_watches::ObjectWatches;
+use crate::pod_event::PodEvent;
 use crate::pool::Pool;
+use crate::quantities::Capacity;
 use crate::settings::Settings;
 use crate::workloads::PodId;
 
-/// The group under which all control groups of ours are.
+/// The parent of all control groups of Pods and shims.
 pub const GROUP: &str = "waypost";
 
-/// See the module.
+/// The shared state of an agent.
 pub struct Machine {
-    /// What it was told.
+    /// Configuration.
     pub settings: Settings,
-    /// Where it keeps things.
-    pub home: Home,
-    /// The API.
+    /// The agent's directory.
+    pub dir: AgentDir,
+    /// The API client.
     pub api: Arc<dyn Api>,
-    /// Its words to people.
-    pub teller: Teller,
-    /// The kernel's network.
+    /// Records Events.
+    pub recorder: EventRecorder,
+    /// Metrics.
+    pub metrics: Arc<Metrics>,
+    /// Bridge, veth pairs and routes.
     pub network: Mutex<Box<dyn PodNetwork>>,
-    /// Addresses of Pods.
+    /// Allocates Pod IPs.
     pub pool: Mutex<Pool>,
     /// Control groups.
     pub groups: Cgroups,
-    /// Images.
+    /// Images on this node.
     pub images: Images,
-    /// Brings images that are not here.
+    /// Pulls images.
     pub puller: Puller,
-    /// Images that could not be had, and when they are tried again.
-    pub image_waits: Waits,
-    /// What the machine has.
+    /// Backoff of failed pulls.
+    pub pull_backoff: PullBackoff,
+    /// Resources of the node.
     pub capacity: Capacity,
-    /// Its own addresses, the preferred first.
+    /// Node addresses, the preferred one first.
     pub host: Vec<IpAddr>,
-    /// The ranges of its Pods, as soon as they are known.
+    /// The node's Pod CIDRs; empty until the Node has some.
     pub ranges: watch::Receiver<Vec<IpNet>>,
-    /// Objects that Pods have mounted.
-    pub followed: Followed,
-    /// Services by namespace and name.
-    pub services: Mutex<BTreeMap<String, Known>>,
-    /// Ports of this machine that lead into Pods, by uid.
-    pub doors: Mutex<BTreeMap<String, Vec<Door>>>,
-    /// Pods that stand for what runs without us.
+    /// Watches of ConfigMaps and Secrets that Pods mount.
+    pub object_watches: ObjectWatches,
+    /// Services by `namespace/name`.
+    pub services: Mutex<BTreeMap<String, ServiceInfo>>,
+    /// hostPorts by Pod UID.
+    pub host_ports: Mutex<BTreeMap<String, Vec<HostPort>>>,
+    /// Adopted Pods.
     pub adopted: Mutex<BTreeMap<PodId, Arc<Value>>>,
-    /// Pods that are here.
-    pub seats: Mutex<BTreeMap<PodId, Seat>>,
+    /// Pods that this agent runs.
+    pub pods: Mutex<BTreeMap<PodId, PodSlot>>,
 }
 
-/// A port of this machine that leads into a Pod.
+/// A hostPort: traffic to a port of the node is translated to a port of a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Door {
-    /// The number of the protocol.
+pub struct HostPort {
+    /// The IP protocol number.
     pub protocol: u8,
-    /// The port of the machine.
+    /// The port of the node.
     pub host_port: u16,
-    /// The address of the Pod.
+    /// The Pod IP.
     pub to: IpAddr,
-    /// The port of the Pod.
+    /// The container port.
     pub port: u16,
 }
 
-impl Door {
-    /// The doors that a Pod asks for.
+impl HostPort {
+    /// The hostPorts of a Pod, once per Pod IP.
     #[must_use]
     pub fn of(pod: &Value, addresses: &[IpAddr]) -> Vec<Self> {
         let number = |port: &Value, field: &str| u16::try_from(port.int(field)).ok().filter(|port| *port > 0);
         let ports = pod.items("spec.containers").iter().flat_map(|container| container.items("ports"));
-        let asked = ports.filter_map(|port| {
+        let wanted = ports.filter_map(|port| {
             let protocol = match port.text("protocol") {
                 "UDP" => 17,
                 "SCTP" => 132,
@@ -96,7 +99,7 @@ impl Door {
             };
             Some((protocol, number(port, "hostPort")?, number(port, "containerPort")?))
         });
-        asked
+        wanted
             .flat_map(|(protocol, host_port, port)| {
                 addresses.iter().map(move |to| Self { protocol, host_port, to: *to, port })
             })
@@ -104,28 +107,28 @@ impl Door {
     }
 }
 
-/// What is known of a Service.
+/// The fields of a Service that Pods need.
 #[derive(Clone, Debug)]
-pub struct Known {
-    /// For variables.
+pub struct ServiceInfo {
+    /// For environment variables.
     pub service: environment::Service,
-    /// All of its addresses.
+    /// Cluster IPs.
     pub addresses: Vec<String>,
 }
 
-/// A Pod that is here.
+/// A Pod that this agent runs.
 #[derive(Clone)]
-pub struct Seat {
-    /// Its uid.
+pub struct PodSlot {
+    /// The UID.
     pub uid: String,
-    /// As the API has it.
+    /// The object, as last seen.
     pub pod: Arc<Value>,
-    /// Where news of it go.
-    pub inbox: mpsc::UnboundedSender<Message>,
+    /// The event queue of its worker.
+    pub queue: mpsc::UnboundedSender<PodEvent>,
 }
 
 impl Machine {
-    /// The variables of Services for a Pod.
+    /// The Service environment variables of a Pod.
     #[must_use]
     pub fn service_variables(&self, pod: &Value) -> Vec<(String, String)> {
         let links = pod.at("spec.enableServiceLinks").as_bool().or(Some(true));
@@ -135,7 +138,7 @@ impl Machine {
         found.variables.into_iter().map(|variable| (variable.name, variable.value)).collect()
     }
 
-    /// The addresses of the cluster's DNS.
+    /// The cluster IPs of the DNS Service.
     #[must_use]
     pub fn dns(&self) -> Vec<String> {
         self.services.lock().get("kube-system/kube-dns").map_or_else(Vec::new, |known| known.addresses.clone())
@@ -154,7 +157,7 @@ impl Machine {
     }
 }
 
-impl Known {
+impl ServiceInfo {
     /// Reads a Service.
     #[must_use]
     pub fn read(object: &Value) -> Self {

@@ -1,4 +1,4 @@
-//! Names that a Pod has and knows: its host name, its `/etc/hosts`, its `/etc/resolv.conf`.
+//! Host name, `/etc/hosts` and `/etc/resolv.conf` of a Pod.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -7,15 +7,15 @@ use api::resolv_conf::{self, Cluster, Host, Policy, ResolvConf};
 use api::value::ValueExt as _;
 use serde_json::Value;
 
-/// The longest name of a host that the kernel takes.
-const LONGEST: usize = 64;
+/// The longest host name of the kernel, in bytes.
+const MAX_HOST_NAME: usize = 64;
 
-/// The name of the host that a Pod takes itself for.
+/// The host name of a Pod.
 #[must_use]
 pub fn host_name(pod: &Value, domain: &str) -> String {
     let short = short_name(pod);
     match qualified(pod, &short, domain) {
-        Some(long) if pod.flag("spec.setHostnameAsFQDN") && long.len() <= LONGEST => long,
+        Some(long) if pod.flag("spec.setHostnameAsFQDN") && long.len() <= MAX_HOST_NAME => long,
         _ => short,
     }
 }
@@ -26,13 +26,13 @@ fn short_name(pod: &Value) -> String {
     name.get(..63).unwrap_or(name).trim_end_matches(['-', '.']).to_owned()
 }
 
-/// The name under which others find the Pod, if it has one.
+/// The FQDN of a Pod with a subdomain.
 fn qualified(pod: &Value, short: &str, domain: &str) -> Option<String> {
     let (subdomain, namespace) = (pod.text("spec.subdomain"), pod.text("metadata.namespace"));
     (!subdomain.is_empty()).then(|| format!("{short}.{subdomain}.{namespace}.svc.{domain}"))
 }
 
-/// The `/etc/hosts` of a Pod with a network of its own.
+/// The `/etc/hosts` of a Pod that is not on the host network.
 #[must_use]
 pub fn hosts(pod: &Value, addresses: &[IpAddr], domain: &str) -> String {
     let mut out =
@@ -60,7 +60,7 @@ pub fn aliases(pod: &Value) -> String {
     out
 }
 
-/// The `/etc/resolv.conf` of a Pod, and what had to be left out of it.
+/// The `/etc/resolv.conf` of a Pod, and warnings about omitted entries.
 #[must_use]
 pub fn resolver(pod: &Value, domain: &str, servers: &[String], host: &str) -> (String, Vec<resolv_conf::Warning>) {
     let config = pod.at("spec.dnsConfig");
@@ -80,7 +80,7 @@ pub fn resolver(pod: &Value, domain: &str, servers: &[String], host: &str) -> (S
         },
     };
     let cluster = Cluster { domain: domain.to_owned(), nameservers: servers.to_vec() };
-    // A file that cannot be read is one that says nothing.
+    // An invalid file counts as empty.
     let host = Host::File(ResolvConf::parse(host).unwrap_or_default());
     let (file, warnings) = resolv_conf::resolv_conf(&asked, &cluster, &host);
     (file.to_string(), warnings)
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_knows_its_names() {
+    fn hosts_file_and_host_name() {
         let pod = json!({
             "metadata": {"name": "web-0", "namespace": "shop"},
             "spec": {"hostname": "web", "subdomain": "all", "hostAliases": [{"ip": "192.0.2.1", "hostnames": ["a", "b"]}]},
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_resolver_is_that_of_the_cluster() {
+    fn cluster_first_uses_the_cluster_dns() {
         let pod = json!({"metadata": {"namespace": "shop"}, "spec": {"dnsPolicy": "ClusterFirst"}});
         let (text, _) =
             resolver(&pod, "cluster.local", &["10.96.0.10".to_owned()], "nameserver 192.0.2.53\nsearch example.com\n");

@@ -1,4 +1,4 @@
-//! The Node of this machine: made, described, and kept alive by a Lease.
+//! Registers the Node, reports its status, and renews its Lease.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use client::requests::{ApiError, Verb, find};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::amounts::Capacity;
 use crate::machine::Machine;
+use crate::quantities::Capacity;
 
 /// How often the Lease is renewed.
-const BEAT: Duration = Duration::from_secs(10);
-/// How long the Lease is good.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+/// `leaseDurationSeconds`
 const LEASE_SECONDS: u32 = 40;
-/// After so many beats the status is written though nothing changed.
+/// The status is written at least every this many heartbeats.
 const STATUS_EVERY: u32 = 30;
 
-/// What this machine has.
+/// Resources of this node.
 #[must_use]
 pub fn capacity(data_dir: &Path) -> Capacity {
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
@@ -35,10 +35,10 @@ fn path(machine: &Machine) -> String {
     format!("/api/v1/nodes/{}", machine.settings.node)
 }
 
-/// Makes the Node, or makes it right.
+/// Creates the Node or updates its labels, and writes its status.
 ///
 /// # Errors
-/// When the API refuses.
+/// When a request fails.
 pub async fn register(machine: &Machine) -> Result<(), ApiError> {
     let name = &machine.settings.node;
     let arch = match std::env::consts::ARCH {
@@ -59,11 +59,11 @@ pub async fn register(machine: &Machine) -> Result<(), ApiError> {
         }
         Err(error) => return Err(error),
     }
-    show(machine).await
+    update_status(machine).await
 }
 
 /// Writes the status of the Node.
-async fn show(machine: &Machine) -> Result<(), ApiError> {
+async fn update_status(machine: &Machine) -> Result<(), ApiError> {
     let now = find(&*machine.api, &path(machine)).await?.unwrap_or_default();
     let change = json!({"status": status(machine, &now, Timestamp::now())});
     machine.api.request(Verb::Patch, &format!("{}/status", path(machine)), Some(&change)).await.map(|_| ())
@@ -79,7 +79,7 @@ fn status(machine: &Machine, node: &Value, now: Timestamp) -> Value {
     });
     let addresses = machine.host.iter().map(|ip| json!({"type": "InternalIP", "address": ip.to_string()}));
     let host_name = json!({"type": "Hostname", "address": machine.settings.node});
-    // They are merged by their type otherwise, and two of one type become one.
+    // The merge key is `type`: without `replace`, two addresses of one type would be merged into one.
     let whole = json!({"$patch": "replace"});
     let addresses: Vec<Value> = std::iter::once(whole).chain(addresses).chain([host_name]).collect();
     let file = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
@@ -107,7 +107,7 @@ fn conditions(node: &Value, now: Timestamp) -> Value {
         ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
         ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
         ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-        ("Ready", "True", "KubeletReady", "the agent of Waypost runs Pods"),
+        ("Ready", "True", "KubeletReady", "the Waypost agent is ready"),
     ];
     let one = |(kind, status, reason, message): (&str, &str, &str, &str)| {
         let old = node.items("status.conditions").iter().find(|condition| condition.text("type") == kind);
@@ -120,17 +120,17 @@ fn conditions(node: &Value, now: Timestamp) -> Value {
     all.into_iter().map(one).collect()
 }
 
-/// Renews the Lease for ever, and the status from time to time, and whenever somebody has said that the Node is not ready.
+/// Renews the Lease, and writes the status periodically and whenever the Node is not Ready.
 pub async fn keep_alive(machine: Arc<Machine>) {
     let mut beats: u32 = 0;
-    let mut every = tokio::time::interval(BEAT);
+    let mut every = tokio::time::interval(HEARTBEAT);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;
         let node = find(&*machine.api, &path(&machine)).await;
         let uid = node.as_ref().ok().and_then(Option::as_ref).map(|node| node.text("metadata.uid"));
-        if let Err(error) = beat(&machine, uid).await {
-            tracing::warn!(%error, "the Lease of the Node could not be renewed");
+        if let Err(error) = renew_lease(&machine, uid).await {
+            tracing::warn!(%error, "failed to renew the Node Lease");
             continue;
         }
         beats += 1;
@@ -140,18 +140,18 @@ pub async fn keep_alive(machine: Arc<Machine>) {
         };
         let done = match node {
             Ok(None) => register(&machine).await,
-            Ok(Some(node)) if beats.is_multiple_of(STATUS_EVERY) || !ready(&node) => show(&machine).await,
+            Ok(Some(node)) if beats.is_multiple_of(STATUS_EVERY) || !ready(&node) => update_status(&machine).await,
             Ok(Some(_)) => Ok(()),
             Err(error) => Err(error),
         };
         if let Err(error) = done {
-            tracing::warn!(%error, "the status of the Node could not be written");
+            tracing::warn!(%error, "failed to write the Node status");
         }
     }
 }
 
-/// Renews the Lease of the Node. It belongs to the Node of this uid, and goes with it.
-async fn beat(machine: &Machine, uid: Option<&str>) -> Result<(), ApiError> {
+/// Renews the Lease of the Node; the Node with this UID owns it.
+async fn renew_lease(machine: &Machine, uid: Option<&str>) -> Result<(), ApiError> {
     let name = &machine.settings.node;
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();

@@ -1,7 +1,7 @@
-//! Which address belongs to which Pod of this machine: given in turn, kept on disk, never given twice.
+//! Allocation of Pod IPs, saved on disk.
 //!
-//! In: the ranges of the Node, uids. Out: one address of each range. The next Pod gets the next address, not the one that became free
-//! last: whoever still talks to that must not find somebody else there by chance.
+//! In: the Pod CIDRs of the node, Pod UIDs. Out: one address per CIDR. Addresses are allocated round robin, so that a released one is reused as
+//! late as possible: clients with stale state must not reach another Pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,24 +14,24 @@ use thiserror::Error;
 
 use crate::files;
 
-/// No more Pods of a machine than this are looked for in a range of IPv6, which has room for all.
-const MOST: u64 = 1 << 16;
+/// The most addresses of a CIDR that are used; limits the search in IPv6 CIDRs.
+const MAX_ADDRESSES: u64 = 1 << 16;
 
-/// Why a Pod has no address.
+/// Why no address could be allocated.
 #[derive(Debug, Error)]
 pub enum PoolError {
-    /// There is no range.
+    /// The Node has no Pod CIDR.
     #[error("the Node has no spec.podCIDRs yet; see --allocate-node-cidrs of the server")]
     NoRange,
-    /// All are taken.
-    #[error("all addresses of {0} are taken; give Nodes larger ranges with --node-cidr-mask-size-ipv4")]
+    /// All addresses are allocated.
+    #[error("all addresses of {0} are allocated; give Nodes larger CIDRs with --node-cidr-mask-size-ipv4")]
     Full(IpNet),
-    /// It could not be written down.
-    #[error("writing which address is whose: {0}")]
+    /// The allocations could not be saved.
+    #[error("saving allocated addresses: {0}")]
     Disk(#[from] io::Error),
 }
 
-/// The addresses of a machine's Pods.
+/// Allocated Pod IPs of a node.
 #[derive(Debug)]
 pub struct Pool {
     path: PathBuf,
@@ -40,24 +40,24 @@ pub struct Pool {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Kept {
-    /// By uid.
+    /// By Pod UID.
     owners: BTreeMap<String, Vec<IpAddr>>,
-    /// The last number given in each range.
+    /// The last allocated offset in each CIDR.
     last: BTreeMap<String, u64>,
 }
 
 impl Pool {
-    /// Reads what is known.
+    /// Loads the saved allocations.
     #[must_use]
     pub fn open(path: &Path) -> Self {
         Self { path: path.to_owned(), kept: files::get(path).unwrap_or_default() }
     }
 
-    /// The addresses of a Pod: those it has, or new ones, one of each range.
+    /// The addresses of a Pod, allocated if it has none: one per CIDR.
     ///
     /// # Errors
-    /// When there are none, or it cannot be written down.
-    pub fn take(&mut self, uid: &str, ranges: &[IpNet]) -> Result<Vec<IpAddr>, PoolError> {
+    /// When none is free, or the allocation cannot be saved.
+    pub fn allocate(&mut self, uid: &str, ranges: &[IpNet]) -> Result<Vec<IpAddr>, PoolError> {
         if ranges.is_empty() {
             return Err(PoolError::NoRange);
         }
@@ -71,7 +71,7 @@ impl Pool {
         let taken: BTreeSet<IpAddr> = self.kept.owners.values().flatten().copied().collect();
         let mut new = Vec::new();
         for range in ranges {
-            let (first, count) = room(range);
+            let (first, count) = usable(range);
             let last = self.kept.last.get(&range.to_string()).copied().unwrap_or(first - 1);
             let found = (1..=count)
                 .map(|step| first + (last + step - first) % count)
@@ -85,22 +85,22 @@ impl Pool {
         Ok(new)
     }
 
-    /// Takes the addresses of a Pod back.
+    /// Releases the addresses of a Pod.
     ///
     /// # Errors
-    /// When it cannot be written down.
-    pub fn give_back(&mut self, uid: &str) -> Result<(), PoolError> {
+    /// When the release cannot be saved.
+    pub fn release(&mut self, uid: &str) -> Result<(), PoolError> {
         if self.kept.owners.remove(uid).is_some() {
             files::put(&self.path, &self.kept)?;
         }
         Ok(())
     }
 
-    /// Takes everything back that belongs to none of these.
+    /// Releases the addresses of all other Pods.
     ///
     /// # Errors
-    /// When it cannot be written down.
-    pub fn keep_only(&mut self, uids: &BTreeSet<String>) -> Result<(), PoolError> {
+    /// When the release cannot be saved.
+    pub fn release_others(&mut self, uids: &BTreeSet<String>) -> Result<(), PoolError> {
         let before = self.kept.owners.len();
         self.kept.owners.retain(|uid, _| uids.contains(uid));
         if self.kept.owners.len() != before {
@@ -110,20 +110,20 @@ impl Pool {
     }
 }
 
-/// The address of the machine itself in a range: the first.
+/// The address of the bridge in a CIDR: the first.
 #[must_use]
 pub fn gateway(range: &IpNet) -> Option<IpAddr> {
     nth(range, 1)
 }
 
-/// The first number of a Pod, and how many there are: not the network, the machine, and the last.
-fn room(range: &IpNet) -> (u64, u64) {
+/// The first usable offset and the number of usable ones: without network address, bridge and broadcast address.
+fn usable(range: &IpNet) -> (u64, u64) {
     let bits = u32::from(range.max_prefix_len() - range.prefix_len());
-    let all = 1u64.checked_shl(bits).unwrap_or(MOST).min(MOST);
+    let all = 1u64.checked_shl(bits).unwrap_or(MAX_ADDRESSES).min(MAX_ADDRESSES);
     (2, all.saturating_sub(3).max(1))
 }
 
-/// An address by its number in a range.
+/// The address at an offset in a CIDR.
 fn nth(range: &IpNet, number: u64) -> Option<IpAddr> {
     let ip = match range.network() {
         IpAddr::V4(v4) => Ipv4Addr::from(u32::from(v4).checked_add(u32::try_from(number).ok()?)?).into(),
@@ -141,41 +141,41 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_given_in_turn_and_remembered() {
+    fn addresses_are_allocated_in_order_and_saved() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("addresses");
         let ranges = ranges(&["10.244.3.0/29", "fd00:10:244:3::/64"]);
         let mut pool = Pool::open(&path);
-        let first = pool.take("a", &ranges).expect("room");
+        let first = pool.allocate("a", &ranges).expect("room");
         assert_eq!(first, ["10.244.3.2".parse::<IpAddr>().expect("ip"), "fd00:10:244:3::2".parse().expect("ip")]);
-        let others: Vec<_> = ["b", "c", "d", "e"].map(|uid| pool.take(uid, &ranges).expect("room")[0]).into();
+        let others: Vec<_> = ["b", "c", "d", "e"].map(|uid| pool.allocate(uid, &ranges).expect("room")[0]).into();
         assert_eq!(others.last().map(ToString::to_string).as_deref(), Some("10.244.3.6"));
-        assert!(matches!(pool.take("f", &ranges), Err(PoolError::Full(_))), "seven is the broadcast address");
+        assert!(matches!(pool.allocate("f", &ranges), Err(PoolError::Full(_))), "seven is the broadcast address");
         let mut again = Pool::open(&path);
-        assert_eq!(again.take("a", &ranges).expect("its own"), first);
-        again.give_back("c").expect("written");
-        assert_eq!(again.take("f", &ranges).expect("room")[0].to_string(), "10.244.3.4");
+        assert_eq!(again.allocate("a", &ranges).expect("its own"), first);
+        again.release("c").expect("written");
+        assert_eq!(again.allocate("f", &ranges).expect("room")[0].to_string(), "10.244.3.4");
     }
 
     #[test]
-    fn what_became_free_is_the_last_to_be_given_again() {
+    fn released_addresses_are_reused_last() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut pool = Pool::open(&folder.path().join("addresses"));
         let ranges = ranges(&["10.0.0.0/28"]);
         let mut seen = Vec::new();
         for number in 0..13 {
             let uid = format!("pod-{number}");
-            seen.push(pool.take(&uid, &ranges).expect("room")[0]);
-            pool.give_back(&uid).expect("written");
+            seen.push(pool.allocate(&uid, &ranges).expect("room")[0]);
+            pool.release(&uid).expect("written");
         }
         let distinct: BTreeSet<_> = seen.iter().collect();
         assert_eq!(distinct.len(), 13);
     }
 
     #[test]
-    fn without_a_range_there_is_nothing() {
+    fn without_a_pod_cidr_nothing_is_allocated() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut pool = Pool::open(&folder.path().join("addresses"));
-        assert!(matches!(pool.take("a", &[]), Err(PoolError::NoRange)));
+        assert!(matches!(pool.allocate("a", &[]), Err(PoolError::NoRange)));
     }
 }

@@ -1,23 +1,22 @@
-//! Probes: a question to a container, asked again and again, and what follows from the answers.
+//! Probes: kinds, timing, thresholds and results.
 //!
-//! In: a probe of the spec and where the container is. Out: verdicts, said when they change. Counting is pure ([`Tally`]); asking is in
-//! [`ask`].
+//! In: a probe of the spec. Out: verdicts when the thresholds are met. Counting is pure ([`Tally`]); [`run`] performs the probe.
 
-pub mod ask;
+pub mod run;
 
 use std::time::Duration;
 
 use api::value::ValueExt as _;
 use serde_json::Value;
 
-/// Which of a container's probes.
+/// The kind of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Whether it has begun its work; until then the others wait.
+    /// Whether the application has started; the other probes wait for it.
     Startup,
-    /// Whether it may be given work.
+    /// Whether the container may receive traffic.
     Readiness,
-    /// Whether it must be begun again.
+    /// Whether the container must be restarted.
     Liveness,
 }
 
@@ -25,7 +24,7 @@ impl Kind {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Startup, Self::Readiness, Self::Liveness];
 
-    /// The field of the container.
+    /// The field of the container spec.
     #[must_use]
     pub const fn field(self) -> &'static str {
         match self {
@@ -35,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// In sentences.
+    /// The name in Event messages.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -46,23 +45,23 @@ impl Kind {
     }
 }
 
-/// When a probe is asked, and how often it must answer alike.
+/// Timing and thresholds of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// Before the first question.
+    /// `initialDelaySeconds`
     pub delay: Duration,
-    /// Between questions.
+    /// `periodSeconds`
     pub period: Duration,
-    /// For an answer.
+    /// `timeoutSeconds`
     pub timeout: Duration,
-    /// How many good answers in a row are a success.
+    /// `successThreshold`
     pub successes: u32,
-    /// How many bad ones are a failure.
+    /// `failureThreshold`
     pub failures: u32,
 }
 
 impl Timing {
-    /// Reads it.
+    /// Reads a probe.
     #[must_use]
     pub fn read(probe: &Value) -> Self {
         let number = |field: &str, otherwise: u64| match probe.at(field).as_u64() {
@@ -80,7 +79,7 @@ impl Timing {
     }
 }
 
-/// Counts answers.
+/// Counts consecutive results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally {
     timing: Timing,
@@ -89,13 +88,13 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Nothing was answered yet.
+    /// No results yet.
     #[must_use]
     pub const fn new(timing: Timing) -> Self {
         Self { timing, good: 0, bad: 0 }
     }
 
-    /// Takes an answer; says what is now certain: a success, a failure, or nothing.
+    /// Adds a result; returns success or failure when its threshold is met.
     pub fn count(&mut self, good: bool) -> Option<bool> {
         if good {
             (self.good, self.bad) = (self.good.saturating_add(1), 0);
@@ -107,14 +106,14 @@ impl Tally {
     }
 }
 
-/// What follows from answers.
+/// The result of a probe after thresholds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The container has begun its work.
+pub enum ProbeOutcome {
+    /// The startup probe succeeded.
     Started,
-    /// It may be given work, or may not.
+    /// The readiness changed.
     Ready(bool),
-    /// It must be begun again, and this is why.
+    /// The container must be restarted, with the message of the Event.
     Dead(String),
 }
 
@@ -125,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_count_when_they_are_many_enough_in_a_row() {
+    fn results_count_when_the_threshold_is_met() {
         let timing = Timing::read(&json!({"failureThreshold": 2, "successThreshold": 2, "periodSeconds": 3}));
         assert_eq!((timing.period, timing.timeout), (Duration::from_secs(3), Duration::from_secs(1)));
         let mut tally = Tally::new(timing);

@@ -1,4 +1,4 @@
-//! Files of the kernel that tasks wait for: processes that end, terminals that say something.
+//! Async readiness of file descriptors: pidfds and terminals.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,14 +7,14 @@ use kernel::process::Handle;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// An open file that tasks can wait for.
+/// Registers a file descriptor with the runtime.
 #[expect(deprecated, reason = "it is unsound for files that others close; an `OwnedFd` is nobody else's")]
-pub(crate) fn watched(file: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+pub(crate) fn register(file: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(file, interest)
 }
 
-/// Waits until a process has ended.
-pub(crate) async fn ended(process: Handle) -> io::Result<()> {
-    let process = watched(process.0, Interest::READABLE)?;
+/// Waits until a process has exited.
+pub(crate) async fn exited(process: Handle) -> io::Result<()> {
+    let process = register(process.0, Interest::READABLE)?;
     process.readable().await.map(drop)
 }

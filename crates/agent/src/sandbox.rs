@@ -1,7 +1,7 @@
-//! The network, the names and the folders of a Pod: made before its containers, taken away after them.
+//! The sandbox of a Pod: created before its containers, removed after them.
 //!
-//! In: a Pod, and the files of its volumes. Out: a namespace with a wire and addresses, `/etc/hosts`, `/etc/resolv.conf`, volumes, a
-//! control group. What is there is kept, so that an agent that comes back finds its Pods as they were.
+//! In: a Pod, and the files of its volumes. Out: a network namespace with a veth pair and addresses, `/etc/hosts`, `/etc/resolv.conf`, volumes, a
+//! control group. Existing parts are kept, so that a restarted agent finds its Pods unchanged.
 
 #[cfg(test)]
 mod tests;
@@ -22,123 +22,123 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::agent::network;
-use crate::amounts;
+use crate::data_dir::PodDir;
 use crate::environment::ConfigError;
 use crate::files;
-use crate::home::PodHome;
-use crate::machine::{Door, Machine};
+use crate::machine::{HostPort, Machine};
 use crate::names;
 use crate::pool::{self, PoolError};
-use crate::shim::{self, BEGUN, Begun, Claim};
+use crate::quantities;
+use crate::rules;
+use crate::shim::{self, START_FILE, StartLock, StartRecord};
 use crate::volumes::payload::Payload;
 use crate::volumes::{self, VolumeError};
 
-/// Why there is no sandbox.
+/// Why a sandbox cannot be created or removed.
 #[derive(Debug, Error)]
 pub enum SandboxError {
-    /// No address.
+    /// No Pod IP.
     #[error(transparent)]
     Address(#[from] PoolError),
-    /// No network.
+    /// The network could not be set up.
     #[error(transparent)]
     Network(#[from] PodNetworkError),
-    /// No volume.
+    /// A volume could not be set up.
     #[error(transparent)]
     Volume(#[from] VolumeError),
-    /// The disk or the kernel.
+    /// A file system or kernel operation failed.
     #[error("{doing}: {source}")]
     Machine {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// What went wrong.
+        /// The error.
         source: io::Error,
     },
 }
 
-/// How often what was killed is looked for, each time for a tenth of a second or more.
-const ATTEMPTS: usize = 50;
+/// How often killed processes are checked, at least 100 ms each time.
+const KILL_ATTEMPTS: usize = 50;
 
-/// How long until a group is tried again that could not be removed.
-const PAUSE: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// The pause before the removal of a control group is retried.
+const CGROUP_RETRY_DELAY: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// How long somebody is waited for who has the claim of a container and cannot be told.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait for a start lock whose holder cannot be determined.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn failed(doing: &'static str) -> impl FnOnce(io::Error) -> SandboxError {
     move |source| SandboxError::Machine { doing, source }
 }
 
-/// What is written down of a sandbox.
+/// The saved sandbox (`sandbox.json`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
-    /// The start of the machine at which it was made.
+pub struct SavedSandbox {
+    /// The boot ID of the host when it was created.
     pub boot: String,
-    /// The Pod's addresses.
+    /// The Pod IPs.
     pub addresses: Vec<IpAddr>,
-    /// The hardware address of its wire; nothing in the network of the machine, and in what older versions have written.
+    /// The MAC address in the Pod; none on the host network and in files of older versions.
     #[serde(default)]
     pub hardware: Option<[u8; 6]>,
 }
 
-/// The name of a Pod's wire at the bridge.
+/// The name of a Pod's veth interface on the host.
 #[must_use]
-pub fn wire_name(uid: &str) -> String {
+pub fn veth_name(uid: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, uid.as_bytes());
     let hex = digest.as_ref().iter().take(6).map(|byte| format!("{byte:02x}"));
     format!("wp{}", hex.collect::<String>())
 }
 
-/// The hardware address of a Pod's wire: made up, and the same every time.
+/// The MAC address of a Pod: derived from its UID.
 #[must_use]
 pub fn hardware(uid: &str) -> [u8; 6] {
     let digest = ring::digest::digest(&ring::digest::SHA256, uid.as_bytes());
     let mut out: [u8; 6] = digest.as_ref().first_chunk().copied().unwrap_or_default();
-    // Of one device, and given by hand.
+    // Unicast, locally administered.
     out[0] = out[0] & 0xfe | 0x02;
     out
 }
 
-/// The ports of Pods that an earlier agent has left at the bridge, with their addresses.
+/// The bridge ports of existing Pods, with their addresses.
 #[must_use]
 pub fn ports(machine: &Machine) -> Vec<Port> {
     let port = |uid: String| {
-        let home = machine.home.pod(&uid);
-        let kept: Kept = files::get(&home.sandbox()).filter(|_| namespace::is_namespace(&home.netns()))?;
-        // Before there was a note of it, nobody had a reason to change it.
-        let hardware = kept.hardware.or_else(|| machine.network.lock().hardware(&home.netns()).ok())?;
-        Some(Port { name: wire_name(&uid), hardware, addresses: kept.addresses })
+        let dir = machine.dir.pod(&uid);
+        let saved: SavedSandbox = files::get(&dir.sandbox()).filter(|_| namespace::is_namespace(&dir.netns()))?;
+        // Older versions did not save it: read the current one.
+        let hardware = saved.hardware.or_else(|| machine.network.lock().hardware(&dir.netns()).ok())?;
+        Some(Port { name: veth_name(&uid), hardware, addresses: saved.addresses })
     };
-    machine.home.uids().into_iter().filter_map(port).collect()
+    machine.dir.uids().into_iter().filter_map(port).collect()
 }
 
-/// Makes the sandbox of a Pod. Waits for the kernel.
+/// Creates the sandbox of a Pod. Blocks.
 ///
 /// # Errors
-/// What could not be made.
-pub fn make(
+/// The first operation that failed.
+pub fn create(
     machine: &Machine,
     pod: &Value,
     payloads: &BTreeMap<String, Result<Payload, ConfigError>>,
 ) -> Result<Vec<IpAddr>, SandboxError> {
     let uid = pod.text("metadata.uid");
-    let home = machine.home.pod(uid);
-    fs::create_dir_all(home.path().join("volumes")).map_err(failed("making the Pod's folder"))?;
-    fs::create_dir_all(home.path().join("containers")).map_err(failed("making the Pod's folder"))?;
+    let dir = machine.dir.pod(uid);
+    fs::create_dir_all(dir.path().join("volumes")).map_err(failed("creating the Pod directory"))?;
+    fs::create_dir_all(dir.path().join("containers")).map_err(failed("creating the Pod directory"))?;
     machine
         .groups
-        .make(&Machine::pod_group(uid), &amounts::pod_limits(pod))
-        .map_err(failed("making a control group"))?;
+        .make(&Machine::pod_group(uid), &quantities::pod_limits(pod))
+        .map_err(failed("creating the control group"))?;
     let (addresses, hardware) = match pod.flag("spec.hostNetwork") {
         true => (machine.host.clone(), None),
-        false => network(machine, uid, &home).map(|(addresses, hardware)| (addresses, Some(hardware)))?,
+        false => network(machine, uid, &dir).map(|(addresses, hardware)| (addresses, Some(hardware)))?,
     };
     let domain = &machine.settings.domain;
     let hosts = match pod.flag("spec.hostNetwork") {
         true => fs::read_to_string("/etc/hosts").unwrap_or_default() + &names::aliases(pod),
         false => names::hosts(pod, &addresses, domain),
     };
-    files::write(&home.hosts(), hosts.as_bytes()).map_err(failed("writing /etc/hosts"))?;
+    files::write(&dir.hosts(), hosts.as_bytes()).map_err(failed("writing /etc/hosts"))?;
     let host = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
     let (resolver, warnings) = names::resolver(pod, domain, &machine.dns(), &host);
     for warning in warnings {
@@ -146,49 +146,49 @@ pub fn make(
             api::resolv_conf::Warning::Cut(message) => ("DNSConfigForming", message),
             api::resolv_conf::Warning::NoClusterDns(message) => ("MissingClusterDNS", message),
         };
-        machine.teller.tell(pod, None, false, reason, message);
+        machine.recorder.record(pod, None, false, reason, message);
     }
-    files::write(&home.resolv_conf(), resolver.as_bytes()).map_err(failed("writing /etc/resolv.conf"))?;
-    volumes::prepare(pod, &home, payloads)?;
-    open_doors(machine, pod, &addresses)?;
-    let boot = kernel::process::boot_id().map_err(failed("reading which start of the machine this is"))?;
-    let kept = Kept { boot, addresses: addresses.clone(), hardware };
-    files::put(&home.sandbox(), &kept).map_err(failed("noting the network"))?;
+    files::write(&dir.resolv_conf(), resolver.as_bytes()).map_err(failed("writing /etc/resolv.conf"))?;
+    volumes::prepare(pod, &dir, payloads)?;
+    sync_host_ports(machine, pod, &addresses)?;
+    let boot = kernel::process::boot_id().map_err(failed("reading the boot ID"))?;
+    let saved = SavedSandbox { boot, addresses: addresses.clone(), hardware };
+    files::put(&dir.sandbox(), &saved).map_err(failed("saving the sandbox"))?;
     Ok(addresses)
 }
 
-fn network(machine: &Machine, uid: &str, home: &PodHome) -> Result<(Vec<IpAddr>, [u8; 6]), SandboxError> {
+fn network(machine: &Machine, uid: &str, dir: &PodDir) -> Result<(Vec<IpAddr>, [u8; 6]), SandboxError> {
     let ranges = machine.ranges.borrow().clone();
-    let addresses = machine.pool.lock().take(uid, &ranges)?;
-    namespace::make(&home.netns()).map_err(failed("making a network namespace"))?;
+    let addresses = machine.pool.lock().allocate(uid, &ranges)?;
+    namespace::make(&dir.netns()).map_err(failed("creating the network namespace"))?;
     let gateways: Vec<IpAddr> = ranges.iter().filter_map(pool::gateway).collect();
-    let (name, bridge) = (wire_name(uid), machine.settings.bridge.clone());
+    let (name, bridge) = (veth_name(uid), machine.settings.bridge.clone());
     let mut network = machine.network.lock();
-    // What is longer than the way out of this machine carries would be lost on it, or cut.
+    // Larger packets than the uplink's MTU would be dropped or fragmented.
     let out = machine.host.iter().find(|ip| !ip.is_loopback());
     let mtu = out.map_or(Ok(None), |ip| network.mtu(*ip))?;
-    let (namespace, hardware) = (home.netns(), hardware(uid));
-    let wire = Wire { name, bridge, namespace, addresses: addresses.clone(), gateways, mtu, hardware };
-    match network.plug(&wire) {
-        // Somebody may have taken the bridge away.
+    let (namespace, hardware) = (dir.netns(), hardware(uid));
+    let veth = Wire { name, bridge, namespace, addresses: addresses.clone(), gateways, mtu, hardware };
+    match network.plug(&veth) {
+        // The bridge may have been deleted.
         Err(error) if error.errno == kernel::Errno::NODEV => {
             network.bridge(&bridge_of(machine))?;
-            network.plug(&wire)?;
+            network.plug(&veth)?;
         }
         plugged => plugged?,
     }
-    // One that was there before may have another.
-    let hardware = network.hardware(&wire.namespace)?;
+    // An existing interface may have another address.
+    let hardware = network.hardware(&veth.namespace)?;
     Ok((addresses, hardware))
 }
 
-/// Opens the ports of this machine that a Pod asks for, or closes those it had.
+/// Adds or removes the hostPorts of a Pod.
 ///
 /// # Errors
-/// When rules cannot be written.
-pub fn open_doors(machine: &Machine, pod: &Value, addresses: &[IpAddr]) -> Result<(), SandboxError> {
-    let doors = if pod.flag("spec.hostNetwork") { Vec::new() } else { Door::of(pod, addresses) };
-    let mut all = machine.doors.lock();
+/// When the rules cannot be written.
+pub fn sync_host_ports(machine: &Machine, pod: &Value, addresses: &[IpAddr]) -> Result<(), SandboxError> {
+    let doors = if pod.flag("spec.hostNetwork") { Vec::new() } else { HostPort::of(pod, addresses) };
+    let mut all = machine.host_ports.lock();
     let before = match doors.is_empty() {
         true => all.remove(pod.text("metadata.uid")),
         false => all.insert(pod.text("metadata.uid").to_owned(), doors.clone()),
@@ -197,10 +197,10 @@ pub fn open_doors(machine: &Machine, pod: &Value, addresses: &[IpAddr]) -> Resul
     if before.unwrap_or_default() == doors {
         return Ok(());
     }
-    network::write_rules(machine).map_err(failed("opening hostPorts"))
+    rules::sync(machine).map_err(failed("writing hostPort rules"))
 }
 
-/// The bridge that this machine should have.
+/// The desired bridge of this node.
 #[must_use]
 pub fn bridge_of(machine: &Machine) -> Bridge {
     let ranges = machine.ranges.borrow();
@@ -211,52 +211,52 @@ pub fn bridge_of(machine: &Machine) -> Bridge {
     Bridge { name: machine.settings.bridge.clone(), addresses: ranges.iter().filter_map(with_prefix).collect() }
 }
 
-/// What is left of a sandbox from before: its addresses, when all of it is still there.
+/// The Pod IPs of an existing sandbox that is complete.
 #[must_use]
-pub fn find(home: &PodHome, host_network: bool) -> Option<Vec<IpAddr>> {
-    let kept: Kept = files::get(&home.sandbox())?;
-    let same_boot = kernel::process::boot_id().is_ok_and(|boot| boot == kept.boot);
-    let whole = host_network || namespace::is_namespace(&home.netns());
-    (same_boot && whole).then_some(kept.addresses)
+pub fn find(dir: &PodDir, host_network: bool) -> Option<Vec<IpAddr>> {
+    let saved: SavedSandbox = files::get(&dir.sandbox())?;
+    let same_boot = kernel::process::boot_id().is_ok_and(|boot| boot == saved.boot);
+    let whole = host_network || namespace::is_namespace(&dir.netns());
+    (same_boot && whole).then_some(saved.addresses)
 }
 
-/// Takes a sandbox away: processes that are left, the wire, the namespace, mounts, the control group. The folder stays.
+/// Removes a sandbox: processes, veth pair, network namespace, mounts, control group, Pod IPs. The directory stays.
 ///
 /// # Errors
-/// What could not be taken away.
+/// The first operation that failed.
 pub fn remove(machine: &Machine, pod: &Value) -> Result<(), SandboxError> {
     let uid = pod.text("metadata.uid");
-    open_doors(machine, pod, &[])?;
-    end_processes(&machine.groups, &machine.home.pod(uid), &Machine::pod_group(uid))
-        .map_err(failed("ending processes"))?;
-    machine.network.lock().delete(&wire_name(uid))?;
-    dismantle(&machine.home.pod(uid))?;
-    Ok(machine.pool.lock().give_back(uid)?)
+    sync_host_ports(machine, pod, &[])?;
+    kill_all_processes(&machine.groups, &machine.dir.pod(uid), &Machine::pod_group(uid))
+        .map_err(failed("killing processes"))?;
+    machine.network.lock().delete(&veth_name(uid))?;
+    dismantle(&machine.dir.pod(uid))?;
+    Ok(machine.pool.lock().release(uid)?)
 }
 
-/// Kills every process of a Pod that runs now, without waiting for its end.
-pub fn kill_processes(groups: &Cgroups, home: &PodHome, group: &str) {
+/// Kills every process of a Pod without waiting.
+pub fn kill_processes(groups: &Cgroups, dir: &PodDir, group: &str) {
     groups.kill(group);
-    // Where there are no control groups: with its first process all of a container goes.
-    for container in begun(home, Begun::process) {
+    // Without control groups: the first process is the init of the container's PID namespace.
+    for container in started(dir, StartRecord::process) {
         shim::signal(container, Signal::KILL);
     }
 }
 
-/// Kills every process of a Pod and removes its control group: containers, and supervisors, which end by themselves after them.
+/// Kills every process of a Pod and removes its control group. Shims exit after their containers.
 ///
 /// # Errors
-/// When something is still there after a while.
-pub fn end_processes(groups: &Cgroups, home: &PodHome, group: &str) -> io::Result<()> {
-    take_orders_back(home);
-    let mut known = begun(home, Begun::shim);
-    known.extend(begun(home, Begun::process));
-    for _ in 0..ATTEMPTS {
-        kill_processes(groups, home, group);
+/// When processes remain.
+pub fn kill_all_processes(groups: &Cgroups, dir: &PodDir, group: &str) -> io::Result<()> {
+    revoke_starts(dir);
+    let mut known = started(dir, StartRecord::shim);
+    known.extend(started(dir, StartRecord::process));
+    for _ in 0..KILL_ATTEMPTS {
+        kill_processes(groups, dir, group);
         let pids = groups.processes(group);
         let all = pids.iter().filter_map(|pid| Identity::of(*pid)).chain(known.iter().copied());
-        let mut handles: Vec<Handle> = all.filter_map(|who| who.open().ok().flatten()).collect();
-        // Those that only wait for somebody to ask how they ended may wait for ever: not every machine has one who does.
+        let mut handles: Vec<Handle> = all.filter_map(|identity| identity.open().ok().flatten()).collect();
+        // Zombies do not count: their parent may never reap them.
         handles.retain(|handle| !handle.has_ended());
         if handles.is_empty() && groups.remove(group).is_ok() {
             return Ok(());
@@ -265,17 +265,16 @@ pub fn end_processes(groups: &Cgroups, home: &PodHome, group: &str) -> io::Resul
             let _ = handle.ends_within(Duration::from_millis(100));
         }
         if handles.is_empty() {
-            // The kernel has a little to do until a group without processes can go.
-            let _ = rustix::event::poll(&mut [], Some(&PAUSE));
+            // The kernel may need a moment before an empty group can be removed.
+            let _ = rustix::event::poll(&mut [], Some(&CGROUP_RETRY_DELAY));
         }
     }
     groups.remove(group)?;
-    let left = known.iter().filter_map(|who| who.open().ok().flatten().filter(|handle| !handle.has_ended())).count();
+    let left =
+        known.iter().filter_map(|identity| identity.open().ok().flatten().filter(|handle| !handle.has_ended())).count();
     match left {
         0 => Ok(()),
-        _ => {
-            Err(io::Error::new(io::ErrorKind::TimedOut, format!("{left} of its processes were killed and do not end")))
-        }
+        _ => Err(io::Error::new(io::ErrorKind::TimedOut, format!("{left} processes were killed and do not exit"))),
     }
 }
 
@@ -283,30 +282,30 @@ fn folders(path: &Path) -> impl Iterator<Item = std::path::PathBuf> + use<> {
     fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| path.is_dir())
 }
 
-/// Sees to it that no supervisor begins a container from here on. One that does so just now is ended: what it begins would be, too.
-fn take_orders_back(home: &PodHome) {
-    for container in folders(&home.path().join("containers")) {
-        let claim = Claim::wrest(&container, PATIENCE);
+/// Prevents shims from starting containers from here on. A shim that is starting one is killed.
+fn revoke_starts(dir: &PodDir) {
+    for container in folders(&dir.path().join("containers")) {
+        let lock = StartLock::take_from_holder(&container, LOCK_TIMEOUT);
         for instance in folders(&container) {
-            let _ = claim.as_ref().map(|claim| claim.settle(&instance));
+            let _ = lock.as_ref().map(|lock| lock.resolve(&instance));
         }
     }
 }
 
-/// Those of a Pod that have begun and are there: the supervisors of its containers, or the first processes of these.
-fn begun(home: &PodHome, which: impl Fn(&Begun) -> Identity) -> Vec<Identity> {
-    let instances = folders(&home.path().join("containers")).flat_map(|container| folders(&container));
-    let begun = instances.filter_map(|instance| files::get::<Begun>(&instance.join(BEGUN)));
-    begun.map(|begun| which(&begun)).filter(Identity::is_there).collect()
+/// Live processes of a Pod's start records: its shims, or the first processes of its containers.
+fn started(dir: &PodDir, which: impl Fn(&StartRecord) -> Identity) -> Vec<Identity> {
+    let instances = folders(&dir.path().join("containers")).flat_map(|container| folders(&container));
+    let started = instances.filter_map(|instance| files::get::<StartRecord>(&instance.join(START_FILE)));
+    started.map(|started| which(&started)).filter(Identity::is_there).collect()
 }
 
-/// Takes away what a Pod's folder holds in mounts.
+/// Removes the network namespace and all mounts below a Pod's directory.
 ///
 /// # Errors
-/// What could not be taken away.
-pub fn dismantle(home: &PodHome) -> Result<(), SandboxError> {
-    namespace::remove(&home.netns()).map_err(failed("removing the network namespace"))?;
+/// When one cannot be removed.
+pub fn dismantle(dir: &PodDir) -> Result<(), SandboxError> {
+    namespace::remove(&dir.netns()).map_err(failed("removing the network namespace"))?;
     let below = |path: &Path| mounts::detach_below(path);
-    below(home.path()).map_err(failed("taking mounts away"))?;
+    below(dir.path()).map_err(failed("unmounting"))?;
     Ok(())
 }

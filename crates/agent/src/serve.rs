@@ -1,13 +1,13 @@
-//! The agent's port: the paths of a kubelet that the API server forwards to, over TLS.
+//! The agent's HTTPS endpoint: the kubelet API that the API server forwards to.
 //!
-//! In: connections of clients whose certificate the caller approves of. Out: logs, streams of commands, forwarded ports, and the list
-//! of Pods, all of it asked of [`Workloads`]; and how the proxy stands, asked of [`Reports`]. `ask` reads what a request wants, `handler` answers it, `upgrade` gives the
-//! connection to the protocols in [`crate::streams`].
+//! In: TLS connections whose client certificate is authorized. Out: logs, exec, attach, port-forward and the list of Pods from [`Workloads`]; the state
+//! of the proxy from [`Reports`]. `request` parses a request, `handler` serves it, `upgrade` hands the connection to the protocols in
+//! [`crate::streams`].
 
-mod ask;
 mod body;
 mod handler;
 pub mod reports;
+mod request;
 #[cfg(test)]
 mod tests;
 mod upgrade;
@@ -26,22 +26,22 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
-use self::reports::{Reports, Silent};
+use self::reports::{NoReports, Reports};
 use crate::streams;
 use crate::workloads::Workloads;
 
-/// How long a client may take to shake hands, and to send the headers of a request.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How many streams of logs, commands and ports there may be at once.
-const SESSIONS: usize = 512;
+/// The time limit of the TLS handshake and of request headers.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The most concurrent logs, exec, attach and port-forward sessions.
+const MAX_SESSIONS: usize = 512;
 
-/// Says whether the holder of a certificate (DER), which the cluster's authority signed, may look into Pods.
+/// Authorizes a client certificate (DER) that the cluster CA signed.
 pub type Allow = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
-/// The TLS settings of each next connection: certificates and CAs are replaced while the port is open.
+/// The TLS configuration of new connections; it is replaced when certificates rotate.
 pub type Tls = watch::Receiver<Option<Arc<rustls::ServerConfig>>>;
 
-/// What answers requests.
+/// Serves requests.
 pub struct Agent {
     workloads: Arc<dyn Workloads>,
     reports: Arc<dyn Reports>,
@@ -51,35 +51,35 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Answers from these workloads.
+    /// Serves these workloads.
     #[must_use]
     pub fn new(workloads: Arc<dyn Workloads>) -> Self {
-        let sessions = Arc::new(Semaphore::new(SESSIONS));
-        let reports = Arc::new(Silent);
+        let sessions = Arc::new(Semaphore::new(MAX_SESSIONS));
+        let reports = Arc::new(NoReports);
         Self { workloads, reports, sessions, idle: streams::IDLE, creation: streams::CREATION }
     }
 
-    /// Also tells how the proxy of this node stands.
+    /// Also serves reports of the node's proxy.
     #[must_use]
-    pub fn telling(self, reports: Arc<dyn Reports>) -> Self {
+    pub fn with_reports(self, reports: Arc<dyn Reports>) -> Self {
         Self { reports, ..self }
     }
 
-    /// Answers the requests of one connection.
+    /// Serves the requests of one connection.
     pub async fn connection(self: Arc<Self>, io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
         let service = service_fn(move |request| {
             let agent = Arc::clone(&self);
             async move { Ok::<_, Infallible>(handler::handle(&agent, request).await) }
         });
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+        builder.timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_TIMEOUT);
         if let Err(error) = builder.serve_connection(TokioIo::new(io), service).with_upgrades().await {
-            tracing::debug!(%error, "a connection to the agent ended");
+            tracing::debug!(%error, "connection closed with an error");
         }
     }
 }
 
-/// A port that is open.
+/// A listening endpoint.
 pub struct Listening {
     listener: TcpListener,
     tls: Tls,
@@ -88,31 +88,31 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Opens the port. The TLS settings must demand a certificate of the client; while there are none, connections are closed.
+    /// Listens on an address. The TLS configuration must require client certificates; while there is none, connections are closed.
     ///
     /// # Errors
-    /// When the address cannot be had.
+    /// When the address cannot be bound.
     pub async fn open(address: SocketAddr, tls: Tls, allow: Allow, workloads: Arc<dyn Workloads>) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         Ok(Self { listener, tls, allow, agent: Arc::new(Agent::new(workloads)) })
     }
 
-    /// Also tells how the proxy of this node stands.
+    /// Also serves reports of the node's proxy.
     #[must_use]
-    pub fn telling(self, reports: Arc<dyn Reports>) -> Self {
-        let agent = Agent::new(Arc::clone(&self.agent.workloads)).telling(reports);
+    pub fn with_reports(self, reports: Arc<dyn Reports>) -> Self {
+        let agent = Agent::new(Arc::clone(&self.agent.workloads)).with_reports(reports);
         Self { agent: Arc::new(agent), ..self }
     }
 
-    /// Where it is.
+    /// The local address.
     ///
     /// # Errors
-    /// When the kernel does not say.
+    /// When the kernel reports none.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Answers until `stop` resolves.
+    /// Serves until `stop` resolves.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let mut stop = std::pin::pin!(stop);
         loop {
@@ -124,11 +124,11 @@ impl Listening {
                 Ok((stream, _)) => {
                     let Some(tls) = self.tls.borrow().clone() else { continue };
                     let (acceptor, allow) = (TlsAcceptor::from(tls), Arc::clone(&self.allow));
-                    tokio::spawn(greet(stream, acceptor, allow, Arc::clone(&self.agent)));
+                    tokio::spawn(accept_tls(stream, acceptor, allow, Arc::clone(&self.agent)));
                 }
-                // Out of file descriptors, most likely: those that are open will end.
+                // Probably EMFILE: retry when other connections have ended.
                 Err(error) => {
-                    tracing::warn!(%error, "a connection to the agent could not be accepted");
+                    tracing::warn!(%error, "failed to accept connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -136,14 +136,14 @@ impl Listening {
     }
 }
 
-async fn greet(stream: TcpStream, acceptor: TlsAcceptor, allow: Allow, agent: Arc<Agent>) {
-    // Bytes of people who type must not wait for more.
+async fn accept_tls(stream: TcpStream, acceptor: TlsAcceptor, allow: Allow, agent: Arc<Agent>) {
+    // Interactive sessions need low latency.
     let _ = stream.set_nodelay(true);
-    let Ok(Ok(stream)) = tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await else { return };
+    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await else { return };
     let certificates = stream.get_ref().1.peer_certificates();
     if certificates.and_then(|chain| chain.first()).is_some_and(|first| allow(first)) {
         agent.connection(stream).await;
     } else {
-        tracing::warn!("a client of the agent was turned away: its certificate is not the API server's");
+        tracing::warn!("rejected client: its certificate is not the API server's");
     }
 }

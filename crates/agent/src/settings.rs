@@ -1,36 +1,47 @@
-//! What an agent is told.
+//! Configuration of the agent.
 
 use std::path::PathBuf;
 
 use ipnet::IpNet;
 
-use crate::adapters::Adapters;
-
-/// Settings of an agent.
+/// Configuration of an agent.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The name of its Node.
     pub node: String,
-    /// Where it keeps what must outlive it.
+    /// The data directory.
     pub data_dir: PathBuf,
-    /// The name of the bridge.
+    /// The name of the bridge that connects Pods.
     pub bridge: String,
-    /// The domain of the cluster.
+    /// The cluster domain.
     pub domain: String,
-    /// Addresses of Pods of the whole cluster.
+    /// The Pod CIDRs of the whole cluster (`--cluster-cidr`).
     pub cluster: Vec<IpNet>,
-    /// The port on which people look into Pods.
+    /// The port of the agent's HTTPS endpoint (logs, exec, attach, port-forward).
     pub port: u16,
-    /// How many Pods this machine takes.
+    /// The most Pods that this node accepts.
     pub max_pods: u32,
-    /// How many processes a container may have.
+    /// The most processes of a container.
     pub max_processes: u64,
-    /// Registries that are spoken to without TLS, besides those on loopback.
+    /// Registries that are reached without TLS, besides those on loopback.
     pub insecure_registries: Vec<String>,
-    /// The program that runs bundles of images; crun or runc when nothing is said.
+    /// The OCI runtime; by default the first of crun and runc on PATH.
     pub runtime: Option<PathBuf>,
-    /// Who is asked for what already runs.
+    /// Where adopted workloads are discovered.
     pub adapters: Adapters,
-    /// This program, which is also the supervisor of containers.
+    /// The path of this program, which is also the shim of containers.
     pub program: PathBuf,
+}
+
+/// Sources of adopted workloads; `None` disables a source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Adapters {
+    /// The API socket of podman.
+    pub podman: Option<PathBuf>,
+    /// The API socket of docker.
+    pub docker: Option<PathBuf>,
+    /// Names of systemd units; an empty list means all units with an `[X-Waypost]` section.
+    pub systemd: Option<Vec<String>>,
+    /// The `systemctl` program.
+    pub systemctl: PathBuf,
 }

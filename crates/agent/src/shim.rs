@@ -1,18 +1,18 @@
-//! The supervisor of one container: a process of its own, which lives as long as the container and not as long as the agent.
+//! The shim: one process per container, which outlives the agent.
 //!
-//! In: a folder with an [`Order`]. Out, in the same folder: [`Begun`] as soon as the container runs, its log, a socket for those who
-//! attach, and [`Ended`] as the last thing before this process ends itself. It has one thread, no runtime, and no more state than that.
+//! In: a directory with a [`ShimSpec`]. Out, in the same directory: a [`StartRecord`] when the container runs, its log, a socket for attach, and an
+//! [`ExitRecord`] before the shim exits. Single-threaded, without an async runtime.
 //!
 //! ```text
-//! agent ─▶ waypost shim FOLDER ─▶ order.json ─▶ container ─▶ begun.json … exit.json
-//!                                    pipes ─▶ log (lines with time and stream) and attached clients
+//! agent ─▶ waypost shim run DIRECTORY ─▶ order.json ─▶ container ─▶ begun.json … exit.json
+//!                                         pipes ─▶ log (lines with timestamp and stream) and attached clients
 //! ```
 
 mod attach;
-mod claim;
 mod log;
 mod oci;
-mod order;
+mod spec;
+mod start_lock;
 #[cfg(test)]
 mod tests;
 
@@ -29,40 +29,40 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
 
 use self::attach::{Clients, Input};
-pub use self::claim::{Claim, Settled};
 use self::log::Log;
 pub use self::log::{LIMIT as LOG_LIMIT, NUMBER as LOG_NUMBER, Stream, rotated};
-pub use self::order::{Begun, Ended, How, Order, Program, ViewMount};
+pub use self::spec::{ExitRecord, Program, RuntimeSpec, ShimSpec, StartRecord, ViewMount};
+pub use self::start_lock::{StartLock, StartOutcome};
 use crate::files;
 
-/// The file with the order.
-pub const ORDER: &str = "order.json";
-/// The file that says that it began.
-pub const BEGUN: &str = "begun.json";
-/// The file that says how it ended.
-pub const ENDED: &str = "exit.json";
-/// The socket for those who attach.
+/// The file of the [`ShimSpec`].
+pub const SPEC_FILE: &str = "order.json";
+/// The file of the [`StartRecord`].
+pub const START_FILE: &str = "begun.json";
+/// The file of the [`ExitRecord`].
+pub const EXIT_FILE: &str = "exit.json";
+/// The socket for attach.
 pub const SOCKET: &str = "attach";
 pub use self::attach::{END_OF_INPUT, INPUT, RESIZE, frame};
 
-/// How long after the end of a container its last words are waited for.
+/// How long output is read after the exit of a container.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Runs the container of a folder. Comes back when the container has ended.
+/// Runs the container of a directory; returns when the container has exited.
 ///
 /// # Errors
-/// When it could not be begun; whoever began this process is told, too.
+/// When it could not be started; the parent process receives the error, too.
 pub fn run(folder: &Path) -> io::Result<()> {
     let mut parent = launch::detach()?;
-    let begun = claimed(folder).and_then(|found| {
-        let Some((claim, order)) = found else { return Ok(None) };
-        let supervisor = Supervisor::begin(folder, &order)?;
-        drop(claim);
-        Ok(Some((supervisor, order)))
+    let started = claimed(folder).and_then(|found| {
+        let Some((lock, spec)) = found else { return Ok(None) };
+        let supervisor = Supervisor::begin(folder, &spec)?;
+        drop(lock);
+        Ok(Some((supervisor, spec)))
     });
-    match begun {
-        Ok(Some((supervisor, order))) => supervisor.follow(&order, &mut parent),
-        // Somebody else was faster, and has it.
+    match started {
+        Ok(Some((supervisor, spec))) => supervisor.follow(&spec, &mut parent),
+        // Another shim started it.
         Ok(None) => {
             parent.say(Ok(()));
             Ok(())
@@ -74,17 +74,19 @@ pub fn run(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// The order of a folder, with the right to carry it out; nothing when somebody has done so.
-fn claimed(folder: &Path) -> io::Result<Option<(Claim, Order)>> {
-    let claim = Claim::take(folder.parent().unwrap_or(folder))?;
-    match claim.order(folder) {
-        Some(order) => Ok(Some((claim, order))),
-        None if folder.join(BEGUN).exists() => Ok(None),
-        None => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} holds no order", folder.display()))),
+/// The spec of a directory with the start lock; nothing when the container was started already.
+fn claimed(folder: &Path) -> io::Result<Option<(StartLock, ShimSpec)>> {
+    let lock = StartLock::take(folder.parent().unwrap_or(folder))?;
+    match lock.spec(folder) {
+        Some(spec) => Ok(Some((lock, spec))),
+        None if folder.join(START_FILE).exists() => Ok(None),
+        None => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} contains no order.json", folder.display())))
+        }
     }
 }
 
-/// The ends of the container's streams that are ours.
+/// The shim's ends of the container's streams.
 struct Ends {
     input: Option<OwnedFd>,
     outputs: Vec<(Stream, OwnedFd)>,
@@ -102,35 +104,35 @@ struct Supervisor<'a> {
 }
 
 impl<'a> Supervisor<'a> {
-    fn begin(folder: &'a Path, order: &Order) -> io::Result<Self> {
-        // Whoever stops the agent with all that is in its control group means the agent.
-        for door in &order.own_groups {
+    fn begin(folder: &'a Path, spec: &ShimSpec) -> io::Result<Self> {
+        // Leave the agent's control group, so that stopping the agent does not kill the shim.
+        for door in &spec.own_groups {
             let _ = std::fs::write(door, "0");
         }
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-        let log = Log::open(&order.log)?;
+        let log = Log::open(&spec.log)?;
         let clients = Clients::listen(folder)?;
-        let (theirs, ours) = if order.program.terminal { terminal()? } else { pipes(order.stdin)? };
-        let (pid, ours) = match &order.how {
-            How::Process { .. } => (order.launch(theirs)?.begin()?, ours),
-            How::Oci { .. } => oci::begin(folder, order, theirs, ours)?,
+        let (theirs, ours) = if spec.program.terminal { terminal()? } else { pipes(spec.stdin)? };
+        let (pid, ours) = match &spec.how {
+            RuntimeSpec::Process { .. } => (spec.launch(theirs)?.begin()?, ours),
+            RuntimeSpec::Oci { .. } => oci::begin(folder, spec, theirs, ours)?,
         };
         let identity = Identity::of(pid.as_raw_nonzero().get())
-            .ok_or_else(|| io::Error::other("the container ended before it was seen"))?;
+            .ok_or_else(|| io::Error::other("the container exited during the start"))?;
         let handle = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
         let began = Timestamp::now();
-        if let Err(error) = files::put(&folder.join(BEGUN), &Begun::new(Identity::own()?, identity, began)) {
-            // What nobody knows of must not run.
+        if let Err(error) = files::put(&folder.join(START_FILE), &StartRecord::new(Identity::own()?, identity, began)) {
+            // A container without a start record would be lost.
             let _ = rustix::process::pidfd_send_signal(&handle, Signal::KILL);
-            oci::remove(order);
-            return Err(io::Error::new(error.kind(), format!("noting that the container has begun: {error}")));
+            oci::remove(spec);
+            return Err(io::Error::new(error.kind(), format!("writing the start record: {error}")));
         }
-        let input = Input::new(ours.input, order.stdin_once, ours.terminal);
+        let input = Input::new(ours.input, spec.stdin_once, ours.terminal);
         Ok(Self { folder, log, input, outputs: ours.outputs, clients, pid, handle })
     }
 
-    /// Carries streams until the container has ended, and says how.
-    fn follow(mut self, order: &Order, parent: &mut Detached) -> io::Result<()> {
+    /// Copies streams until the container has exited, and writes the exit record.
+    fn follow(mut self, spec: &ShimSpec, parent: &mut Detached) -> io::Result<()> {
         parent.say(Ok(()));
         let mut deadline = None;
         let mut buffer = vec![0; 32 * 1024];
@@ -142,12 +144,12 @@ impl<'a> Supervisor<'a> {
         }
         self.log.flush();
         let status = waitpid(Some(self.pid), WaitOptions::empty())?.map(|(_, status)| status);
-        let ended = ended(order, status);
-        oci::remove(order);
-        files::put(&self.folder.join(ENDED), &ended)
+        let ended = ended(spec, status);
+        oci::remove(spec);
+        files::put(&self.folder.join(EXIT_FILE), &ended)
     }
 
-    /// Waits for the next thing and does it. True when the container has ended.
+    /// Waits for events and handles them; true when the container has exited.
     fn turn(&mut self, buffer: &mut [u8], deadline: Option<Instant>) -> io::Result<bool> {
         let mut fds = vec![PollFd::new(&self.handle, PollFlags::IN)];
         fds.extend(self.outputs.iter().map(|(_, fd)| PollFd::new(fd, PollFlags::IN)));
@@ -165,7 +167,7 @@ impl<'a> Supervisor<'a> {
         for (place, (stream, fd)) in self.outputs.iter().enumerate() {
             if ready.get(place + 1).is_some_and(|ready| !ready.is_empty()) {
                 match rustix::io::read(fd, &mut *buffer) {
-                    // The other end of a terminal that is gone is an error and not an end.
+                    // A terminal reports EIO instead of end of file when the last process closed it.
                     Ok(0) | Err(rustix::io::Errno::IO) => closed.push(place),
                     Ok(length) => {
                         let bytes = buffer.get(..length).unwrap_or_default();
@@ -185,20 +187,20 @@ impl<'a> Supervisor<'a> {
     }
 }
 
-fn ended(order: &Order, status: Option<WaitStatus>) -> Ended {
+fn ended(spec: &ShimSpec, status: Option<WaitStatus>) -> ExitRecord {
     let code = status
         .map_or(255, |status| status.exit_status().unwrap_or_else(|| 128 + status.terminating_signal().unwrap_or(0)));
     let groups = kernel::cgroups::Cgroups::find();
-    let starved = code != 0 && groups.out_of_memory(&order.group) > 0;
+    let starved = code != 0 && groups.out_of_memory(&spec.group) > 0;
     let reason = match code {
         _ if starved => "OOMKilled",
         0 => "Completed",
         _ => "Error",
     };
-    Ended { code, reason: reason.to_owned(), message: String::new(), finished: Timestamp::now() }
+    ExitRecord { code, reason: reason.to_owned(), message: String::new(), finished: Timestamp::now() }
 }
 
-/// A terminal: one stream out.
+/// A pseudo-terminal: one output stream.
 fn terminal() -> io::Result<([OwnedFd; 3], Ends)> {
     use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
@@ -223,12 +225,21 @@ fn pipes(with_input: bool) -> io::Result<([OwnedFd; 3], Ends)> {
     Ok(([theirs, out.into(), err.into()], Ends { input, outputs, terminal: false }))
 }
 
-impl Order {
+impl ShimSpec {
     fn launch(&self, streams: [OwnedFd; 3]) -> io::Result<Launch> {
-        let How::Process { network, host_name, mounts, hidden, masked, locked, read_only, staging, all_devices } =
-            &self.how
+        let RuntimeSpec::Process {
+            network,
+            host_name,
+            mounts,
+            hidden,
+            masked,
+            locked,
+            read_only,
+            staging,
+            all_devices,
+        } = &self.how
         else {
-            return Err(io::Error::other("this order is for another runtime"));
+            return Err(io::Error::other("the spec is for another runtime"));
         };
         let view = kernel::mounts::view::View {
             staging: staging.clone(),
@@ -250,19 +261,19 @@ impl Order {
         })
     }
 
-    /// Files by which its control group is entered.
+    /// The `cgroup.procs` files of its control group.
     #[must_use]
     pub fn doors(&self) -> Vec<PathBuf> {
         kernel::cgroups::Cgroups::find().doors(&self.group)
     }
 }
 
-/// Sends a signal to whoever a [`Begun`] names, if it is still there.
-pub fn signal(who: Identity, signal: Signal) -> bool {
-    who.open().ok().flatten().is_some_and(|handle| handle.signal(signal))
+/// Sends a signal to a process of a [`StartRecord`]; true when it still exists.
+pub fn signal(identity: Identity, signal: Signal) -> bool {
+    identity.open().ok().flatten().is_some_and(|handle| handle.signal(signal))
 }
 
-/// Where a name in a folder is, short enough for a socket however long the folder's path is.
+/// A path in a directory that fits into `sun_path` (108 bytes), whatever the length of the directory's path.
 pub(crate) fn short_path(folder: &impl AsFd, name: &str) -> PathBuf {
     use std::os::fd::AsRawFd as _;
     PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_fd().as_raw_fd()))

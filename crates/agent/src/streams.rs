@@ -1,15 +1,14 @@
-//! The protocols in which people look into Pods: WebSocket channels and SPDY, down to plain readers and writers.
+//! Streaming protocols of exec, attach and port-forward: WebSocket channels and SPDY.
 //!
-//! In: the bytes of an upgraded connection. Out: streams that any code can read and write. The layers, from the wire up:
+//! In: the bytes of an upgraded connection. Out: streams as readers and writers. The layers, from the wire up:
 //!
 //! ```text
-//! ws, spdy          bytes ⇄ frames; pure, no I/O: what can be fuzzed
-//! wire              what every protocol is to the layer above: a decoder and an encoder
-//! mux, drive        many streams over one connection, each with bounded memory; two loops that read and write
+//! ws, spdy          bytes ⇄ frames; pure, no I/O, fuzzed
+//! wire              the interface of the protocols: decoder and encoder
+//! mux, drive        many streams over one connection, each with bounded memory; a read loop and a write loop
 //! command, forward  exec and attach; port-forward
 //! ```
-//! A peer that misbehaves gets a close frame that says why, and its connection ends. Whoever does not read makes the other side
-//! wait, all the way through.
+//! A protocol error closes the connection with a reason. Backpressure is end to end: a slow reader blocks the writer.
 
 pub mod command;
 pub mod cut;
@@ -25,8 +24,8 @@ use std::time::Duration;
 
 pub use mux::{Mux, Stream};
 
-/// How long a connection may be silent.
+/// The idle timeout of a connection.
 pub const IDLE: Duration = Duration::from_secs(4 * 60 * 60);
 
-/// How long a client may take to open the streams it announced.
+/// How long a client may take to open its streams.
 pub const CREATION: Duration = Duration::from_secs(30);

@@ -1,7 +1,7 @@
-//! The volumes of a Pod: folders on this machine that its containers see.
+//! Volumes of a Pod.
 //!
-//! In: the Pod and the objects it refers to. Out: a folder (or a file of the host) for each volume. Files of ConfigMaps, Secrets and the
-//! like change all at once: they lie in a folder of their own, `..data` leads to it, and that link is replaced ([`payload`]).
+//! In: the Pod and the objects it refers to. Out: a directory (or a host path) per volume. Files of ConfigMaps, Secrets, the downward API and tokens
+//! are replaced atomically: they are in a directory that the link `..data` points to, and the link is replaced ([`payload`]).
 
 pub mod payload;
 #[cfg(test)]
@@ -20,65 +20,65 @@ use serde_json::Value;
 use thiserror::Error;
 
 use self::payload::Payload;
-use crate::amounts::thousandths;
+use crate::data_dir::PodDir;
 use crate::environment::{ConfigError, Kind};
-use crate::home::PodHome;
+use crate::quantities::thousandths;
 
-/// Why a volume is not there.
+/// Why a volume cannot be set up.
 #[derive(Debug, Error)]
 pub enum VolumeError {
-    /// Something that it is made of is missing.
+    /// A source is missing.
     #[error("MountVolume.SetUp failed for volume \"{volume}\" : {why}")]
     Config {
         /// The volume.
         volume: String,
-        /// What.
+        /// The error.
         why: ConfigError,
     },
-    /// The host does not have what it should.
+    /// The host path has another type than specified.
     #[error("MountVolume.SetUp failed for volume \"{volume}\" : hostPath type check failed: {path} is not a {wanted}")]
     HostPath {
         /// The volume.
         volume: String,
         /// The path on the host.
         path: String,
-        /// What it should be.
+        /// The specified type.
         wanted: String,
     },
-    /// There are no such volumes here.
+    /// The volume type is not supported.
     #[error(
-        "volume \"{0}\" is of a kind that this agent does not have; it has configMap, secret, downwardAPI, projected, emptyDir and hostPath"
+        "volume \"{0}\" is of an unsupported type; supported are configMap, secret, downwardAPI, projected, emptyDir and hostPath"
     )]
     Unknown(String),
-    /// The disk.
+    /// A file system operation failed.
     #[error("volume \"{volume}\": {source}")]
     Disk {
         /// The volume.
         volume: String,
-        /// What went wrong.
+        /// The error.
         source: io::Error,
     },
 }
 
-/// The objects that the volumes of a Pod are made of.
+/// The ConfigMaps and Secrets of a Pod's volumes.
 #[must_use]
 pub fn references(pod: &Value) -> Vec<(Kind, String)> {
     pod.items("spec.volumes").iter().flat_map(payload::references).collect()
 }
 
-/// Whether a volume has files that follow an object.
+/// Whether a volume has files that are updated from objects.
 #[must_use]
-pub fn follows(volume: &Value) -> bool {
+pub fn is_updated(volume: &Value) -> bool {
     ["configMap", "secret", "downwardAPI", "projected"].iter().any(|kind| volume.has(kind))
 }
 
-/// Makes every volume of a Pod, or brings it up to date.
+/// Creates or updates every volume of a Pod.
 ///
 /// # Errors
-/// The first that cannot be made.
+/// The first volume that failed.
 pub fn prepare(
     pod: &Value,
-    home: &PodHome,
+    home: &PodDir,
     payloads: &BTreeMap<String, Result<Payload, ConfigError>>,
 ) -> Result<(), VolumeError> {
     let group = pod.at("spec.securityContext.fsGroup").as_u64().and_then(|group| u32::try_from(group).ok());
@@ -109,7 +109,7 @@ pub fn prepare(
     Ok(())
 }
 
-/// A folder, in memory when it is wished and not there yet.
+/// Creates a directory, on tmpfs if `memory` is set; an existing one is kept.
 fn in_memory(folder: &Path, memory: bool, size: Option<u64>) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -118,14 +118,14 @@ fn in_memory(folder: &Path, memory: bool, size: Option<u64>) -> io::Result<()> {
     if memory { kernel::mounts::memory(folder, size, 0o755) } else { Ok(()) }
 }
 
-/// Sees to it that the host has what a volume wants of it.
+/// Checks or creates a host path by its type.
 fn host_path(volume: &Value) -> io::Result<Result<(), VolumeError>> {
     let (path, wanted) = (volume.text("hostPath.path"), volume.text("hostPath.type"));
     let place = Path::new(path);
     match wanted {
         "DirectoryOrCreate" => fs::create_dir_all(place)?,
         "FileOrCreate" if !place.exists() => drop(fs::File::create(place)?),
-        // What is not there is made, as a folder, as container runtimes do.
+        // Without a type, container runtimes create a missing directory.
         "" if !place.exists() => fs::create_dir_all(place)?,
         _ => {}
     }
@@ -147,12 +147,12 @@ fn host_path(volume: &Value) -> io::Result<Result<(), VolumeError>> {
     })
 }
 
-/// What a mount of a container shows: a volume, or a part of it, which is mounted at `place` first. Neither the volume's own path nor `place` can
-/// be written by a Pod, so runtimes may use the path that is answered.
+/// The source of a volume mount: the volume, or its `subPath`, which is bind-mounted at `place` first. A Pod can write neither the path of the
+/// volume nor `place`, so runtimes may use the returned path.
 ///
 /// # Errors
-/// When there is no such volume, or the part leads through a symbolic link or out of the volume.
-pub fn source(pod: &Value, home: &PodHome, mount: &Value, sub_path: &str, place: &Path) -> io::Result<PathBuf> {
+/// When there is no such volume, or the subPath contains a symbolic link or leaves the volume.
+pub fn source(pod: &Value, home: &PodDir, mount: &Value, sub_path: &str, place: &Path) -> io::Result<PathBuf> {
     let name = mount.text("name");
     let volume = find(pod, name)
         .ok_or_else(|| io::Error::other(format!("volumeMounts names \"{name}\", which is not in spec.volumes")))?;
@@ -163,9 +163,9 @@ pub fn source(pod: &Value, home: &PodHome, mount: &Value, sub_path: &str, place:
     if sub_path.is_empty() {
         return Ok(root);
     }
-    // Files of objects lie behind links of ours, and Pods cannot write there; anywhere else a link may be a trap.
-    let links = if follows(volume) { Links::Followed } else { Links::Refused };
-    let found = beneath::open(&root, Path::new(sub_path), links, !follows(volume));
+    // Files of objects are behind the agent's own links, which Pods cannot replace; elsewhere a link is untrusted.
+    let links = if is_updated(volume) { Links::Followed } else { Links::Refused };
+    let found = beneath::open(&root, Path::new(sub_path), links, !is_updated(volume));
     found.and_then(|found| beneath::mount(found, place)).map_err(|error| {
         let why = why_not(&error);
         io::Error::new(error.kind(), format!("subPath \"{sub_path}\" of volume \"{name}\" {why}"))
@@ -190,9 +190,9 @@ fn find<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
     pod.items("spec.volumes").iter().find(|volume| volume.text("name") == name)
 }
 
-/// Whether a container must not write through a mount, whatever the mount says: files of objects are ours alone. A container that replaced
-/// one of their links would choose what this agent reads and deletes (CVE-2017-1002102).
+/// Whether a mount is read-only. Volumes with files of objects always are: a container that replaced one of their links could choose what the
+/// agent reads and deletes (CVE-2017-1002102).
 #[must_use]
 pub fn is_read_only(pod: &Value, mount: &Value) -> bool {
-    mount.flag("readOnly") || find(pod, mount.text("name")).is_some_and(follows)
+    mount.flag("readOnly") || find(pod, mount.text("name")).is_some_and(is_updated)
 }

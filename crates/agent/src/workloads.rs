@@ -1,7 +1,7 @@
-//! What the serving side of the agent asks of the half that runs Pods: logs, commands, standard streams, connections.
+//! The interface between the HTTPS endpoint and the Pods: logs, exec, attach, port-forward.
 //!
-//! In: which container, and what is wanted. Out: plain readers and writers. Protocols end before this line, and processes
-//! begin behind it, so that either half can be tested without the other; `fake` is the other half for tests.
+//! In: a container and options. Out: plain readers and writers, independent of the wire protocol, so that both sides can be tested alone; `fake`
+//! is an implementation for tests.
 
 pub mod fake;
 
@@ -12,25 +12,25 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-/// What the serving side asks of the workloads of this machine.
+/// Access to the containers of this node.
 pub trait Workloads: Send + Sync + 'static {
-    /// The log of a container. With `follow` the reader ends by itself when the container has ended.
+    /// The log of a container. With `follow` the reader ends when the container exits.
     fn logs<'a>(&'a self, of: &'a ContainerId, options: &'a LogOptions) -> BoxFuture<'a, Result<LogReader, Refusal>>;
 
     /// Starts a command in a running container.
     fn exec<'a>(&'a self, of: &'a ContainerId, how: Exec) -> BoxFuture<'a, Result<Running, Refusal>>;
 
-    /// Joins the streams of the process that the container is.
+    /// Attaches to the streams of the container's main process.
     fn attach<'a>(&'a self, of: &'a ContainerId, how: Attach) -> BoxFuture<'a, Result<Running, Refusal>>;
 
-    /// A connection, made inside the network of a Pod, to its loopback: 127.0.0.1, then ::1.
+    /// Connects to a port on the loopback of a Pod's network namespace: 127.0.0.1, then ::1.
     fn dial<'a>(&'a self, pod: &'a PodId, port: u16) -> BoxFuture<'a, Result<TcpStream, Refusal>>;
 
-    /// The Pods of this machine, a v1.PodList.
+    /// The Pods of this node, a v1.PodList.
     fn pods(&self) -> serde_json::Value;
 }
 
-/// Which Pod.
+/// Identifies a Pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PodId {
     /// Its namespace.
@@ -39,7 +39,7 @@ pub struct PodId {
     pub name: String,
 }
 
-/// Which container of which Pod; init containers too.
+/// Identifies a container, init containers included.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContainerId {
     /// The Pod.
@@ -48,75 +48,75 @@ pub struct ContainerId {
     pub container: String,
 }
 
-/// Which part of a log is wanted. What the client limits in bytes is cut by the serving side.
+/// Log options. `limitBytes` is applied by the endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogOptions {
-    /// Goes on as the container writes.
+    /// Stream new lines.
     pub follow: bool,
-    /// Only this many lines of the end.
+    /// Only this many lines from the end.
     pub tail_lines: Option<u64>,
     /// Only lines written at this time or later.
     pub since: Option<Timestamp>,
-    /// Each line begins with the time it was written at (RFC 3339, nanoseconds) and a space.
+    /// Prefix each line with its timestamp (RFC 3339, nanoseconds) and a space.
     pub timestamps: bool,
-    /// The log of the instance of the container before this one.
+    /// The log of the previous instance.
     pub previous: bool,
 }
 
-/// The text of a log.
+/// The content of a log.
 pub type LogReader = Box<dyn AsyncRead + Send + Unpin>;
 
-/// What a process writes.
+/// An output stream of a process.
 pub type Output = Box<dyn AsyncRead + Send + Unpin>;
 
-/// What a process reads.
+/// The input stream of a process.
 pub type Input = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// A command for a container, and which of its streams are wanted.
+/// A command for a container, and the requested streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "the four switches of the Kubernetes API")]
 pub struct Exec {
     /// The program and its arguments; never empty.
     pub command: Vec<String>,
-    /// The client writes.
+    /// Whether stdin is attached.
     pub stdin: bool,
-    /// The client reads what it says.
+    /// Whether stdout is attached.
     pub stdout: bool,
-    /// The client reads what it complains of; never together with `tty`.
+    /// Whether stderr is attached; never together with `tty`.
     pub stderr: bool,
-    /// It has a terminal: one stream out, and a size.
+    /// Whether it has a terminal: one output stream, and a size.
     pub tty: bool,
 }
 
-/// Which streams of a container's own process are wanted.
+/// The requested streams of a container's main process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "the four switches of the Kubernetes API")]
 pub struct Attach {
-    /// The client writes.
+    /// Whether stdin is attached.
     pub stdin: bool,
-    /// The client reads what it says.
+    /// Whether stdout is attached.
     pub stdout: bool,
-    /// The client reads what it complains of; never together with `tty`.
+    /// Whether stderr is attached; never together with `tty`.
     pub stderr: bool,
-    /// It has a terminal: one stream out, and a size.
+    /// Whether it has a terminal: one output stream, and a size.
     pub tty: bool,
 }
 
-/// A process whose streams are at hand.
+/// A process with its streams.
 ///
-/// What was asked for is there, unless the process has no such stream. Dropping or shutting down `stdin` is the end of input.
-/// `exit` is done when the process has ended, which may be before its output was read to the end. Dropping `exit` before it is
-/// done ends a process that `exec` started, and never one that was attached to.
+/// Requested streams are present unless the process has no such stream. Dropping or shutting down `stdin` is end of input. `exit` resolves when the
+/// process has exited, which may be before all output was read. Dropping `exit` earlier kills a process that `exec` started, but never one that was
+/// attached to.
 pub struct Running {
-    /// Where its input goes.
+    /// Standard input.
     pub stdin: Option<Input>,
-    /// Where its output comes from.
+    /// Standard output.
     pub stdout: Option<Output>,
-    /// Where its complaints come from.
+    /// Standard error.
     pub stderr: Option<Output>,
-    /// Where sizes of its terminal go.
+    /// Terminal sizes.
     pub resize: Option<mpsc::Sender<Size>>,
-    /// How it ended.
+    /// The exit status.
     pub exit: BoxFuture<'static, Exit>,
 }
 
@@ -129,39 +129,39 @@ pub struct Size {
     pub height: u16,
 }
 
-/// How a process ended.
+/// The exit status of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// By itself, or by a signal (128 + its number).
+    /// The exit code; 128 + N for signal N.
     Code(i32),
-    /// Nobody knows how, and this is why.
+    /// Unknown, with the reason.
     Failed(String),
 }
 
-/// Why the workloads did not do it.
+/// Why a request to a workload failed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Refusal {
-    /// No such Pod on this machine.
+    /// No such Pod on this node.
     #[error("pod does not exist")]
     NoPod,
     /// The Pod has no such container.
     #[error("container not found ({container:?})")]
     NoContainer {
-        /// The name that was asked for.
+        /// The requested name.
         container: String,
     },
-    /// The container does not run, or not yet, or its previous instance is not there.
+    /// The container is not running, or has no previous instance.
     #[error("container {container:?} is not running: {why}")]
     NotRunning {
         /// The container.
         container: String,
-        /// What it does instead: `ContainerCreating`, `CrashLoopBackOff`, `exited with 1`.
+        /// Its state: `ContainerCreating`, `CrashLoopBackOff`, `exited with 1`.
         why: String,
     },
-    /// The request makes no sense, and this is why.
+    /// The request is invalid.
     #[error("{0}")]
     Bad(String),
-    /// It should have worked, and this is why it did not.
+    /// An operation failed.
     #[error("{0}")]
     Failed(String),
 }

@@ -1,5 +1,4 @@
-//! Policies and webhooks on the way of objects that controllers create: changed before the transaction is made, validated
-//! as it would store them.
+//! Admission policies and webhooks for objects that controllers create: mutation before the transaction is built, validation of its objects.
 
 use api::kind::Kind;
 use api::kinds;
@@ -17,7 +16,7 @@ pub(crate) fn needed(dynamic: Option<&Dynamic>) -> Option<&dyn AdmitNew> {
     dynamic.map(|dynamic| &*dynamic.0).filter(|dynamic| dynamic.is_needed())
 }
 
-/// Lets webhooks change new objects.
+/// Applies mutating policies and webhooks to new objects.
 pub(crate) async fn mutate(dynamic: &dyn AdmitNew, writes: &mut [Write]) -> Result<(), Box<Refusal>> {
     for write in writes {
         let Write::Object { table, object, modified: 0 } = write else { continue };
@@ -57,7 +56,7 @@ fn keep_identity(kind: &Kind, before: &Value, object: &mut Value) -> Result<(), 
     Ok(())
 }
 
-/// Asks about the new objects of a transaction.
+/// Validates the new objects of a transaction.
 pub(crate) async fn validate(dynamic: &dyn AdmitNew, txn: &Txn) -> Result<(), Box<Refusal>> {
     for (kind, mut object) in created(txn) {
         typed(kind, &mut object);
@@ -68,7 +67,7 @@ pub(crate) async fn validate(dynamic: &dyn AdmitNew, txn: &Txn) -> Result<(), Bo
     Ok(())
 }
 
-/// The objects that a transaction creates: those that must not be there yet.
+/// The objects that a transaction creates.
 fn created(txn: &Txn) -> impl Iterator<Item = (&'static Kind, Value)> {
     let is_new = |op: &&Op| match op {
         Op::Put { key, .. } => txn.compares.iter().any(|compare| compare.modified == 0 && compare.key == *key),

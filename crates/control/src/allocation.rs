@@ -1,7 +1,7 @@
-//! The controllers of allocation: Services, their addresses and ports, and the ranges these come from must agree.
+//! Consistency of allocations: Services, their cluster IPs and node ports, and ServiceCIDRs.
 //!
-//! They look at everything at once, every few minutes and whenever something changes in a way that ordinary requests do not
-//! change it. After any ordinary day, and after any crash, they find nothing to do.
+//! The controllers check everything at once, periodically and after changes that regular requests do not make. Since allocations are transactional,
+//! they normally find nothing to do, even after a crash.
 
 pub mod repair;
 pub mod service_cidrs;
@@ -15,64 +15,64 @@ use api::object;
 use api::value::ValueExt as _;
 use store::{Entry, Key, Store, Table};
 
-use crate::controller::{Controller, Verdict, View, WHOLE, Wakes, always};
-use crate::world::Change;
+use crate::cache::Change;
+use crate::controller::{AffectedKeys, Controller, Outcome, SINGLETON_KEY, View, always};
 use crate::write::Write;
 use snapshot::{Setting, Snapshot};
 
-/// How often everything is looked at, whether or not something happened.
+/// The resync period.
 const PERIOD: Duration = Duration::from_secs(180);
 
-/// Keeps the ranges of Services.
+/// Reconciles ServiceCIDRs.
 pub(crate) const SERVICE_CIDRS: Controller = Controller {
     name: "service-cidrs",
     enabled: always,
-    concerns,
+    affected_keys,
     reconcile: |view, _| whole(view, service_cidrs::reconcile),
-    every: Some(PERIOD),
+    resync_period: Some(PERIOD),
 };
 
-/// Keeps addresses and node ports.
+/// Repairs addresses and node ports.
 pub(crate) const REPAIR: Controller = Controller {
     name: "allocation-repair",
     enabled: always,
-    concerns,
+    affected_keys,
     reconcile: |view, _| whole(view, repair::reconcile),
-    every: Some(PERIOD),
+    resync_period: Some(PERIOD),
 };
 
-/// Runs one of them on a snapshot.
-fn whole(view: &View<'_>, reconcile: fn(&Snapshot, &Setting<'_>) -> Vec<Vec<Write>>) -> Verdict {
+/// Runs a reconcile function on a snapshot.
+fn whole(view: &View<'_>, reconcile: fn(&Snapshot, &Setting<'_>) -> Vec<Vec<Write>>) -> Outcome {
     let Ok(snapshot) = Snapshot::take(view.store) else {
-        return Verdict { again: Some(Duration::from_secs(1)), ..Verdict::default() };
+        return Outcome { requeue_after: Some(Duration::from_secs(1)), ..Outcome::default() };
     };
     let now = view.now_text();
     let found = reconcile(&snapshot, &Setting { ranges: &view.settings.ranges, now: &now });
     let (events, transactions): (Vec<_>, Vec<_>) = found.into_iter().partition(|writes| is_event(writes));
     if !transactions.is_empty() {
-        tracing::info!(transactions = transactions.len(), "allocations are being set right");
+        tracing::info!(transactions = transactions.len(), "repairing allocations");
     }
-    Verdict { transactions, events: events.into_iter().flatten().collect(), again: None }
+    Outcome { transactions, events: events.into_iter().flatten().collect(), requeue_after: None }
 }
 
 fn is_event(writes: &[Write]) -> bool {
     matches!(writes, [Write::Object { table: "events", .. }])
 }
 
-fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+fn affected_keys(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
     if !change.initial && is_suspicious(view.store, change) {
-        wakes.add(WHOLE);
+        affected.add(SINGLETON_KEY);
     }
 }
 
-/// Whether something changed in a way that ordinary requests do not change it.
+/// Whether a change cannot come from a regular request.
 fn is_suspicious(store: &dyn Store, change: &Change) -> bool {
     match change.table.as_str() {
         "ipaddresses" if change.deleted => {
             let held = parent_of(store, change).is_some_and(|entry| lists(&entry, change.key()));
             held || a_range_waits(store)
         }
-        // Ordinary requests write the Service after its address: nothing more has to be decoded for them.
+        // Regular requests write the Service after its address, so the revision is enough.
         "ipaddresses" => parent_of(store, change)
             .is_none_or(|entry| entry.modified < change.entry.modified && !lists(&entry, change.key())),
         "nodeports" => change.deleted && change.previous.as_ref().is_some_and(|entry| owner_lives(store, &entry.value)),
@@ -81,7 +81,7 @@ fn is_suspicious(store: &dyn Store, change: &Change) -> bool {
     }
 }
 
-/// The Service that an address says it belongs to.
+/// The Service that an IPAddress refers to.
 fn parent_of(store: &dyn Store, change: &Change) -> Option<Arc<Entry>> {
     let address = object::decode_light(&change.entry.value);
     let parent = address.at("spec.parentRef");
@@ -89,14 +89,14 @@ fn parent_of(store: &dyn Store, change: &Change) -> Option<Arc<Entry>> {
     store.get(&Key { table: Table::named("services/specs"), name: name.into() })
 }
 
-/// Whether a Service has this address, however it spells it.
+/// Whether a Service has this address, in any notation.
 fn lists(service: &Entry, address: &str) -> bool {
     let service = object::decode_light(&service.value);
     let wanted = parse_lenient(address);
     service.texts("spec.clusterIPs").into_iter().any(|text| parse_lenient(text) == wanted)
 }
 
-/// Whether a deleted range waits for its last address to go.
+/// Whether a ServiceCIDR is being deleted.
 fn a_range_waits(store: &dyn Store) -> bool {
     let ranges = store.range(Table::named("servicecidrs"), "", None);
     ranges.is_ok_and(|found| {

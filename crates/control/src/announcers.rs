@@ -1,9 +1,8 @@
-//! What announcers leave behind: Leases of nodes that are gone, and of addresses that nobody has any more, go.
+//! Garbage collection of announcer Leases: those of deleted nodes and of unused addresses.
 //!
-//! In: Leases of announcers, Nodes, Services. Out: deletions. Announcers give back what they have when they end; this is for those that
-//! could not. The Lease of a node is proof that it may answer for addresses, and while it may nobody else must, so it is no garbage by
-//! having lost its owner: it goes only after it was not renewed for [`SILENT`], many times longer than it is good, in exactly the version that
-//! was looked at first. Therefore keys name the version: a Lease that was renewed meanwhile has another key.
+//! In: Leases of announcers, Nodes, Services. Out: deletions. Announcers release their Leases when they stop; this is for those that crashed. While a node's
+//! Lease is valid no other node may announce its addresses, so a missing Node is not enough: a Lease is deleted only after it was not renewed for
+//! [`LEASE_EXPIRY`], many times its duration, and only in the observed revision. Queue keys contain the revision, so a renewed Lease has another key.
 
 #[cfg(test)]
 mod tests;
@@ -17,55 +16,55 @@ use api::value::ValueExt as _;
 use serde_json::Value;
 use store::{Entry, Key, Table};
 
-use crate::controller::{Controller, Verdict, View, Wakes, always};
-use crate::load_balancer::Request;
-use crate::world::{Both, Change, What};
+use crate::cache::{Change, TypedChange, Versions};
+use crate::controller::{AffectedKeys, Controller, Outcome, View, always};
+use crate::objects::load_balancer::Request;
 use crate::write::Write;
 
-/// How long a Lease must have been as it is.
-const SILENT: Duration = Duration::from_secs(10);
-/// Between the name of a Lease and its version; no name has it.
+/// How long a Lease must be unchanged before it is deleted.
+const LEASE_EXPIRY: Duration = Duration::from_secs(10);
+/// Separates name and revision in a queue key; not allowed in names.
 const SEPARATOR: char = '@';
 /// The table of Leases.
 const LEASES: &str = "leases";
 
 /// The controller.
 pub(crate) const CONTROLLER: Controller =
-    Controller { name: "announcer-leases", enabled: always, concerns, reconcile, every: None };
+    Controller { name: "announcer-leases", enabled: always, affected_keys, reconcile, resync_period: None };
 
-fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
-    match &change.what {
-        What::Node(Both { old: Some(old), new: None }) => {
-            wake(view, &announcer::Key::Node(old.name().into()), wakes);
+fn affected_keys(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
+    match &change.typed {
+        TypedChange::Node(Versions { old: Some(old), new: None }) => {
+            add_key(view, &announcer::Key::Node(old.name().into()), affected);
         }
-        What::Service(_) => {
+        TypedChange::Service(_) => {
             let before = change.previous.as_ref().and_then(Request::read);
             let lost = before.into_iter().flat_map(|request| request.shown).filter(|ip| !is_wanted(view, *ip));
-            lost.for_each(|ip| wake(view, &announcer::Key::Address(ip), wakes));
+            lost.for_each(|ip| add_key(view, &announcer::Key::Address(ip), affected));
         }
-        What::Other if change.is_of(LEASES) && !change.deleted => match of(change.key()) {
-            // Nodes that are there renew theirs several times a second; that wakes nobody.
-            Some(announcer::Key::Node(node)) if view.world.nodes.get(&node).is_some() => {}
-            Some(_) => add(&change.entry, wakes),
+        TypedChange::Other if change.is_of(LEASES) && !change.deleted => match of(change.key()) {
+            // Existing nodes renew their Leases several times a second: ignore these.
+            Some(announcer::Key::Node(node)) if view.cache.nodes.get(&node).is_some() => {}
+            Some(_) => add(&change.entry, affected),
             None => {}
         },
         _ => {}
     }
 }
 
-/// Which Lease of ours has this key.
+/// The announcer Lease of a key.
 fn of(key: &str) -> Option<announcer::Key> {
     announcer::Key::named(key.strip_prefix(announcer::NAMESPACE)?.strip_prefix('/')?)
 }
 
-fn wake(view: &View<'_>, key: &announcer::Key, wakes: &mut Wakes<'_>) {
+fn add_key(view: &View<'_>, key: &announcer::Key, affected: &mut AffectedKeys<'_>) {
     if let Some(entry) = stored(view, key) {
-        add(&entry, wakes);
+        add(&entry, affected);
     }
 }
 
-fn add(entry: &Entry, wakes: &mut Wakes<'_>) {
-    wakes.add_after(&format!("{}{SEPARATOR}{}", entry.key.name, entry.modified), SILENT);
+fn add(entry: &Entry, affected: &mut AffectedKeys<'_>) {
+    affected.add_after(&format!("{}{SEPARATOR}{}", entry.key.name, entry.modified), LEASE_EXPIRY);
 }
 
 fn stored(view: &View<'_>, key: &announcer::Key) -> Option<std::sync::Arc<Entry>> {
@@ -74,28 +73,28 @@ fn stored(view: &View<'_>, key: &announcer::Key) -> Option<std::sync::Arc<Entry>
 
 /// Whether a Service shows an address.
 fn is_wanted(view: &View<'_>, ip: IpAddr) -> bool {
-    view.world.load_balancers.requests().any(|request| request.shown.contains(&ip))
+    view.cache.load_balancers.requests().any(|request| request.shown.contains(&ip))
 }
 
-fn reconcile(view: &View<'_>, key: &str) -> Verdict {
-    let Some((name, version)) = key.split_once(SEPARATOR) else { return Verdict::settled() };
+fn reconcile(view: &View<'_>, key: &str) -> Outcome {
+    let Some((name, version)) = key.split_once(SEPARATOR) else { return Outcome::done() };
     let entry = view.store.get(&Key::new(Table::named(LEASES), name));
-    let Some(entry) = entry.filter(|entry| entry.modified.to_string() == version) else { return Verdict::settled() };
+    let Some(entry) = entry.filter(|entry| entry.modified.to_string() == version) else { return Outcome::done() };
     match of(name) {
-        Some(announcer::Key::Node(node)) if view.world.nodes.get(&node).is_none() => {}
+        Some(announcer::Key::Node(node)) if view.cache.nodes.get(&node).is_none() => {}
         Some(announcer::Key::Address(ip)) if !is_wanted(view, ip) => {
-            // Who lives gives it back by itself; who does not is known to be gone a little later.
+            // A running announcer releases it by itself; retry in case it is not running.
             if may_answer(view, &object::decode_light(&entry.value)) {
-                return Verdict { again: Some(SILENT), ..Verdict::settled() };
+                return Outcome { requeue_after: Some(LEASE_EXPIRY), ..Outcome::done() };
             }
         }
-        _ => return Verdict::settled(),
+        _ => return Outcome::done(),
     }
-    tracing::info!(lease = name, "a Lease of an announcer is removed: nobody needs it any more");
-    Verdict::write(vec![Write::delete(&entry)])
+    tracing::info!(lease = name, "deleting unused announcer Lease");
+    Outcome::write(vec![Write::delete(&entry)])
 }
 
-/// Whether the node that has an address still is in the life in which it got it, as far as its own Lease says.
+/// Whether the holder of an address may still be running, by the incarnation in its own Lease.
 fn may_answer(view: &View<'_>, lease: &Value) -> bool {
     let holder = lease.text("spec.holderIdentity");
     let own = stored(view, &announcer::Key::Node(holder.into())).filter(|_| !holder.is_empty());

@@ -1,5 +1,5 @@
-//! The objects without which a cluster is not one: namespaces, default roles and bindings, the Service ranges, and the `kubernetes` Service
-//! that leads to the server itself. Made when missing; of what is there, only roles and bindings get what they lack.
+//! Creates the objects that every cluster has: namespaces, default roles and bindings, the default ServiceCIDR, and the `kubernetes` Service with the
+//! endpoints of the API server. Existing objects are kept; default roles and bindings are reconciled.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,19 +13,19 @@ use store::allocation::{Ranges, address_key, address_object, port_map_key};
 use store::{CommitError, Key, Store, Table};
 
 use crate::allocation::service_cidrs::{DEFAULT, as_flagged, default_object};
-use crate::allocation::snapshot::{Seen, Setting};
+use crate::allocation::snapshot::{Setting, StoredCidr};
 use crate::cluster_roles;
 use crate::write::{Write, Writer};
 
 /// Namespaces that always exist.
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
-/// How often default roles are looked at: to make them, to aggregate them (`view` is a part of `edit`, which is a part of `admin`), and again for
-/// what had to be deleted first or what another server changed meanwhile.
+/// The most rounds of reconciling default roles: creation, aggregation (`view` into `edit` into `admin`), replaced bindings, and conflicts with other
+/// servers.
 const ATTEMPTS: usize = 10;
-/// Name and port of the Service that leads to the server.
+/// The name of the Service of the API server.
 const SERVICE: &str = "kubernetes";
 
-/// Makes what is missing; `server` is where clients reach the server.
+/// Creates missing objects; `server` is the advertised address of the API server.
 ///
 /// # Errors
 /// When the store cannot write.
@@ -36,7 +36,7 @@ pub async fn run(store: &dyn Store, ranges: &Ranges, server: SocketAddr) -> Resu
         let writer = Writer { store, ranges, now: Timestamp::now(), checked: false, plugins: &Plugins::none() };
         let Ok(txn) = writer.transaction(&writes) else { continue };
         match store.commit(txn).await {
-            // Another server was faster.
+            // Another server wrote it.
             Err(error) if error.is_conflict() => {}
             done => drop(done?),
         }
@@ -44,7 +44,7 @@ pub async fn run(store: &dyn Store, ranges: &Ranges, server: SocketAddr) -> Resu
     default_roles(store, ranges).await
 }
 
-/// Adds what default roles and bindings lack, all at once, and aggregates: until they are there nobody but administrators may do anything.
+/// Reconciles default roles and bindings in one transaction, and aggregates them: without them only administrators have access.
 async fn default_roles(store: &dyn Store, ranges: &Ranges) -> Result<(), CommitError> {
     for _ in 0..ATTEMPTS {
         let writer = Writer { store, ranges, now: Timestamp::now(), checked: true, plugins: &Plugins::none() };
@@ -84,11 +84,11 @@ fn lacking_roles(store: &dyn Store) -> Vec<Write> {
         match (reconcile(&default.object, existing.as_ref()), entry) {
             (Some(Step::Create(object)), _) => writes.push(Write::create(table, object)),
             (Some(Step::Update(object)), Some(entry)) => {
-                tracing::info!(kind = kind.kind, name, "add what a default role lacks");
+                tracing::info!(kind = kind.kind, name, "adding missing rules to default role");
                 writes.push(Write::Object { table, object: Box::new(object), modified: entry.modified });
             }
             (Some(Step::Replace(_)), Some(entry)) => {
-                tracing::info!(kind = kind.kind, name, "replace a default binding of another role");
+                tracing::info!(kind = kind.kind, name, "replacing default binding with another role");
                 writes.push(Write::delete(&entry));
             }
             (Some(_) | None, _) => {}
@@ -97,7 +97,7 @@ fn lacking_roles(store: &dyn Store) -> Vec<Write> {
     writes
 }
 
-/// The writes that make what is missing.
+/// The writes that create missing objects.
 fn missing(store: &dyn Store, setting: &Setting<'_>, server: SocketAddr) -> Vec<Vec<Write>> {
     let absent = |table: &str, name: &str| store.get(&Key { table: Table::named(table), name: name.into() }).is_none();
     let mut out: Vec<Vec<Write>> = Vec::new();
@@ -107,8 +107,8 @@ fn missing(store: &dyn Store, setting: &Setting<'_>, server: SocketAddr) -> Vec<
     match store.get(&Key { table: Table::named("servicecidrs"), name: DEFAULT.into() }) {
         None => out.push(vec![Write::create("servicecidrs", default_object(setting))]),
         Some(entry) => {
-            let seen = Seen { object: api::object::decode_bare(&entry.value), modified: entry.modified };
-            out.extend(as_flagged(&seen, setting));
+            let stored = StoredCidr { object: api::object::decode_bare(&entry.value), modified: entry.modified };
+            out.extend(as_flagged(&stored, setting));
         }
     }
     if store.get(&port_map_key()).is_none() {
@@ -141,7 +141,7 @@ fn missing(store: &dyn Store, setting: &Setting<'_>, server: SocketAddr) -> Vec<
     out
 }
 
-/// Whether the server is no longer where the object says.
+/// Whether the address of the API server has changed.
 fn moved(have: &Value, wanted: &Value) -> bool {
     ["subsets", "endpoints", "ports", "addressType"].iter().any(|part| have.at(part) != wanted.at(part))
 }

@@ -1,8 +1,7 @@
-//! Bootstrap tokens are looked after: what the cluster says of itself is signed with each, and those whose time is over go.
+//! Bootstrap tokens: signs `cluster-info` with each, and deletes expired ones.
 //!
-//! In: the Secrets that keep tokens, and what machines that join must know of the cluster. Out: deletions of Secrets, and the ConfigMap
-//! `kube-public/cluster-info` with an entry for each token, by which a machine that knows the token can tell that the ConfigMap was written by who
-//! knows it too. Nothing is said before there is a token: until then nobody is to join.
+//! In: the Secrets of tokens, and the kubeconfig of the cluster. Out: deletions of Secrets, and the ConfigMap `kube-public/cluster-info` with a signature per
+//! token, by which a joining machine verifies it. Not created before the first token exists.
 
 #[cfg(test)]
 mod tests;
@@ -18,50 +17,60 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use store::{Key, Table};
 
-use crate::controller::{Controller, Verdict, View, WHOLE, Wakes, always};
-use crate::world::Change;
+use crate::cache::Change;
+use crate::controller::{AffectedKeys, Controller, Outcome, SINGLETON_KEY, View, always};
 use crate::write::Write;
 
 const SECRETS: &str = "secrets";
 const CONFIG_MAPS: &str = "configmaps";
 
-/// Removes tokens whose time is over.
-pub(crate) const CLEANER: Controller =
-    Controller { name: "tokencleaner", enabled: always, concerns: kept_changed, reconcile: clean, every: None };
+/// Deletes expired tokens.
+pub(crate) const CLEANER: Controller = Controller {
+    name: "tokencleaner",
+    enabled: always,
+    affected_keys: kept_changed,
+    reconcile: clean,
+    resync_period: None,
+};
 
-/// Signs with those that are good.
-pub(crate) const SIGNER: Controller =
-    Controller { name: "bootstrapsigner", enabled: always, concerns: signed_changed, reconcile: sign, every: None };
+/// Signs with valid tokens.
+pub(crate) const SIGNER: Controller = Controller {
+    name: "bootstrapsigner",
+    enabled: always,
+    affected_keys: signed_changed,
+    reconcile: sign,
+    resync_period: None,
+};
 
-/// Whether a key is that of a Secret that may keep a token.
+/// Whether a key may be that of a token Secret.
 fn is_token(key: &str) -> bool {
     let name = key.strip_prefix(NAMESPACE).and_then(|rest| rest.strip_prefix('/'));
     name.is_some_and(|name| name.starts_with(NAME_PREFIX))
 }
 
-fn kept_changed(_: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+fn kept_changed(_: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
     if change.is_of(SECRETS) && !change.deleted && is_token(change.key()) {
-        wakes.add(change.key());
+        affected.add(change.key());
     }
 }
 
-fn clean(view: &View<'_>, key: &str) -> Verdict {
-    let Some(entry) = view.store.get(&Key::new(Table::named(SECRETS), key)) else { return Verdict::settled() };
+fn clean(view: &View<'_>, key: &str) -> Outcome {
+    let Some(entry) = view.store.get(&Key::new(Table::named(SECRETS), key)) else { return Outcome::done() };
     let secret = object::decode_bare(&entry.value);
     let end = until(&secret);
     if secret.text("type") != TYPE {
-        return Verdict::settled();
+        return Outcome::done();
     }
     if end.is_over(view.now) {
-        tracing::info!(secret = key, "a bootstrap token has expired and is removed");
-        return Verdict::write(vec![Write::delete(&entry)]);
+        tracing::info!(secret = key, "deleting expired bootstrap token");
+        return Outcome::write(vec![Write::delete(&entry)]);
     }
-    let Until::Time(end) = end else { return Verdict::settled() };
-    Verdict { again: Some(time_until(end, view.now)), ..Verdict::settled() }
+    let Until::Time(end) = end else { return Outcome::done() };
+    Outcome { requeue_after: Some(time_until(end, view.now)), ..Outcome::done() }
 }
 
 fn time_until(end: Timestamp, now: Timestamp) -> Duration {
-    // A little later than too early: then it is over.
+    // A margin, so that it has expired then.
     Duration::try_from(end.duration_since(now)).unwrap_or_default() + Duration::from_millis(10)
 }
 
@@ -69,17 +78,17 @@ fn cluster_info() -> Key {
     Key::new(Table::named(CONFIG_MAPS), format!("{}/{}", CLUSTER_INFO.0, CLUSTER_INFO.1))
 }
 
-fn signed_changed(_: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+fn signed_changed(_: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
     let is_info = || change.is_of(CONFIG_MAPS) && change.key() == &*cluster_info().name;
     if (change.is_of(SECRETS) && is_token(change.key())) || is_info() {
-        wakes.add(WHOLE);
+        affected.add(SINGLETON_KEY);
     }
 }
 
-fn sign(view: &View<'_>, _: &str) -> Verdict {
+fn sign(view: &View<'_>, _: &str) -> Outcome {
     let (entry, tokens) = (view.store.get(&cluster_info()), good_tokens(view));
     if entry.is_none() && tokens.is_empty() {
-        return Verdict::settled();
+        return Outcome::done();
     }
     let mut map = entry.as_ref().map_or_else(
         || json!({"metadata": {"name": CLUSTER_INFO.1, "namespace": CLUSTER_INFO.0}}),
@@ -89,7 +98,7 @@ fn sign(view: &View<'_>, _: &str) -> Verdict {
     let said = before.get(KUBECONFIG).and_then(Value::as_str).unwrap_or_default();
     let text = view.settings.cluster_info.as_deref().unwrap_or(said);
     if text.is_empty() {
-        return Verdict::settled();
+        return Outcome::done();
     }
     let mut data = before.clone();
     data.retain(|key, _| !key.starts_with(SIGNATURE_PREFIX));
@@ -97,14 +106,14 @@ fn sign(view: &View<'_>, _: &str) -> Verdict {
     let signs = tokens.iter().filter(|kept| kept.signs);
     data.extend(signs.map(|kept| (format!("{SIGNATURE_PREFIX}{}", kept.token.id()), kept.token.sign(text).into())));
     if data == before {
-        return Verdict::settled();
+        return Outcome::done();
     }
     map.put("data", data);
     let modified = entry.map_or(0, |entry| entry.modified);
-    Verdict::write(vec![Write::Object { table: CONFIG_MAPS, object: Box::new(map), modified }])
+    Outcome::write(vec![Write::Object { table: CONFIG_MAPS, object: Box::new(map), modified }])
 }
 
-/// The tokens whose time is not over.
+/// The valid tokens.
 fn good_tokens(view: &View<'_>) -> Vec<Kept> {
     let prefix = format!("{NAMESPACE}/{NAME_PREFIX}");
     let Ok(found) = view.store.range(Table::named(SECRETS), &prefix, None) else { return Vec::new() };

@@ -1,7 +1,7 @@
-//! ClusterRoles that aggregate others: their rules are the rules of all that their selectors select.
+//! Aggregated ClusterRoles: their rules are those of all selected ClusterRoles.
 //!
-//! In: ClusterRoles. Out: the rules of those with an `aggregationRule`. Roles may aggregate aggregated ones: a write is a change that leads to the
-//! next look. All of them are looked at together, because any ClusterRole may be a part of any other.
+//! In: ClusterRoles. Out: the rules of those with an `aggregationRule`. Nested aggregation converges, because each write triggers the next reconcile. All
+//! are reconciled together, because any ClusterRole may be part of any other.
 
 #[cfg(test)]
 mod tests;
@@ -13,26 +13,26 @@ use api::value::ValueExt as _;
 use serde_json::Value;
 use store::{Range, Store, Table};
 
-use crate::controller::{Controller, Verdict, View, WHOLE, Wakes, always};
-use crate::world::Change;
+use crate::cache::Change;
+use crate::controller::{AffectedKeys, Controller, Outcome, SINGLETON_KEY, View, always};
 use crate::write::Write;
 
 /// The controller.
 pub(crate) const CONTROLLER: Controller =
-    Controller { name: "clusterrole-aggregation", enabled: always, concerns, reconcile, every: None };
+    Controller { name: "clusterrole-aggregation", enabled: always, affected_keys, reconcile, resync_period: None };
 
-fn concerns(_: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+fn affected_keys(_: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
     if change.is_of(CLUSTER_ROLE.table) {
-        wakes.add(WHOLE);
+        affected.add(SINGLETON_KEY);
     }
 }
 
-fn reconcile(view: &View<'_>, _: &str) -> Verdict {
+fn reconcile(view: &View<'_>, _: &str) -> Outcome {
     let transactions = outdated(view.store).into_iter().map(|write| vec![write]).collect();
-    Verdict { transactions, ..Verdict::settled() }
+    Outcome { transactions, ..Outcome::done() }
 }
 
-/// The writes that give aggregated roles their rules. Those that aggregate aggregated ones need another look after that.
+/// The writes that update aggregated roles; nested aggregation needs further rounds.
 pub(crate) fn outdated(store: &dyn Store) -> Vec<Write> {
     let Ok(range) = store.range(Table::named(CLUSTER_ROLE.table), "", None) else { return Vec::new() };
     let mut writes = Vec::new();
@@ -53,7 +53,7 @@ pub(crate) fn outdated(store: &dyn Store) -> Vec<Write> {
     writes
 }
 
-/// The rules of all roles but one that a selector selects, each once, in the order of names: the same parts always make the same role.
+/// The distinct rules of all selected roles except `name`, in order of names, so that the result is deterministic.
 fn aggregate(range: &Range, selectors: &[Selector], name: &str) -> Vec<Value> {
     let mut rules: Vec<Value> = Vec::new();
     for part in &range.entries {

@@ -1,81 +1,80 @@
-//! What a controller is: a name, which changes concern it, and what it wants written.
+//! The interface of a controller: a name, a mapping from changes to keys, and a reconcile function.
 //!
-//! Both functions are pure: they see the world and answer. When to run them, how often, and what to do when a write fails is
-//! the runner's business and the same for all.
+//! Both functions are pure. The runner decides when to call them and how to retry failed writes.
 
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use store::Store;
 
+use crate::cache::{Cache, Change};
 use crate::settings::Settings;
-use crate::world::{Change, World};
 use crate::write::Write;
 
 /// A controller.
 #[derive(Debug)]
 pub struct Controller {
-    /// Its name, as logs and metrics show it.
+    /// The name in logs and metrics.
     pub name: &'static str,
-    /// Whether it runs at all.
+    /// Whether it runs with these settings.
     pub enabled: fn(&Settings) -> bool,
-    /// Names the keys that must be looked at again after a change.
-    pub concerns: fn(&View<'_>, &Change, &mut Wakes<'_>),
-    /// Says what should be written so that one key is as it should be.
-    pub reconcile: fn(&View<'_>, &str) -> Verdict,
-    /// How often the key [`WHOLE`] is looked at without a reason, for controllers that look at everything at once.
-    pub every: Option<Duration>,
+    /// Adds the keys to reconcile after a change.
+    pub affected_keys: fn(&View<'_>, &Change, &mut AffectedKeys<'_>),
+    /// Reconciles one key.
+    pub reconcile: fn(&View<'_>, &str) -> Outcome,
+    /// How often [`SINGLETON_KEY`] is reconciled without a change.
+    pub resync_period: Option<Duration>,
 }
 
-/// The key of controllers that look at everything at once.
-pub const WHOLE: &str = "";
+/// The key of controllers that reconcile everything at once.
+pub const SINGLETON_KEY: &str = "";
 
-/// For [`Controller::enabled`]: always.
+/// For [`Controller::enabled`]: always enabled.
 #[must_use]
 pub fn always(_: &Settings) -> bool {
     true
 }
 
-/// What a controller may look at.
+/// The input of a controller.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
-    /// The cluster.
-    pub world: &'a World,
-    /// Objects as they are stored now, for what the world does not hold.
+    /// The cached cluster state.
+    pub cache: &'a Cache,
+    /// The store, for objects that are not cached.
     pub store: &'a dyn Store,
-    /// The command line.
+    /// The settings.
     pub settings: &'a Settings,
-    /// The time of day, to be written into objects.
+    /// The wall-clock time, for timestamps in objects.
     pub now: Timestamp,
-    /// The time that never jumps, to measure how long something takes.
+    /// The monotonic time, for durations.
     pub instant: Instant,
-    /// The time of the earliest change that led here, as objects write it, if it is known.
+    /// The timestamp of the earliest change that led to this reconcile, if known.
     pub trigger: Option<&'a str>,
 }
 
 impl View<'_> {
-    /// Now, as objects write it.
+    /// The current time as a metav1.Time.
     #[must_use]
     pub fn now_text(&self) -> String {
         api::lifecycle::seconds(self.now)
     }
 }
 
-/// What a controller wants.
+/// The result of a reconcile.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Verdict {
-    /// Transactions: each is carried out as a whole or not at all, one after the other.
+pub struct Outcome {
+    /// Transactions, committed one after the other; each is atomic.
     pub transactions: Vec<Vec<Write>>,
-    /// Events, for people. They never hold anything up.
+    /// Kubernetes Events; failures to write them are ignored.
     pub events: Vec<Write>,
-    /// When to look at the key again without another reason.
-    pub again: Option<Duration>,
+    /// When to reconcile the key again without a change.
+    pub requeue_after: Option<Duration>,
 }
 
-impl Verdict {
-    /// Nothing to do.
+impl Outcome {
+    /// Nothing to write.
     #[must_use]
-    pub fn settled() -> Self {
+    pub fn done() -> Self {
         Self::default()
     }
 
@@ -86,42 +85,42 @@ impl Verdict {
     }
 }
 
-/// Collects the keys that a change concerns.
+/// Collects the keys that a change affects.
 #[derive(Debug)]
-pub struct Wakes<'a> {
-    keys: &'a mut Vec<Wake>,
+pub struct AffectedKeys<'a> {
+    keys: &'a mut Vec<QueuedKey>,
 }
 
-/// A key that must be looked at.
+/// A key to reconcile.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Wake {
+pub struct QueuedKey {
     /// The key.
     pub key: Box<str>,
-    /// When the change happened, as objects write it, if it is known.
+    /// The timestamp of the change, if known.
     pub trigger: Option<Box<str>>,
-    /// How long to wait before.
+    /// The delay before the reconcile.
     pub delay: Duration,
 }
 
-impl<'a> Wakes<'a> {
-    /// Keys go to this list.
+impl<'a> AffectedKeys<'a> {
+    /// Collects keys in this list.
     #[must_use]
-    pub const fn new(keys: &'a mut Vec<Wake>) -> Self {
+    pub const fn new(keys: &'a mut Vec<QueuedKey>) -> Self {
         Self { keys }
     }
 
-    /// A key must be looked at.
+    /// Adds a key.
     pub fn add(&mut self, key: &str) {
-        self.keys.push(Wake { key: key.into(), trigger: None, delay: Duration::ZERO });
+        self.keys.push(QueuedKey { key: key.into(), trigger: None, delay: Duration::ZERO });
     }
 
-    /// A key must be looked at because of something that happened at a known time.
+    /// Adds a key with the timestamp of the change.
     pub fn add_triggered(&mut self, key: &str, trigger: Option<&str>) {
-        self.keys.push(Wake { key: key.into(), trigger: trigger.map(Box::from), delay: Duration::ZERO });
+        self.keys.push(QueuedKey { key: key.into(), trigger: trigger.map(Box::from), delay: Duration::ZERO });
     }
 
-    /// A key must be looked at after a while.
+    /// Adds a key with a delay.
     pub fn add_after(&mut self, key: &str, delay: Duration) {
-        self.keys.push(Wake { key: key.into(), trigger: None, delay });
+        self.keys.push(QueuedKey { key: key.into(), trigger: None, delay });
     }
 }

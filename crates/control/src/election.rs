@@ -1,8 +1,7 @@
-//! Which of several servers over one store runs the controllers: the one that holds a Lease and keeps renewing it.
+//! Leader election: of several servers on one store, the holder of a Lease runs the controllers.
 //!
-//! In: the Lease as it is stored. Out: at most one server that works at a time. Whoever waits does not trust the clock in the
-//! Lease: a holder counts as lost when the Lease has not changed for its whole duration by the waiter's own clock. Two servers
-//! that both believe to lead for a moment do no harm: every write names the revision it replaces.
+//! In: the stored Lease. Out: at most one active leader. The timestamps in the Lease are not trusted: it is expired when it has not changed for its
+//! duration by the local monotonic clock. Two leaders for a moment do no harm, because every write has the revision that it replaces.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,26 +18,26 @@ use store::{Entry, Key, Store, Table};
 use crate::metrics::Metrics;
 use crate::write::{Write, Writer};
 
-/// Where the Lease is.
+/// The namespace of the Lease.
 const NAMESPACE: &str = "kube-system";
-/// Its name.
+/// The name of the Lease.
 const NAME: &str = "waypost-controllers";
 
-/// How a leader is elected.
+/// Parameters of the election.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Election {
-    /// Who we are; no two servers share it.
+    /// The unique identity of this server.
     pub identity: String,
-    /// How long a Lease is good without being renewed.
+    /// `leaseDurationSeconds`
     pub duration: Duration,
-    /// A leader that could not renew for so long stops working.
+    /// A leader that cannot renew for this long stops (renew deadline).
     pub deadline: Duration,
-    /// How often it is tried.
+    /// The retry period.
     pub retry: Duration,
 }
 
 impl Election {
-    /// The times that Kubernetes uses.
+    /// The defaults of Kubernetes.
     #[must_use]
     pub const fn new(identity: String) -> Self {
         Self {
@@ -49,29 +48,29 @@ impl Election {
         }
     }
 
-    /// Does the work whenever this server leads, and drops it when it no longer does. Never ends by itself.
-    pub async fn lead<W, F>(&self, store: Arc<dyn Store>, ranges: &Ranges, metrics: &Metrics, work: W)
+    /// Runs `work` while this server is the leader, and drops it when leadership is lost. Never returns.
+    pub async fn run_while_leader<W, F>(&self, store: Arc<dyn Store>, ranges: &Ranges, metrics: &Metrics, work: W)
     where
         W: Fn() -> F,
         F: Future<Output = ()>,
     {
-        let mut seen = Seen::default();
+        let mut observed = ObservedLease::default();
         loop {
-            metrics.leads(false);
-            while !self.attempt(&*store, ranges, &mut seen).await {
+            metrics.set_leader(false);
+            while !self.attempt(&*store, ranges, &mut observed).await {
                 tokio::time::sleep(self.retry).await;
             }
-            tracing::info!(identity = self.identity, "this server runs the controllers now");
+            tracing::info!(identity = self.identity, "became leader of the controllers");
             tokio::select! {
                 () = work() => {}
-                () = self.hold(&*store, ranges, &mut seen) => {
-                    tracing::warn!("the Lease could not be renewed; another server may run the controllers");
+                () = self.renew(&*store, ranges, &mut observed) => {
+                    tracing::warn!("lost leadership of the controllers: failed to renew the Lease");
                 }
             }
         }
     }
 
-    /// Gives the Lease back, so that another server need not wait until it has run out.
+    /// Releases the Lease, so that another server need not wait for its expiry.
     pub async fn release(&self, store: &dyn Store, ranges: &Ranges) {
         let Some(entry) = store.get(&key()) else { return };
         let mut lease = object::decode_bare(&entry.value);
@@ -83,27 +82,27 @@ impl Election {
         let write = Write::Object { table: "leases", object: Box::new(lease), modified: entry.modified };
         let writer = Writer { store, ranges, now: Timestamp::now(), checked: true, plugins: &Plugins::none() };
         if let Ok(txn) = writer.transaction(&[write]) {
-            // If that fails, the Lease runs out by itself.
+            // On failure the Lease expires.
             let _ = store.commit(txn).await;
         }
     }
 
-    /// Renews the Lease until that fails for too long.
-    async fn hold(&self, store: &dyn Store, ranges: &Ranges, seen: &mut Seen) {
+    /// Renews the Lease; returns when the renew deadline has passed.
+    async fn renew(&self, store: &dyn Store, ranges: &Ranges, observed: &mut ObservedLease) {
         let mut renewed = Instant::now();
         while renewed.elapsed() < self.deadline {
             tokio::time::sleep(self.retry).await;
-            if self.attempt(store, ranges, seen).await {
+            if self.attempt(store, ranges, observed).await {
                 renewed = Instant::now();
             }
         }
     }
 
-    /// Tries to get or keep the Lease.
-    async fn attempt(&self, store: &dyn Store, ranges: &Ranges, seen: &mut Seen) -> bool {
+    /// Tries to acquire or renew the Lease.
+    async fn attempt(&self, store: &dyn Store, ranges: &Ranges, observed: &mut ObservedLease) -> bool {
         let entry = store.get(&key());
         let now = Timestamp::now();
-        let Some(write) = self.decide(entry.as_deref(), seen, Instant::now(), now) else { return false };
+        let Some(write) = self.decide(entry.as_deref(), observed, Instant::now(), now) else { return false };
         let writer = Writer { store, ranges, now, checked: true, plugins: &Plugins::none() };
         match writer.transaction(&[write]) {
             Ok(txn) => store.commit(txn).await.is_ok(),
@@ -111,15 +110,21 @@ impl Election {
         }
     }
 
-    /// The Lease as it should be if it is ours to have; nothing while another server has it.
-    fn decide(&self, entry: Option<&Entry>, seen: &mut Seen, at: Instant, now: Timestamp) -> Option<Write> {
+    /// The Lease to write; nothing while another server holds it.
+    fn decide(
+        &self,
+        entry: Option<&Entry>,
+        observed: &mut ObservedLease,
+        at: Instant,
+        now: Timestamp,
+    ) -> Option<Write> {
         let time = now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
         let Some(entry) = entry else {
             let metadata = json!({"name": NAME, "namespace": NAMESPACE});
             return Some(Write::create("leases", json!({"metadata": metadata, "spec": self.spec(&time, &time, 0)})));
         };
-        if seen.modified != entry.modified {
-            *seen = Seen { modified: entry.modified, at: Some(at) };
+        if observed.modified != entry.modified {
+            *observed = ObservedLease { modified: entry.modified, at: Some(at) };
         }
         let mut lease = object::decode_bare(&entry.value);
         let holder = lease.text("spec.holderIdentity");
@@ -128,8 +133,8 @@ impl Election {
             self.spec(lease.text("spec.acquireTime"), &time, transitions)
         } else {
             let seconds = u64::try_from(lease.int("spec.leaseDurationSeconds")).unwrap_or_default();
-            let silent = seen.at.map_or(Duration::ZERO, |since| at.saturating_duration_since(since));
-            if !holder.is_empty() && silent < Duration::from_secs(seconds) {
+            let unchanged_for = observed.at.map_or(Duration::ZERO, |since| at.saturating_duration_since(since));
+            if !holder.is_empty() && unchanged_for < Duration::from_secs(seconds) {
                 return None;
             }
             self.spec(&time, &time, transitions + 1)
@@ -151,9 +156,9 @@ fn key() -> Key {
     Key { table: Table::named("leases"), name: format!("{NAMESPACE}/{NAME}").into() }
 }
 
-/// Which version of the Lease was seen last, and since when.
+/// The last observed revision of the Lease, and when it was observed.
 #[derive(Debug, Default)]
-struct Seen {
+struct ObservedLease {
     modified: u64,
     at: Option<Instant>,
 }
@@ -185,7 +190,7 @@ mod tests {
         (Arc::new(store), ranges)
     }
 
-    /// Takes part in the election; says when it begins to work.
+    /// A candidate that sends its name when it becomes leader.
     fn candidate(
         name: &'static str,
         store: &Arc<dyn Store>,
@@ -198,12 +203,12 @@ mod tests {
                 let _ = began.send(name).await;
                 std::future::pending::<()>().await;
             };
-            election(name).lead(store, &ranges, &Metrics::new(), work).await;
+            election(name).run_while_leader(store, &ranges, &Metrics::new(), work).await;
         })
     }
 
     #[tokio::test]
-    async fn one_works_and_another_takes_over_when_it_falls_silent() {
+    async fn another_candidate_takes_over_when_the_lease_expires() {
         let home = tempfile::tempdir().expect("a directory");
         let (store, ranges) = store(home.path()).await;
         let (began, mut heard) = mpsc::channel(8);
@@ -224,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_left_to_its_holder_until_it_does_not_change_any_more() {
+    fn a_lease_expires_when_it_has_not_changed_for_its_duration() {
         let (me, now, at) = (election("me"), Timestamp::UNIX_EPOCH, Instant::now());
         let other = json!({
             "metadata": {"name": NAME, "namespace": NAMESPACE},
@@ -239,13 +244,13 @@ mod tests {
             value: object::encode(&other),
             facts: Arc::default(),
         };
-        let mut seen = Seen::default();
+        let mut observed = ObservedLease::default();
         let second = Duration::from_secs(1);
-        assert_eq!(me.decide(Some(&entry(7)), &mut seen, at, now), None, "whatever its clock says");
-        assert_eq!(me.decide(Some(&entry(8)), &mut seen, at + second * 14, now), None);
-        assert_eq!(me.decide(Some(&entry(8)), &mut seen, at + second * 20, now), None, "it was renewed");
+        assert_eq!(me.decide(Some(&entry(7)), &mut observed, at, now), None, "whatever its clock says");
+        assert_eq!(me.decide(Some(&entry(8)), &mut observed, at + second * 14, now), None);
+        assert_eq!(me.decide(Some(&entry(8)), &mut observed, at + second * 20, now), None, "it was renewed");
         let Some(Write::Object { object, modified: 8, .. }) =
-            me.decide(Some(&entry(8)), &mut seen, at + second * 30, now)
+            me.decide(Some(&entry(8)), &mut observed, at + second * 30, now)
         else {
             panic!("it is free now")
         };

@@ -1,7 +1,6 @@
-//! Endpoints objects for Services with a selector (S02, S17): the older form, for whoever still reads it.
+//! Endpoints objects for Services with a selector (S02, S17), for legacy clients.
 //!
-//! In: a Service and the Pods it selects. Out: one object of the same name, of the Service's first family, with at most 1000
-//! addresses.
+//! In: a Service and the Pods it selects. Out: one object of the same name with addresses of the first family, at most 1000.
 
 pub(crate) mod subsets;
 
@@ -15,36 +14,36 @@ use api::view::labels::{ENDPOINTS_MANAGED_BY, HEADLESS};
 use serde_json::{Map, Value, json};
 use store::{Entry, Key, Table};
 
-use crate::controller::{Controller, Verdict, View, Wakes, always};
+use crate::cache::Change;
+use crate::controller::{AffectedKeys, Controller, Outcome, View, always};
 use crate::endpointslice::{set_annotation, target};
 use crate::objects;
 use crate::objects::pod::Pod;
 use crate::objects::service::Service;
 use crate::selection::{self, hostname, is_eligible, resolve};
-use crate::world::Change;
 use crate::write::Write;
-use subsets::Place;
+use subsets::AddressPorts;
 
 /// The table of Endpoints.
 pub(crate) const TABLE: &str = "services/endpoints";
-/// Whoever elects a leader by Endpoints keeps the record here; such objects belong to no Service.
+/// The annotation of leader election records; such objects belong to no Service.
 pub(crate) const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
-/// Says that addresses were left out.
+/// The annotation of truncated Endpoints.
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 const MANAGER: &str = "endpoint-controller";
-/// How many addresses an object holds.
+/// The most addresses of an object.
 const MAX_ADDRESSES: usize = api::kinds::endpoints::MAX_ADDRESSES;
 
 /// The controller.
 pub(crate) const CONTROLLER: Controller =
-    Controller { name: "endpoints", enabled: always, concerns, reconcile, every: None };
+    Controller { name: "endpoints", enabled: always, affected_keys, reconcile, resync_period: None };
 
-fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
-    selection::concerns(view, change, wakes);
-    // Endpoints without a Service may be somebody's own, so only those that were there at the start are looked at: their
-    // Service may have gone while nobody watched.
-    if change.is_of(TABLE) && (change.initial || view.world.services.get(change.key()).is_some()) {
-        wakes.add(change.key());
+fn affected_keys(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
+    selection::affected_keys(view, change, affected);
+    // Endpoints without a Service may be a user's own, so only those of the initial list are checked: their Service may have been deleted while no
+    // controller ran.
+    if change.is_of(TABLE) && (change.initial || view.cache.services.get(change.key()).is_some()) {
+        affected.add(change.key());
     }
 }
 
@@ -53,14 +52,14 @@ pub(crate) fn stored(view: &View<'_>, key: &str) -> Option<Arc<Entry>> {
     view.store.get(&Key { table: Table::named(TABLE), name: key.into() })
 }
 
-fn reconcile(view: &View<'_>, key: &str) -> Verdict {
+fn reconcile(view: &View<'_>, key: &str) -> Outcome {
     let stored = stored(view, key);
-    let Some(service) = view.world.services.get(key) else {
+    let Some(service) = view.cache.services.get(key) else {
         let left_over = stored.filter(|entry| !is_of_election(&object::decode_light(&entry.value)));
-        return Verdict::write(left_over.iter().map(|entry| Write::delete(entry)).collect());
+        return Outcome::write(left_over.iter().map(|entry| Write::delete(entry)).collect());
     };
-    let Some(selector) = service.managed_selector() else { return Verdict::settled() };
-    let pods = view.world.pods.matching(service.namespace(), selector);
+    let Some(selector) = service.managed_selector() else { return Outcome::done() };
+    let pods = view.cache.pods.matching(service.namespace(), selector);
     let (subsets, truncated) = subsets::truncate(desired(view, service, &pods), MAX_ADDRESSES);
     let labels = labels(service);
     if let Some(entry) = &stored {
@@ -68,12 +67,12 @@ fn reconcile(view: &View<'_>, key: &str) -> Verdict {
         let says_so = have.at("metadata.annotations").get(OVER_CAPACITY).is_some();
         let same = says_so == truncated && *have.at("metadata.labels") == labels;
         if same && subsets::canonical(objects::read::<Endpoints>(&entry.value).subsets) == subsets {
-            return Verdict::settled();
+            return Outcome::done();
         }
     } else if service.deleting {
-        return Verdict::settled();
+        return Outcome::done();
     }
-    Verdict::write(vec![write(view, service, stored.as_deref(), &subsets, truncated, labels)])
+    Outcome::write(vec![write(view, service, stored.as_deref(), &subsets, truncated, labels)])
 }
 
 fn write(
@@ -99,7 +98,7 @@ fn write(
     Write::Object { table: TABLE, object: Box::new(object), modified: stored.map_or(0, |entry| entry.modified) }
 }
 
-/// Whether this is the record of an election.
+/// Whether this is a leader election record.
 pub(crate) fn is_of_election(endpoints: &Value) -> bool {
     endpoints.at("metadata.annotations").get(LEADER).is_some()
 }
@@ -121,14 +120,14 @@ fn desired(view: &View<'_>, service: &Service, pods: &[&Arc<Pod>]) -> Vec<Subset
     subsets::repack(places)
 }
 
-/// Where a Pod is found, and on which ports; nowhere when it has no address of the family, or that of a Service.
-fn place(view: &View<'_>, service: &Service, pod: &Pod) -> Option<Place> {
+/// The address and ports of a Pod; `None` when it has no address of the family, or that of a Service.
+fn place(view: &View<'_>, service: &Service, pod: &Pod) -> Option<AddressPorts> {
     let address = pod.addresses_of(*service.families.first()?).next()?;
-    if view.world.services.at(address).is_some() {
+    if view.cache.services.at(address).is_some() {
         return None;
     }
     let ports: Vec<Port> = service.ports.iter().filter_map(|port| endpoint_port(port, pod)).collect();
-    // A headless Service may have no ports at all; other Pods without the wanted ports are nowhere to be found.
+    // A headless Service may have no ports; otherwise a Pod without the ports is skipped.
     if ports.is_empty() && !(service.ports.is_empty() && service.is_headless()) {
         return None;
     }
@@ -138,7 +137,7 @@ fn place(view: &View<'_>, service: &Service, pod: &Pod) -> Option<Place> {
         node_name: (!pod.node.is_empty()).then(|| pod.node.clone()),
         target_ref: Some(target(pod)),
     };
-    Some(Place { address, ready: service.publish_not_ready || pod.ready, ports })
+    Some(AddressPorts { address, ready: service.publish_not_ready || pod.ready, ports })
 }
 
 fn endpoint_port(port: &objects::service::Port, pod: &Pod) -> Option<Port> {

@@ -1,9 +1,9 @@
 //! EndpointSlices for Services with a selector (S02, S16, S18).
 //!
-//! In: a Service, the Pods it selects, their Nodes, the slices there are. Out: as few writes to slices as possible.
+//! In: a Service, the Pods it selects, their Nodes, the existing slices. Out: as few slice writes as possible.
 //!
 //! ```text
-//! Pods ─▶ desired: endpoints by family and ports ─▶ pack: into the slices there are ─▶ hints ─▶ draft: writes
+//! Pods ─▶ desired: endpoints by family and ports ─▶ pack: into existing slices ─▶ hints ─▶ draft: writes
 //! ```
 
 mod desired;
@@ -17,36 +17,36 @@ use std::sync::Arc;
 use api::ip::Family;
 use api::view::labels::ENDPOINT_SLICE_MANAGED_BY;
 
-use crate::controller::{Controller, Verdict, View, Wakes, always};
+use crate::cache::{Change, TypedChange, Versions};
+use crate::controller::{AffectedKeys, Controller, Outcome, View, always};
+use crate::event::{self, EventDetails, Reference};
 use crate::objects::node::Node;
 use crate::objects::service::Service;
 use crate::objects::slice::Slice;
-use crate::report::{self, Finding, Reference};
 use crate::selection;
-use crate::world::{Both, Change, What};
 use crate::write::Write;
 use desired::Desired;
 pub(crate) use desired::target;
 use draft::Drafts;
 pub(crate) use draft::set_annotation;
 
-/// Who looks after these slices.
+/// The value of `managed-by` of these slices.
 pub(crate) const MANAGER: &str = "endpointslice-controller.k8s.io";
 
 /// The controller.
 pub(crate) const CONTROLLER: Controller =
-    Controller { name: "endpointslice", enabled: always, concerns, reconcile, every: None };
+    Controller { name: "endpointslice", enabled: always, affected_keys, reconcile, resync_period: None };
 
-fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
-    selection::concerns(view, change, wakes);
-    match &change.what {
-        What::Node(both) if !change.initial => node_concerns(view, both, wakes),
-        What::Other if change.is_of("endpointslices") => {
+fn affected_keys(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
+    selection::affected_keys(view, change, affected);
+    match &change.typed {
+        TypedChange::Node(both) if !change.initial => affected_by_node(view, both, affected),
+        TypedChange::Other if change.is_of("endpointslices") => {
             for slice in change.previous.iter().chain([&change.entry]) {
                 if slice.facts.label(ENDPOINT_SLICE_MANAGED_BY) == Some(MANAGER)
-                    && let Some(service) = crate::world::service_of(slice)
+                    && let Some(service) = crate::cache::service_of(slice)
                 {
-                    wakes.add(&service);
+                    affected.add(&service);
                 }
             }
         }
@@ -54,63 +54,63 @@ fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
     }
 }
 
-/// A Node gives its Pods their zone, and the zones their weight.
-fn node_concerns(view: &View<'_>, Both { old, new }: &Both<Node>, wakes: &mut Wakes<'_>) {
+/// A Node determines the zone of its Pods, and the weights of zones.
+fn affected_by_node(view: &View<'_>, Versions { old, new }: &Versions<Node>, affected: &mut AffectedKeys<'_>) {
     let zone = |node: &Option<Arc<Node>>| node.as_ref().map(|node| node.zone().map(str::to_owned));
     if zone(old) != zone(new)
         && let Some(node) = old.as_ref().or(new.as_ref())
     {
-        for pod in view.world.pods.on_node(node.name()) {
-            for service in view.world.services.selecting(pod.namespace(), &pod.entry.facts) {
-                wakes.add(&service.entry.key.name);
+        for pod in view.cache.pods.on_node(node.name()) {
+            for service in view.cache.services.selecting(pod.namespace(), &pod.entry.facts) {
+                affected.add(&service.entry.key.name);
             }
         }
     }
     let weight = |node: &Option<Arc<Node>>| node.as_ref().and_then(|node| topology::weight(node));
     if weight(old) != weight(new) {
-        for service in view.world.services.iter().filter(|service| service.has_topology_hints) {
-            wakes.add(&service.entry.key.name);
+        for service in view.cache.services.iter().filter(|service| service.has_topology_hints) {
+            affected.add(&service.entry.key.name);
         }
     }
 }
 
-fn reconcile(view: &View<'_>, key: &str) -> Verdict {
-    // The slices of a Service that is gone go by garbage collection.
-    let Some(service) = view.world.services.get(key) else { return Verdict::settled() };
-    let Some(selector) = service.managed_selector() else { return Verdict::settled() };
+fn reconcile(view: &View<'_>, key: &str) -> Outcome {
+    // Slices of a deleted Service are garbage-collected.
+    let Some(service) = view.cache.services.get(key) else { return Outcome::done() };
+    let Some(selector) = service.managed_selector() else { return Outcome::done() };
     let mut existing: Vec<Slice> = view
-        .world
+        .cache
         .slices
         .of(key)
         .filter(|entry| entry.facts.label(ENDPOINT_SLICE_MANAGED_BY) == Some(MANAGER))
         .map(Slice::read)
         .filter(|slice| !slice.metadata.is_deleting())
-        // A Service that goes may have let go of its slices first: then they stay as they are.
+        // A Service that is being deleted may have orphaned its slices: leave these.
         .filter(|slice| !service.deleting || slice.metadata.is_owned_by("Service", &service.uid))
         .collect();
-    let desired = Desired::of(view, service, &view.world.pods.matching(service.namespace(), selector));
-    let mut verdict = Verdict::default();
+    let desired = Desired::of(view, service, &view.cache.pods.matching(service.namespace(), selector));
+    let mut outcome = Outcome::default();
     let mut writes = Vec::new();
     for (family, groups) in desired.families {
         let (here, rest) = existing.into_iter().partition(|slice| *slice.address_type == *family.as_str());
         existing = rest;
         let mut drafts = pack::pack(service, family, here, groups, view.settings.max_endpoints_per_slice);
         let event = hint(view, service, family, &mut drafts);
-        verdict.events.extend(event);
+        outcome.events.extend(event);
         writes.extend(drafts.into_writes(service, view.trigger));
     }
-    // What is left is of families that the Service no longer has.
+    // The rest is of families that the Service no longer has.
     writes.extend(existing.iter().map(|slice| Write::delete(&slice.entry)));
-    verdict.events.extend(desired.looping.iter().map(|(pod, other)| looping(view, service, pod, other)));
-    verdict.transactions = if writes.is_empty() { Vec::new() } else { vec![writes] };
-    verdict
+    outcome.events.extend(desired.looping.iter().map(|(pod, other)| looping(view, service, pod, other)));
+    outcome.transactions = if writes.is_empty() { Vec::new() } else { vec![writes] };
+    outcome
 }
 
-/// Gives endpoints the hints that the Service asks for, and says so when that begins, ends or cannot be.
+/// Sets the hints of endpoints; returns an Event when hints are enabled, disabled or impossible.
 fn hint(view: &View<'_>, service: &Service, family: Family, drafts: &mut Drafts) -> Option<Write> {
     let had_hints = drafts.had_hints;
     let news = if service.has_topology_hints {
-        let ratios = topology::Ratios::of(view.world.nodes.iter());
+        let ratios = topology::Ratios::of(view.cache.nodes.iter());
         match topology::allocate(drafts, &ratios) {
             Ok(()) if had_hints => None,
             Ok(()) => Some((true, "Topology Aware Hints has been enabled".to_owned())),
@@ -124,19 +124,19 @@ fn hint(view: &View<'_>, service: &Service, family: Family, drafts: &mut Drafts)
     let (normal, why) = news?;
     let message = format!("{why}, addressType: {}", family.as_str());
     let reason = if normal { "TopologyAwareHintsEnabled" } else { "TopologyAwareHintsDisabled" };
-    Some(tell(view, service, normal, reason, &message))
+    Some(service_event(view, service, normal, reason, &message))
 }
 
-/// A Pod has the address of a Service: its traffic would go round in circles (S14).
+/// A Pod with the address of a Service would cause a traffic loop (S14).
 fn looping(view: &View<'_>, service: &Service, pod: &str, other: &str) -> Write {
     let message = format!("Pod {pod} has the cluster IP of Service {other} as its address; it is left out");
-    tell(view, service, false, "EndpointIsClusterIP", &message)
+    service_event(view, service, false, "EndpointIsClusterIP", &message)
 }
 
-fn tell(view: &View<'_>, service: &Service, normal: bool, reason: &str, message: &str) -> Write {
+fn service_event(view: &View<'_>, service: &Service, normal: bool, reason: &str, message: &str) -> Write {
     let now = view.now_text();
-    let finding = Finding { controller: "endpoint-slice-controller", normal, reason, message, now: &now };
-    report::about("Service", "v1", &Reference::new(&service.entry.key.name, &service.uid), &finding)
+    let finding = EventDetails { controller: "endpoint-slice-controller", normal, reason, message, now: &now };
+    event::new_event("Service", "v1", &Reference::new(&service.entry.key.name, &service.uid), &finding)
 }
 
 #[cfg(test)]

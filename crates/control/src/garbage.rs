@@ -1,9 +1,8 @@
-//! Garbage collection: what is owned goes when its last owner has gone, or stays when its owner lets go of it (S02).
+//! Garbage collection (S02): deletes dependents without owners, or orphans them.
 //!
-//! In: the owner references and finalizers of every object. Out: deletions of objects that nobody owns any more, references
-//! that lead nowhere taken off, and the two finalizers with which an owner waits for its dependents: `foregroundDeletion`
-//! until they are gone, `orphan` until they have forgotten it. Each object is judged for itself, as it is stored now; the
-//! world only tells whom else a change concerns. So nothing is deleted because of news that came late.
+//! In: owner references and finalizers of all objects. Out: deletions of objects whose owners are gone, removal of dangling references, and the two
+//! finalizers of an owner that is being deleted: `foregroundDeletion` until its dependents are gone, `orphan` until they no longer refer to it. Each object
+//! is checked against the store; the cache only determines which keys a change affects. So nothing is deleted because of a stale cache.
 
 mod owner;
 mod references;
@@ -20,91 +19,91 @@ use api::{kinds, object};
 use serde_json::Value;
 use store::{Entry, Key, Table};
 
-use self::references::Standing;
-use crate::controller::{Controller, Verdict, View, Wakes, always};
+use self::references::OwnerState;
+use crate::cache::Change;
+use crate::controller::{AffectedKeys, Controller, Outcome, View, always};
+use crate::event::{self, EventDetails, Reference};
 use crate::objects::ownership;
-use crate::report::{self, Finding, Reference};
-use crate::world::Change;
 use crate::write::Write;
 
-/// An owner with this finalizer goes after its dependents.
+/// An owner with this finalizer is deleted after its dependents.
 const FOREGROUND: &str = "foregroundDeletion";
-/// An owner with this finalizer goes after its dependents have let go of it.
+/// An owner with this finalizer is deleted after its dependents are orphaned.
 const ORPHAN: &str = "orphan";
-/// Between the table and the rest of a key; no table has it in its name.
+/// Separates table and name in a queue key; not allowed in table names.
 const SEPARATOR: char = '|';
 
 /// The controller.
 pub(crate) const CONTROLLER: Controller =
-    Controller { name: "garbagecollector", enabled: always, concerns, reconcile, every: None };
+    Controller { name: "garbagecollector", enabled: always, affected_keys, reconcile, resync_period: None };
 
-/// The key of an object here.
+/// The queue key of an object.
 fn task(key: &Key) -> String {
     format!("{}{SEPARATOR}{}", key.table, key.name)
 }
 
-fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+fn affected_keys(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
     let metadata = &change.metadata;
     let before = change.previous.as_ref().filter(|before| !change.deleted && may_have_owners(before));
     let before = before.map(|before| ownership(&before.value).owner_references).unwrap_or_default();
     if change.deleted {
-        wake_dependents(view, metadata, wakes);
-        wake_waiting(change.key(), &metadata.owner_references, wakes);
+        add_dependents(view, metadata, affected);
+        add_waiting_owners(change.key(), &metadata.owner_references, affected);
         return;
     }
     if *metadata.owner_references != *before {
-        // An owner may have waited for a reference that is no longer there.
-        wake_waiting(change.key(), &before, wakes);
+        // An owner may have waited for a removed reference.
+        add_waiting_owners(change.key(), &before, affected);
         if !metadata.owner_references.is_empty() {
-            wakes.add(&task(&change.entry.key));
+            affected.add(&task(&change.entry.key));
         }
     }
     if waits(metadata, FOREGROUND) || waits(metadata, ORPHAN) {
-        wakes.add(&task(&change.entry.key));
+        affected.add(&task(&change.entry.key));
         let waited = |before: &Arc<Entry>| waits(&ownership(&before.value), FOREGROUND);
         if waits(metadata, FOREGROUND) && !change.previous.as_ref().is_some_and(waited) {
-            wake_dependents(view, metadata, wakes);
+            add_dependents(view, metadata, affected);
         }
     }
 }
 
-/// Whether an object is being deleted and has one of our finalizers.
+/// Whether an object is being deleted and has this finalizer.
 fn waits(metadata: &Ownership, finalizer: &str) -> bool {
     metadata.is_deleting() && metadata.has_finalizer(finalizer)
 }
 
-/// Whether stored bytes are worth being read for owners. Nearly no object that changes often has some.
+/// Whether stored bytes may contain owner references, without parsing.
 fn may_have_owners(entry: &Entry) -> bool {
     std::str::from_utf8(&entry.value).is_ok_and(|text| text.contains("\"ownerReferences\""))
 }
 
-fn wake_dependents(view: &View<'_>, owner: &Ownership, wakes: &mut Wakes<'_>) {
-    for dependent in view.world.owners.dependents_of(&owner.uid) {
-        wakes.add(&task(dependent.key));
+fn add_dependents(view: &View<'_>, owner: &Ownership, affected: &mut AffectedKeys<'_>) {
+    for dependent in view.cache.owners.dependents_of(&owner.uid) {
+        affected.add(&task(dependent.key));
     }
 }
 
-/// Wakes the owners that an object may have held up.
-fn wake_waiting(dependent: &str, owners: &[OwnerReference], wakes: &mut Wakes<'_>) {
+/// Adds the owners whose deletion an object may have blocked.
+fn add_waiting_owners(dependent: &str, owners: &[OwnerReference], affected: &mut AffectedKeys<'_>) {
     for owner in owners.iter().filter(|owner| owner.block_owner_deletion) {
         if let Ok(key) = references::locate(owner, dependent) {
-            wakes.add(&task(&key));
+            affected.add(&task(&key));
         }
     }
 }
 
-fn reconcile(view: &View<'_>, key: &str) -> Verdict {
-    let Some(item) = Item::find(view, key) else { return Verdict::settled() };
+fn reconcile(view: &View<'_>, key: &str) -> Outcome {
+    let Some(item) = Item::find(view, key) else { return Outcome::done() };
     if item.metadata.is_deleting() {
         owner::reconcile(view, &item)
     } else if item.metadata.owner_references.is_empty() {
-        Verdict::settled()
+        Outcome::done()
     } else {
-        item.judge(view)
+        item.reconcile(view)
     }
 }
 
-/// An object as it is stored now.
+/// A stored object.
 struct Item {
     kind: &'static Kind,
     entry: Arc<Entry>,
@@ -124,35 +123,35 @@ impl Item {
         Some(Self { kind, metadata: ownership(&entry.value), entry })
     }
 
-    /// Whether the object may stay, as far as its owners are concerned.
-    fn judge(&self, view: &View<'_>) -> Verdict {
+    /// Decides by the owners whether the object is kept or deleted.
+    fn reconcile(&self, view: &View<'_>) -> Outcome {
         let owners = &self.metadata.owner_references;
-        let standing = |owner: &OwnerReference| references::standing(view, owner, &self.entry.key.name);
-        let standings: Vec<Standing> = owners.iter().map(standing).collect();
-        if let Some(index) = standings.iter().position(|standing| *standing == Standing::Misplaced) {
-            return Verdict { events: vec![self.event(view, &owners[index])], ..Verdict::settled() };
+        let owner_state = |owner: &OwnerReference| references::owner_state(view, owner, &self.entry.key.name);
+        let owner_states: Vec<OwnerState> = owners.iter().map(owner_state).collect();
+        if let Some(index) = owner_states.iter().position(|owner_state| *owner_state == OwnerState::Misplaced) {
+            return Outcome { events: vec![self.event(view, &owners[index])], ..Outcome::done() };
         }
-        if standings.contains(&Standing::Solid) {
+        if owner_states.contains(&OwnerState::Solid) {
             let is_solid = |uid: &str| {
                 owners
                     .iter()
-                    .zip(&standings)
-                    .any(|(owner, standing)| *owner.uid == *uid && *standing == Standing::Solid)
+                    .zip(&owner_states)
+                    .any(|(owner, owner_state)| *owner.uid == *uid && *owner_state == OwnerState::Solid)
             };
-            return Verdict::write(self.without_references(&is_solid).into_iter().collect());
+            return Outcome::write(self.without_references(&is_solid).into_iter().collect());
         }
-        // A reference that was right once needs no search: whoever was changed since has had an owner, or a message.
+        // Only for a new object: one that was changed since its creation had an owner, or an Event already.
         let misplaced = owners.iter().filter(|owner| {
             self.entry.created == self.entry.modified && references::is_elsewhere(view, owner, &self.entry.key.name)
         });
         let events = misplaced.map(|owner| self.event(view, owner)).collect();
-        let propagation = self.propagation(view, standings.contains(&Standing::Waiting));
-        Verdict { events, ..Verdict::write(vec![self.delete(propagation)]) }
+        let propagation = self.propagation(view, owner_states.contains(&OwnerState::Waiting));
+        Outcome { events, ..Outcome::write(vec![self.delete(propagation)]) }
     }
 
-    /// How the object is to be deleted: an owner that waits for it waits for all below it.
+    /// The propagation policy: foreground deletion of an owner includes all descendants.
     fn propagation(&self, view: &View<'_>, awaited: bool) -> Propagation {
-        if awaited && view.world.owners.dependents_of(&self.metadata.uid).next().is_some() {
+        if awaited && view.cache.owners.dependents_of(&self.metadata.uid).next().is_some() {
             Propagation::Foreground
         } else if self.metadata.has_finalizer(ORPHAN) {
             Propagation::Orphan
@@ -168,7 +167,7 @@ impl Item {
         Write::Delete { key: key.clone(), modified: *modified, propagation: Some(propagation) }
     }
 
-    /// The object without the references whose uid is not to be kept; nothing when all are.
+    /// The object without the references that `keep` rejects; `None` when all are kept.
     fn without_references(&self, keep: &dyn Fn(&str) -> bool) -> Option<Write> {
         if self.metadata.owner_references.iter().all(|owner| keep(&owner.uid)) {
             return None;
@@ -180,7 +179,7 @@ impl Item {
         Some(self.with_list("metadata.ownerReferences", kept))
     }
 
-    /// The object without a finalizer; when that was the last one it is gone.
+    /// The object without a finalizer; without its last one it is deleted.
     fn without_finalizer(&self, finalizer: &str) -> Write {
         let kept = |object: &Value| -> Vec<Value> {
             let finalizers = object.items("metadata.finalizers").iter();
@@ -200,22 +199,22 @@ impl Item {
         Write::Object { table: self.kind.table, object: Box::new(object), modified: self.entry.modified }
     }
 
-    /// Says that a reference leads nowhere because of where the two objects are.
+    /// An Event about an owner reference to another namespace.
     fn event(&self, view: &View<'_>, owner: &OwnerReference) -> Write {
-        let about = Reference::new(&self.entry.key.name, &self.metadata.uid);
+        let reference = Reference::new(&self.entry.key.name, &self.metadata.uid);
         let OwnerReference { api_version, kind, name, uid, .. } = owner;
-        let namespace = &about.namespace;
+        let namespace = &reference.namespace;
         let message = format!(
             "ownerRef [{api_version}/{kind}, namespace: {namespace}, name: {name}, uid: {uid}] does not exist in \
              namespace {namespace:?}"
         );
-        let finding = Finding {
+        let finding = EventDetails {
             controller: "garbage-collector-controller",
             normal: false,
             reason: "OwnerRefInvalidNamespace",
             message: &message,
             now: &view.now_text(),
         };
-        report::about(self.kind.kind, &self.kind.api_version(), &about, &finding)
+        event::new_event(self.kind.kind, &self.kind.api_version(), &reference, &finding)
     }
 }

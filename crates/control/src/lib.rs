@@ -1,9 +1,9 @@
-//! Controllers: they look at what is stored and write what should be.
+//! Controllers: they reconcile stored objects with their desired state.
 //!
-//! A [`Controller`] is two pure functions: which of its keys a change concerns, and what should be written for one key. They
-//! see the cluster as a [`World`] of small objects and the ways between them. The [`runner`] feeds the world from the store,
-//! queues keys, runs the controllers of the [table](CONTROLLERS) and commits what they ask for under the condition that
-//! nothing they looked at has changed. [`bootstrap`] makes the objects without which a cluster is not one.
+//! A [`Controller`] is two pure functions: which of its keys a change affects, and what to write for one key. They read the cluster from a [`Cache`] of
+//! reduced objects with indexes. The [`runner`] fills the cache from the store, queues keys, runs the controllers of the [table](CONTROLLERS) and
+//! commits their writes with optimistic concurrency. [`bootstrap`] creates the objects that every cluster has. Modules have no import cycles; a
+//! repository test checks this.
 
 pub mod admit;
 pub mod allocation;
@@ -11,6 +11,7 @@ pub mod announcers;
 pub mod balancer_certificates;
 pub mod bootstrap;
 pub mod bootstrap_tokens;
+pub mod cache;
 pub mod certificates;
 pub mod cluster_roles;
 pub mod conditions;
@@ -31,31 +32,31 @@ pub mod resource_quotas;
 pub mod runner;
 pub mod scheduler;
 pub mod service_accounts;
+pub mod signers;
 pub mod workloads;
-pub mod world;
 
 mod election;
+mod event;
 mod feed;
 mod metrics;
 #[cfg(test)]
 mod property;
 mod queue;
-mod report;
 mod selection;
 mod settings;
 #[cfg(test)]
 mod testing;
 mod write;
 
-pub use controller::{Controller, Verdict, View, Wakes};
+pub use cache::Cache;
+pub use controller::{AffectedKeys, Controller, Outcome, View};
 pub use election::Election;
+pub use event::Reference;
 pub use metrics::Metrics;
-pub use report::Reference;
-pub use settings::{Balancing, Settings, Taken};
-pub use world::World;
+pub use settings::{LoadBalancing, PortsInUse, ServerNames, Settings};
 pub use write::Write;
 
-/// Every controller there is. A new one is one file and one line here.
+/// All controllers. A new one is one file and one line here.
 pub static CONTROLLERS: &[Controller] = &[
     allocation::SERVICE_CIDRS,
     allocation::REPAIR,

@@ -1,4 +1,4 @@
-//! What the controllers count, under the names that Kubernetes dashboards know.
+//! Metrics of the controllers, with the names of kube-controller-manager.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// Upper bounds of times, in seconds.
+/// Histogram buckets, in seconds.
 const BUCKETS: [f64; 11] = [0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0];
 
-/// Which controller.
+/// The controller label.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 struct Name {
     name: &'static str,
@@ -22,7 +22,7 @@ struct Name {
 
 type Times = Family<Name, Histogram, fn() -> Histogram>;
 
-/// The figures of the controllers.
+/// The metrics of the controllers.
 pub struct Metrics {
     registry: Registry,
     depth: Family<Name, Gauge>,
@@ -36,7 +36,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Nothing counted yet.
+    /// Creates and registers all metrics.
     #[must_use]
     pub fn new() -> Arc<Self> {
         let times = || Times::new_with_constructor(|| Histogram::new(BUCKETS));
@@ -44,14 +44,30 @@ impl Metrics {
         let (waited, worked, writes) = (times(), times(), Family::default());
         let (errors, leader) = (Family::default(), Gauge::default());
         let mut registry = Registry::default();
-        registry.register("workqueue_depth", "Keys that wait", Family::clone(&depth));
-        registry.register("workqueue_adds", "Keys that were wanted", Family::clone(&adds));
-        registry.register("workqueue_retries", "Keys that come back after a failure", Family::clone(&retries));
-        registry.register("workqueue_queue_duration_seconds", "Time keys waited", waited.clone());
-        registry.register("workqueue_work_duration_seconds", "Time from start to written", worked.clone());
-        registry.register("waypost_controller_writes", "Objects written", Family::clone(&writes));
-        registry.register("waypost_controller_errors", "Writes that failed, conflicts aside", Family::clone(&errors));
-        registry.register("leader_election_master_status", "Whether this server's controllers run", leader.clone());
+        registry.register("workqueue_depth", "Number of queued keys", Family::clone(&depth));
+        registry.register("workqueue_adds", "Number of keys added to the queue", Family::clone(&adds));
+        registry.register("workqueue_retries", "Number of retries after a failure", Family::clone(&retries));
+        registry.register(
+            "workqueue_queue_duration_seconds",
+            "Time a key spends in the queue before it is processed",
+            waited.clone(),
+        );
+        registry.register(
+            "workqueue_work_duration_seconds",
+            "Time from the start of a reconcile to the commit of its writes",
+            worked.clone(),
+        );
+        registry.register("waypost_controller_writes", "Number of objects written", Family::clone(&writes));
+        registry.register(
+            "waypost_controller_errors",
+            "Number of failed writes, without conflicts",
+            Family::clone(&errors),
+        );
+        registry.register(
+            "leader_election_master_status",
+            "Whether this server is the leader of the controllers",
+            leader.clone(),
+        );
         Arc::new(Self { registry, depth, adds, retries, waited, worked, writes, errors, leader })
     }
 
@@ -79,14 +95,14 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn leads(&self, leads: bool) {
-        self.leader.set(i64::from(leads));
-        if !leads {
+    pub(crate) fn set_leader(&self, set_leader: bool) {
+        self.leader.set(i64::from(set_leader));
+        if !set_leader {
             self.depth.clear();
         }
     }
 
-    /// Everything, as text, without an end mark.
+    /// The text exposition format, without `# EOF`.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = String::new();

@@ -1,7 +1,6 @@
-//! EndpointSlices for Endpoints that people make by hand (S12), so that whoever reads slices sees them too.
+//! Mirrors manually created Endpoints to EndpointSlices (S12).
 //!
-//! In: Endpoints of a Service without selector. Out: one slice for each family and set of ports, and none for Endpoints that
-//! say they want none.
+//! In: Endpoints of a Service without selector. Out: one slice per family and port set; none for Endpoints with the label `skip-mirror`.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,45 +15,45 @@ use api::view::labels::{ENDPOINT_SLICE_MANAGED_BY, SERVICE_NAME, SKIP_MIRROR};
 use serde_json::{Map, Value, json};
 use store::Entry;
 
-use crate::controller::{Controller, Verdict, View, Wakes, always};
+use crate::cache::{Change, TypedChange};
+use crate::controller::{AffectedKeys, Controller, Outcome, View, always};
 use crate::endpoints::{self, is_of_election, subsets};
+use crate::event::{self, EventDetails, Reference};
 use crate::objects;
 use crate::objects::slice::Slice;
-use crate::report::{self, Finding, Reference};
-use crate::world::{Change, What};
 use crate::write::Write;
 
-/// Who looks after these slices.
+/// The value of `managed-by` of these slices.
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
-/// How many addresses of one subset are mirrored.
+/// The most mirrored addresses per subset.
 const MAX_ADDRESSES: usize = 1000;
-/// The longest name an object may have.
+/// The longest object name.
 const MAX_NAME: usize = 253;
 
 /// The controller.
 pub(crate) const CONTROLLER: Controller =
-    Controller { name: "endpointslicemirroring", enabled: always, concerns, reconcile, every: None };
+    Controller { name: "endpointslicemirroring", enabled: always, affected_keys, reconcile, resync_period: None };
 
-fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
-    match &change.what {
-        What::Service(both) => {
+fn affected_keys(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
+    match &change.typed {
+        TypedChange::Service(both) => {
             let matters = |service: &objects::service::Service| service.selector.is_none();
             if both.old.as_deref().is_some_and(matters) || both.new.as_deref().is_none_or(matters) {
-                wakes.add(change.key());
+                affected.add(change.key());
             }
         }
-        What::Other if change.is_of(endpoints::TABLE) => {
-            let made_by_us = view.world.services.get(change.key()).is_some_and(|service| service.selector.is_some());
+        TypedChange::Other if change.is_of(endpoints::TABLE) => {
+            let made_by_us = view.cache.services.get(change.key()).is_some_and(|service| service.selector.is_some());
             if !made_by_us {
-                wakes.add(change.key());
+                affected.add(change.key());
             }
         }
-        What::Other if change.is_of("endpointslices") => {
+        TypedChange::Other if change.is_of("endpointslices") => {
             for slice in change.previous.iter().chain([&change.entry]) {
                 if slice.facts.label(ENDPOINT_SLICE_MANAGED_BY) == Some(MANAGER)
-                    && let Some(service) = crate::world::service_of(slice)
+                    && let Some(service) = crate::cache::service_of(slice)
                 {
-                    wakes.add(&service);
+                    affected.add(&service);
                 }
             }
         }
@@ -62,25 +61,25 @@ fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
     }
 }
 
-fn reconcile(view: &View<'_>, key: &str) -> Verdict {
+fn reconcile(view: &View<'_>, key: &str) -> Outcome {
     let mine = |entry: &&std::sync::Arc<Entry>| entry.facts.label(ENDPOINT_SLICE_MANAGED_BY) == Some(MANAGER);
-    let slices = view.world.slices.of(key).filter(mine).map(Slice::read);
+    let slices = view.cache.slices.of(key).filter(mine).map(Slice::read);
     let existing: Vec<Slice> = slices.filter(|slice| !slice.metadata.is_deleting()).collect();
     let Some(source) = endpoints::stored(view, key).filter(|entry| is_mirrored(view, key, entry)) else {
-        return Verdict::write(existing.iter().map(|slice| Write::delete(&slice.entry)).collect());
+        return Outcome::write(existing.iter().map(|slice| Write::delete(&slice.entry)).collect());
     };
     let mut mirror = Mirror::of(view, &source);
     let writes = mirror.writes(existing);
-    Verdict { events: mirror.events(view), ..Verdict::write(writes) }
+    Outcome { events: mirror.events(view), ..Outcome::write(writes) }
 }
 
 fn is_mirrored(view: &View<'_>, key: &str, entry: &Entry) -> bool {
-    view.world.services.get(key).is_some_and(|service| service.selector.is_none())
+    view.cache.services.get(key).is_some_and(|service| service.selector.is_none())
         && entry.facts.label(SKIP_MIRROR) != Some("true")
         && !is_of_election(&object::decode_light(&entry.value))
 }
 
-/// What one Endpoints object looks like in slices.
+/// The desired slices of an Endpoints object.
 struct Mirror {
     source: Value,
     groups: BTreeMap<(Family, Vec<EndpointPort>), Vec<Endpoint>>,
@@ -114,13 +113,13 @@ impl Mirror {
         mirror
     }
 
-    /// Adds an address, and answers whether it counts.
+    /// Adds an address; true when it counts for the limit.
     fn add(&mut self, view: &View<'_>, ports: &[EndpointPort], address: Address, ready: bool) -> bool {
         let Some(ip) = parse_lenient(&address.ip) else {
             self.invalid += 1;
             return false;
         };
-        if let Some(other) = view.world.services.at(ip) {
+        if let Some(other) = view.cache.services.at(ip) {
             self.looping.push((ip, other.to_owned()));
             return false;
         }
@@ -138,7 +137,7 @@ impl Mirror {
         true
     }
 
-    /// The writes that make the slices; one that would be deleted takes the place of one that would be made.
+    /// The writes; a slice to delete is reused for one to create.
     fn writes(&mut self, existing: Vec<Slice>) -> Vec<Write> {
         let mut by_key: BTreeMap<(Box<str>, Vec<EndpointPort>), Vec<Slice>> = BTreeMap::new();
         for slice in existing {
@@ -221,18 +220,18 @@ impl Mirror {
         annotations
     }
 
-    /// What was left out, and why.
+    /// Events about skipped addresses.
     fn events(&self, view: &View<'_>) -> Vec<Write> {
-        let (about, now) = (Reference::to(&self.source), view.now_text());
+        let (reference, now) = (Reference::to(&self.source), view.now_text());
         let tell = |reason: &str, message: &str| {
-            let finding = Finding {
+            let finding = EventDetails {
                 controller: "endpoint-slice-mirroring-controller",
                 normal: false,
                 reason,
                 message,
                 now: &now,
             };
-            report::about("Endpoints", "v1", &about, &finding)
+            event::new_event("Endpoints", "v1", &reference, &finding)
         };
         let mut events = Vec::new();
         if self.invalid > 0 {

@@ -1,8 +1,7 @@
-//! The end of namespaces: all that is in one goes, and then the namespace itself (S01).
+//! Namespace deletion (S01): deletes the content, then the namespace.
 //!
-//! In: a namespace that is being deleted and everything stored in it. Out: deletions, in portions; conditions on the namespace
-//! that say what it still waits for; and at last the removal of the finalizer that keeps it. Pods go first, so that their
-//! Services lead to them for as long as they take to end.
+//! In: a namespace that is being deleted and its objects. Out: deletions in batches; conditions about remaining content; finally the removal of the
+//! finalizer. Pods are deleted first, so that Services route to them while they terminate.
 
 mod conditions;
 #[cfg(test)]
@@ -20,78 +19,78 @@ use api::value::ValueExt as _;
 use serde_json::Value;
 use store::{Entry, Key, Table};
 
-use self::conditions::Remains;
-use crate::controller::{Controller, Verdict, View, Wakes, always};
+use self::conditions::RemainingContent;
+use crate::cache::Change;
+use crate::controller::{AffectedKeys, Controller, Outcome, View, always};
 use crate::objects::{ownership, split};
-use crate::world::Change;
 use crate::write::Write;
 
-/// How many objects are deleted in one transaction.
-const TOGETHER: usize = 250;
-/// How many objects are deleted before other work has its turn.
-const AT_ONCE: usize = 2000;
-/// What is left in a namespace goes in crowds; the namespace is looked at once for each.
-const CROWD: Duration = Duration::from_millis(100);
+/// The most deletions in one transaction.
+const TRANSACTION_SIZE: usize = 250;
+/// The most deletions in one reconcile.
+const BATCH_SIZE: usize = 2000;
+/// The debounce interval for changes of remaining objects.
+const DEBOUNCE: Duration = Duration::from_millis(100);
 
 /// The controller.
 pub(crate) const CONTROLLER: Controller =
-    Controller { name: "namespace", enabled: always, concerns, reconcile, every: None };
+    Controller { name: "namespace", enabled: always, affected_keys, reconcile, resync_period: None };
 
-fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+fn affected_keys(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
     if change.is_of(namespace::KIND.table) {
         if change.metadata.is_deleting() && !change.deleted {
-            wakes.add(change.key());
+            affected.add(change.key());
         }
-    } else if !view.world.terminating.is_empty() {
+    } else if !view.cache.terminating.is_empty() {
         let (namespace, _) = split(change.key());
-        if view.world.terminating.contains(namespace) {
-            wakes.add_after(namespace, CROWD);
+        if view.cache.terminating.contains(namespace) {
+            affected.add_after(namespace, DEBOUNCE);
         }
     }
 }
 
-fn reconcile(view: &View<'_>, name: &str) -> Verdict {
+fn reconcile(view: &View<'_>, name: &str) -> Outcome {
     let key = Key::new(Table::named(namespace::KIND.table), name);
-    let Some(entry) = view.store.get(&key) else { return Verdict::settled() };
+    let Some(entry) = view.store.get(&key) else { return Outcome::done() };
     if !ownership(&entry.value).is_deleting() {
-        return Verdict::settled();
+        return Outcome::done();
     }
     let content = Content::of(view, name);
     if content.unmarked.is_empty() {
-        return Verdict::write(conclude(view, &entry, &content.remains).into_iter().collect());
+        return Outcome::write(conclude(view, &entry, &content.remains).into_iter().collect());
     }
     let deletions: Vec<Write> = content.unmarked.iter().map(delete).collect();
-    let transactions = deletions.chunks(TOGETHER).map(<[Write]>::to_vec).collect();
-    // What is left after this decides how it goes on.
-    Verdict { transactions, again: Some(Duration::ZERO), ..Verdict::settled() }
+    let transactions = deletions.chunks(TRANSACTION_SIZE).map(<[Write]>::to_vec).collect();
+    // Reconcile again with what remains.
+    Outcome { transactions, requeue_after: Some(Duration::ZERO), ..Outcome::done() }
 }
 
-/// What is in a namespace that is being deleted.
+/// The content of a namespace that is being deleted.
 #[derive(Default)]
 struct Content {
-    /// Objects to be deleted now.
+    /// Objects to delete.
     unmarked: Vec<Arc<Entry>>,
-    /// Objects that are deleted and held by something.
-    remains: Remains,
+    /// Objects that are being deleted and still exist.
+    remains: RemainingContent,
 }
 
 impl Content {
-    /// Looks through the Pods and, when there are none, through everything else.
+    /// Lists the Pods and, when there are none, everything else.
     fn of(view: &View<'_>, namespace: &str) -> Self {
         let mut content = Self::default();
         for kind in tables() {
-            if !content.look(view, kind, namespace) || (kind.plural == "pods" && !content.is_empty()) {
+            if !content.inspect(view, kind, namespace) || (kind.plural == "pods" && !content.is_empty()) {
                 break;
             }
         }
         content
     }
 
-    /// Looks through one kind, and answers whether there is room for more.
-    fn look(&mut self, view: &View<'_>, kind: &Kind, namespace: &str) -> bool {
+    /// Lists one kind; false when the batch is full.
+    fn inspect(&mut self, view: &View<'_>, kind: &Kind, namespace: &str) -> bool {
         let Ok(range) = view.store.range(Table::named(kind.table), &format!("{namespace}/"), None) else { return true };
         for entry in range.entries {
-            if self.unmarked.len() == AT_ONCE {
+            if self.unmarked.len() == BATCH_SIZE {
                 return false;
             }
             let metadata = ownership(&entry.value);
@@ -109,7 +108,7 @@ impl Content {
     }
 }
 
-/// The kinds that namespaces hold, each table once, Pods first.
+/// The namespaced kinds, each table once, Pods first.
 fn tables() -> impl Iterator<Item = &'static Kind> {
     let first = |kind: &Kind| kinds::by_table(kind.table).is_some_and(|first| std::ptr::eq(first, kind));
     let held = KINDS.iter().copied().filter(move |kind| kind.namespaced && first(kind));
@@ -122,8 +121,8 @@ fn delete(entry: &Arc<Entry>) -> Write {
     Write::Delete { key: key.clone(), modified: *modified, propagation: Some(Propagation::Background) }
 }
 
-/// The namespace when all in it has been told to go: it says what is left, or is let go itself.
-fn conclude(view: &View<'_>, entry: &Entry, remains: &Remains) -> Option<Write> {
+/// Updates conditions, or removes the finalizer when nothing remains.
+fn conclude(view: &View<'_>, entry: &Entry, remains: &RemainingContent) -> Option<Write> {
     let before = object::decode_bare(&entry.value);
     let mut after = before.clone();
     if remains.is_empty() {
@@ -135,7 +134,7 @@ fn conclude(view: &View<'_>, entry: &Entry, remains: &Remains) -> Option<Write> 
             after.put("spec.finalizers", kept);
         }
     }
-    remains.tell(&mut after, &view.now_text());
+    remains.write_conditions(&mut after, &view.now_text());
     let changed = before != after;
     changed.then(|| Write::Object { table: namespace::KIND.table, object: Box::new(after), modified: entry.modified })
 }

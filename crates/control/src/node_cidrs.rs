@@ -1,12 +1,10 @@
-//! Addresses for the Pods of each Node: a piece of every range of `--cluster-cidr`.
+//! Allocates Pod CIDRs to Nodes from `--cluster-cidr`.
 //!
-//! In: the Nodes as they are stored. Out: `spec.podCIDR` and `spec.podCIDRs` of those that have none, and Events where there
-//! is nothing left to give, or where Nodes brought addresses that overlap.
+//! In: the stored Nodes. Out: `spec.podCIDR` and `spec.podCIDRs` of Nodes without, and Events when the CIDRs are exhausted or overlap.
 //!
-//! No piece is given twice. There is one key, so this server gives out pieces one run after the other, and it reads the
-//! store, which shows its last run. Should a write of an earlier leader still be under way, it collides: Nodes are served in
-//! the order in which they were made, so two runs that know nothing of each other both begin with the same Node, and only
-//! one of them can write it. What a transaction refuses ends its run.
+//! No CIDR is allocated twice: there is one queue key, so reconciles are serialized, and they read the store, which contains all previous writes. A write of
+//! a previous leader that is still in flight conflicts, because Nodes are processed in order of creation, so both start with the same Node. A conflict
+//! ends the reconcile.
 
 mod pool;
 #[cfg(test)]
@@ -24,19 +22,19 @@ use api::view::Ownership;
 use ipnet::IpNet;
 use store::{Entry, Table};
 
-use crate::controller::{Controller, Verdict, View, WHOLE, Wakes};
+use crate::cache::{Change, TypedChange};
+use crate::controller::{AffectedKeys, Controller, Outcome, SINGLETON_KEY, View};
+use crate::event::{self, EventDetails, Reference};
 use crate::objects::node::Node;
 use crate::objects::ownership;
-use crate::report::{self, Finding, Reference};
 use crate::settings::Settings;
-use crate::world::{Change, What};
 use crate::write::{Write, object_key};
 use pool::Pool;
 
 const TABLE: &str = "minions";
-/// How many Nodes are written in one transaction.
-const AT_ONCE: usize = 100;
-/// How many Events one run sends; the rest follow after [`MORE_EVENTS`].
+/// The most Nodes in one transaction.
+const TRANSACTION_SIZE: usize = 100;
+/// The most Events per reconcile; the rest follows after [`MORE_EVENTS`].
 const MAX_EVENTS: usize = 100;
 const MORE_EVENTS: Duration = Duration::from_secs(1);
 
@@ -44,33 +42,33 @@ const MORE_EVENTS: Duration = Duration::from_secs(1);
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "node-cidrs",
     enabled: |settings| !settings.cluster_cidrs.is_empty(),
-    concerns,
+    affected_keys,
     reconcile,
-    every: None,
+    resync_period: None,
 };
 
-/// Only what gives or frees addresses matters; Nodes change all the time otherwise.
-fn concerns(_: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
-    if let What::Node(both) = &change.what {
+/// Only changes of Pod CIDRs matter; Nodes change often otherwise.
+fn affected_keys(_: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
+    if let TypedChange::Node(both) = &change.typed {
         let (old, new) = (both.old.as_deref(), both.new.as_deref());
         if old.map(|node| &node.pod_cidrs) != new.map(|node| &node.pod_cidrs) {
-            wakes.add(WHOLE);
+            affected.add(SINGLETON_KEY);
         }
     }
 }
 
-fn reconcile(view: &View<'_>, _key: &str) -> Verdict {
+fn reconcile(view: &View<'_>, _key: &str) -> Outcome {
     let pools = match pools(view.settings) {
         Ok(pools) => pools,
         Err(why) => {
-            // What the command line says does not change while the process lives.
-            static SAID: Once = Once::new();
-            SAID.call_once(|| tracing::error!("Nodes get no pod CIDRs: {why}"));
-            return Verdict::settled();
+            // Flags do not change: log once.
+            static WARN_ONCE: Once = Once::new();
+            WARN_ONCE.call_once(|| tracing::error!("Nodes get no pod CIDRs: {why}"));
+            return Outcome::done();
         }
     };
     let Ok(stored) = view.store.range(Table::named(TABLE), "", None) else {
-        return Verdict { again: Some(Duration::from_secs(1)), ..Verdict::default() };
+        return Outcome { requeue_after: Some(Duration::from_secs(1)), ..Outcome::default() };
     };
     let (mut held, mut waiting) = (Vec::new(), Vec::new());
     for entry in &stored.entries {
@@ -83,14 +81,14 @@ fn reconcile(view: &View<'_>, _key: &str) -> Verdict {
     let (writes, unserved) = allocate(view.settings, &pools, &held, waiting);
     let mut events: Vec<Write> = overlaps(held).iter().map(|overlap| overlapping(view, overlap)).collect();
     events.extend(unserved.iter().map(|unserved| unavailable(view, unserved)));
-    // What was said already is not said again, which keeps a long shortage cheap.
+    // Existing Events are not repeated.
     events.retain(|event| is_news(view, event));
-    let again = (events.len() > MAX_EVENTS).then_some(MORE_EVENTS);
+    let requeue_after = (events.len() > MAX_EVENTS).then_some(MORE_EVENTS);
     events.truncate(MAX_EVENTS);
-    Verdict { transactions: writes.chunks(AT_ONCE).map(<[Write]>::to_vec).collect(), events, again }
+    Outcome { transactions: writes.chunks(TRANSACTION_SIZE).map(<[Write]>::to_vec).collect(), events, requeue_after }
 }
 
-/// The ranges of the command line: one of each family at most, because that is what a Node may have.
+/// The CIDRs of the flags, at most one per family.
 fn pools(settings: &Settings) -> Result<Vec<Pool>, String> {
     let mut families = HashSet::new();
     let one_of_each = settings.cluster_cidrs.iter().all(|range| families.insert(range.addr().is_ipv4()));
@@ -100,9 +98,9 @@ fn pools(settings: &Settings) -> Result<Vec<Pool>, String> {
     settings.cluster_cidrs.iter().map(|range| Pool::new(*range, settings.node_masks)).collect()
 }
 
-/// A stored Node, from the world if that has this very state.
+/// A stored Node, from the cache if it has the same revision.
 fn known(view: &View<'_>, entry: &Arc<Entry>) -> Arc<Node> {
-    let known = view.world.nodes.get(&entry.key.name).filter(|node| node.entry.modified == entry.modified);
+    let known = view.cache.nodes.get(&entry.key.name).filter(|node| node.entry.modified == entry.modified);
     known.cloned().unwrap_or_else(|| Arc::new(Node::read(entry)))
 }
 
@@ -111,14 +109,14 @@ fn parse(text: &str) -> Option<IpNet> {
     Some(IpNet::new(parse_lenient(address)?, prefix.parse().ok()?).ok()?.trunc())
 }
 
-/// A Node for which nothing was left, and what it was that was used up.
+/// A Node without a CIDR, and the exhausted pool.
 struct Unserved<'a> {
     entry: &'a Arc<Entry>,
     metadata: Ownership,
     pool: &'a Pool,
 }
 
-/// Gives each waiting Node a piece of every pool, until one is used up. Addresses of Services are no one's.
+/// Allocates a CIDR of every pool to each waiting Node until a pool is exhausted. Service CIDRs are excluded.
 fn allocate<'a>(
     settings: &Settings,
     pools: &'a [Pool],
@@ -138,7 +136,7 @@ fn allocate<'a>(
             None => free.iter_mut().map(|(free, pool)| free.next().ok_or(*pool)).collect::<Result<Vec<IpNet>, _>>(),
         };
         match pieces {
-            Ok(pieces) => writes.push(give(entry, &pieces)),
+            Ok(pieces) => writes.push(assign(entry, &pieces)),
             Err(pool) => {
                 used_up = Some(pool);
                 unserved.push(Unserved { entry, metadata, pool });
@@ -148,7 +146,7 @@ fn allocate<'a>(
     (writes, unserved)
 }
 
-fn give(entry: &Entry, pieces: &[IpNet]) -> Write {
+fn assign(entry: &Entry, pieces: &[IpNet]) -> Write {
     let texts: Vec<String> = pieces.iter().map(ToString::to_string).collect();
     let mut node = object::decode_bare(&entry.value);
     node.put("spec.podCIDR", texts.first().cloned());
@@ -156,14 +154,13 @@ fn give(entry: &Entry, pieces: &[IpNet]) -> Write {
     Write::Object { table: TABLE, object: Box::new(node), modified: entry.modified }
 }
 
-/// Addresses that two Nodes have: those of the younger one, and those of the older.
+/// Overlapping CIDRs of two Nodes.
 struct Overlap<'a> {
     younger: (IpNet, &'a Arc<Entry>),
     older: (IpNet, &'a Arc<Entry>),
 }
 
-/// Two ranges are apart, or one contains the other. In order of their beginnings, the larger first, each can only lie in
-/// the last one that lies in no other.
+/// CIDRs are disjoint or nested. Sorted by start and size, each can only be inside the last outermost one.
 fn overlaps<'a>(mut held: Vec<(IpNet, &'a Arc<Entry>)>) -> Vec<Overlap<'a>> {
     held.sort_by_key(|(net, entry)| (*net, entry.created));
     let mut found = Vec::new();
@@ -187,7 +184,7 @@ fn overlapping(view: &View<'_>, Overlap { younger, older }: &Overlap<'_>) -> Wri
         "The pod CIDR {} of Node {} overlaps {} of Node {}: their Pods may get the same addresses",
         younger.0, younger.1.key.name, older.0, older.1.key.name
     );
-    tell(view, younger.1, &ownership(&younger.1.value), "CIDRConflict", &message)
+    node_event(view, younger.1, &ownership(&younger.1.value), "CIDRConflict", &message)
 }
 
 fn unavailable(view: &View<'_>, Unserved { entry, metadata, pool }: &Unserved<'_>) -> Write {
@@ -195,18 +192,18 @@ fn unavailable(view: &View<'_>, Unserved { entry, metadata, pool }: &Unserved<'_
         "No pod CIDR is left for Node {} in --cluster-cidr {pool}; it gets one when another Node is deleted",
         entry.key.name,
     );
-    tell(view, entry, metadata, "CIDRNotAvailable", &message)
+    node_event(view, entry, metadata, "CIDRNotAvailable", &message)
 }
 
-fn tell(view: &View<'_>, entry: &Entry, metadata: &Ownership, reason: &str, message: &str) -> Write {
+fn node_event(view: &View<'_>, entry: &Entry, metadata: &Ownership, reason: &str, message: &str) -> Write {
     let now = view.now_text();
-    let finding = Finding { controller: "cidrAllocator", normal: false, reason, message, now: &now };
-    report::about("Node", "v1", &Reference::new(&entry.key.name, &metadata.uid), &finding)
+    let finding = EventDetails { controller: "cidrAllocator", normal: false, reason, message, now: &now };
+    event::new_event("Node", "v1", &Reference::new(&entry.key.name, &metadata.uid), &finding)
 }
 
 fn is_news(view: &View<'_>, event: &Write) -> bool {
     match event {
         Write::Object { table, object, .. } => view.store.get(&object_key(table, object)).is_none(),
-        Write::Raw { .. } | Write::Part { .. } | Write::Delete { .. } | Write::End { .. } => true,
+        Write::Raw { .. } | Write::Subresource { .. } | Write::Delete { .. } | Write::DeleteNow { .. } => true,
     }
 }

@@ -1,10 +1,10 @@
-//! Nodes that are not ready, and what becomes of their Pods: a taint that says so, and in time their eviction.
+//! Taints of Nodes that are not ready, and eviction of their Pods.
 //!
 //! ```text
-//! conditions of a Node ──TAINTS──▶ taints of the Node ──EVICTION──▶ Pods that do not put up with them are deleted
+//! conditions of a Node ──TAINTS──▶ taints of the Node ──EVICTION──▶ Pods that do not tolerate them are deleted
 //! ```
-//! A Pod says for how long it puts up with a node that is not ready; admission gives it five minutes when it says nothing.
-//! Nodes that never said anything of themselves are left alone, as in [`crate::node_health`].
+//! `tolerationSeconds` determines the delay; admission adds a default of five minutes. Nodes that never reported a status are ignored, as in
+//! [`crate::node_health`].
 
 #[cfg(test)]
 mod tests;
@@ -18,49 +18,59 @@ use api::view::node::Taint;
 use api::view::taints::{NOT_READY, UNREACHABLE, UNSCHEDULABLE};
 use serde_json::{Value, json};
 
-use crate::controller::{Controller, Verdict, View, Wakes, always};
+use crate::cache::{Change, TypedChange, Versions};
+use crate::controller::{AffectedKeys, Controller, Outcome, View, always};
+use crate::event::{self, EventDetails, Reference};
 use crate::objects::node::Node;
 use crate::objects::placement::Toleration;
 use crate::objects::pod::{Pod, seconds};
-use crate::report::{self, Finding, Reference};
 use crate::workloads::delete_pod;
-use crate::world::{Both, Change, What};
 use crate::write::Write;
 
-/// The taints that are ours to set and to take away.
+/// The taints of this controller.
 const OURS: [&str; 3] = [NOT_READY, UNREACHABLE, UNSCHEDULABLE];
-/// How many Pods are deleted in one transaction.
-const TOGETHER: usize = 100;
+/// The most deletions in one transaction.
+const TRANSACTION_SIZE: usize = 100;
 
 /// Sets taints.
-pub(crate) const TAINTS: Controller =
-    Controller { name: "node-taints", enabled: always, concerns: taints_concern, reconcile: taint, every: None };
+pub(crate) const TAINTS: Controller = Controller {
+    name: "node-taints",
+    enabled: always,
+    affected_keys: taints_concern,
+    reconcile: taint,
+    resync_period: None,
+};
 
 /// Evicts Pods.
-pub(crate) const EVICTION: Controller =
-    Controller { name: "taint-eviction", enabled: always, concerns: eviction_concerns, reconcile: evict, every: None };
+pub(crate) const EVICTION: Controller = Controller {
+    name: "taint-eviction",
+    enabled: always,
+    affected_keys: affected_by_eviction,
+    reconcile: evict,
+    resync_period: None,
+};
 
-fn taints_concern(_: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
-    if let What::Node(Both { old, new: Some(new) }) = &change.what {
+fn taints_concern(_: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
+    if let TypedChange::Node(Versions { old, new: Some(new) }) = &change.typed {
         let same = |old: &Arc<Node>| {
             old.ready == new.ready && old.unschedulable == new.unschedulable && old.taints == new.taints
         };
-        // Not ready and unknown are told apart by what is stored, so a Node that is neither is always looked at.
+        // The cache does not distinguish False from Unknown, so an unready Node is always reconciled.
         if !new.ready || !old.as_ref().is_some_and(same) {
-            wakes.add(new.name());
+            affected.add(new.name());
         }
     }
 }
 
-fn taint(view: &View<'_>, key: &str) -> Verdict {
-    let Some(node) = view.world.nodes.get(key) else { return Verdict::settled() };
-    let Some(entry) = view.store.get(&node.entry.key) else { return Verdict::settled() };
+fn taint(view: &View<'_>, key: &str) -> Outcome {
+    let Some(node) = view.cache.nodes.get(key) else { return Outcome::done() };
+    let Some(entry) = view.store.get(&node.entry.key) else { return Outcome::done() };
     let mut object = object::decode_bare(&entry.value);
     let now = view.now_text();
     let before = object.items("spec.taints").to_vec();
     let silent = readiness(&object).is_none();
     let wanted = wanted(&object);
-    // What admission gave to a new Node stays until the Node says how it is.
+    // Taints from admission stay until the Node reports its status.
     let stays =
         |taint: &&Value| !is_ours(taint) || has(&wanted, taint) || (silent && taint.text("key") != UNSCHEDULABLE);
     let mut taints: Vec<Value> = before.iter().filter(stays).cloned().collect();
@@ -74,14 +84,14 @@ fn taint(view: &View<'_>, key: &str) -> Verdict {
         }
     }
     if taints == before {
-        return Verdict::settled();
+        return Outcome::done();
     }
     if taints.is_empty() {
         object.drop_path("spec.taints");
     } else {
         object.put("spec.taints", taints);
     }
-    Verdict::write(vec![Write::Object { table: "minions", object: Box::new(object), modified: entry.modified }])
+    Outcome::write(vec![Write::Object { table: "minions", object: Box::new(object), modified: entry.modified }])
 }
 
 fn is_ours(taint: &Value) -> bool {
@@ -92,13 +102,13 @@ fn has(wanted: &[(&str, &str)], taint: &Value) -> bool {
     wanted.iter().any(|(key, effect)| taint.text("key") == *key && taint.text("effect") == *effect)
 }
 
-/// Whether a Node says that it is ready; nothing when it never said anything.
+/// The Ready status of a Node; `None` when it never reported one.
 fn readiness(node: &Value) -> Option<&str> {
     let ready = node.items("status.conditions").iter().find(|condition| condition.text("type") == "Ready")?;
     Some(ready.text("status")).filter(|_| ready.text("reason") != "NodeStatusNeverUpdated")
 }
 
-/// The taints of ours that a Node should have.
+/// The desired taints of this controller.
 fn wanted(node: &Value) -> Vec<(&'static str, &'static str)> {
     let mut taints = match readiness(node) {
         Some("False") => vec![(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")],
@@ -111,44 +121,48 @@ fn wanted(node: &Value) -> Vec<(&'static str, &'static str)> {
     taints
 }
 
-fn eviction_concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
-    match &change.what {
-        What::Node(Both { new: Some(new), .. }) if evicting(new).next().is_some() => wakes.add(new.name()),
-        What::Pod(Both { new: Some(new), .. }) if new.is_active() && evicts(view, &new.node) => wakes.add(&new.node),
+fn affected_by_eviction(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
+    match &change.typed {
+        TypedChange::Node(Versions { new: Some(new), .. }) if evicting(new).next().is_some() => {
+            affected.add(new.name());
+        }
+        TypedChange::Pod(Versions { new: Some(new), .. }) if new.is_active() && evicts(view, &new.node) => {
+            affected.add(&new.node);
+        }
         _ => {}
     }
 }
 
 fn evicts(view: &View<'_>, node: &str) -> bool {
-    view.world.nodes.get(node).is_some_and(|node| evicting(node).next().is_some())
+    view.cache.nodes.get(node).is_some_and(|node| evicting(node).next().is_some())
 }
 
 fn evicting(node: &Node) -> impl Iterator<Item = &Taint> {
     node.taints.iter().filter(|taint| &*taint.effect == "NoExecute")
 }
 
-fn evict(view: &View<'_>, key: &str) -> Verdict {
-    let Some(node) = view.world.nodes.get(key) else { return Verdict::settled() };
+fn evict(view: &View<'_>, key: &str) -> Outcome {
+    let Some(node) = view.cache.nodes.get(key) else { return Outcome::done() };
     let taints: Vec<&Taint> = evicting(node).collect();
     if taints.is_empty() {
-        return Verdict::settled();
+        return Outcome::done();
     }
-    let (mut writes, mut verdict, mut next) = (Vec::new(), Verdict::default(), None::<i64>);
-    for pod in view.world.pods.on_node(node.name()).filter(|pod| pod.is_active()) {
+    let (mut writes, mut outcome, mut next) = (Vec::new(), Outcome::default(), None::<i64>);
+    for pod in view.cache.pods.on_node(node.name()).filter(|pod| pod.is_active()) {
         let Some(left) = time_left(view, pod, &taints) else { continue };
         if left > 0 {
             next = Some(next.map_or(left, |before| before.min(left)));
         } else if let Some(write) = delete_pod(view, pod) {
             writes.push(write);
-            verdict.events.push(event(view, pod));
+            outcome.events.push(event(view, pod));
         }
     }
-    verdict.transactions = writes.chunks(TOGETHER).map(<[Write]>::to_vec).collect();
-    verdict.again = next.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
-    verdict
+    outcome.transactions = writes.chunks(TRANSACTION_SIZE).map(<[Write]>::to_vec).collect();
+    outcome.requeue_after = next.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
+    outcome
 }
 
-/// For how many seconds a Pod still puts up with all of these taints; none for ever.
+/// For how many seconds a Pod tolerates these taints; `None` is unlimited.
 fn time_left(view: &View<'_>, pod: &Pod, taints: &[&Taint]) -> Option<i64> {
     let entry = view.store.get(&pod.entry.key)?;
     let object = object::decode_light(&entry.value);
@@ -174,6 +188,6 @@ fn event(view: &View<'_>, pod: &Pod) -> Write {
     let now = view.now_text();
     let message = format!("Marking for deletion Pod {}", pod.entry.key.name);
     let (controller, reason) = ("taint-eviction-controller", "TaintManagerEviction");
-    let finding = Finding { controller, normal: true, reason, message: &message, now: &now };
-    report::about("Pod", "v1", &Reference::new(&pod.entry.key.name, &pod.uid), &finding)
+    let finding = EventDetails { controller, normal: true, reason, message: &message, now: &now };
+    event::new_event("Pod", "v1", &Reference::new(&pod.entry.key.name, &pod.uid), &finding)
 }

@@ -1,9 +1,9 @@
-//! Objects as controllers keep them: of each kind only what decides something.
+//! Reduced objects: of each kind only the fields that controllers need.
 //!
-//! In: stored bytes, parsed as [`api::view`]. Out: small typed forms. A cluster of a hundred thousand Pods is looked at
-//! all the time; decoded completely it would fill gigabytes. Whatever a controller changes it decodes whole again, so that
-//! nothing is lost.
+//! In: stored bytes, parsed as [`api::view`]. Out: small typed structs, because complete objects of a large cluster would need gigabytes. A controller
+//! that changes an object decodes it completely, so that no field is lost.
 
+pub mod load_balancer;
 pub mod node;
 pub mod placement;
 pub mod pod;
@@ -16,16 +16,16 @@ pub(crate) use api::view::lenient::or_default;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// Reads stored bytes. What does not fit reads as empty: the schema was checked when the object was written, so this is
-/// unreachable unless a store was damaged, and then it is said.
+/// Reads stored bytes. Invalid bytes are logged and read as empty; this happens only when the store is damaged, because objects are validated when
+/// they are written.
 pub(crate) fn read<T: DeserializeOwned + Default>(bytes: &[u8]) -> T {
     api::view::parse(bytes).unwrap_or_else(|error| {
-        tracing::error!(%error, "a stored object cannot be read; it is taken as empty");
+        tracing::error!(%error, "failed to decode stored object; treating it as empty");
         T::default()
     })
 }
 
-/// Reads who owns a stored object of any kind, and whether it is being deleted.
+/// Reads owner references and deletion timestamp of a stored object of any kind.
 pub(crate) fn ownership(stored: &[u8]) -> Ownership {
     #[derive(Deserialize, Default)]
     #[serde(default)]
@@ -36,7 +36,7 @@ pub(crate) fn ownership(stored: &[u8]) -> Ownership {
     read::<Object>(stored).metadata
 }
 
-/// The namespace and the name of a key.
+/// Splits a key into namespace and name.
 #[must_use]
 pub fn split(key: &str) -> (&str, &str) {
     key.split_once('/').unwrap_or(("", key))

@@ -1,8 +1,7 @@
-//! Pods that nobody will ever end: those of nodes that are gone, those that ended long ago, those that were deleted before
-//! they had a node.
+//! Pod garbage collection: Pods of deleted nodes, terminated Pods beyond a limit, and Pods that were deleted before they were scheduled.
 //!
-//! In: Pods and Nodes. Out: deletions without any grace, because there is nobody who could use it. One key looks at
-//! everything at once: it is woken when a Node goes, and now and then.
+//! In: Pods and Nodes. Out: deletions with grace period 0, because no agent would complete them. One queue key, reconciled after a Node deletion and
+//! periodically.
 
 #[cfg(test)]
 mod tests;
@@ -13,67 +12,68 @@ use std::time::Duration;
 use api::object;
 use api::value::ValueExt as _;
 
-use crate::controller::{Controller, Verdict, View, WHOLE, Wakes, always};
+use crate::cache::{Change, TypedChange, Versions};
+use crate::controller::{AffectedKeys, Controller, Outcome, SINGLETON_KEY, View, always};
 use crate::objects::pod::Pod;
-use crate::world::{Both, Change, What};
 use crate::write::Write;
 
-/// How often everything is looked at.
-const EVERY: Duration = Duration::from_secs(20);
-/// For how long a node must be gone before its Pods go: it may come back under the same name.
+/// The resync period.
+const RESYNC_PERIOD: Duration = Duration::from_secs(20);
+/// How long a node must be deleted before its Pods are: it may be registered again.
 const QUARANTINE: Duration = Duration::from_secs(40);
-/// How many Pods that ended are kept to be looked at.
-const KEPT: usize = 12_500;
-/// How many Pods go in one run, and how many of them in one transaction.
-const AT_ONCE: usize = 1000;
-const TOGETHER: usize = 100;
+/// How many terminated Pods are kept.
+const MAX_TERMINATED: usize = 12_500;
+/// The most deletions in one reconcile, and in one transaction.
+const BATCH_SIZE: usize = 1000;
+const TRANSACTION_SIZE: usize = 100;
 
 /// The controller.
 pub(crate) const CONTROLLER: Controller =
-    Controller { name: "podgc", enabled: always, concerns, reconcile, every: Some(EVERY) };
+    Controller { name: "podgc", enabled: always, affected_keys, reconcile, resync_period: Some(RESYNC_PERIOD) };
 
-fn concerns(_: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
-    match &change.what {
-        What::Node(Both { new: None, .. }) => wakes.add_after(WHOLE, QUARANTINE),
-        What::Pod(Both { new: Some(new), .. }) if new.deleting && new.node.is_empty() => wakes.add(WHOLE),
+fn affected_keys(_: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
+    match &change.typed {
+        TypedChange::Node(Versions { new: None, .. }) => affected.add_after(SINGLETON_KEY, QUARANTINE),
+        TypedChange::Pod(Versions { new: Some(new), .. }) if new.deleting && new.node.is_empty() => {
+            affected.add(SINGLETON_KEY);
+        }
         _ => {}
     }
 }
 
-fn reconcile(view: &View<'_>, _key: &str) -> Verdict {
+fn reconcile(view: &View<'_>, _key: &str) -> Outcome {
     let mut doomed: Vec<&Arc<Pod>> = orphans(view);
-    doomed.extend(view.world.pods.iter().filter(|pod| pod.deleting && pod.node.is_empty()));
-    let mut ended: Vec<&Arc<Pod>> = view.world.pods.iter().filter(|pod| pod.finished && !pod.deleting).collect();
-    if ended.len() > KEPT {
+    doomed.extend(view.cache.pods.iter().filter(|pod| pod.deleting && pod.node.is_empty()));
+    let mut ended: Vec<&Arc<Pod>> = view.cache.pods.iter().filter(|pod| pod.finished && !pod.deleting).collect();
+    if ended.len() > MAX_TERMINATED {
         ended.sort_by_key(|pod| (pod.created, &pod.entry.key.name));
-        doomed.extend(ended.drain(..ended.len() - KEPT));
+        doomed.extend(ended.drain(..ended.len() - MAX_TERMINATED));
     }
     doomed.sort_by(|a, b| a.entry.key.name.cmp(&b.entry.key.name));
     doomed.dedup_by(|a, b| a.uid == b.uid);
-    let writes: Vec<Write> = doomed.into_iter().take(AT_ONCE).filter_map(|pod| end(view, pod)).collect();
-    let more = writes.len() == AT_ONCE;
-    Verdict {
-        transactions: writes.chunks(TOGETHER).map(<[Write]>::to_vec).collect(),
-        again: more.then_some(Duration::ZERO),
-        ..Verdict::default()
+    let writes: Vec<Write> = doomed.into_iter().take(BATCH_SIZE).filter_map(|pod| end(view, pod)).collect();
+    let more = writes.len() == BATCH_SIZE;
+    Outcome {
+        transactions: writes.chunks(TRANSACTION_SIZE).map(<[Write]>::to_vec).collect(),
+        requeue_after: more.then_some(Duration::ZERO),
+        ..Outcome::default()
     }
 }
 
-/// Pods of nodes that have been gone for a while. Nodes that never were while we looked are left alone: Pods may be written
-/// by hand to describe what runs on machines that have no Node.
+/// Pods of deleted nodes. Nodes that this server never observed are ignored: Pods may describe workloads on machines without a Node.
 fn orphans<'a>(view: &View<'a>) -> Vec<&'a Arc<Pod>> {
     let is_gone = |name: &&str| {
-        let since = view.world.nodes.gone_since(name);
+        let since = view.cache.nodes.deleted_since(name);
         since.is_some_and(|since| view.instant.saturating_duration_since(since) >= QUARANTINE)
     };
-    let gone = view.world.pods.nodes().filter(is_gone);
-    gone.flat_map(|name| view.world.pods.on_node(name)).collect()
+    let gone = view.cache.pods.nodes().filter(is_gone);
+    gone.flat_map(|name| view.cache.pods.on_node(name)).collect()
 }
 
-/// The end of a Pod, unless it is another one by now, or has been given to another node.
+/// The deletion of a Pod, unless it was replaced or bound to another node.
 fn end(view: &View<'_>, pod: &Pod) -> Option<Write> {
     let entry = view.store.get(&pod.entry.key)?;
     let now = object::decode_light(&entry.value);
     let same = now.text("metadata.uid") == &*pod.uid && now.text("spec.nodeName") == &*pod.node;
-    same.then(|| Write::End { key: entry.key.clone(), modified: entry.modified })
+    same.then(|| Write::DeleteNow { key: entry.key.clone(), modified: entry.modified })
 }

@@ -9,27 +9,32 @@ use api::value::ValueExt as _;
 use serde_json::json;
 use store::{Key, Table};
 
-use crate::controller::{Controller, Verdict, View, Wakes, always};
-use crate::world::Change;
+use crate::cache::Change;
+use crate::controller::{AffectedKeys, Controller, Outcome, View, always};
 use crate::write::Write;
 
 /// The controller.
-pub(crate) const CONTROLLER: Controller =
-    Controller { name: "validatingadmissionpolicy-status", enabled: always, concerns, reconcile, every: None };
+pub(crate) const CONTROLLER: Controller = Controller {
+    name: "validatingadmissionpolicy-status",
+    enabled: always,
+    affected_keys,
+    reconcile,
+    resync_period: None,
+};
 
-fn concerns(_view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+fn affected_keys(_view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
     if change.is_of(policy::KIND.table) && !change.deleted {
-        wakes.add(change.key());
+        affected.add(change.key());
     }
 }
 
-fn reconcile(view: &View<'_>, key: &str) -> Verdict {
+fn reconcile(view: &View<'_>, key: &str) -> Outcome {
     let table = policy::KIND.table;
-    let Some(entry) = view.store.get(&Key::new(Table::named(table), key)) else { return Verdict::settled() };
+    let Some(entry) = view.store.get(&Key::new(Table::named(table), key)) else { return Outcome::done() };
     let mut object = object::decode_bare(&entry.value);
     let generation = object.int("metadata.generation");
     if generation <= object.int("status.observedGeneration") {
-        return Verdict::settled();
+        return Outcome::done();
     }
     let warnings = type_check::warnings(&object);
     object.put("status.observedGeneration", generation);
@@ -40,5 +45,10 @@ fn reconcile(view: &View<'_>, key: &str) -> Verdict {
             false => json!({"expressionWarnings": warnings}),
         },
     );
-    Verdict::write(vec![Write::Part { table, part: "status", object: Box::new(object), modified: entry.modified }])
+    Outcome::write(vec![Write::Subresource {
+        table,
+        part: "status",
+        object: Box::new(object),
+        modified: entry.modified,
+    }])
 }

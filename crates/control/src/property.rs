@@ -1,4 +1,4 @@
-//! Whatever happens, in whatever order it is heard of: endpoints are what a naive look at the objects says they should be.
+//! Property test: after any changes in any order of delivery, endpoints equal those of a naive computation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,9 @@ const APPS: [&str; 3] = ["a", "b", "c"];
 /// Small, so that there are many slices.
 const MAX: usize = 4;
 
-/// Something that happens.
+/// A step of a test run.
 #[derive(Clone, Debug)]
-enum Happening {
+enum Step {
     Pod {
         number: usize,
         app: usize,
@@ -27,7 +27,7 @@ enum Happening {
         port: Option<u16>,
         node: usize,
     },
-    PodGone {
+    DeletePod {
         number: usize,
     },
     Service {
@@ -42,31 +42,31 @@ enum Happening {
         number: usize,
         zone: Option<usize>,
     },
-    NodeGone {
+    DeleteNode {
         number: usize,
     },
-    SliceGone {
+    DeleteSlice {
         pick: usize,
     },
-    SliceEdited {
+    EditSlice {
         pick: usize,
     },
-    /// A change of one table is heard of.
+    /// Delivers a change of one table.
     Deliver {
         pick: usize,
     },
-    /// One of the woken keys is looked at.
+    /// Reconciles one of the queued keys.
     Run {
         pick: usize,
     },
-    /// Everything starts over.
+    /// Restarts the controllers.
     Restart,
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn step() -> impl Strategy<Value = Step> {
     let pod = (0..24usize, 0..3usize, any::<bool>(), prop::bool::weighted(0.1), prop::bool::weighted(0.1));
     let pod = (pod, prop::option::of(8080..8082u16), 0..3usize).prop_map(
-        |((number, app, ready, deleting, finished), port, node)| Happening::Pod {
+        |((number, app, ready, deleting, finished), port, node)| Step::Pod {
             number,
             app,
             ready,
@@ -77,7 +77,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         },
     );
     let service = (0..3usize, 0..3usize, any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
-    let service = service.prop_map(|(number, app, publish, named, labelled, headless)| Happening::Service {
+    let service = service.prop_map(|(number, app, publish, named, labelled, headless)| Step::Service {
         number,
         app,
         publish,
@@ -87,15 +87,15 @@ fn happening() -> impl Strategy<Value = Happening> {
     });
     prop_oneof![
         8 => pod,
-        2 => (0..24usize).prop_map(|number| Happening::PodGone { number }),
+        2 => (0..24usize).prop_map(|number| Step::DeletePod { number }),
         2 => service,
-        1 => (0..3usize, prop::option::of(0..2usize)).prop_map(|(number, zone)| Happening::Node { number, zone }),
-        1 => (0..3usize).prop_map(|number| Happening::NodeGone { number }),
-        1 => (0..8usize).prop_map(|pick| Happening::SliceGone { pick }),
-        1 => (0..8usize).prop_map(|pick| Happening::SliceEdited { pick }),
-        8 => (0..8usize).prop_map(|pick| Happening::Deliver { pick }),
-        6 => (0..8usize).prop_map(|pick| Happening::Run { pick }),
-        1 => Just(Happening::Restart),
+        1 => (0..3usize, prop::option::of(0..2usize)).prop_map(|(number, zone)| Step::Node { number, zone }),
+        1 => (0..3usize).prop_map(|number| Step::DeleteNode { number }),
+        1 => (0..8usize).prop_map(|pick| Step::DeleteSlice { pick }),
+        1 => (0..8usize).prop_map(|pick| Step::EditSlice { pick }),
+        8 => (0..8usize).prop_map(|pick| Step::Deliver { pick }),
+        6 => (0..8usize).prop_map(|pick| Step::Run { pick }),
+        1 => Just(Step::Restart),
     ]
 }
 
@@ -115,9 +115,9 @@ fn make_pod(number: usize, app: usize, ready: bool, port: Option<u16>, node: usi
     pod
 }
 
-fn happen(cluster: &mut Cluster, happening: &Happening) {
-    match *happening {
-        Happening::Pod { number, app, ready, deleting, finished, port, node } => {
+fn happen(cluster: &mut Cluster, step: &Step) {
+    match *step {
+        Step::Pod { number, app, ready, deleting, finished, port, node } => {
             let mut pod = make_pod(number, app, ready, port, node);
             if deleting {
                 pod.put("metadata.deletionTimestamp", "2026-01-01T00:00:00Z");
@@ -127,8 +127,8 @@ fn happen(cluster: &mut Cluster, happening: &Happening) {
             }
             cluster.put("pods", pod);
         }
-        Happening::PodGone { number } => cluster.remove("pods", &format!("default/p{number}")),
-        Happening::Service { number, app, publish, named, labelled, headless } => {
+        Step::DeletePod { number } => cluster.remove("pods", &format!("default/p{number}")),
+        Step::Service { number, app, publish, named, labelled, headless } => {
             let mut service = service(&format!("s{number}"), APPS[app]);
             let address = if headless { "None".to_owned() } else { format!("10.96.0.{}", number + 1) };
             service.put("spec.clusterIP", address.as_str());
@@ -142,43 +142,43 @@ fn happen(cluster: &mut Cluster, happening: &Happening) {
             }
             cluster.put("services/specs", service);
         }
-        Happening::Node { number, zone } => {
+        Step::Node { number, zone } => {
             let mut node = node(&format!("node{number}"));
             if let Some(zone) = zone {
                 node.put("metadata.labels", json!({"topology.kubernetes.io/zone": format!("z{zone}")}));
             }
             cluster.put("minions", node);
         }
-        Happening::NodeGone { number } => cluster.remove("minions", &format!("node{number}")),
-        Happening::SliceGone { pick } => {
+        Step::DeleteNode { number } => cluster.remove("minions", &format!("node{number}")),
+        Step::DeleteSlice { pick } => {
             if let Some(slice) = pick_slice(cluster, pick) {
                 cluster.remove("endpointslices", &format!("default/{}", slice.text("metadata.name")));
             }
         }
-        Happening::SliceEdited { pick } => {
+        Step::EditSlice { pick } => {
             if let Some(mut slice) = pick_slice(cluster, pick) {
                 slice.put("endpoints", json!([{"addresses": ["10.9.9.9"]}]));
                 cluster.put("endpointslices", slice);
             }
         }
-        Happening::Deliver { pick } => {
+        Step::Deliver { pick } => {
             let tables = cluster.undelivered();
             if let Some(table) = tables.get(pick % tables.len().max(1)) {
                 cluster.deliver(*table);
             }
         }
-        Happening::Run { pick } => {
-            let woken: Vec<_> = cluster.woken.iter().cloned().collect();
-            // The runner lets no key run before its own last writes were heard of.
+        Step::Run { pick } => {
+            let queued: Vec<_> = cluster.queued.iter().cloned().collect();
+            // The runner does not run a key before its own writes are delivered.
             let own = cluster
                 .undelivered()
                 .iter()
                 .any(|table| matches!(table.as_str(), "endpointslices" | "services/endpoints"));
-            if let Some((index, key)) = woken.get(pick % woken.len().max(1)).filter(|_| !own) {
+            if let Some((index, key)) = queued.get(pick % queued.len().max(1)).filter(|_| !own) {
                 cluster.run(*index, key);
             }
         }
-        Happening::Restart => cluster.restart(),
+        Step::Restart => cluster.restart(),
     }
 }
 
@@ -187,11 +187,11 @@ fn pick_slice(cluster: &Cluster, pick: usize) -> Option<Value> {
     slices.get(pick % slices.len().max(1)).cloned()
 }
 
-/// An endpoint, as far as it can be seen: address, ready, serving, terminating, node, zone, port.
-type Seen = (String, bool, bool, bool, String, String, Option<i64>);
+/// An endpoint: address, ready, serving, terminating, node, zone, port.
+type EndpointTuple = (String, bool, bool, bool, String, String, Option<i64>);
 
-/// What the slices of a Service say.
-fn shown(cluster: &Cluster, name: &str) -> Vec<Seen> {
+/// The endpoints in the slices of a Service.
+fn published(cluster: &Cluster, name: &str) -> Vec<EndpointTuple> {
     let mut seen = Vec::new();
     for slice in cluster.all("endpointslices") {
         if slice.at("metadata.labels").get("kubernetes.io/service-name").and_then(Value::as_str) != Some(name) {
@@ -215,8 +215,8 @@ fn shown(cluster: &Cluster, name: &str) -> Vec<Seen> {
     seen
 }
 
-/// What a naive look at the objects says.
-fn naive(cluster: &Cluster, service: &Value) -> Vec<Seen> {
+/// The endpoints by a naive computation.
+fn naive(cluster: &Cluster, service: &Value) -> Vec<EndpointTuple> {
     let publish = service.flag("spec.publishNotReadyAddresses");
     let mut seen = Vec::new();
     for pod in cluster.all("pods") {
@@ -277,7 +277,7 @@ fn naive_legacy(cluster: &Cluster, service: &Value) -> (BTreeSet<String>, BTreeS
 fn check(cluster: &Cluster) {
     for service in cluster.all("services/specs") {
         let name = service.text("metadata.name");
-        assert_eq!(shown(cluster, name), naive(cluster, &service), "{name}");
+        assert_eq!(published(cluster, name), naive(cluster, &service), "{name}");
         assert_eq!(legacy(cluster, name), naive_legacy(cluster, &service), "{name}");
         let slices = cluster.all("endpointslices");
         let mine = slices.iter().filter(|slice| slice.items("metadata.ownerReferences")[0].text("name") == name);
@@ -289,16 +289,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn s02_endpoints_equal_a_naive_recomputation_after_anything(happenings in prop::collection::vec(happening(), 1..120)) {
+    fn s02_endpoints_equal_a_naive_recomputation_after_anything(steps in prop::collection::vec(step(), 1..120)) {
         let mut cluster = new_cluster();
-        for happening in &happenings {
-            happen(&mut cluster, happening);
+        for step in &steps {
+            happen(&mut cluster, step);
         }
-        cluster.settle();
+        cluster.converge();
         check(&cluster);
         cluster.written.clear();
         cluster.restart();
-        cluster.settle();
+        cluster.converge();
         prop_assert_eq!(&cluster.written, &[], "a restart finds nothing to do");
     }
 
@@ -320,7 +320,7 @@ proptest! {
         for (number, app, ready, port) in before {
             cluster.put("pods", make_pod(number, app, ready, port, 0));
         }
-        cluster.settle();
+        cluster.converge();
         let old = by_service(&cluster);
         cluster.written.clear();
         let (number, app, ready, port) = after;
@@ -329,7 +329,7 @@ proptest! {
         } else {
             cluster.put("pods", make_pod(number, app, ready, port, 0));
         }
-        cluster.settle();
+        cluster.converge();
         check(&cluster);
         let new = by_service(&cluster);
         // A Service whose endpoints differ needs one write, or two where an endpoint moves from one set of ports to another.
@@ -343,6 +343,6 @@ proptest! {
     }
 }
 
-fn by_service(cluster: &Cluster) -> BTreeMap<&'static str, BTreeSet<Seen>> {
-    ["s0", "s1", "s2"].into_iter().map(|name| (name, shown(cluster, name).into_iter().collect())).collect()
+fn by_service(cluster: &Cluster) -> BTreeMap<&'static str, BTreeSet<EndpointTuple>> {
+    ["s0", "s1", "s2"].into_iter().map(|name| (name, published(cluster, name).into_iter().collect())).collect()
 }

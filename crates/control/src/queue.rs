@@ -1,38 +1,38 @@
-//! What is to be looked at, and when: each key once, one run per key at a time.
+//! The work queue: keys are deduplicated, and a key is processed by one run at a time.
 //!
-//! Pure: the time flows in with every call. A key that is woken while it runs runs once more afterwards; one that failed
-//! waits longer each time, a little differently each time, so that many that failed together do not come back together.
+//! Pure: the time is a parameter. A key that is added while it runs is processed again afterwards; a failed one is retried with exponential backoff
+//! and jitter.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The first wait after a failure; doubled after each further one.
-const FIRST_WAIT: Duration = Duration::from_millis(5);
-/// The longest wait.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// The backoff after the first failure; doubled after each further one.
+const MIN_BACKOFF: Duration = Duration::from_millis(5);
+/// The longest backoff.
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
 /// A key of a controller.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Task {
-    /// Which controller, as its place in the table.
+    /// The index of the controller in the table.
     pub(crate) controller: usize,
     /// Its key.
     pub(crate) key: Arc<str>,
 }
 
-/// A task whose time has come.
+/// A task that is due.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Due {
     /// The task.
     pub(crate) task: Task,
-    /// Since when it has been due.
+    /// When it became due.
     pub(crate) since: Instant,
-    /// The earliest trigger of those that woke it.
+    /// The earliest trigger.
     pub(crate) trigger: Option<Box<str>>,
 }
 
-/// Everything that waits or runs.
+/// All queued and running tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     items: HashMap<Task, Item>,
@@ -50,33 +50,33 @@ struct Item {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// In `ready`, since then.
+    /// In `ready`, since this time.
     Ready(Instant),
-    /// In `later` under this place.
+    /// In `later`, with this key.
     Later(Instant, u64),
-    /// Being run; and since when it has been wanted once more.
+    /// Running; with the time of the next run, if it was added meanwhile.
     Running(Option<Instant>),
 }
 
 impl Queue {
-    /// Wants a task to run at a time, or earlier if it is already wanted earlier. Answers whether it did not wait before.
+    /// Adds a task; an earlier due time is kept. True when it was not queued before.
     pub(crate) fn add(&mut self, task: Task, now: Instant, delay: Duration, trigger: Option<Box<str>>) -> bool {
         let due = now + delay;
         let Some(item) = self.items.get_mut(&task) else {
-            let state = self.place(&task, now, due);
+            let state = self.schedule(&task, now, due);
             self.items.insert(task, Item { state, failures: 0, trigger });
             return true;
         };
         item.trigger = earliest(item.trigger.take(), trigger);
         match item.state {
             State::Ready(_) => {}
-            State::Running(again) => {
-                item.state = State::Running(Some(again.map_or(due, |before| before.min(due))));
+            State::Running(requeue_after) => {
+                item.state = State::Running(Some(requeue_after.map_or(due, |before| before.min(due))));
             }
             State::Later(at, _) if at <= due => {}
             State::Later(at, number) => {
                 self.later.remove(&(at, number));
-                let state = self.place(&task, now, due);
+                let state = self.schedule(&task, now, due);
                 if let Some(item) = self.items.get_mut(&task) {
                     item.state = state;
                 }
@@ -85,7 +85,7 @@ impl Queue {
         false
     }
 
-    fn place(&mut self, task: &Task, now: Instant, due: Instant) -> State {
+    fn schedule(&mut self, task: &Task, now: Instant, due: Instant) -> State {
         if due <= now {
             self.ready.push_back(task.clone());
             return State::Ready(due);
@@ -95,7 +95,7 @@ impl Queue {
         State::Later(due, self.sequence)
     }
 
-    /// The next task whose time has come; it is running from now on.
+    /// Takes the next due task, which is then running.
     pub(crate) fn take(&mut self, now: Instant) -> Option<Due> {
         while let Some(first) = self.later.first_entry().filter(|first| first.key().0 <= now) {
             let at = first.key().0;
@@ -115,30 +115,28 @@ impl Queue {
         Some(Due { task, since, trigger: item.trigger.take() })
     }
 
-    /// A run ended well. `again` is when the controller wants to see the key without another reason. Answers whether the
-    /// task waits again.
-    pub(crate) fn succeeded(&mut self, task: &Task, now: Instant, again: Option<Duration>) -> bool {
+    /// Completes a run. `requeue_after` schedules the next run. True when the task is queued again.
+    pub(crate) fn succeeded(&mut self, task: &Task, now: Instant, requeue_after: Option<Duration>) -> bool {
         let Some(item) = self.items.remove(task) else { return false };
-        let woken = match item.state {
-            State::Running(woken) => woken,
+        let requested = match item.state {
+            State::Running(requested) => requested,
             State::Ready(_) | State::Later(..) => None,
         };
-        let wanted = again.map(|delay| now + delay);
-        let Some(due) = woken.into_iter().chain(wanted).min() else { return false };
+        let wanted = requeue_after.map(|delay| now + delay);
+        let Some(due) = requested.into_iter().chain(wanted).min() else { return false };
         self.add(task.clone(), now, due.saturating_duration_since(now), item.trigger)
     }
 
-    /// A run failed: the task comes back after a while. `jitter` is a number from 0 to 1. The trigger of the failed run is
-    /// still what its next run answers to. Answers how long it waits.
+    /// Requeues a failed task with backoff; `jitter` is between 0 and 1. The trigger is kept for the next run. Returns the backoff.
     pub(crate) fn failed(&mut self, due: Due, now: Instant, jitter: f64) -> Duration {
         let failures = self.items.remove(&due.task).map_or(0, |item| item.failures);
-        let wait = FIRST_WAIT.saturating_mul(1 << failures.min(16)).min(LONGEST_WAIT).mul_f64(0.75 + jitter / 2.0);
-        let state = self.place(&due.task, now, now + wait);
+        let backoff = MIN_BACKOFF.saturating_mul(1 << failures.min(16)).min(MAX_BACKOFF).mul_f64(0.75 + jitter / 2.0);
+        let state = self.schedule(&due.task, now, now + backoff);
         self.items.insert(due.task, Item { state, failures: failures + 1, trigger: due.trigger });
-        wait
+        backoff
     }
 
-    /// When the next task will be due, if none is now.
+    /// When the next delayed task is due.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.later.first_key_value().map(|((at, _), _)| *at)
     }
@@ -150,7 +148,7 @@ impl Queue {
 }
 
 fn earliest(a: Option<Box<str>>, b: Option<Box<str>>) -> Option<Box<str>> {
-    // Times in objects have one format, so their order is that of their texts.
+    // Timestamps have one format, so they sort as text.
     a.into_iter().chain(b).min()
 }
 
@@ -167,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_there_once_and_in_turn() {
+    fn keys_are_deduplicated_and_fifo() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         for key in ["a", "b", "a", "c", "b"] {
             queue.add(task(key), now, Duration::ZERO, None);
@@ -178,21 +176,21 @@ mod tests {
     }
 
     #[test]
-    fn a_key_never_runs_twice_at_a_time_and_forgets_no_wake() {
+    fn a_key_added_while_it_runs_is_processed_again_afterwards() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         queue.add(task("a"), now, Duration::ZERO, None);
         let due = queue.take(now).expect("due");
         queue.add(task("a"), now, Duration::ZERO, Some("2024-01-01T00:00:00Z".into()));
         assert!(queue.take(now).is_none(), "it is running");
         queue.succeeded(&due.task, now, None);
-        let again = queue.take(now).expect("it was woken while it ran");
-        assert_eq!(again.trigger.as_deref(), Some("2024-01-01T00:00:00Z"));
-        queue.succeeded(&again.task, now, None);
+        let requeue_after = queue.take(now).expect("it was woken while it ran");
+        assert_eq!(requeue_after.trigger.as_deref(), Some("2024-01-01T00:00:00Z"));
+        queue.succeeded(&requeue_after.task, now, None);
         assert!(queue.take(now).is_none() && queue.items.is_empty());
     }
 
     #[test]
-    fn the_earliest_wish_and_the_earliest_trigger_count() {
+    fn the_earliest_due_time_and_trigger_win() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         let second = Duration::from_secs(1);
         queue.add(task("a"), now, second * 5, Some("2024-01-02T00:00:00Z".into()));
@@ -208,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_wait_longer_and_longer_and_success_forgets_them() {
+    fn failures_back_off_and_success_resets_the_backoff() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         queue.add(task("a"), now, Duration::ZERO, Some("x".into()));
         let mut at = now;
@@ -216,17 +214,17 @@ mod tests {
         for _ in 0..20 {
             let due = queue.take(at).expect("due");
             assert_eq!(due.trigger.as_deref(), Some("x"), "the trigger is not lost");
-            let wait = queue.failed(due, at, 0.5);
-            waits.push(wait);
-            assert!(queue.take(at + wait / 2).is_none());
-            at += wait;
+            let backoff = queue.failed(due, at, 0.5);
+            waits.push(backoff);
+            assert!(queue.take(at + backoff / 2).is_none());
+            at += backoff;
         }
         assert_eq!(waits[..3], [5, 10, 20].map(Duration::from_millis));
-        assert!(waits.is_sorted() && waits[19] == LONGEST_WAIT);
+        assert!(waits.is_sorted() && waits[19] == MAX_BACKOFF);
         let due = queue.take(at).expect("due");
         queue.succeeded(&due.task, at, None);
         queue.add(task("a"), at, Duration::ZERO, None);
         let due = queue.take(at).expect("due");
-        assert_eq!(queue.failed(due, at, 0.5), FIRST_WAIT);
+        assert_eq!(queue.failed(due, at, 0.5), MIN_BACKOFF);
     }
 }

@@ -22,9 +22,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use store::{Key, Table};
 
-use crate::controller::{Controller, Verdict, View, Wakes, always};
+use crate::cache::Change;
+use crate::controller::{AffectedKeys, Controller, Outcome, View, always};
 use crate::objects::split;
-use crate::world::Change;
 use crate::write::Write;
 
 /// Delay after a deletion or decrease, so that many together lead to one recalculation.
@@ -36,17 +36,17 @@ const AFTER_END: Duration = Duration::from_millis(10);
 
 /// The controller.
 pub(crate) const CONTROLLER: Controller =
-    Controller { name: "resourcequota", enabled: always, concerns, reconcile, every: None };
+    Controller { name: "resourcequota", enabled: always, affected_keys, reconcile, resync_period: None };
 
-fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+fn affected_keys(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
     if change.is_of(resourcequota::KIND.table)
         && let Some(delay) = quota_delay(change)
     {
-        wakes.add_after(change.key(), delay);
+        affected.add_after(change.key(), delay);
     }
     // At start, every quota is recalculated because of its own initial change.
     if !change.initial {
-        objects_changed(view, change, wakes);
+        objects_changed(view, change, affected);
     }
 }
 
@@ -62,7 +62,7 @@ fn quota_delay(change: &Change) -> Option<Duration> {
 }
 
 /// Queues the quotas that count an object.
-fn objects_changed(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+fn objects_changed(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
     let Some(kind) = kinds::by_table(change.table.as_str()).filter(|kind| kind.namespaced) else { return };
     let Some(evaluator) = Evaluator::find(kind.group, kind.plural) else { return };
     let (namespace, _) = split(change.key());
@@ -76,7 +76,7 @@ fn objects_changed(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
     for entry in quotas.entries {
         let quota = object::decode_light(&entry.value);
         if quota.map("spec.hard").into_iter().flatten().any(|(name, _)| evaluator.tracks(name)) {
-            wakes.add_after(&entry.key.name, delay);
+            affected.add_after(&entry.key.name, delay);
         }
     }
 }
@@ -96,20 +96,20 @@ fn object_delay(change: &Change, evaluator: Evaluator<'_>, now: Timestamp) -> Op
     (!is_same).then_some(REPLENISH_DELAY)
 }
 
-fn reconcile(view: &View<'_>, key: &str) -> Verdict {
+fn reconcile(view: &View<'_>, key: &str) -> Outcome {
     let table = resourcequota::KIND.table;
-    let Some(entry) = view.store.get(&Key::new(Table::named(table), key)) else { return Verdict::settled() };
+    let Some(entry) = view.store.get(&Key::new(Table::named(table), key)) else { return Outcome::done() };
     let mut quota = object::decode_bare(&entry.value);
     let (namespace, _) = split(key);
     let Recalculated { hard, used, until } =
         quota::recalculate(&quota, view.now, |kind| stored_objects(view, kind, namespace));
-    let again = until.map(|end| time_left(end, view.now) + AFTER_END);
+    let requeue_after = until.map(|end| time_left(end, view.now) + AFTER_END);
     if is_shown(&quota, &hard, &used) {
-        return Verdict { again, ..Verdict::settled() };
+        return Outcome { requeue_after, ..Outcome::done() };
     }
     quota.put("status", json!({"hard": hard.to_value(), "used": used.to_value()}));
-    let write = Write::Part { table, part: "status", object: Box::new(quota), modified: entry.modified };
-    Verdict { again, ..Verdict::write(vec![write]) }
+    let write = Write::Subresource { table, part: "status", object: Box::new(quota), modified: entry.modified };
+    Outcome { requeue_after, ..Outcome::write(vec![write]) }
 }
 
 fn stored_objects(view: &View<'_>, kind: &Kind, namespace: &str) -> Vec<Bytes> {

@@ -1,13 +1,12 @@
-//! Runs the controllers of the [table](crate::CONTROLLERS): the only place where they meet the store and the clock.
+//! Runs the controllers of the [table](crate::CONTROLLERS): the only place with access to the store and the clock.
 //!
 //! ```text
-//! feed ─▶ world ─▶ concerns ─▶ queue ─▶ reconcile ─▶ transaction ─▶ store
+//! feed ─▶ cache ─▶ affected keys ─▶ queue ─▶ reconcile ─▶ transaction ─▶ store
 //!           ▲                                                        │
-//!           └────────────────── the feed brings our own writes back ─┘
+//!           └──────────────── the feed returns the runner's own writes ────────┘
 //! ```
-//! Everything but the waiting for the store happens in one task, so the world needs no lock and a controller sees no change
-//! halfway. A key stays closed until the feed has brought back what was written for it: no controller ever decides on a world
-//! that lacks its own last decision.
+//! Everything except commits runs in one task, so the cache needs no lock and is consistent during a reconcile. A key is not reconciled again until
+//! the feed has returned its writes: no controller decides on a cache that lacks its own last writes.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,229 +19,229 @@ use tokio::task::JoinSet;
 
 use crate::CONTROLLERS;
 use crate::admit;
-use crate::controller::{Verdict, View, WHOLE, Wake, Wakes};
-use crate::feed::{Feed, News, is_watched};
+use crate::cache::Cache;
+use crate::controller::{AffectedKeys, Outcome, QueuedKey, SINGLETON_KEY, View};
+use crate::event;
+use crate::feed::{Feed, FeedEvent, is_watched};
 use crate::metrics::Metrics;
 use crate::queue::{Due, Queue, Task};
-use crate::report;
 use crate::settings::Settings;
-use crate::world::World;
-use crate::write::{Refusal, Unfit, Write, Writer};
+use crate::write::{Refusal, Write, WriteError, Writer};
 
-/// How many keys may wait for the store at once; the store writes them to disk together.
+/// The most keys with commits in flight; the store writes them to disk together.
 const IN_FLIGHT: usize = 256;
-/// How many keys are looked at before news are read again.
-const STEP: usize = 64;
+/// How many keys are reconciled before the feed is read again.
+const BATCH: usize = 64;
 
 /// Runs the controllers for as long as the future is polled.
 pub async fn run(store: Arc<dyn Store>, settings: Settings, metrics: Arc<Metrics>) {
     loop {
-        let lost = Round::new(store.clone(), settings.clone(), metrics.clone()).run().await;
-        // The feed was too slow for the history that the store keeps; what is there is read anew.
-        tracing::warn!(table = %lost, "a watch of the controllers was lost; everything is looked at again");
+        let lost_table = ReconcileLoop::new(store.clone(), settings.clone(), metrics.clone()).run().await;
+        // The feed fell behind the history of the store: list everything again.
+        tracing::warn!(table = %lost_table, "watch lost; relisting all tables");
     }
 }
 
-/// Life from one full reading of the store to the loss of a watch.
-struct Round {
+/// The state between a full list of the store and the loss of a watch.
+struct ReconcileLoop {
     store: Arc<dyn Store>,
     settings: Arc<Settings>,
     metrics: Arc<Metrics>,
-    world: World,
+    cache: Cache,
     queue: Queue,
-    /// Up to which revision each table is known.
+    /// The cached revision of each table.
     known: HashMap<Table, Revision>,
-    /// Keys that wait for the store.
-    flying: JoinSet<Landed>,
-    /// Keys that wait for the feed to bring their writes back.
-    closed: Vec<(Due, Written, Option<Duration>)>,
-    wakes: Vec<Wake>,
+    /// Keys with commits in flight.
+    in_flight: JoinSet<Completed>,
+    /// Keys whose writes the feed has not returned yet.
+    awaiting_watch: Vec<(Due, WrittenRevisions, Option<Duration>)>,
+    affected: Vec<QueuedKey>,
 }
 
-/// What became of the writes of a key.
-struct Landed {
+/// The result of the writes of a key.
+struct Completed {
     due: Due,
-    again: Option<Duration>,
+    requeue_after: Option<Duration>,
     started: Instant,
-    outcome: Result<Written, Failure>,
+    outcome: Result<WrittenRevisions, Failure>,
 }
 
-/// Up to which revision tables must be known so that they show what was written.
+/// The revisions that the cache must reach to contain the writes.
 #[derive(Debug, Default)]
-struct Written {
+struct WrittenRevisions {
     tables: HashMap<Table, Revision>,
     writes: usize,
 }
 
-/// Why writes were not carried out.
+/// Why writes failed.
 #[derive(Debug)]
 enum Failure {
-    /// Somebody else was faster; the feed will tell.
+    /// Conflict: the feed delivers the other change.
     Conflict,
-    /// Nothing new may be in the namespace: there is nothing more to do.
-    Pointless,
-    /// Admission refuses a new object; that may change.
+    /// The namespace is being deleted: nothing can be created in it.
+    NamespaceTerminating,
+    /// Admission denied a new object; retried.
     Refused(Box<Refusal>),
-    /// Something else.
+    /// Another error; retried.
     Error(String),
 }
 
-impl Round {
+impl ReconcileLoop {
     fn new(store: Arc<dyn Store>, settings: Settings, metrics: Arc<Metrics>) -> Self {
         Self {
             store,
             settings: Arc::new(settings),
             metrics,
-            world: World::default(),
+            cache: Cache::default(),
             queue: Queue::default(),
             known: HashMap::new(),
-            flying: JoinSet::new(),
-            closed: Vec::new(),
-            wakes: Vec::new(),
+            in_flight: JoinSet::new(),
+            awaiting_watch: Vec::new(),
+            affected: Vec::new(),
         }
     }
 
-    /// Runs until a watch is lost, and answers which.
+    /// Runs until a watch is lost; returns its table.
     async fn run(mut self) -> Table {
-        // Whoever ran before may have handed over writes that are still on their way; this one comes after them.
+        // A barrier: writes of a previous runner may still be in the queue of the store.
         let _ = self.store.commit(Txn::default()).await;
         let mut feed = Feed::start(&self.store);
-        if let Err(lost) = self.load(&mut feed).await {
-            return lost;
+        if let Err(lost_table) = self.initial_sync(&mut feed).await {
+            return lost_table;
         }
-        self.metrics.leads(true);
-        let lost = self.live(&mut feed).await;
-        while self.flying.join_next().await.is_some() {}
-        lost
+        self.metrics.set_leader(true);
+        let lost_table = self.process(&mut feed).await;
+        while self.in_flight.join_next().await.is_some() {}
+        lost_table
     }
 
-    /// Hears, looks and writes until a watch is lost.
-    async fn live(&mut self, feed: &mut Feed) -> Table {
+    /// The main loop; returns the table of a lost watch.
+    async fn process(&mut self, feed: &mut Feed) -> Table {
         loop {
             let due = self.queue.next_due();
-            let idle = !self.queue.has_ready() || self.flying.len() >= IN_FLIGHT;
+            let idle = !self.queue.has_ready() || self.in_flight.len() >= IN_FLIGHT;
             tokio::select! {
                 biased;
-                Some(landed) = self.flying.join_next(), if !self.flying.is_empty() => self.landed(landed),
-                news = feed.next() => if let Err(lost) = self.hear(news) { return lost },
+                Some(completed) = self.in_flight.join_next(), if !self.in_flight.is_empty() => self.completed(completed),
+                events = feed.next() => if let Err(lost_table) = self.handle(events) { return lost_table },
                 () = sleep_until(due), if idle => {}
                 () = std::future::ready(()), if !idle => {}
             }
-            while let Some(news) = feed.more() {
-                if let Err(lost) = self.hear(news) {
-                    return lost;
+            while let Some(events) = feed.try_next() {
+                if let Err(lost_table) = self.handle(events) {
+                    return lost_table;
                 }
             }
-            while let Some(landed) = self.flying.try_join_next() {
-                self.landed(landed);
+            while let Some(completed) = self.in_flight.try_join_next() {
+                self.completed(completed);
             }
             self.work();
             tokio::task::yield_now().await;
         }
     }
 
-    /// Reads everything before anything is decided: half a list would look like a loss of the other half.
-    async fn load(&mut self, feed: &mut Feed) -> Result<(), Table> {
+    /// Lists all tables before the first reconcile: missing objects would look like deleted ones.
+    async fn initial_sync(&mut self, feed: &mut Feed) -> Result<(), Table> {
         let (mut listed, mut entries, mut changes) = (0, Vec::new(), Vec::new());
         while listed < feed.tables {
             match feed.next().await {
-                News::Listed(more) => {
-                    entries.extend(more);
+                FeedEvent::Listed(try_next) => {
+                    entries.extend(try_next);
                     listed += 1;
                 }
-                News::Changed(table, events, known) => changes.push(News::Changed(table, events, known)),
-                News::Lost(table) => return Err(table),
+                FeedEvent::Changed(table, events, known) => changes.push(FeedEvent::Changed(table, events, known)),
+                FeedEvent::WatchLost(table) => return Err(table),
             }
         }
         let at = Instant::now();
-        let loaded: Vec<_> = entries.iter().map(|entry| self.world.apply(entry, None, false, at)).collect();
+        let loaded: Vec<_> = entries.iter().map(|entry| self.cache.apply(entry, None, false, at)).collect();
         for mut change in loaded {
             change.initial = true;
-            self.concern(&change, at);
+            self.enqueue_affected(&change, at);
         }
         for (index, controller) in CONTROLLERS.iter().enumerate() {
-            if controller.every.is_some() && (controller.enabled)(&self.settings) {
-                self.add(index, Wake { key: WHOLE.into(), trigger: None, delay: Duration::ZERO }, at);
+            if controller.resync_period.is_some() && (controller.enabled)(&self.settings) {
+                self.add(index, QueuedKey { key: SINGLETON_KEY.into(), trigger: None, delay: Duration::ZERO }, at);
             }
         }
-        changes.into_iter().try_for_each(|news| self.hear(news))
+        changes.into_iter().try_for_each(|events| self.handle(events))
     }
 
-    fn hear(&mut self, news: News) -> Result<(), Table> {
+    fn handle(&mut self, events: FeedEvent) -> Result<(), Table> {
         let at = Instant::now();
-        match news {
-            News::Lost(table) => return Err(table),
-            News::Listed(entries) => {
+        match events {
+            FeedEvent::WatchLost(table) => return Err(table),
+            FeedEvent::Listed(entries) => {
                 for entry in entries {
-                    let change = self.world.apply(&entry, None, false, at);
-                    self.concern(&change, at);
+                    let change = self.cache.apply(&entry, None, false, at);
+                    self.enqueue_affected(&change, at);
                 }
             }
-            News::Changed(table, events, known) => {
+            FeedEvent::Changed(table, events, known) => {
                 for event in events {
-                    let change = self.world.apply(&event.entry, event.previous.as_ref(), event.deleted, at);
-                    self.concern(&change, at);
+                    let change = self.cache.apply(&event.entry, event.previous.as_ref(), event.deleted, at);
+                    self.enqueue_affected(&change, at);
                 }
                 self.known.insert(table, known);
-                self.open(at);
+                self.release_written(at);
             }
         }
         Ok(())
     }
 
-    /// Asks every controller which of its keys a change concerns.
-    fn concern(&mut self, change: &crate::world::Change, at: Instant) {
+    /// Enqueues the keys of all controllers that a change affects.
+    fn enqueue_affected(&mut self, change: &crate::cache::Change, at: Instant) {
         for (index, controller) in CONTROLLERS.iter().enumerate() {
             if !(controller.enabled)(&self.settings) {
                 continue;
             }
-            let mut wakes = std::mem::take(&mut self.wakes);
-            (controller.concerns)(&self.view(at, None), change, &mut Wakes::new(&mut wakes));
-            for wake in wakes.drain(..) {
-                self.add(index, wake, at);
+            let mut affected = std::mem::take(&mut self.affected);
+            (controller.affected_keys)(&self.view(at, None), change, &mut AffectedKeys::new(&mut affected));
+            for item in affected.drain(..) {
+                self.add(index, item, at);
             }
-            self.wakes = wakes;
+            self.affected = affected;
         }
     }
 
-    fn add(&mut self, controller: usize, wake: Wake, at: Instant) {
-        let task = Task { controller, key: wake.key.into() };
-        if self.queue.add(task, at, wake.delay, wake.trigger) {
+    fn add(&mut self, controller: usize, item: QueuedKey, at: Instant) {
+        let task = Task { controller, key: item.key.into() };
+        if self.queue.add(task, at, item.delay, item.trigger) {
             self.metrics.added(CONTROLLERS[controller].name);
         }
     }
 
     fn view<'a>(&'a self, instant: Instant, trigger: Option<&'a str>) -> View<'a> {
-        let Self { world, store, settings, .. } = self;
-        View { world, store: &**store, settings, now: Timestamp::now(), instant, trigger }
+        let Self { cache, store, settings, .. } = self;
+        View { cache, store: &**store, settings, now: Timestamp::now(), instant, trigger }
     }
 
-    /// Looks at some of the keys whose time has come.
+    /// Reconciles a batch of due keys.
     fn work(&mut self) {
-        for _ in 0..STEP {
-            if self.flying.len() >= IN_FLIGHT {
+        for _ in 0..BATCH {
+            if self.in_flight.len() >= IN_FLIGHT {
                 return;
             }
             let started = Instant::now();
             let Some(due) = self.queue.take(started) else { return };
             let controller = &CONTROLLERS[due.task.controller];
             self.metrics.started(controller.name, started.saturating_duration_since(due.since));
-            let verdict = (controller.reconcile)(&self.view(started, due.trigger.as_deref()), &due.task.key);
-            self.carry_out(due, verdict, started);
+            let outcome = (controller.reconcile)(&self.view(started, due.trigger.as_deref()), &due.task.key);
+            self.commit_outcome(due, outcome, started);
         }
     }
 
-    fn carry_out(&mut self, due: Due, verdict: Verdict, started: Instant) {
-        let Verdict { transactions, events, again } = verdict;
-        let again = again.or(CONTROLLERS[due.task.controller].every);
+    fn commit_outcome(&mut self, due: Due, outcome: Outcome, started: Instant) {
+        let Outcome { transactions, events, requeue_after } = outcome;
+        let requeue_after = requeue_after.or(CONTROLLERS[due.task.controller].resync_period);
         if transactions.is_empty() && events.is_empty() {
-            self.finish(&due, again, started, 0);
+            self.finish(&due, requeue_after, started, 0);
             return;
         }
         let (store, settings) = (self.store.clone(), self.settings.clone());
         let name = CONTROLLERS[due.task.controller].name;
-        self.flying.spawn(async move {
-            let mut written = Written::default();
+        self.in_flight.spawn(async move {
+            let mut written = WrittenRevisions::default();
             let mut outcome = Ok(());
             for writes in &transactions {
                 outcome = commit(&*store, &settings, writes, &mut written).await;
@@ -250,34 +249,34 @@ impl Round {
                     break;
                 }
             }
-            // Of what was not done nothing is said; whoever looks again will say it.
+            // After a conflict the Events are dropped; the retry creates them again.
             let events = match &outcome {
                 Err(Failure::Conflict) => Vec::new(),
-                Err(Failure::Refused(refusal)) => vec![report::refused(name, refusal, Timestamp::now())],
+                Err(Failure::Refused(refusal)) => vec![event::refused(name, refusal, Timestamp::now())],
                 _ => events,
             };
-            // Each stands alone: one of this name may be there already, or there is no place for it, and nobody is held up
-            // by that. Handed over together, they are written to disk together.
+            // Each Event is its own transaction: its name may be taken or its namespace gone. They are submitted together and so written to disk
+            // together.
             let events = events.into_iter().map(|event| {
                 let (store, settings) = (&*store, &settings);
-                async move { commit(store, settings, &[event], &mut Written::default()).await.is_ok() }
+                async move { commit(store, settings, &[event], &mut WrittenRevisions::default()).await.is_ok() }
             });
             futures_util::future::join_all(events).await;
-            Landed { due, again, started, outcome: outcome.map(|()| written) }
+            Completed { due, requeue_after, started, outcome: outcome.map(|()| written) }
         });
     }
 
-    fn landed(&mut self, landed: Result<Landed, tokio::task::JoinError>) {
-        // A task that panicked has said so; its key stays closed until the next round rather than being run for ever.
-        let Ok(Landed { due, again, started, outcome }) = landed else { return };
+    fn completed(&mut self, completed: Result<Completed, tokio::task::JoinError>) {
+        // The task panicked: its key is not retried until the next relist, to avoid a crash loop.
+        let Ok(Completed { due, requeue_after, started, outcome }) = completed else { return };
         let controller = &CONTROLLERS[due.task.controller];
         match outcome {
-            Ok(written) if written.is_known(&self.known) => self.finish(&due, again, started, written.writes),
+            Ok(written) if written.is_known(&self.known) => self.finish(&due, requeue_after, started, written.writes),
             Ok(written) => {
                 self.metrics.finished(controller.name, started.elapsed(), written.writes);
-                self.closed.push((due, written, again));
+                self.awaiting_watch.push((due, written, requeue_after));
             }
-            Err(Failure::Pointless) => self.finish(&due, again, started, 0),
+            Err(Failure::NamespaceTerminating) => self.finish(&due, requeue_after, started, 0),
             Err(failure) => {
                 self.metrics.retried(controller.name, matches!(failure, Failure::Error(_)));
                 let key = due.task.key.clone();
@@ -285,7 +284,7 @@ impl Round {
                 self.metrics.added(controller.name);
                 match failure {
                     Failure::Error(error) => {
-                        tracing::warn!(controller = controller.name, %key, ?wait, %error, "could not write; will try again");
+                        tracing::warn!(controller = controller.name, %key, ?wait, %error, "write failed; retrying");
                     }
                     Failure::Refused(refusal) => {
                         tracing::info!(controller = controller.name, %key, ?wait, why = refusal.why, "admission refused object");
@@ -296,37 +295,37 @@ impl Round {
         }
     }
 
-    fn finish(&mut self, due: &Due, again: Option<Duration>, started: Instant, writes: usize) {
+    fn finish(&mut self, due: &Due, requeue_after: Option<Duration>, started: Instant, writes: usize) {
         let name = CONTROLLERS[due.task.controller].name;
         self.metrics.finished(name, started.elapsed(), writes);
-        if self.queue.succeeded(&due.task, Instant::now(), again) {
+        if self.queue.succeeded(&due.task, Instant::now(), requeue_after) {
             self.metrics.added(name);
         }
     }
 
-    /// Opens the keys whose writes the world shows now.
-    fn open(&mut self, at: Instant) {
+    /// Releases the keys whose writes are in the cache now.
+    fn release_written(&mut self, at: Instant) {
         let known = &self.known;
-        for (due, _, again) in self.closed.extract_if(.., |(_, written, _)| written.is_known(known)) {
-            if self.queue.succeeded(&due.task, at, again) {
+        for (due, _, requeue_after) in self.awaiting_watch.extract_if(.., |(_, written, _)| written.is_known(known)) {
+            if self.queue.succeeded(&due.task, at, requeue_after) {
                 self.metrics.added(CONTROLLERS[due.task.controller].name);
             }
         }
     }
 }
 
-impl Written {
+impl WrittenRevisions {
     fn is_known(&self, known: &HashMap<Table, Revision>) -> bool {
         self.tables.iter().all(|(table, revision)| known.get(table).is_some_and(|known| known >= revision))
     }
 }
 
-/// Carries out one transaction.
+/// Commits one transaction.
 async fn commit(
     store: &dyn Store,
     settings: &Settings,
     writes: &[Write],
-    written: &mut Written,
+    written: &mut WrittenRevisions,
 ) -> Result<(), Failure> {
     let Settings { ranges, plugins, dynamic, .. } = settings;
     let dynamic = admit::needed(dynamic.as_ref());
@@ -352,13 +351,13 @@ fn table_of(op: &Op) -> Table {
     }
 }
 
-impl From<Unfit> for Failure {
-    fn from(unfit: Unfit) -> Self {
+impl From<WriteError> for Failure {
+    fn from(unfit: WriteError) -> Self {
         match unfit {
-            Unfit::Stale(_) => Self::Conflict,
-            Unfit::NoNamespace(_) => Self::Pointless,
-            Unfit::Invalid { .. } => Self::Error(unfit.to_string()),
-            Unfit::Refused(refusal) => Self::Refused(refusal),
+            WriteError::Stale(_) => Self::Conflict,
+            WriteError::NoNamespace(_) => Self::NamespaceTerminating,
+            WriteError::Invalid { .. } => Self::Error(unfit.to_string()),
+            WriteError::Refused(refusal) => Self::Refused(refusal),
         }
     }
 }

@@ -1,12 +1,11 @@
-//! Scheduler: Pods without a node get one that is ready, has room, and that they want.
+//! The scheduler: binds Pods to ready nodes with free resources that match their constraints.
 //!
 //! ```text
-//! Pods that wait ─▶ which nodes fit (fit) ─▶ the one that is liked best (score) ─▶ binding
-//!                          └── none: why not, in a condition and an Event
+//! unscheduled Pods ─▶ filter nodes (fit) ─▶ highest score (score) ─▶ binding
+//!                          └── none: reasons in a condition and an Event
 //! ```
-//! All Pods are looked at in one run, one after the other, and each sees what was given to those before it: so two Pods
-//! never get the same last place. The load of a node is kept up to date by the world, so a run costs what waits, not what
-//! is there.
+//! One reconcile places all Pods in order, and each sees the placements before it, so that a node is not overcommitted. The cache maintains the load of
+//! nodes, so the cost depends on unscheduled Pods only.
 
 mod fit;
 mod score;
@@ -24,47 +23,47 @@ use api::value::ValueExt as _;
 use api::view::metadata::controller_of;
 use store::Entry;
 
-use self::fit::{Room, Unfit};
-use crate::controller::{Controller, Verdict, View, WHOLE, Wakes, always};
+use self::fit::{FilterFailure, NodeCapacity};
+use crate::cache::{Change, TypedChange, Versions};
+use crate::controller::{AffectedKeys, Controller, Outcome, SINGLETON_KEY, View, always};
+use crate::event::{self, EventDetails, Reference};
 use crate::objects::node::Node;
 use crate::objects::ownership;
 use crate::objects::placement::{Placement, SCHEDULER, unscheduled};
 use crate::objects::pod::Pod;
-use crate::report::{self, Finding, Reference};
-use crate::world::{Both, Change, What};
 use crate::write::Write;
 
-/// How many Pods get a node in one run, and how many of them in one transaction.
-const AT_ONCE: usize = 512;
-const TOGETHER: usize = 64;
-/// How many Pods are told in one run that there is no node for them.
-const TOLD: usize = 128;
-/// For how many seconds a Pod is new.
-const NEW: i64 = 30;
+/// The most bindings in one reconcile, and in one transaction.
+const BATCH_SIZE: usize = 512;
+const TRANSACTION_SIZE: usize = 64;
+/// The most Pods that are marked unschedulable in one reconcile.
+const MAX_EVENTS: usize = 128;
+/// The age, in seconds, up to which a Pod counts as new.
+const NEW_POD_SECONDS: i64 = 30;
 
 /// The controller.
 pub(crate) const CONTROLLER: Controller =
-    Controller { name: "scheduler", enabled: always, concerns, reconcile, every: None };
+    Controller { name: "scheduler", enabled: always, affected_keys, reconcile, resync_period: None };
 
-fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
-    let wakes_us = match &change.what {
-        What::Pod(Both { new: Some(new), .. }) if new.placement.is_some() => true,
-        // Room is made by Pods that go or end, if anybody waits for it.
-        What::Pod(Both { old: Some(old), new }) => {
+fn affected_keys(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
+    let wakes_us = match &change.typed {
+        TypedChange::Pod(Versions { new: Some(new), .. }) if new.placement.is_some() => true,
+        // Deleted and terminated Pods free resources, if others wait.
+        TypedChange::Pod(Versions { old: Some(old), new }) => {
             let left = new.as_ref().is_none_or(|new| new.finished && !old.finished);
-            left && !old.node.is_empty() && view.world.pods.waiting().next().is_some()
+            left && !old.node.is_empty() && view.cache.pods.unscheduled().next().is_some()
         }
-        What::Node(Both { old, new: Some(new) }) => {
-            old.as_ref().is_none_or(|old| differs(old, new)) && view.world.pods.waiting().next().is_some()
+        TypedChange::Node(Versions { old, new: Some(new) }) => {
+            old.as_ref().is_none_or(|old| differs(old, new)) && view.cache.pods.unscheduled().next().is_some()
         }
         _ => false,
     };
     if wakes_us {
-        wakes.add(WHOLE);
+        affected.add(SINGLETON_KEY);
     }
 }
 
-/// Whether a Pod could fit now that did not before.
+/// Whether a field changed that scheduling depends on.
 fn differs(old: &Node, new: &Node) -> bool {
     old.ready != new.ready
         || old.unschedulable != new.unschedulable
@@ -73,13 +72,13 @@ fn differs(old: &Node, new: &Node) -> bool {
         || (old.millicores, old.memory, old.pods) != (new.millicores, new.memory, new.pods)
 }
 
-fn reconcile(view: &View<'_>, _key: &str) -> Verdict {
-    let mut waiting: Vec<(&Arc<Pod>, &Placement)> =
-        view.world.pods.waiting().filter_map(|pod| Some((pod, pod.placement.as_deref()?))).collect();
-    waiting.sort_by_key(|(pod, placement)| (Reverse(placement.priority), pod.created, &pod.entry.key.name));
+fn reconcile(view: &View<'_>, _key: &str) -> Outcome {
+    let mut unscheduled: Vec<(&Arc<Pod>, &Placement)> =
+        view.cache.pods.unscheduled().filter_map(|pod| Some((pod, pod.placement.as_deref()?))).collect();
+    unscheduled.sort_by_key(|(pod, placement)| (Reverse(placement.priority), pod.created, &pod.entry.key.name));
     let mut run = Run::new(view);
-    for (pod, placement) in waiting {
-        if run.bindings.len() == AT_ONCE {
+    for (pod, placement) in unscheduled {
+        if run.bindings.len() == BATCH_SIZE {
             run.more = true;
             break;
         }
@@ -88,11 +87,11 @@ fn reconcile(view: &View<'_>, _key: &str) -> Verdict {
     run.finish()
 }
 
-/// One run.
+/// One scheduling cycle.
 struct Run<'a> {
     view: &'a View<'a>,
-    rooms: Vec<Room<'a>>,
-    /// How many Pods of an owner each node has; counted when the first Pod of the owner comes.
+    rooms: Vec<NodeCapacity<'a>>,
+    /// Pods of an owner per node, counted on demand.
     relatives: HashMap<Box<str>, Vec<usize>>,
     bindings: Vec<Write>,
     refusals: Vec<Write>,
@@ -102,7 +101,7 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(view: &'a View<'a>) -> Self {
-        let rooms = view.world.nodes.iter().map(|node| Room::of(view, node)).collect();
+        let rooms = view.cache.nodes.iter().map(|node| NodeCapacity::of(view, node)).collect();
         Self {
             view,
             rooms,
@@ -116,15 +115,15 @@ impl<'a> Run<'a> {
 
     fn place(&mut self, pod: &'a Arc<Pod>, placement: &Placement) {
         let Some(entry) = current(self.view, pod) else { return };
-        let mut reasons: Vec<Unfit> = Vec::new();
+        let mut reasons: Vec<FilterFailure> = Vec::new();
         let mut fitting = Vec::new();
         for (index, room) in self.rooms.iter().enumerate() {
-            match room.takes(pod, placement) {
+            match room.accepts(pod, placement) {
                 Ok(()) => fitting.push(index),
                 Err(why) => reasons.push(why),
             }
         }
-        let owner = controller_of(self.view.world.owners.of(&pod.entry.key)).map(|owner| owner.uid.clone());
+        let owner = controller_of(self.view.cache.owners.of(&pod.entry.key)).map(|owner| owner.uid.clone());
         let Some(best) = self.best(placement, owner.as_deref(), &fitting) else {
             let message = fit::explain(self.rooms.len(), reasons);
             self.refuse(pod, placement, &entry, &message);
@@ -136,40 +135,39 @@ impl<'a> Run<'a> {
             return;
         }
         let (part, object) = (kinds::pod::BINDING, Box::new(bound));
-        self.bindings.push(Write::Part { table: "pods", part, object, modified: entry.modified });
+        self.bindings.push(Write::Subresource { table: "pods", part, object, modified: entry.modified });
         let message = format!("Successfully assigned {} to {node}", pod.entry.key.name);
-        self.say(pod, true, "Scheduled", &message);
+        self.record_event(pod, true, "Scheduled", &message);
         self.rooms[best].take(pod);
         if let Some(count) = owner.and_then(|owner| self.relatives.get_mut(&owner)) {
             count[best] += 1;
         }
     }
 
-    /// The node that is liked best among those that fit.
+    /// The node with the highest score.
     fn best(&mut self, placement: &Placement, owner: Option<&str>, fitting: &[usize]) -> Option<usize> {
         let relatives = owner.map(|owner| {
             let (view, rooms) = (self.view, &self.rooms);
             &*self.relatives.entry(owner.into()).or_insert_with(|| score::relatives(view, owner, rooms))
         });
         let score = |index: &usize| score::of(&self.rooms[*index], placement, relatives.map_or(0, |all| all[*index]));
-        // Of equal ones the first by name, so that equal worlds give equal answers.
+        // Ties are broken by name, so that results are deterministic.
         fitting.iter().copied().max_by_key(|index| (score(index), Reverse(*index)))
     }
 
-    /// Says why a Pod has no node, once for each reason.
+    /// Records why a Pod is unschedulable, once per message.
     fn refuse(&mut self, pod: &'a Arc<Pod>, placement: &Placement, entry: &Entry, message: &str) {
-        if placement.told.as_deref() == Some(message) {
+        if placement.last_message.as_deref() == Some(message) {
             return;
         }
         if self.rooms.is_empty() {
-            // Where there are no nodes at all Pods are written by hand, and nobody waits for a node: it is said when they
-            // are new, and the Pod stays as its author knows it.
-            if self.view.now.as_second() - pod.created < NEW && self.events.len() < TOLD {
-                self.say(pod, false, "FailedScheduling", message);
+            // Without any nodes, Pods describe external workloads: record an Event for new ones, and do not change the Pod.
+            if self.view.now.as_second() - pod.created < NEW_POD_SECONDS && self.events.len() < MAX_EVENTS {
+                self.record_event(pod, false, "FailedScheduling", message);
             }
             return;
         }
-        if self.refusals.len() == TOLD {
+        if self.refusals.len() == MAX_EVENTS {
             self.more = true;
             return;
         }
@@ -182,25 +180,25 @@ impl<'a> Run<'a> {
         conditions.push(unscheduled(message, &self.view.now_text()));
         object.put("status.conditions", conditions);
         let (part, object) = ("status", Box::new(object));
-        self.refusals.push(Write::Part { table: "pods", part, object, modified: entry.modified });
-        self.say(pod, false, "FailedScheduling", message);
+        self.refusals.push(Write::Subresource { table: "pods", part, object, modified: entry.modified });
+        self.record_event(pod, false, "FailedScheduling", message);
     }
 
-    fn say(&mut self, pod: &Pod, normal: bool, reason: &str, message: &str) {
-        let about = Reference::new(&pod.entry.key.name, &pod.uid);
+    fn record_event(&mut self, pod: &Pod, normal: bool, reason: &str, message: &str) {
+        let reference = Reference::new(&pod.entry.key.name, &pod.uid);
         let now = self.view.now_text();
-        let finding = Finding { controller: SCHEDULER, normal, reason, message, now: &now };
-        self.events.push(report::about("Pod", "v1", &about, &finding));
+        let finding = EventDetails { controller: SCHEDULER, normal, reason, message, now: &now };
+        self.events.push(event::new_event("Pod", "v1", &reference, &finding));
     }
 
-    fn finish(self) -> Verdict {
-        let chunks = self.bindings.chunks(TOGETHER).chain(self.refusals.chunks(TOGETHER));
+    fn finish(self) -> Outcome {
+        let chunks = self.bindings.chunks(TRANSACTION_SIZE).chain(self.refusals.chunks(TRANSACTION_SIZE));
         let transactions = chunks.map(<[Write]>::to_vec).collect();
-        Verdict { transactions, events: self.events, again: self.more.then_some(Duration::ZERO) }
+        Outcome { transactions, events: self.events, requeue_after: self.more.then_some(Duration::ZERO) }
     }
 }
 
-/// A waiting Pod as it is stored now; nothing if it is another one by now, or waits no more.
+/// The stored Pod; `None` if it was replaced or is being deleted.
 fn current(view: &View<'_>, pod: &Pod) -> Option<Arc<Entry>> {
     let entry = view.store.get(&pod.entry.key)?;
     if entry.modified == pod.entry.modified {

@@ -1,24 +1,26 @@
-//! From Pods to the Services that select them: which Services a change concerns, and where their ports lead.
+//! Services that select a Pod, and the resolution of their target ports.
 
 use api::view::service::TargetPort;
 
-use crate::controller::{View, Wakes};
+use crate::cache::{Change, TypedChange, Versions};
+use crate::controller::{AffectedKeys, View};
 use crate::objects::pod::Pod;
 use crate::objects::service::{Port, Service};
-use crate::world::{Both, Change, What};
 
-/// Wakes the Services whose endpoints a change of a Service or a Pod may alter.
-pub(crate) fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
-    match &change.what {
-        What::Service(Both { old: None, new: Some(new) }) => wakes.add_triggered(change.key(), Some(&new.created)),
-        What::Service(Both { old: Some(old), new: Some(new) }) if !old.differs_for_endpoints(new) => {}
-        What::Service(_) => wakes.add(change.key()),
-        What::Pod(both) if !change.initial => pod_concerns(view, both, wakes),
+/// Adds the Services whose endpoints a change may affect.
+pub(crate) fn affected_keys(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
+    match &change.typed {
+        TypedChange::Service(Versions { old: None, new: Some(new) }) => {
+            affected.add_triggered(change.key(), Some(&new.created));
+        }
+        TypedChange::Service(Versions { old: Some(old), new: Some(new) }) if !old.differs_for_endpoints(new) => {}
+        TypedChange::Service(_) => affected.add(change.key()),
+        TypedChange::Pod(both) if !change.initial => affected_by_pod(view, both, affected),
         _ => {}
     }
 }
 
-fn pod_concerns(view: &View<'_>, Both { old, new }: &Both<Pod>, wakes: &mut Wakes<'_>) {
+fn affected_by_pod(view: &View<'_>, Versions { old, new }: &Versions<Pod>, affected: &mut AffectedKeys<'_>) {
     let changed = match (old, new) {
         (Some(old), Some(new)) => old.differs_for_endpoints(new),
         _ => true,
@@ -35,13 +37,13 @@ fn pod_concerns(view: &View<'_>, Both { old, new }: &Both<Pod>, wakes: &mut Wake
         new.ready_since.as_deref().filter(|now| reselected || before != Some(*now))
     });
     for pod in old.iter().filter(|_| reselected || new.is_none()).chain(new) {
-        for service in view.world.services.selecting(pod.namespace(), &pod.entry.facts) {
-            wakes.add_triggered(&service.entry.key.name, since);
+        for service in view.cache.services.selecting(pod.namespace(), &pod.entry.facts) {
+            affected.add_triggered(&service.entry.key.name, since);
         }
     }
 }
 
-/// Where a port of a Service leads in a Pod; nowhere when the Pod has no port of that name.
+/// The target port in a Pod; `None` when the Pod has no port of that name.
 pub(crate) fn resolve(port: &Port, pod: &Pod) -> Option<u16> {
     match &port.target {
         TargetPort::Number(number) => Some(*number),
@@ -49,12 +51,12 @@ pub(crate) fn resolve(port: &Port, pod: &Pod) -> Option<u16> {
     }
 }
 
-/// Whether a Pod can be an endpoint of a Service at all.
+/// Whether a Pod can be an endpoint.
 pub(crate) fn is_eligible(pod: &Pod) -> bool {
     !pod.finished && !pod.addresses.is_empty()
 }
 
-/// The host name under which a Pod is found below a Service.
+/// The host name of a Pod under a Service.
 pub(crate) fn hostname<'a>(pod: &'a Pod, service: &Service) -> Option<&'a str> {
     let named = !pod.hostname.is_empty() && *pod.subdomain == *service.name();
     named.then_some(&*pod.hostname)

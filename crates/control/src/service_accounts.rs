@@ -1,12 +1,11 @@
-//! What every namespace has for its Pods: the ServiceAccount `default`, and the CA by which they know the API server.
+//! Objects of every namespace: the ServiceAccount `default`, and the ConfigMap `kube-root-ca.crt`.
 //!
-//! In: namespaces, and these two objects. Out: both, made when missing; the CA also when it was changed. A third controller fills Secrets of
-//! the type `kubernetes.io/service-account-token`, anew when the key of their token is no longer accepted, and removes those whose account is gone.
+//! In: namespaces, and these two objects. Out: both, created when missing; the ConfigMap is also restored. A third controller fills Secrets of the type
+//! `kubernetes.io/service-account-token`, again when their signing key is no longer accepted, and deletes those without an account.
 
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::sync::Arc;
 
 use api::kinds::{configmap, namespace, secret, serviceaccount};
@@ -18,10 +17,11 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use store::{Entry, Key, Table};
 
-use crate::controller::{Controller, Verdict, View, Wakes, always};
+use crate::cache::Change;
+use crate::controller::{AffectedKeys, Controller, Outcome, View, always};
 use crate::objects::{ownership, split};
 use crate::settings::Settings;
-use crate::world::Change;
+use crate::signers::TokenRequest;
 use crate::write::Write;
 
 const DEFAULT: &str = "default";
@@ -33,85 +33,36 @@ const DESCRIPTION: (&str, &str) = (
     "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal \
      service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.",
 );
-/// Secrets that hold a token of an account, which stays good until the Secret goes.
+/// Secrets with a service account token, valid until the Secret is deleted.
 const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
-/// Makes the account `default`.
+/// Creates the account `default`.
 pub(crate) const ACCOUNTS: Controller = Controller {
     name: "serviceaccount",
     enabled: always,
-    concerns: account_changed,
+    affected_keys: account_changed,
     reconcile: make_account,
-    every: None,
+    resync_period: None,
 };
 
 /// Publishes the CA.
 pub(crate) const ROOT_CAS: Controller = Controller {
     name: "root-ca-certificate-publisher",
     enabled: has_ca,
-    concerns: ca_changed,
+    affected_keys: ca_changed,
     reconcile: publish_ca,
-    every: None,
+    resync_period: None,
 };
 
 /// Fills token Secrets.
 pub(crate) const TOKENS: Controller = Controller {
     name: "serviceaccount-token",
     enabled: has_tokens,
-    concerns: token_changed,
+    affected_keys: token_changed,
     reconcile: fill_token,
-    every: None,
+    resync_period: None,
 };
-
-/// Signs the token of a Secret: namespace, account, uid of the account, name of the Secret, uid of the Secret.
-type SignToken = dyn Fn(&TokenOrder<'_>) -> Result<String, String> + Send + Sync;
-
-/// Whether the key of a token is accepted.
-type AcceptToken = dyn Fn(&str) -> bool + Send + Sync;
-
-/// Signs tokens of accounts that are kept in Secrets.
-#[derive(Clone)]
-pub struct TokenSigner {
-    sign: Arc<SignToken>,
-    accepts: Arc<AcceptToken>,
-}
-
-/// What a token is to say.
-#[derive(Clone, Copy, Debug)]
-pub struct TokenOrder<'a> {
-    /// The namespace of account and Secret.
-    pub namespace: &'a str,
-    /// The name and uid of the account.
-    pub account: (&'a str, &'a str),
-    /// The name of the Secret.
-    pub secret: &'a str,
-}
-
-impl TokenSigner {
-    /// Signs so. `accepts` says whether a token was signed by a key that is still accepted: others are signed anew.
-    #[must_use]
-    pub fn new(
-        sign: impl Fn(&TokenOrder<'_>) -> Result<String, String> + Send + Sync + 'static,
-        accepts: impl Fn(&str) -> bool + Send + Sync + 'static,
-    ) -> Self {
-        Self { sign: Arc::new(sign), accepts: Arc::new(accepts) }
-    }
-}
-
-impl fmt::Debug for TokenSigner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TokenSigner")
-    }
-}
-
-impl PartialEq for TokenSigner {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.sign, &other.sign)
-    }
-}
-
-impl Eq for TokenSigner {}
 
 fn has_ca(settings: &Settings) -> bool {
     settings.publish_root_ca && settings.root_ca.is_some()
@@ -121,28 +72,28 @@ fn has_tokens(settings: &Settings) -> bool {
     settings.token_signer.is_some()
 }
 
-/// Wakes for a namespace: when it is new, and when its object of that name changed.
-fn wake_namespace(change: &Change, table: &str, name: &str, wakes: &mut Wakes<'_>) {
+/// Adds the namespace of a changed namespace or object of that name.
+fn add_namespace(change: &Change, table: &str, name: &str, affected: &mut AffectedKeys<'_>) {
     if change.is_of(namespace::KIND.table) && !change.deleted {
-        wakes.add(change.key());
+        affected.add(change.key());
     }
     if change.is_of(table) && !change.initial {
         let (namespace, own) = split(change.key());
         if own == name {
-            wakes.add(namespace);
+            affected.add(namespace);
         }
     }
 }
 
-fn account_changed(_: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
-    wake_namespace(change, serviceaccount::KIND.table, DEFAULT, wakes);
+fn account_changed(_: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
+    add_namespace(change, serviceaccount::KIND.table, DEFAULT, affected);
 }
 
-fn ca_changed(_: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
-    wake_namespace(change, configmap::KIND.table, ROOT_CA, wakes);
+fn ca_changed(_: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
+    add_namespace(change, configmap::KIND.table, ROOT_CA, affected);
 }
 
-/// Whether a namespace takes new objects.
+/// Whether a namespace exists and is not being deleted.
 fn is_open(view: &View<'_>, namespace: &str) -> bool {
     let entry = view.store.get(&Key::new(Table::named(namespace::KIND.table), namespace));
     entry.is_some_and(|entry| !ownership(&entry.value).is_deleting())
@@ -152,56 +103,56 @@ fn stored(view: &View<'_>, table: &str, namespace: &str, name: &str) -> Option<A
     view.store.get(&Key::new(Table::named(table), format!("{namespace}/{name}")))
 }
 
-fn make_account(view: &View<'_>, namespace: &str) -> Verdict {
+fn make_account(view: &View<'_>, namespace: &str) -> Outcome {
     let table = serviceaccount::KIND.table;
     if !is_open(view, namespace) || stored(view, table, namespace, DEFAULT).is_some() {
-        return Verdict::settled();
+        return Outcome::done();
     }
     let account = json!({"metadata": {"name": DEFAULT, "namespace": namespace}});
-    Verdict::write(vec![Write::create(table, account)])
+    Outcome::write(vec![Write::create(table, account)])
 }
 
-fn publish_ca(view: &View<'_>, namespace: &str) -> Verdict {
-    let (Some(ca), true) = (&view.settings.root_ca, is_open(view, namespace)) else { return Verdict::settled() };
+fn publish_ca(view: &View<'_>, namespace: &str) -> Outcome {
+    let (Some(ca), true) = (&view.settings.root_ca, is_open(view, namespace)) else { return Outcome::done() };
     let (table, data) = (configmap::KIND.table, json!({CA: ca}));
     let Some(entry) = stored(view, table, namespace, ROOT_CA) else {
         let annotations = json!({DESCRIPTION.0: DESCRIPTION.1});
         let metadata = json!({"name": ROOT_CA, "namespace": namespace, "annotations": annotations});
-        return Verdict::write(vec![Write::create(table, json!({"metadata": metadata, "data": data}))]);
+        return Outcome::write(vec![Write::create(table, json!({"metadata": metadata, "data": data}))]);
     };
     let mut map = object::decode_bare(&entry.value);
     let described = map.at("metadata.annotations").get(DESCRIPTION.0).and_then(Value::as_str) == Some(DESCRIPTION.1);
     if map.at("data") == &data && described {
-        return Verdict::settled();
+        return Outcome::done();
     }
     map.put("data", data);
     let mut annotations = map.map("metadata.annotations").cloned().unwrap_or_default();
     annotations.insert(DESCRIPTION.0.to_owned(), DESCRIPTION.1.into());
     map.put("metadata.annotations", annotations);
-    Verdict::write(vec![Write::Object { table, object: Box::new(map), modified: entry.modified }])
+    Outcome::write(vec![Write::Object { table, object: Box::new(map), modified: entry.modified }])
 }
 
-/// Wakes for token Secrets: when one changed, and when the account of some is gone or another.
-fn token_changed(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+/// Adds changed token Secrets, and those of a created or deleted account.
+fn token_changed(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
     if change.is_of(secret::KIND.table) && !change.deleted {
-        wakes.add(change.key());
+        affected.add(change.key());
     }
     if change.is_of(serviceaccount::KIND.table) && (change.deleted || change.previous.is_none()) {
         let (namespace, _) = split(change.key());
         let range = view.store.range(Table::named(secret::KIND.table), &format!("{namespace}/"), None);
         for entry in range.into_iter().flat_map(|range| range.entries) {
-            wakes.add(&entry.key.name);
+            affected.add(&entry.key.name);
         }
     }
 }
 
-fn fill_token(view: &View<'_>, key: &str) -> Verdict {
+fn fill_token(view: &View<'_>, key: &str) -> Outcome {
     let Some(entry) = view.store.get(&Key::new(Table::named(secret::KIND.table), key)) else {
-        return Verdict::settled();
+        return Outcome::done();
     };
     let mut secret = object::decode_bare(&entry.value);
     if secret.text("type") != TOKEN_TYPE || secret.has("metadata.deletionTimestamp") {
-        return Verdict::settled();
+        return Outcome::done();
     }
     let annotation =
         |name: &str| secret.at("metadata.annotations").get(name).and_then(Value::as_str).unwrap_or_default();
@@ -210,29 +161,29 @@ fn fill_token(view: &View<'_>, key: &str) -> Verdict {
     let account = stored(view, serviceaccount::KIND.table, namespace, &account_name);
     let account = account.map(|entry| object::decode_light(&entry.value));
     let uid = account.as_ref().map(|account| account.text("metadata.uid").to_owned());
-    // A token of an account that is gone, or that another of its name followed, is good for nothing.
+    // The token of a deleted or recreated account is invalid.
     let Some(uid) = uid.filter(|uid| ["", uid.as_str()].contains(&annotation(ACCOUNT_UID))) else {
         tracing::info!(secret = key, account = account_name, "delete token Secret of missing ServiceAccount");
-        return Verdict::write(vec![Write::delete(&entry)]);
+        return Outcome::write(vec![Write::delete(&entry)]);
     };
     let before = secret.clone();
     if let Err(error) =
-        fill(view, &mut secret, &TokenOrder { namespace, account: (&account_name, &uid), secret: secret_name })
+        fill(view, &mut secret, &TokenRequest { namespace, account: (&account_name, &uid), secret: secret_name })
     {
         tracing::warn!(secret = key, error, "sign token failed");
-        return Verdict::settled();
+        return Outcome::done();
     }
     if secret == before {
-        return Verdict::settled();
+        return Outcome::done();
     }
-    Verdict::write(vec![Write::Object {
+    Outcome::write(vec![Write::Object {
         table: secret::KIND.table,
         object: Box::new(secret),
         modified: entry.modified,
     }])
 }
 
-fn fill(view: &View<'_>, secret: &mut Value, order: &TokenOrder<'_>) -> Result<(), String> {
+fn fill(view: &View<'_>, secret: &mut Value, order: &TokenRequest<'_>) -> Result<(), String> {
     let mut data = secret.map("data").cloned().unwrap_or_default();
     let mut set = |name: &str, text: &str| data.insert(name.to_owned(), STANDARD.encode(text).into());
     if let Some(ca) = &view.settings.root_ca {

@@ -1,6 +1,7 @@
-//! What the command line says to controllers.
+//! Settings of the controllers.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,85 +11,95 @@ use ipnet::IpNet;
 use store::admission::Dynamic;
 use store::allocation::Ranges;
 
-use crate::certificates::{ServerNames, Signer};
-use crate::service_accounts::TokenSigner;
+use crate::signers::{Signer, TokenSigner};
 
 /// Settings of the controllers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// Addresses and ports for Services.
     pub ranges: Ranges,
-    /// How many endpoints a slice holds at most.
+    /// The most endpoints of a slice.
     pub max_endpoints_per_slice: usize,
-    /// Whether Services say in their status what they have and what they lack.
+    /// Whether conditions are written to the status of Services.
     pub service_conditions: bool,
-    /// Addresses for Pods, cut into a piece for each Node; none leaves Nodes alone.
+    /// CIDRs from which Nodes get their Pod CIDRs; empty disables the allocation.
     pub cluster_cidrs: Vec<IpNet>,
-    /// How long the prefix of a Node's piece is, for IPv4 and IPv6.
+    /// The prefix lengths of Pod CIDRs, for IPv4 and IPv6.
     pub node_masks: (u8, u8),
-    /// How long a Node may be silent before it counts as lost.
+    /// A Node without a heartbeat for this long is not ready.
     pub node_grace: Duration,
-    /// What machines that join must know of the cluster: a kubeconfig without a user.
+    /// The kubeconfig without a user that joining machines read from `cluster-info`.
     pub cluster_info: Option<String>,
     /// The CA of the API server (PEM), for Pods.
     pub root_ca: Option<String>,
-    /// The admission plugins that new objects of controllers pass.
+    /// Admission plugins for objects that controllers create.
     pub plugins: Plugins,
-    /// The policies and webhooks that new objects of controllers pass.
+    /// Admission policies and webhooks for objects that controllers create.
     pub dynamic: Option<Dynamic>,
-    /// Whether every namespace gets that CA as a ConfigMap.
+    /// Whether every namespace gets the CA as a ConfigMap.
     pub publish_root_ca: bool,
-    /// Who signs the tokens that Secrets keep.
+    /// Signs service account tokens in Secrets.
     pub token_signer: Option<TokenSigner>,
-    /// Who signs certificates for nodes, if somebody does.
+    /// Signs certificates, if this server has the CA keys.
     pub signer: Option<Signer>,
-    /// Under which names and addresses clients reach the API server; no agent gets a certificate for them.
+    /// Names and addresses of the API server; no agent gets a certificate for them.
     pub server_names: ServerNames,
-    /// How long such certificates are good, unless a shorter time is asked for.
+    /// The longest lifetime of issued certificates.
     pub certificate_lifetime: Duration,
     /// Load balancers.
-    pub load_balancer: Balancing,
+    pub load_balancer: LoadBalancing,
 }
 
-/// What is said of load balancers.
+/// Names and addresses of the API server.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Balancing {
-    /// Whether Services of type LoadBalancer get addresses from us.
-    pub on: bool,
-    /// Addresses of the command line: what the IPPool `command-line` says.
-    pub ranges: Vec<Range>,
-    /// Which ports of this machine programs have.
-    pub taken: Taken,
+pub struct ServerNames {
+    /// DNS names of its certificate; `*.` matches one label.
+    pub dns: Vec<String>,
+    /// IP addresses.
+    pub ips: Vec<IpAddr>,
+    /// The cluster domain.
+    pub domain: String,
 }
 
-/// Whether a program has a port: protocol and number.
-type AskPort = dyn Fn(&str, u16) -> bool + Send + Sync;
+/// Settings of load balancers.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LoadBalancing {
+    /// Whether Services of type LoadBalancer get addresses from this cluster.
+    pub enabled: bool,
+    /// Addresses of `--load-balancer-pool`, the contents of the IPPool `command-line`.
+    pub ranges: Vec<Range>,
+    /// Which ports of this machine are in use.
+    pub ports_in_use: PortsInUse,
+}
 
-/// Asks whether a program of this machine has a port.
+/// Whether a port (protocol and number) is in use.
+type PortCheck = dyn Fn(&str, u16) -> bool + Send + Sync;
+
+/// Checks whether a port of this machine is in use.
 #[derive(Clone, Default)]
-pub struct Taken(pub Option<Arc<AskPort>>);
+pub struct PortsInUse(pub Option<Arc<PortCheck>>);
 
-impl Taken {
-    /// Asks so.
+impl PortsInUse {
+    /// Uses this check.
     #[must_use]
-    pub fn by(asks: impl Fn(&str, u16) -> bool + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(asks)))
+    pub fn checked_by(in_use: impl Fn(&str, u16) -> bool + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(in_use)))
     }
 
-    /// Whether a program of this machine has a port, as far as is known.
+    /// Whether a port is in use, as far as known.
     #[must_use]
     pub fn has(&self, protocol: &str, port: u16) -> bool {
-        self.0.as_ref().is_some_and(|asks| asks(protocol, port))
+        self.0.as_ref().is_some_and(|in_use| in_use(protocol, port))
     }
 }
 
-impl fmt::Debug for Taken {
+impl fmt::Debug for PortsInUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "Taken(known)" } else { "Taken(unknown)" })
     }
 }
 
-impl PartialEq for Taken {
+impl PartialEq for PortsInUse {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Some(one), Some(two)) => Arc::ptr_eq(one, two),
@@ -97,10 +108,10 @@ impl PartialEq for Taken {
     }
 }
 
-impl Eq for Taken {}
+impl Eq for PortsInUse {}
 
 impl Settings {
-    /// What a bare server does: no more than Kubernetes would.
+    /// The defaults of a server without further features.
     #[must_use]
     pub const fn plain(ranges: Ranges) -> Self {
         Self {
@@ -119,7 +130,7 @@ impl Settings {
             signer: None,
             server_names: ServerNames { dns: Vec::new(), ips: Vec::new(), domain: String::new() },
             certificate_lifetime: Duration::from_secs(365 * 86_400),
-            load_balancer: Balancing { on: false, ranges: Vec::new(), taken: Taken(None) },
+            load_balancer: LoadBalancing { enabled: false, ranges: Vec::new(), ports_in_use: PortsInUse(None) },
         }
     }
 }

@@ -1,7 +1,7 @@
-//! A cluster without a store: objects in, what controllers make of them out.
+//! A simulated cluster for tests of controllers, with a store in memory.
 //!
-//! The shelf holds entries as a store would; changes reach the world when the test delivers them, table by table in the order
-//! the test wants. So a test can show any interleaving that a real feed could show, and count every write.
+//! Changes reach the cache when the test delivers them, table by table, in the order that the test chooses. A test can produce every
+//! interleaving that a real feed could produce, and count every write.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use serde_json::{Value, json};
 use store::allocation::Ranges;
 use store::{CommitError, Compacted, Entry, Key, Op, Range, Revision, Store, Table, Txn, Watch};
 
-use crate::controller::{Controller, Verdict, View, Wake, Wakes};
+use crate::cache::{Cache, Change};
+use crate::controller::{AffectedKeys, Controller, Outcome, QueuedKey, View};
 use crate::settings::Settings;
-use crate::world::{Change, World};
-use crate::write::{Unfit, Write, Writer, object_key};
+use crate::write::{Write, WriteError, Writer, object_key};
 
-/// The entries of a cluster.
+/// A store in memory without history and watches.
 #[derive(Default)]
-pub(crate) struct Shelf {
+pub(crate) struct MemoryStore {
     revision: Revision,
     entries: BTreeMap<Key, Arc<Entry>>,
 }
 
-impl Store for Shelf {
+impl Store for MemoryStore {
     fn revision(&self) -> Revision {
         self.revision
     }
@@ -43,8 +43,9 @@ impl Store for Shelf {
     }
 
     fn range(&self, table: Table, prefix: &str, _at: Option<Revision>) -> Result<Range, Compacted> {
-        let here = self.entries.values().filter(|entry| entry.key.table == table && entry.key.name.starts_with(prefix));
-        Ok(Range { entries: here.cloned().collect(), revision: self.revision })
+        let found =
+            self.entries.values().filter(|entry| entry.key.table == table && entry.key.name.starts_with(prefix));
+        Ok(Range { entries: found.cloned().collect(), revision: self.revision })
     }
 
     fn commit(&self, _txn: Txn) -> BoxFuture<'_, Result<Revision, CommitError>> {
@@ -56,42 +57,42 @@ impl Store for Shelf {
     }
 }
 
-/// A change on its way to the world.
+/// A change that is not delivered to the cache yet.
 struct Pending {
     entry: Arc<Entry>,
     previous: Option<Arc<Entry>>,
     deleted: bool,
 }
 
-/// A cluster.
+/// A simulated cluster.
 pub(crate) struct Cluster {
-    pub(crate) shelf: Shelf,
-    pub(crate) world: World,
+    pub(crate) store: MemoryStore,
+    pub(crate) cache: Cache,
     pub(crate) settings: Settings,
     pub(crate) instant: Instant,
     pending: BTreeMap<Table, VecDeque<Pending>>,
     controllers: Vec<&'static Controller>,
-    /// Keys that controllers want to look at: place of the controller, key.
-    pub(crate) woken: BTreeSet<(usize, String)>,
-    /// Every write of a controller to a table: table, key, whether it was a deletion.
+    /// Keys to reconcile, with the index of their controller.
+    pub(crate) queued: BTreeSet<(usize, String)>,
+    /// Every write of a controller: table, key, whether it was a deletion.
     pub(crate) written: Vec<(&'static str, String, bool)>,
-    /// Reasons and messages of Events.
+    /// Reasons and messages of the Events.
     pub(crate) events: Vec<(String, String)>,
 }
 
 impl Cluster {
-    /// A cluster with nothing but the namespace `default`, looked after by some controllers.
+    /// A cluster that has the namespace `default` only, and these controllers.
     pub(crate) fn new(controllers: &[&'static Controller]) -> Self {
         let parse = |text: &str| text.parse().expect("a range");
         let addresses = vec![parse("10.96.0.0/16"), parse("fd00:10:96::/112")];
         let mut cluster = Self {
-            shelf: Shelf { revision: 1000, entries: BTreeMap::new() },
-            world: World::default(),
+            store: MemoryStore { revision: 1000, entries: BTreeMap::new() },
+            cache: Cache::default(),
             settings: Settings::plain(Ranges { addresses, ports: 30000..=32767 }),
             instant: Instant::now(),
             pending: BTreeMap::new(),
             controllers: controllers.to_vec(),
-            woken: BTreeSet::new(),
+            queued: BTreeSet::new(),
             written: Vec::new(),
             events: Vec::new(),
         };
@@ -99,7 +100,7 @@ impl Cluster {
         cluster
     }
 
-    /// Stores an object as a client would, and leaves its delivery to the test. Missing uids are the key.
+    /// Stores an object as a client would, without delivering it. A missing UID is derived from the key.
     pub(crate) fn put(&mut self, table: &'static str, mut object: Value) {
         let key = object_key(table, &object);
         if !object.has("metadata.uid") {
@@ -116,48 +117,48 @@ impl Cluster {
         });
     }
 
-    /// Stores bytes that are no object.
+    /// Stores bytes that are not an object.
     pub(crate) fn put_raw(&mut self, key: Key, value: bytes::Bytes) {
         self.apply(Op::Put { key, value, facts: Arc::default(), ttl: None });
     }
 
-    /// Whether the store takes a transaction that a controller wants.
-    pub(crate) fn carry_out(&mut self, writes: &[Write]) -> bool {
+    /// Commits a transaction of a controller; whether the store accepted it.
+    pub(crate) fn try_commit(&mut self, writes: &[Write]) -> bool {
         self.commit(writes).is_ok()
     }
 
-    /// Removes an object at once.
+    /// Removes an object immediately.
     pub(crate) fn remove(&mut self, table: &'static str, key: &str) {
         self.apply(Op::Delete { key: Key { table: Table::named(table), name: key.into() } });
     }
 
-    /// An object as it is stored.
+    /// A stored object.
     pub(crate) fn get(&self, table: &'static str, key: &str) -> Option<Value> {
-        let entry = self.shelf.get(&Key { table: Table::named(table), name: key.into() })?;
+        let entry = self.store.get(&Key { table: Table::named(table), name: key.into() })?;
         Some(object::decode(kind(table), &entry.value, entry.modified))
     }
 
     /// All objects of a table.
     pub(crate) fn all(&self, table: &'static str) -> Vec<Value> {
-        let entries = self.shelf.entries.values().filter(|entry| entry.key.table.as_str() == table);
+        let entries = self.store.entries.values().filter(|entry| entry.key.table.as_str() == table);
         entries.map(|entry| object::decode(kind(table), &entry.value, entry.modified)).collect()
     }
 
     fn apply(&mut self, op: Op) {
-        self.shelf.revision += 1;
-        let revision = self.shelf.revision;
+        self.store.revision += 1;
+        let revision = self.store.revision;
         let pending = match op {
             Op::Put { key, value, facts, .. } => {
-                let previous = self.shelf.entries.get(&key).cloned();
+                let previous = self.store.entries.get(&key).cloned();
                 let created = previous.as_ref().map_or(revision, |entry| entry.created);
                 let entry = entry(key, value, facts, created, revision);
-                self.shelf.entries.insert(entry.key.clone(), entry.clone());
+                self.store.entries.insert(entry.key.clone(), entry.clone());
                 Pending { entry, previous, deleted: false }
             }
             Op::Delete { key } => {
-                let Some(last) = self.shelf.entries.remove(&key) else { return };
-                let gone = entry(key, last.value.clone(), last.facts.clone(), last.created, revision);
-                Pending { entry: gone, previous: Some(last), deleted: true }
+                let Some(last) = self.store.entries.remove(&key) else { return };
+                let deleted = entry(key, last.value.clone(), last.facts.clone(), last.created, revision);
+                Pending { entry: deleted, previous: Some(last), deleted: true }
             }
         };
         self.pending.entry(pending.entry.key.table).or_default().push_back(pending);
@@ -168,50 +169,50 @@ impl Cluster {
         self.pending.iter().filter(|(_, queue)| !queue.is_empty()).map(|(table, _)| *table).collect()
     }
 
-    /// Delivers the next change of a table to the world.
+    /// Delivers the next change of a table to the cache.
     pub(crate) fn deliver(&mut self, table: Table) {
         let Some(Pending { entry, previous, deleted }) = self.pending.get_mut(&table).and_then(VecDeque::pop_front)
         else {
             return;
         };
-        let change = self.world.apply(&entry, previous.as_ref(), deleted, self.instant);
-        self.wake(&change);
+        let change = self.cache.apply(&entry, previous.as_ref(), deleted, self.instant);
+        self.enqueue_affected(&change);
     }
 
-    /// Delivers everything.
+    /// Delivers all changes.
     pub(crate) fn deliver_all(&mut self) {
         while let Some(table) = self.undelivered().first().copied() {
             self.deliver(table);
         }
     }
 
-    fn wake(&mut self, change: &Change) {
+    fn enqueue_affected(&mut self, change: &Change) {
         for (index, controller) in self.controllers.clone().into_iter().enumerate() {
-            let mut wakes: Vec<Wake> = Vec::new();
-            (controller.concerns)(&self.view(None), change, &mut Wakes::new(&mut wakes));
-            self.woken.extend(wakes.into_iter().map(|wake| (index, wake.key.to_string())));
+            let mut affected: Vec<QueuedKey> = Vec::new();
+            (controller.affected_keys)(&self.view(None), change, &mut AffectedKeys::new(&mut affected));
+            self.queued.extend(affected.into_iter().map(|item| (index, item.key.to_string())));
         }
     }
 
-    /// Starts over, as after a restart: a new world, and everything in it is looked at.
+    /// Simulates a restart: a new cache, and every object is an initial change.
     pub(crate) fn restart(&mut self) {
-        self.world = World::default();
+        self.cache = Cache::default();
         self.pending.clear();
-        self.woken.clear();
-        let entries: Vec<_> = self.shelf.entries.values().cloned().collect();
-        let apply = |entry: &Arc<Entry>| self.world.apply(entry, None, false, self.instant);
+        self.queued.clear();
+        let entries: Vec<_> = self.store.entries.values().cloned().collect();
+        let apply = |entry: &Arc<Entry>| self.cache.apply(entry, None, false, self.instant);
         let mut changes: Vec<Change> = entries.iter().map(apply).collect();
         for change in &mut changes {
             change.initial = true;
-            self.wake(change);
+            self.enqueue_affected(change);
         }
     }
 
-    /// What controllers see.
+    /// The view of the controllers.
     pub(crate) fn view<'a>(&'a self, trigger: Option<&'a str>) -> View<'a> {
         View {
-            world: &self.world,
-            store: &self.shelf,
+            cache: &self.cache,
+            store: &self.store,
             settings: &self.settings,
             now: Timestamp::UNIX_EPOCH,
             instant: self.instant,
@@ -219,55 +220,55 @@ impl Cluster {
         }
     }
 
-    /// Time passes.
-    pub(crate) fn pass(&mut self, time: Duration) {
+    /// Advances the clock.
+    pub(crate) fn advance(&mut self, time: Duration) {
         self.instant += time;
     }
 
-    /// What a controller says of a key.
-    pub(crate) fn judge(&self, controller: &Controller, key: &str) -> Verdict {
+    /// The outcome of a controller for a key.
+    pub(crate) fn reconcile(&self, controller: &Controller, key: &str) -> Outcome {
         (controller.reconcile)(&self.view(None), key)
     }
 
-    /// Runs one woken key, and carries out what its controller wants.
+    /// Reconciles a queued key and commits its outcome.
     pub(crate) fn run(&mut self, index: usize, key: &str) {
-        self.woken.remove(&(index, key.to_owned()));
-        let Verdict { transactions, events, .. } = self.judge(self.controllers[index], key);
+        self.queued.remove(&(index, key.to_owned()));
+        let Outcome { transactions, events, .. } = self.reconcile(self.controllers[index], key);
         for writes in transactions {
             match self.commit(&writes) {
-                Ok(()) | Err(Unfit::NoNamespace(_)) => {}
-                Err(Unfit::Stale(_)) => {
-                    self.woken.insert((index, key.to_owned()));
+                Ok(()) | Err(WriteError::NoNamespace(_)) => {}
+                Err(WriteError::Stale(_)) => {
+                    self.queued.insert((index, key.to_owned()));
                     return;
                 }
-                Err(unfit @ (Unfit::Invalid { .. } | Unfit::Refused(_))) => {
-                    panic!("{}: {unfit}", self.controllers[index].name)
+                Err(error @ (WriteError::Invalid { .. } | WriteError::Refused(_))) => {
+                    panic!("{}: {error}", self.controllers[index].name)
                 }
             }
         }
         for event in events {
             if let Write::Object { object, .. } = event {
-                let said = (object.text("reason").to_owned(), object.text("message").to_owned());
-                if !self.events.contains(&said) {
-                    self.events.push(said);
+                let event = (object.text("reason").to_owned(), object.text("message").to_owned());
+                if !self.events.contains(&event) {
+                    self.events.push(event);
                 }
             }
         }
     }
 
-    /// Carries out a transaction as the runner and the store would.
-    fn commit(&mut self, writes: &[Write]) -> Result<(), Unfit> {
+    /// Commits a transaction as the runner and the store would.
+    fn commit(&mut self, writes: &[Write]) -> Result<(), WriteError> {
         let writer = Writer {
-            store: &self.shelf,
+            store: &self.store,
             ranges: &self.settings.ranges,
             now: Timestamp::UNIX_EPOCH,
             checked: true,
             plugins: &self.settings.plugins,
         };
         let txn = writer.transaction(writes)?;
-        let holds = |key: &Key, modified| self.shelf.get(key).map_or(0, |entry| entry.modified) == modified;
+        let holds = |key: &Key, modified| self.store.get(key).map_or(0, |entry| entry.modified) == modified;
         if let Some(stale) = txn.compares.iter().find(|compare| !holds(&compare.key, compare.modified)) {
-            return Err(Unfit::Stale(stale.key.clone()));
+            return Err(WriteError::Stale(stale.key.clone()));
         }
         for op in txn.ops {
             let (key, deleted) = match &op {
@@ -280,20 +281,20 @@ impl Cluster {
         Ok(())
     }
 
-    /// Delivers and runs until nothing is left to do.
+    /// Delivers changes and reconciles keys until the queue is empty.
     ///
     /// # Panics
-    /// When the controllers do not come to rest.
-    pub(crate) fn settle(&mut self) {
+    /// When the controllers do not converge.
+    pub(crate) fn converge(&mut self) {
         for _ in 0..10_000 {
             self.deliver_all();
-            let Some((index, key)) = self.woken.first().cloned() else { return };
+            let Some((index, key)) = self.queued.first().cloned() else { return };
             self.run(index, &key);
         }
-        panic!("the controllers do not come to rest: {:?}", self.woken);
+        panic!("the controllers do not converge: {:?}", self.queued);
     }
 
-    /// How many objects of a table controllers wrote since the last call.
+    /// The number of writes of controllers to a table since the last call.
     pub(crate) fn writes_to(&mut self, table: &str) -> usize {
         let count = self.written.iter().filter(|(written, ..)| *written == table).count();
         self.written.retain(|(written, ..)| *written != table);

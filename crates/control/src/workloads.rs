@@ -1,11 +1,10 @@
-//! Controllers that keep Pods running: ReplicaSets and ReplicationControllers, Deployments above ReplicaSets, StatefulSets.
+//! Workload controllers: ReplicaSets and ReplicationControllers, Deployments, StatefulSets.
 //!
 //! ```text
 //! Deployment ──owns──▶ ReplicaSet ──owns──▶ Pod ◀──owns── StatefulSet
 //! ```
-//! Here is what they share: how an owner is read and named, who is woken by what, how a Pod comes out of a template.
-//! Each looks at what is there and answers with the next step; the step comes back as a change and wakes it again. No
-//! expectations are kept: a key is not looked at before the world shows what was written for it.
+//! This module has the shared parts: owners, affected keys, Pods from templates. Each reconcile returns the next step, whose change triggers the next
+//! reconcile. No expectations are needed: a key is not reconciled before the cache contains its writes.
 
 mod claim;
 pub mod deployment;
@@ -28,36 +27,36 @@ use api::view::metadata::controller_of;
 use serde_json::{Value, json};
 use store::{Entry, Key, Table};
 
-use crate::controller::{View, Wakes};
+use crate::cache::Change;
+use crate::controller::{AffectedKeys, View};
+use crate::event::{self, EventDetails, Reference};
 use crate::objects::pod::Pod;
 use crate::objects::{ownership, split};
-use crate::report::{self, Finding, Reference};
-use crate::world::Change;
 use crate::write::Write;
 
 /// A kind of owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Flavor {
+pub(crate) struct WorkloadKind {
     /// Its table in the store.
     pub(crate) table: &'static str,
     /// Its kind.
     pub(crate) kind: &'static str,
     /// Its group and version.
     pub(crate) api_version: &'static str,
-    /// Who speaks in Events.
+    /// The source of Events.
     pub(crate) controller: &'static str,
 }
 
-/// An object as it is stored, read whole.
-pub(crate) struct Held {
+/// A stored object, decoded completely.
+pub(crate) struct StoredObject {
     /// The stored form.
     pub(crate) entry: Arc<Entry>,
     /// The object.
     pub(crate) object: Value,
 }
 
-impl Held {
-    /// The object of a key, as it is now.
+impl StoredObject {
+    /// Reads the stored object of a key.
     pub(crate) fn read(view: &View<'_>, table: &str, key: &str) -> Option<Self> {
         Some(Self::of(view.store.get(&Key::new(Table::named(table), key))?))
     }
@@ -82,7 +81,7 @@ impl Held {
         self.object.has("metadata.deletionTimestamp")
     }
 
-    /// The labels of what belongs to it; none when they make no sense or select everything.
+    /// Its selector; `None` when it is invalid or selects everything.
     pub(crate) fn selector(&self) -> Option<Selector> {
         let object = self.object.at("spec.selector");
         let plain = self.entry.key.table.as_str() == replicas::CONTROLLERS.table;
@@ -90,18 +89,18 @@ impl Held {
         selector.filter(|selector| !selector.is_everything())
     }
 
-    /// The new form of it, if it is new.
+    /// A write of the object, if it changed.
     pub(crate) fn replaced(&self, new: Value) -> Option<Write> {
         let Entry { key, modified, .. } = &*self.entry;
         let table = key.table.as_str();
         (new != self.object).then(|| Write::Object { table, object: Box::new(new), modified: *modified })
     }
 
-    /// The same with another status, if that is another one.
+    /// A status update, if it changed.
     pub(crate) fn with_status(&self, new: Value) -> Option<Write> {
         let Entry { key, modified, .. } = &*self.entry;
         let (table, part) = (key.table.as_str(), "status");
-        (new != self.object).then(|| Write::Part { table, part, object: Box::new(new), modified: *modified })
+        (new != self.object).then(|| Write::Subresource { table, part, object: Box::new(new), modified: *modified })
     }
 
     pub(crate) fn deleted(&self) -> Write {
@@ -110,8 +109,8 @@ impl Held {
     }
 }
 
-impl Flavor {
-    /// The reference that makes something belong to an owner.
+impl WorkloadKind {
+    /// The controller owner reference to an owner.
     pub(crate) fn reference(&self, owner: &Value) -> Value {
         json!({
             "apiVersion": self.api_version, "kind": self.kind, "name": owner.text("metadata.name"),
@@ -121,42 +120,42 @@ impl Flavor {
 
     /// An Event about an owner.
     pub(crate) fn event(&self, view: &View<'_>, owner: &Value, normal: bool, reason: &str, message: &str) -> Write {
-        let (about, now) = (Reference::to(owner), view.now_text());
-        let finding = Finding { controller: self.controller, normal, reason, message, now: &now };
-        report::about(self.kind, self.api_version, &about, &finding)
+        let (reference, now) = (Reference::to(owner), view.now_text());
+        let finding = EventDetails { controller: self.controller, normal, reason, message, now: &now };
+        event::new_event(self.kind, self.api_version, &reference, &finding)
     }
 
     fn is(&self, owner: &OwnerReference) -> bool {
         *owner.kind == *self.kind && *owner.api_version == *self.api_version
     }
 
-    /// Wakes whom a dependent belongs to, belonged to, or could belong to.
-    pub(crate) fn wake(&self, view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+    /// Adds the current, previous and possible owners of a dependent.
+    pub(crate) fn affected_keys(&self, view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
         let (namespace, _) = split(change.key());
-        let wake = |owner: &OwnerReference, wakes: &mut Wakes<'_>| {
+        let affected_keys = |owner: &OwnerReference, affected: &mut AffectedKeys<'_>| {
             if self.is(owner) {
-                wakes.add(&format!("{namespace}/{}", owner.name));
+                affected.add(&format!("{namespace}/{}", owner.name));
             }
         };
         if let Some(owner) = controller_of(&change.metadata.owner_references) {
-            wake(owner, wakes);
+            affected_keys(owner, affected);
             return;
         }
-        // Nearly everything has an owner, so this is rare: an orphan, or one that was just let go.
+        // Rare: an orphan, or a dependent that was just released.
         if let Some(previous) = change.previous.as_ref().filter(|_| !change.deleted)
             && let Some(owner) = controller_of(&ownership(&previous.value).owner_references)
         {
-            wake(owner, wakes);
+            affected_keys(owner, affected);
         }
         if !change.deleted {
-            for key in view.world.workloads.selecting(namespace, self.table, &change.entry.facts) {
-                wakes.add(key);
+            for key in view.cache.workloads.selecting(namespace, self.table, &change.entry.facts) {
+                affected.add(key);
             }
         }
     }
 }
 
-/// A Pod of a template, as the server would complete it for a client.
+/// A Pod from a template, with defaults.
 pub(crate) fn new_pod(template: &Value, namespace: &str, name: &str, owner: &Value) -> Value {
     let mut pod = json!({
         "metadata": {"name": name, "namespace": namespace, "ownerReferences": [owner]},
@@ -174,8 +173,7 @@ pub(crate) fn new_pod(template: &Value, namespace: &str, name: &str, owner: &Val
     pod
 }
 
-/// A name that begins with `base`. The same seed gives the same name, so that equal worlds give equal answers; a seed has
-/// the revision of the store in it, so that a name that was taken is not tried again.
+/// A generated name. Deterministic for a seed; the seed contains the store revision, so that a taken name is not tried again.
 pub(crate) fn name_from(base: &str, seed: (&str, u64, usize)) -> String {
     let mut round = 0_u32;
     lifecycle::generate_name(base, |below| {
@@ -186,7 +184,7 @@ pub(crate) fn name_from(base: &str, seed: (&str, u64, usize)) -> String {
     })
 }
 
-/// Deletes a Pod, unless it is another one by now or is being deleted already.
+/// Deletes a Pod, unless it was replaced or is being deleted already.
 pub(crate) fn delete_pod(view: &View<'_>, pod: &Pod) -> Option<Write> {
     let entry = view.store.get(&pod.entry.key)?;
     let now = ownership(&entry.value);
@@ -194,14 +192,14 @@ pub(crate) fn delete_pod(view: &View<'_>, pod: &Pod) -> Option<Write> {
     same.then(|| Write::Delete { key: entry.key.clone(), modified: entry.modified, propagation: None })
 }
 
-/// Whether a Pod has been ready for long enough; if not yet, in how many seconds it will have been.
+/// Whether a Pod is available (`minReadySeconds`); otherwise in how many seconds it will be.
 pub(crate) fn availability(pod: &Pod, min_ready: i64, now: i64) -> Result<(), Option<i64>> {
     let Some(since) = pod.ready_for() else { return Err(None) };
     let left = since.saturating_add(min_ready) - now;
     if min_ready <= 0 || left <= 0 { Ok(()) } else { Err(Some(left)) }
 }
 
-/// Growing transactions: first one, then two, four and so on, so that what cannot be written is not tried a thousand times.
+/// Slow start: transactions of 1, 2, 4, … writes, so that a persistent failure is not repeated for all.
 pub(crate) fn slow_start(mut writes: Vec<Write>) -> Vec<Vec<Write>> {
     let (mut batches, mut size) = (Vec::new(), 1);
     while !writes.is_empty() {

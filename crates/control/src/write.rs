@@ -1,8 +1,7 @@
-//! What a controller asks for, and how it becomes a transaction.
+//! Writes of controllers, and their transactions.
 //!
-//! Controllers say what an object should be; here it gets what every object has (uid, times, generation, owners of its
-//! fields), is checked by the rules of its kind, and is deleted the way its kind wants it. So a controller can write nothing
-//! that a client could not.
+//! Controllers specify desired objects; here they get common metadata (UID, timestamps, generation, managed fields), are validated and are deleted by
+//! the rules of their kind. So controllers cannot write what clients could not.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,91 +22,91 @@ use store::admission::{Admission, Request};
 use store::allocation::{Gather, Ranges};
 use store::{Compare, Entry, Key, Op, Store, Table, Txn};
 
-/// Whom the fields belong to that controllers write.
+/// The field manager of controllers.
 pub(crate) const MANAGER: &str = "kube-controller-manager";
-/// As whom controllers write, where admission looks at users.
+/// The user of controllers in admission.
 pub(crate) const USER: &str = "system:kube-controller-manager";
 
-/// One change. All of them carry the revision their controller has seen, so that none overwrites what it does not know.
+/// One write. Each has the revision that the controller has seen, for optimistic concurrency.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Write {
-    /// Stores an object of a kind; `modified` is 0 for a new one.
+    /// Creates (`modified` 0) or replaces an object.
     Object {
         /// The store's table of the kind.
         table: &'static str,
         /// The object.
         object: Box<Value>,
-        /// What it replaces.
+        /// The revision that it replaces.
         modified: u64,
     },
-    /// Changes a part of an object that has rules of its own (`status`, `binding`).
-    Part {
+    /// Updates a subresource (`status`, `binding`).
+    Subresource {
         /// The store's table of the kind.
         table: &'static str,
-        /// Which part.
+        /// The subresource.
         part: &'static str,
         /// The object.
         object: Box<Value>,
-        /// What it replaces.
+        /// The revision that it replaces.
         modified: u64,
     },
-    /// Stores bytes as they are.
+    /// Stores raw bytes.
     Raw {
-        /// Where.
+        /// The key.
         key: Key,
-        /// What.
+        /// The value.
         value: Bytes,
-        /// What it replaces.
+        /// The revision that it replaces.
         modified: u64,
     },
-    /// Deletes an object as its kind wants it, or removes an entry that is no object.
+    /// Deletes an object by the rules of its kind, or removes a raw entry.
     Delete {
-        /// Which.
+        /// The key.
         key: Key,
-        /// The state that was seen.
+        /// The revision that was seen.
         modified: u64,
-        /// What happens to what it owns.
+        /// The deletion propagation policy.
         propagation: Option<Propagation>,
     },
-    /// Deletes an object at once, without the time it may take to go: there is nobody who could use it.
-    End {
-        /// Which.
+    /// Deletes an object with grace period 0.
+    DeleteNow {
+        /// The key.
         key: Key,
-        /// The state that was seen.
+        /// The revision that was seen.
         modified: u64,
     },
 }
 
-/// Why writes are not tried.
+/// Why writes cannot be committed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub(crate) enum Unfit {
-    /// What was seen is no longer there.
+pub(crate) enum WriteError {
+    /// The object has changed.
     #[error("{0} has changed")]
     Stale(Key),
-    /// The namespace is being deleted or gone: nothing new may be in it.
-    #[error("namespace {0} is going away")]
+    /// The namespace does not exist or is being deleted.
+    #[error("namespace {0} is being deleted")]
     NoNamespace(Box<str>),
-    /// The rules of the kind refuse it.
+    /// Validation failed.
     #[error("{key}: {why}")]
     Invalid {
         /// The object.
         key: Key,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
-    /// Admission refuses it.
+    /// Admission denied it.
     #[error("{}", .0.why)]
     Refused(Box<Refusal>),
 }
 
-/// A new object that admission refused.
+/// A new object that admission denied.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Refusal {
     /// Its namespace.
     pub(crate) namespace: String,
-    /// The reference to its owner, if it has one.
+    /// Its owner reference, if it has one.
     pub(crate) owner: Value,
-    /// Why.
+    /// The message.
     pub(crate) why: String,
 }
 
@@ -125,40 +124,39 @@ impl Write {
         Self::Object { table, object: Box::new(object), modified: 0 }
     }
 
-    /// Deletes what an entry holds.
+    /// Deletes an object.
     #[must_use]
     pub fn delete(entry: &Entry) -> Self {
         Self::Delete { key: entry.key.clone(), modified: entry.modified, propagation: None }
     }
 }
 
-/// Makes transactions of writes.
+/// Builds transactions from writes.
 pub(crate) struct Writer<'a> {
     pub(crate) store: &'a dyn Store,
     pub(crate) ranges: &'a Ranges,
     pub(crate) now: Timestamp,
-    /// Whether the rules of the kinds are asked. The objects that lead to the server itself may break them: its address may
-    /// be one that no other endpoint may have.
+    /// Whether objects are validated. Endpoints of the API server are not: their address may be loopback.
     pub(crate) checked: bool,
-    /// The admission plugins that new objects pass.
+    /// Admission plugins for new objects.
     pub(crate) plugins: &'a Plugins,
 }
 
 impl Writer<'_> {
     /// One transaction of all the writes.
-    pub(crate) fn transaction(&self, writes: &[Write]) -> Result<Txn, Unfit> {
+    pub(crate) fn transaction(&self, writes: &[Write]) -> Result<Txn, WriteError> {
         let mut txn = Txn::default();
         for write in writes {
             match write {
                 Write::Object { table, object, modified: 0 } => self.create(table, (**object).clone(), &mut txn)?,
                 Write::Object { table, object, modified } => self.update(table, None, object, *modified, &mut txn)?,
-                Write::Part { table, part, object, modified } => {
+                Write::Subresource { table, part, object, modified } => {
                     self.update(table, Some(part), object, *modified, &mut txn)?;
                 }
                 Write::Delete { key, modified, propagation } => {
                     self.delete(key, *modified, None, *propagation, &mut txn)?;
                 }
-                Write::End { key, modified } => self.delete(key, *modified, Some(0), None, &mut txn)?,
+                Write::DeleteNow { key, modified } => self.delete(key, *modified, Some(0), None, &mut txn)?,
                 Write::Raw { key, value, modified } => {
                     txn.compares.push(Compare { key: key.clone(), modified: *modified });
                     let kind = kinds::by_table(key.table.as_str());
@@ -171,7 +169,7 @@ impl Writer<'_> {
         Ok(txn)
     }
 
-    fn create(&self, table: &'static str, mut object: Value, txn: &mut Txn) -> Result<(), Unfit> {
+    fn create(&self, table: &'static str, mut object: Value, txn: &mut Txn) -> Result<(), WriteError> {
         let kind = kind_of(table);
         if kind.namespaced {
             txn.compares.push(self.open_namespace(object.text("metadata.namespace"))?);
@@ -187,7 +185,7 @@ impl Writer<'_> {
         let request = Request { kind, namespace: &namespace, name: &name, subresource: "", user: USER };
         let owner = Refusal::owner(&object);
         let refused = |status: Status| {
-            Unfit::Refused(Box::new(Refusal { namespace: namespace.clone(), owner, why: status.message }))
+            WriteError::Refused(Box::new(Refusal { namespace: namespace.clone(), owner, why: status.message }))
         };
         let filled = admission.fill(&request, &mut object);
         match filled {
@@ -195,7 +193,7 @@ impl Writer<'_> {
             Err(status) => return Err(refused(status)),
         }
         if kind.plural == kinds::pod::KIND.plural {
-            // What limits filled in decides the QoS class.
+            // Defaults from LimitRanges determine the QoS class.
             kind.rules.prepare_create(&mut object);
         }
         let now = lifecycle::seconds(self.now);
@@ -217,7 +215,7 @@ impl Writer<'_> {
         let mut errors = Errors::default();
         kind.rules.validate_create(&object, &mut errors);
         let key = object_key(table, &object);
-        self.refuse(&key, &errors)?;
+        self.check_errors(&key, &errors)?;
         admission.check(&request, &object, None, txn, &mut Notes::default()).map_err(refused)?;
         put(kind, key, &object, 0, txn);
         Ok(())
@@ -230,7 +228,7 @@ impl Writer<'_> {
         new: &Value,
         modified: u64,
         txn: &mut Txn,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), WriteError> {
         let kind = kind_of(table);
         let key = object_key(table, new);
         let entry = self.current(&key, modified)?;
@@ -251,7 +249,7 @@ impl Writer<'_> {
             "" => kind.rules.validate_update(&new, &old, &mut errors),
             part => kind.rules.validate_part(part, &new, &old, &mut errors),
         }
-        self.refuse(&key, &errors)?;
+        self.check_errors(&key, &errors)?;
         if old.has("metadata.deletionTimestamp") && lifecycle::is_released(kind, &new) {
             self.remove(kind, &entry, &new, txn);
         } else {
@@ -267,7 +265,7 @@ impl Writer<'_> {
         grace: Option<i64>,
         propagation: Option<Propagation>,
         txn: &mut Txn,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), WriteError> {
         let entry = self.current(key, modified)?;
         let Some(kind) = kinds::by_table(key.table.as_str()) else {
             txn.compares.push(Compare { key: key.clone(), modified });
@@ -285,7 +283,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Removes an object together with what it holds.
+    /// Removes an object together with its claims.
     fn remove(&self, kind: &Kind, entry: &Entry, object: &Value, txn: &mut Txn) {
         let now = lifecycle::seconds(self.now);
         let owner = (object.text("metadata.namespace"), object.text("metadata.name"));
@@ -298,30 +296,32 @@ impl Writer<'_> {
         txn.ops.push(Op::Delete { key: entry.key.clone() });
     }
 
-    fn refuse(&self, key: &Key, errors: &Errors) -> Result<(), Unfit> {
+    fn check_errors(&self, key: &Key, errors: &Errors) -> Result<(), WriteError> {
         match errors.0.first().filter(|_| self.checked) {
             None => Ok(()),
-            Some(first) => Err(Unfit::Invalid { key: key.clone(), why: format!("{}: {}", first.field, first.body) }),
+            Some(first) => {
+                Err(WriteError::Invalid { key: key.clone(), why: format!("{}: {}", first.field, first.body) })
+            }
         }
     }
 
-    fn current(&self, key: &Key, modified: u64) -> Result<Arc<Entry>, Unfit> {
+    fn current(&self, key: &Key, modified: u64) -> Result<Arc<Entry>, WriteError> {
         let current = self.store.get(key).filter(|entry| entry.modified == modified);
-        current.ok_or_else(|| Unfit::Stale(key.clone()))
+        current.ok_or_else(|| WriteError::Stale(key.clone()))
     }
 
-    /// That a namespace is there and not going away; that must still hold when the transaction is carried out.
-    fn open_namespace(&self, name: &str) -> Result<Compare, Unfit> {
+    /// A compare that the namespace exists and is not being deleted, also at commit time.
+    fn open_namespace(&self, name: &str) -> Result<Compare, WriteError> {
         let key = Key { table: Table::named("namespaces"), name: name.into() };
-        let entry = self.store.get(&key).ok_or_else(|| Unfit::NoNamespace(name.into()))?;
+        let entry = self.store.get(&key).ok_or_else(|| WriteError::NoNamespace(name.into()))?;
         if object::decode_light(&entry.value).has("metadata.deletionTimestamp") {
-            return Err(Unfit::NoNamespace(name.into()));
+            return Err(WriteError::NoNamespace(name.into()));
         }
         Ok(Compare { key, modified: entry.modified })
     }
 }
 
-/// Whether a change is one of the status alone, which then has owners of its own.
+/// `status` when only the status changed, because it has its own managed fields.
 fn changed_part(new: &Value, old: &Value) -> &'static str {
     let is_same = |(part, value): (&String, &Value)| {
         matches!(part.as_str(), "status" | "kind" | "apiVersion") || old.at(part) == value

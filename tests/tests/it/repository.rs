@@ -3,6 +3,7 @@
 mod bundle;
 mod dependencies;
 mod documents;
+mod imports;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

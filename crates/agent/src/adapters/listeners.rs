@@ -1,36 +1,36 @@
-//! Where on this machine somebody listens on a TCP port, to say plainly why a program cannot be reached.
+//! Which addresses a TCP port of this machine listens on, to explain why a program cannot be reached.
 //!
-//! In: the tables of the kernel, `/proc/net/tcp` and `/proc/net/tcp6`. Out: nowhere, on loopback alone, or where others come too.
+//! In: `/proc/net/tcp` and `/proc/net/tcp6`. Out: no listener, loopback only, or reachable from other machines.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What the kernel calls a socket that listens.
+/// The state LISTEN in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
 
-/// Where somebody listens.
+/// Where a port has a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listening {
-    /// Nowhere.
+    /// No listener.
     Nowhere,
-    /// Only where programs of this machine come.
+    /// On loopback addresses only.
     Loopback,
-    /// Where others come, too.
+    /// On an address that other machines reach.
     Reachable,
 }
 
-/// Where somebody listens on this machine.
+/// Where a port of this machine has a listener.
 #[must_use]
 pub fn of_this_machine(port: u16) -> Listening {
     let table = |name: &str| std::fs::read_to_string(format!("/proc/net/{name}")).unwrap_or_default();
     read(&[&table("tcp"), &table("tcp6")], port)
 }
 
-/// What to do when a program listens on loopback alone.
+/// The next step when a program listens on loopback only.
 #[must_use]
 pub fn advice(port: u16) -> String {
     format!(
-        "the program listens on loopback alone, where no other machine and no Pod comes, and endpoints there are forbidden: have it \
-         listen on 0.0.0.0:{port} (often --host 0.0.0.0 or --bind 0.0.0.0)"
+        "the program listens on loopback only, which no Pod and no other machine can reach: make it listen on 0.0.0.0:{port} \
+         (often --host 0.0.0.0 or --bind 0.0.0.0)"
     )
 }
 
@@ -45,7 +45,7 @@ fn read(tables: &[&str], port: u16) -> Listening {
     found
 }
 
-/// The address of a line whose socket listens on a port.
+/// The address of a line, if its socket listens on the port.
 fn listener(line: &str, port: u16) -> Option<IpAddr> {
     let mut words = line.split_ascii_whitespace();
     let (local, state) = (words.nth(1)?, words.nth(1)?);
@@ -53,7 +53,7 @@ fn listener(line: &str, port: u16) -> Option<IpAddr> {
     (state == LISTEN && u16::from_str_radix(own, 16).ok()? == port).then(|| parse(address)).flatten()
 }
 
-/// Words of four bytes, each with the bytes in the order of this machine.
+/// 32-bit words in host byte order.
 fn parse(hex: &str) -> Option<IpAddr> {
     let word = |at: usize| u32::from_str_radix(hex.get(at * 8..at * 8 + 8)?, 16).ok().map(u32::to_ne_bytes);
     match hex.len() {
@@ -74,7 +74,7 @@ mod tests {
         "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
 
     #[test]
-    fn a_socket_is_found_where_it_listens() {
+    fn listeners_are_found_by_address_family_and_state() {
         let v4 = format!(
             "{HEAD}   0: 0100007F:0BB8 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1\n   \
              1: 00000000:0BB9 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1\n   \

@@ -1,11 +1,11 @@
-//! Containers of podman and docker, which speak the same language over a socket, as Pods.
+//! Adapter for containers of podman and docker, which serve the same API on a socket.
 //!
-//! In: the list of containers that run, and what is told of each; events say when to look again. Out: all of them, whole, whenever something has
-//! changed. Not every podman tells when the health of a container changes, so those that have one are looked at every few seconds. When the
-//! socket goes away, containers may well go on: what was found stays until somebody answers again.
+//! In: the list of running containers, the inspection of each, and events. Out: the full list, whenever something changed. Not every podman
+//! reports health changes as events, so containers with a health check are polled. While the socket is unavailable the last list stays: the
+//! containers may still run.
 
 mod container;
-mod wire;
+mod http;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,56 +15,56 @@ use api::value::ValueExt as _;
 use serde_json::Value;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use self::wire::{Events, WireError, get};
-use super::{Found, Inbox, News};
+use self::http::{Events, SocketError, get};
+use super::{AdapterEvent, Discovered, Queue};
 
-/// How often containers with a health of their own are looked at.
-const HEALTH: Duration = Duration::from_secs(2);
-/// How often everything is looked at though nothing was heard.
-const EVERYTHING: Duration = Duration::from_secs(30);
-/// Events that come together are looked at together.
-const TOGETHER: Duration = Duration::from_millis(50);
-/// How long to wait for a socket that does not answer, at first and at most.
-const FIRST: Duration = Duration::from_millis(500);
-const LONGEST: Duration = Duration::from_secs(15);
+/// How often containers with a health check are polled.
+const HEALTH_INTERVAL: Duration = Duration::from_secs(2);
+/// How often all containers are listed and inspected.
+const RELIST_INTERVAL: Duration = Duration::from_secs(30);
+/// Events within this time are handled together.
+const DEBOUNCE: Duration = Duration::from_millis(50);
+/// Backoff of reconnects, doubled from the minimum to the maximum.
+const MIN_BACKOFF: Duration = Duration::from_millis(500);
+const MAX_BACKOFF: Duration = Duration::from_secs(15);
 
-/// Follows the containers of a socket for ever.
-pub async fn follow(how: &'static str, socket: PathBuf, inbox: Inbox) {
-    let mut wait = FIRST;
-    let mut told = false;
+/// Watches the containers of a socket; reconnects with backoff.
+pub async fn watch_socket(how: &'static str, socket: PathBuf, queue: Queue) {
+    let mut wait = MIN_BACKOFF;
+    let mut reported = false;
     loop {
         let begun = Instant::now();
-        let Err(error) = listen(how, &socket, &inbox).await;
-        if inbox.is_closed() {
+        let Err(error) = sync(how, &socket, &queue).await;
+        if queue.is_closed() {
             return;
         }
-        // One that was well for a while is asked again soon.
-        if begun.elapsed() > LONGEST {
-            (wait, told) = (FIRST, false);
+        // The backoff is reset after a connection that lasted.
+        if begun.elapsed() > MAX_BACKOFF {
+            (wait, reported) = (MIN_BACKOFF, false);
         }
-        if !std::mem::replace(&mut told, true) {
+        if !std::mem::replace(&mut reported, true) {
             let advice = match how {
                 api::adopted::PODMAN => {
                     "start it with `systemctl start podman.socket` or `podman system service --time=0`"
                 }
                 _ => "is docker running?",
             };
-            tracing::warn!(%error, socket = %socket.display(), "{how} does not answer, its containers stay as they were; {advice}");
+            tracing::warn!(%error, socket = %socket.display(), "{how} is unavailable, its Pods are left unchanged; {advice}");
         }
         sleep(wait).await;
-        wait = (wait * 2).min(LONGEST);
+        wait = (wait * 2).min(MAX_BACKOFF);
     }
 }
 
-/// Follows them until the connection is lost.
-async fn listen(how: &'static str, socket: &Path, inbox: &Inbox) -> Result<std::convert::Infallible, WireError> {
-    // First the events, then the list: what happens between the two is not missed.
+/// Lists and watches containers until the connection is lost.
+async fn sync(how: &'static str, socket: &Path, queue: &Queue) -> Result<std::convert::Infallible, SocketError> {
+    // Subscribe before listing, so that no change in between is missed.
     let mut events = Events::open(socket).await?;
-    let mut shelf = Shelf { how, socket, known: BTreeMap::new() };
-    shelf.look(None).await?;
-    shelf.tell(inbox);
-    tracing::info!(containers = shelf.known.len(), socket = %socket.display(), "containers of {how} are Pods");
-    let mut health = interval(HEALTH);
+    let mut containers = Containers { how, socket, known: BTreeMap::new() };
+    containers.refresh(None).await?;
+    containers.publish(queue);
+    tracing::info!(containers = containers.known.len(), socket = %socket.display(), "adopting containers of {how}");
+    let mut health = interval(HEALTH_INTERVAL);
     health.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut whole = Instant::now();
     loop {
@@ -72,35 +72,35 @@ async fn listen(how: &'static str, socket: &Path, inbox: &Inbox) -> Result<std::
         tokio::select! {
             id = events.next() => {
                 stale.insert(id?);
-                let until = Instant::now() + TOGETHER;
+                let until = Instant::now() + DEBOUNCE;
                 while let Ok(id) = tokio::time::timeout_at(until, events.next()).await {
                     stale.insert(id?);
                 }
             }
-            _ = health.tick() => stale.extend(shelf.with_health()),
+            _ = health.tick() => stale.extend(containers.with_health()),
         }
-        let everything = whole.elapsed() >= EVERYTHING;
+        let everything = whole.elapsed() >= RELIST_INTERVAL;
         if everything {
             whole = Instant::now();
         }
         if everything || !stale.is_empty() {
-            shelf.look((!everything).then_some(&stale)).await?;
-            shelf.tell(inbox);
+            containers.refresh((!everything).then_some(&stale)).await?;
+            containers.publish(queue);
         }
     }
 }
 
 /// The containers of a socket.
-struct Shelf<'a> {
+struct Containers<'a> {
     how: &'static str,
     socket: &'a Path,
-    /// What is told of each, by id.
+    /// Inspection results by container ID.
     known: BTreeMap<String, Value>,
 }
 
-impl Shelf<'_> {
-    /// Looks at the list, and at those of it that are new or named; at all of them when none are named.
-    async fn look(&mut self, named: Option<&BTreeSet<String>>) -> Result<(), WireError> {
+impl Containers<'_> {
+    /// Lists containers and inspects those that are new or named; all of them with `None`.
+    async fn refresh(&mut self, named: Option<&BTreeSet<String>>) -> Result<(), SocketError> {
         let list = get(self.socket, "/containers/json").await?;
         let ids: BTreeSet<&str> = list.as_array().into_iter().flatten().map(|entry| entry.text("Id")).collect();
         self.known.retain(|id, _| ids.contains(id.as_str()));
@@ -109,9 +109,9 @@ impl Shelf<'_> {
                 continue;
             }
             match get(self.socket, &format!("/containers/{id}/json")).await {
-                Ok(told) => drop(self.known.insert(id.to_owned(), told)),
-                // It went meanwhile.
-                Err(WireError::Refused(404, _)) => drop(self.known.remove(id)),
+                Ok(inspected) => drop(self.known.insert(id.to_owned(), inspected)),
+                // Removed between list and inspection.
+                Err(SocketError::Refused(404, _)) => drop(self.known.remove(id)),
                 Err(error) => return Err(error),
             }
         }
@@ -119,14 +119,14 @@ impl Shelf<'_> {
     }
 
     fn with_health(&self) -> impl Iterator<Item = String> {
-        self.known.iter().filter(|(_, told)| container::has_health(told)).map(|(id, _)| id.clone())
+        self.known.iter().filter(|(_, inspected)| container::has_health(inspected)).map(|(id, _)| id.clone())
     }
 
-    fn tell(&self, inbox: &Inbox) {
-        let mut all: BTreeMap<(String, String), Found> = BTreeMap::new();
-        for found in self.known.values().filter_map(|told| container::read(self.how, told)) {
+    fn publish(&self, queue: &Queue) {
+        let mut all: BTreeMap<(String, String), Discovered> = BTreeMap::new();
+        for found in self.known.values().filter_map(|inspected| container::read(self.how, inspected)) {
             all.insert((found.draft.namespace.clone(), found.draft.name.clone()), found);
         }
-        let _ = inbox.send(News::Found(self.how, all.into_values().collect()));
+        let _ = queue.send(AdapterEvent::Discovered(self.how, all.into_values().collect()));
     }
 }

@@ -1,11 +1,10 @@
-//! Units of systemd that say on which port they listen, as Pods.
+//! Adapter for systemd units with an `[X-Waypost]` section.
 //!
 //! ```text
-//! systemctl show ─▶ state and files of each service ─▶ section [X-Waypost] of its files ─▶ Pod; active ─▶ asked ─▶ ready
+//! systemctl show ─▶ state and files of each service ─▶ section [X-Waypost] of its files ─▶ Pod; active ─▶ probed ─▶ ready
 //! ```
-//! systemd itself ignores sections that begin with `X-`. A unit that is active is asked like a program that was registered; one that
-//! failed stays as a Pod that is not ready and says why; one that was stopped is no Pod. States are looked at every two seconds, by one call
-//! for all units: nothing but the program `systemctl` is needed, and nothing is ever started, stopped or moved.
+//! systemd ignores sections that begin with `X-`. An active unit is probed; a failed one is a Pod that is not ready and shows the reason; a
+//! stopped one is no Pod. States are polled with one `systemctl show` for all units. Units are never started, stopped or changed.
 
 mod unit;
 
@@ -16,36 +15,36 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{MissedTickBehavior, interval};
 
-use self::unit::Shown;
-use super::{Inbox, News};
+use self::unit::UnitStatus;
+use super::{AdapterEvent, Queue};
 
-/// How often units are looked at.
-const PERIOD: Duration = Duration::from_secs(2);
-/// What is asked of each unit.
+/// How often units are polled.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// The properties that are read.
 const PROPERTIES: &str = "--property=Id,ActiveState,Result,ExecMainStatus,InvocationID,FragmentPath,DropInPaths";
 
-/// Follows units for ever: those that were named, or all that have a section for us.
-pub async fn follow(systemctl: PathBuf, units: Vec<String>, inbox: Inbox) {
-    let mut every = interval(PERIOD);
+/// Polls units: the named ones, or all that have the section.
+pub async fn watch_units(systemctl: PathBuf, units: Vec<String>, queue: Queue) {
+    let mut every = interval(POLL_INTERVAL);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut files = Files::default();
-    let mut told = String::new();
+    let mut reported = String::new();
     loop {
         every.tick().await;
         let (program, names) = (systemctl.clone(), units.clone());
         let asked = tokio::task::spawn_blocking(move || show(&program, &names)).await;
-        let shown = match asked.map_err(|error| error.to_string()).and_then(|shown| shown) {
-            Ok(text) => unit::shown(&text),
+        let parse_show = match asked.map_err(|error| error.to_string()).and_then(|parse_show| parse_show) {
+            Ok(text) => unit::parse_show(&text),
             Err(error) => {
-                if told != error {
-                    tracing::warn!(error, program = %systemctl.display(), "systemd does not answer, its units stay as they were");
-                    told = error;
+                if reported != error {
+                    tracing::warn!(error, program = %systemctl.display(), "systemctl failed; Pods of units are left unchanged");
+                    reported = error;
                 }
                 continue;
             }
         };
         let mut complaints = Vec::new();
-        let found = shown.iter().filter_map(|unit| match unit::read(unit, &files.of(unit)) {
+        let found = parse_show.iter().filter_map(|unit| match unit::read(unit, &files.of(unit)) {
             Ok(found) => found,
             Err(why) => {
                 complaints.push(format!("{}: {why}", unit.id));
@@ -54,11 +53,11 @@ pub async fn follow(systemctl: PathBuf, units: Vec<String>, inbox: Inbox) {
         });
         let found = found.collect();
         let complaints = complaints.join("; ");
-        if !complaints.is_empty() && complaints != told {
-            tracing::warn!("units that cannot become Pods: {complaints}");
+        if !complaints.is_empty() && complaints != reported {
+            tracing::warn!(errors = complaints, "skipped systemd units with invalid settings");
         }
-        told = complaints;
-        if inbox.send(News::Found(api::adopted::SYSTEMD, found)).is_err() {
+        reported = complaints;
+        if queue.send(AdapterEvent::Discovered(api::adopted::SYSTEMD, found)).is_err() {
             return;
         }
     }
@@ -73,13 +72,13 @@ fn show(program: &Path, units: &[String]) -> Result<String, String> {
     kernel::process::run_to_end(program, &arguments).map_err(|error| error.to_string())
 }
 
-/// The files of units, read again when they have changed.
+/// A cache of unit files, by modification time.
 #[derive(Default)]
 struct Files(BTreeMap<PathBuf, (SystemTime, String)>);
 
 impl Files {
-    /// The text of all files of a unit, in the order in which they count.
-    fn of(&mut self, unit: &Shown) -> Vec<String> {
+    /// The contents of all files of a unit, in order of precedence.
+    fn of(&mut self, unit: &UnitStatus) -> Vec<String> {
         unit.files.iter().map(|path| self.read(path)).collect()
     }
 

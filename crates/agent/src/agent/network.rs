@@ -1,51 +1,43 @@
-//! The network of this machine's Pods follows the Nodes: its ranges, the bridge, routes to Pods elsewhere, and how Pods speak to the
-//! world beyond the cluster.
+//! Keeps the Pod network in step with Nodes and ServiceCIDRs: Pod CIDRs of this node, bridge, and routes to the Pods of other nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 use api::value::ValueExt as _;
 use client::watch::{Event, KnownKeys, Watch};
 use ipnet::IpNet;
-use kernel::nft::{
-    Base, BaseKind, Batch, Change, Family, Field, Hook, Key, Nft as _, Part, Set, SetValue, Statement, Type,
-    Value as Data,
-};
 use kernel::pod_network::Route;
 use kernel::sysctl::kept::Kept;
 use kernel::sysctl::{self, Sysctl as _};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::inputs::parse;
-use super::routes::{Limits, Place, Refusal, routes};
-use crate::machine::{Door, Machine};
-use crate::sandbox;
+use super::pods::parse;
+use super::routes::{Limits, NodeInfo, Refusal, routes};
+use crate::machine::Machine;
+use crate::{rules, sandbox};
 
-/// Where settings of the machine are noted that were changed for Pods.
-const SETTINGS: &str = "/run/waypost/agent";
-/// The table of rules for Pods.
-const TABLE: &str = "waypost-pods";
+/// Where original sysctl values are saved, for `waypost cleanup`.
+const SAVED_SYSCTLS: &str = "/run/waypost/agent";
 
-/// Objects of one kind, each as far as it concerns the network.
-struct Listed<T> {
-    watching: Watch,
+/// A reflector: the objects of one kind, reduced to the fields that the network needs.
+struct Reflector<T> {
+    watch: Watch,
     names: KnownKeys,
     objects: BTreeMap<String, T>,
-    complete: bool,
+    synced: bool,
 }
 
-impl<T: PartialEq> Listed<T> {
-    fn new(watching: Watch) -> Self {
-        Self { watching, names: KnownKeys::default(), objects: BTreeMap::new(), complete: false }
+impl<T: PartialEq> Reflector<T> {
+    fn new(watch: Watch) -> Self {
+        Self { watch, names: KnownKeys::default(), objects: BTreeMap::new(), synced: false }
     }
 
-    /// Waits for the next event, and takes it in. Says whether something is another than before.
+    /// Waits for the next event and applies it; true when something changed.
     async fn next(&mut self, read: impl Fn(&Value) -> T) -> bool {
-        let event = self.watching.next().await;
+        let event = self.watch.next().await;
         let mut changed = false;
         for key in self.names.apply(&event) {
             changed |= self.objects.remove(&*key).is_some();
@@ -59,35 +51,35 @@ impl<T: PartialEq> Listed<T> {
                 }
             }
             Event::Delete(object) => changed |= self.objects.remove(&object.key()).is_some(),
-            Event::InitDone => changed |= !std::mem::replace(&mut self.complete, true),
+            Event::InitDone => changed |= !std::mem::replace(&mut self.synced, true),
             Event::Init => {}
         }
         changed
     }
 }
 
-/// The ranges of a ServiceCIDR.
+/// The CIDRs of a ServiceCIDR.
 fn service_ranges(object: &Value) -> Vec<IpNet> {
     object.texts("spec.cidrs").into_iter().filter_map(|range| range.parse().ok()).collect()
 }
 
-/// Follows the Nodes, and the ranges of Services, which no Node may claim.
-pub(super) async fn follow(
+/// Watches Nodes, and ServiceCIDRs, which no Node may use as Pod CIDR.
+pub(super) async fn watch(
     machine: Arc<Machine>,
     nodes: Watch,
     services: Watch,
     ranges: watch::Sender<Vec<IpNet>>,
-    known: watch::Sender<bool>,
+    ready: watch::Sender<bool>,
 ) {
-    let (mut nodes, mut services) = (Listed::new(nodes), Listed::new(services));
+    let (mut nodes, mut services) = (Reflector::new(nodes), Reflector::new(services));
     let mut refused = BTreeSet::new();
     loop {
         let changed = tokio::select! {
-            changed = nodes.next(Place::read) => changed,
+            changed = nodes.next(NodeInfo::read) => changed,
             changed = services.next(service_ranges) => changed,
         };
-        // A server that has no ServiceCIDRs says nothing of them; Pods do not wait for it.
-        if !nodes.complete || (!changed && *known.borrow()) {
+        // A server without the ServiceCIDR API never completes that list: Pods do not wait for it.
+        if !nodes.synced || (!changed && *ready.borrow()) {
             continue;
         }
         let nodes = &nodes.objects;
@@ -108,7 +100,7 @@ pub(super) async fn follow(
         let machine = machine.clone();
         let _ = tokio::task::spawn_blocking(move || set_routes(&machine, &wanted)).await;
         if !own.ranges.is_empty() {
-            known.send_replace(true);
+            ready.send_replace(true);
         }
     }
 }
@@ -119,42 +111,42 @@ fn set_routes(machine: &Machine, wanted: &BTreeSet<Route>) {
             for (route, errno) in refused {
                 tracing::warn!(
                     to = %route.to, via = %route.via, %errno,
-                    "no route to the Pods of a Node: it is not on a network of this machine"
+                    "cannot route to Pods of a node: it is not on a directly connected network"
                 );
             }
         }
-        Err(error) => tracing::warn!(%error, "routes to Pods of other Nodes could not be made"),
+        Err(error) => tracing::warn!(%error, "failed to sync routes to Pods of other nodes"),
     }
 }
 
-/// Makes the bridge, and lets this machine forward.
+/// Creates the bridge, enables forwarding and writes the rules.
 fn prepare(machine: &Machine) {
     let bridge = sandbox::bridge_of(machine);
-    tracing::info!(bridge = bridge.name, addresses = ?bridge.addresses, "the network of Pods");
-    if let Err(error) = forward() {
-        tracing::warn!(%error, "this machine may not forward packets of Pods");
+    tracing::info!(bridge = bridge.name, addresses = ?bridge.addresses, "setting up the Pod network");
+    if let Err(error) = enable_forwarding() {
+        tracing::warn!(%error, "failed to enable forwarding of Pod traffic");
     }
     if let Err(error) = machine.network.lock().bridge(&bridge) {
-        tracing::warn!(%error, "the bridge of Pods could not be made");
+        tracing::warn!(%error, "failed to create the Pod bridge");
     }
     let ports = sandbox::ports(machine);
     match machine.network.lock().guard(&ports) {
         Ok(true) => {}
         Ok(false) => tracing::warn!(
-            "source addresses of Pods are not checked: this kernel has no nftables for bridges (CONFIG_NF_TABLES_BRIDGE)"
+            "source addresses of Pods are not checked: the kernel lacks nftables for bridges (CONFIG_NF_TABLES_BRIDGE)"
         ),
-        Err(error) => tracing::warn!(%error, "source addresses of Pods cannot be checked yet; no Pod gets a network"),
+        Err(error) => tracing::warn!(%error, "failed to install the source address check; no Pod gets a network"),
     }
-    if let Err(error) = write_rules(machine) {
-        tracing::warn!(%error, "Pods cannot reach the world beyond the cluster, nor be reached by hostPort");
+    if let Err(error) = rules::sync(machine) {
+        tracing::warn!(%error, "failed to write masquerade and hostPort rules");
     }
 }
 
-/// Lets packets of Pods pass; what was changed is noted for `waypost cleanup`.
-fn forward() -> io::Result<()> {
-    let mut kept = Kept::open(Path::new(SETTINGS))?;
+/// Enables IP forwarding; original values are saved for `waypost cleanup`.
+fn enable_forwarding() -> io::Result<()> {
+    let mut kept = Kept::open(Path::new(SAVED_SYSCTLS))?;
     let mut machine = sysctl::Linux;
-    // A machine that forwards no longer learns its own way out from routers, unless it is told to.
+    // With forwarding enabled the kernel ignores router advertisements unless accept_ra is 2.
     let forwards = machine.read("net/ipv6/conf/all/forwarding").is_ok_and(|value| value == "1");
     let links = std::fs::read_dir("/proc/sys/net/ipv6/conf").into_iter().flatten().flatten();
     for link in links.filter(|_| !forwards) {
@@ -166,17 +158,17 @@ fn forward() -> io::Result<()> {
     let v6 = kept.ledger.set(&mut machine, "net/ipv6/conf/all/forwarding", "1");
     let v4 = kept.ledger.set(&mut machine, "net/ipv4/ip_forward", "1");
     kept.save()?;
-    // A machine without IPv6 has nothing to forward of it.
+    // The host may have no IPv6.
     let _ = v6;
     v4.map(|_| ())
 }
 
-/// Puts settings back; answers whether there were some.
+/// Restores sysctls; true when some had been changed.
 ///
 /// # Errors
-/// When one cannot be put back.
-pub fn clean_settings() -> io::Result<bool> {
-    let mut kept = Kept::open(Path::new(SETTINGS))?;
+/// When one cannot be restored.
+pub fn restore_sysctls() -> io::Result<bool> {
+    let mut kept = Kept::open(Path::new(SAVED_SYSCTLS))?;
     let found = !kept.ledger.changed.is_empty();
     let failures = kept.ledger.restore(&mut sysctl::Linux);
     kept.save()?;
@@ -184,103 +176,4 @@ pub fn clean_settings() -> io::Result<bool> {
         Some((_, error)) => Err(error),
         None => Ok(found),
     }
-}
-
-/// Writes the rules of Pods anew, as a whole. Packets of Pods that leave the cluster get the address of this machine: nobody out there
-/// knows the way to theirs. Packets to a `hostPort` of this machine go to the Pod that asked for it.
-pub(crate) fn write_rules(machine: &Machine) -> io::Result<()> {
-    let (own, cluster) = (machine.ranges.borrow().clone(), &machine.settings.cluster);
-    let doors: BTreeSet<Door> = machine.doors.lock().values().flatten().copied().collect();
-    let mut nft = kernel::nft::linux::Linux::open().map_err(io::Error::other)?;
-    let mut batch = Batch::default();
-    for family in Family::ALL {
-        let of = |list: &[IpNet]| -> Vec<IpNet> {
-            list.iter().copied().filter(|range| Family::of(range.addr()) == family).collect()
-        };
-        if nft.dump(family, TABLE).map_err(io::Error::other)?.is_some() {
-            batch.changes.push(Change::DeleteTable(family, TABLE.into()));
-        }
-        let pods = of(&own);
-        if !pods.is_empty() {
-            table(&mut batch, family, &pods, &union(of(cluster), &pods), &doors);
-        }
-    }
-    nft.apply(&batch).map_err(io::Error::other)
-}
-
-fn table(batch: &mut Batch, family: Family, pods: &[IpNet], cluster: &[IpNet], doors: &BTreeSet<Door>) {
-    let name = || TABLE.into();
-    let set = Set { key: vec![Type::Address], interval: true, ..Set::default() };
-    let out = vec![
-        Statement::In { key: vec![Field::Source], set: "pods".into(), negate: false },
-        Statement::In { key: vec![Field::Destination], set: "cluster".into(), negate: true },
-        Statement::Masquerade,
-    ];
-    let nat = |hook, priority| Some(Base { kind: BaseKind::Nat, hook, priority });
-    batch.changes.extend([
-        Change::AddTable(family, name(), "1".to_owned()),
-        Change::AddSet(family, name(), "pods".into(), set.clone()),
-        Change::AddSet(family, name(), "cluster".into(), set),
-        Change::AddElements(family, name(), "pods".into(), elements(pods)),
-        Change::AddElements(family, name(), "cluster".into(), elements(cluster)),
-        Change::AddChain(family, name(), "postrouting".into(), nat(Hook::Postrouting, 100)),
-        Change::AddRules(family, name(), "postrouting".into(), vec![out]),
-    ]);
-    let own = doors.iter().filter(|door| Family::of(door.to) == family);
-    let found: Vec<(Key, Data)> = own
-        .map(|door| {
-            let key = Key::new(&[Part::Protocol(door.protocol), Part::Port(door.host_port)]);
-            (key, Data::data(&[Part::Address(door.to), Part::Port(door.port)]))
-        })
-        .collect();
-    if found.is_empty() {
-        return;
-    }
-    let map = Set {
-        key: vec![Type::Protocol, Type::Port],
-        value: SetValue::Data(vec![Type::Address, Type::Port]),
-        ..Set::default()
-    };
-    let key = vec![Field::Protocol, Field::DestinationPort];
-    let into = vec![Statement::LocalDestination, Statement::Translate { key, map: "doors".into() }];
-    batch.changes.extend([
-        Change::AddSet(family, name(), "doors".into(), map),
-        Change::AddElements(family, name(), "doors".into(), found),
-        // After those of Services, which own their ports.
-        Change::AddChain(family, name(), "prerouting".into(), nat(Hook::Prerouting, -90)),
-        Change::AddRules(family, name(), "prerouting".into(), vec![into.clone()]),
-        Change::AddChain(family, name(), "output".into(), nat(Hook::Output, -90)),
-        Change::AddRules(family, name(), "output".into(), vec![into]),
-    ]);
-}
-
-/// All of the ranges, none inside another.
-fn union(mut ranges: Vec<IpNet>, more: &[IpNet]) -> Vec<IpNet> {
-    ranges.extend(more);
-    IpNet::aggregate(&ranges)
-}
-
-fn elements(ranges: &[IpNet]) -> Vec<(Key, Data)> {
-    let part = |ip: IpAddr| [Part::Address(ip)];
-    let key = |range: &IpNet| Key::range(&part(range.network()), &part(range.broadcast()));
-    ranges.iter().map(|range| (key(range), Data::Nothing)).collect()
-}
-
-/// Removes the rules of Pods; answers whether there were some.
-///
-/// # Errors
-/// When they are there and cannot be removed.
-pub fn remove_table() -> io::Result<bool> {
-    let mut nft = kernel::nft::linux::Linux::open().map_err(io::Error::other)?;
-    let mut batch = Batch::default();
-    for family in Family::ALL {
-        if nft.dump(family, TABLE).map_err(io::Error::other)?.is_some() {
-            batch.changes.push(Change::DeleteTable(family, TABLE.into()));
-        }
-    }
-    let found = !batch.changes.is_empty();
-    if found {
-        nft.apply(&batch).map_err(io::Error::other)?;
-    }
-    Ok(found)
 }

@@ -1,9 +1,9 @@
-//! Which ranges of other Nodes are routed to them. Pure: Nodes and limits go in, routes and refusals come out.
+//! Which Pod CIDRs of other nodes are routed to them. Pure: Nodes and limits go in, routes and refusals come out.
 //!
-//! A Node says itself where it is, and may have said which Pods it has; a range that is routed draws every packet for it to that machine. So a
-//! claim counts only inside the ranges of the cluster's Pods, where no Service and no address of this machine is, and only when no Node before it has
-//! a part of it. "Before" is the older creation time, which the server writes and a Node cannot choose; then the name. To refuse both of two
-//! Nodes would let anybody cut another one off; the younger one is who came to what was taken. This machine's own range comes before all.
+//! A Node writes its own addresses, and may have written its Pod CIDRs; a route sends all traffic of a CIDR to that node. A CIDR is therefore
+//! accepted only inside the cluster's Pod CIDRs, where it overlaps no Service CIDR, no address of this node and no Pod CIDR of an earlier Node.
+//! Nodes are ordered by creation time, which the server sets and a Node cannot choose, then by name. Refusing both of two overlapping Nodes would
+//! let a new Node cut off an old one, so the older one wins. The CIDRs of this node come first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -13,16 +13,16 @@ use ipnet::IpNet;
 use kernel::pod_network::Route;
 use serde_json::Value;
 
-/// What is known of a Node.
+/// The fields of a Node that routing needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct NodeInfo {
     pub(super) ranges: Vec<IpNet>,
     pub(super) addresses: Vec<IpAddr>,
-    /// When it was made, in the words of the server, which sort as times do.
+    /// The creation timestamp as text, which sorts by time.
     pub(super) created: String,
 }
 
-impl Place {
+impl NodeInfo {
     pub(super) fn read(node: &Value) -> Self {
         let mut ranges: Vec<IpNet> =
             node.texts("spec.podCIDRs").into_iter().filter_map(|range| range.parse().ok()).collect();
@@ -35,19 +35,19 @@ impl Place {
     }
 }
 
-/// What a range must keep to.
+/// Constraints on Pod CIDRs.
 pub(super) struct Limits<'a> {
-    /// The name of this machine's Node.
+    /// The name of this node.
     pub(super) own: &'a str,
-    /// Ranges of all Pods (`--cluster-cidr`).
+    /// Pod CIDRs of the cluster (`--cluster-cidr`).
     pub(super) cluster: &'a [IpNet],
-    /// Ranges of Services.
+    /// Service CIDRs.
     pub(super) services: &'a [IpNet],
-    /// Addresses of this machine.
+    /// Addresses of this node.
     pub(super) host: &'a [IpAddr],
 }
 
-/// A range that is not routed.
+/// A Pod CIDR that is not routed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Refusal {
     pub(super) node: String,
@@ -55,14 +55,14 @@ pub(super) struct Refusal {
     pub(super) why: String,
 }
 
-/// Routes to the Pods of other Nodes, by their addresses of the same family; and what is not routed.
-pub(super) fn routes(nodes: &BTreeMap<String, Place>, limits: &Limits<'_>) -> (BTreeSet<Route>, BTreeSet<Refusal>) {
-    let mut order: Vec<(&String, &Place)> = nodes.iter().collect();
-    order.sort_by_key(|(name, place)| (*name != limits.own, &place.created, *name));
+/// Routes to the Pods of other nodes via their addresses of the same family, and the refused CIDRs.
+pub(super) fn routes(nodes: &BTreeMap<String, NodeInfo>, limits: &Limits<'_>) -> (BTreeSet<Route>, BTreeSet<Refusal>) {
+    let mut order: Vec<(&String, &NodeInfo)> = nodes.iter().collect();
+    order.sort_by_key(|(name, info)| (*name != limits.own, &info.created, *name));
     let (mut routes, mut refusals) = (BTreeSet::new(), BTreeSet::new());
     let mut taken: Vec<(IpNet, &str)> = Vec::new();
-    for (name, place) in order {
-        for range in place.ranges.iter().map(IpNet::trunc) {
+    for (name, info) in order {
+        for range in info.ranges.iter().map(IpNet::trunc) {
             if name == limits.own {
                 taken.push((range, name));
                 continue;
@@ -73,7 +73,7 @@ pub(super) fn routes(nodes: &BTreeMap<String, Place>, limits: &Limits<'_>) -> (B
             }
             taken.push((range, name));
             let same = |ip: &&IpAddr| ip.is_ipv4() == range.addr().is_ipv4();
-            routes.extend(place.addresses.iter().find(same).map(|via| Route { to: range, via: *via }));
+            routes.extend(info.addresses.iter().find(same).map(|via| Route { to: range, via: *via }));
         }
     }
     (routes, refusals)
@@ -105,14 +105,14 @@ mod tests {
 
     use super::*;
 
-    fn node(created: &str, ranges: &[&str], addresses: &[&str]) -> Place {
+    fn node(created: &str, ranges: &[&str], addresses: &[&str]) -> NodeInfo {
         let addresses: Vec<Value> = addresses.iter().map(|ip| json!({"type": "InternalIP", "address": ip})).collect();
         let metadata = json!({"creationTimestamp": format!("2026-01-01T00:00:{created}Z")});
-        Place::read(&json!({"metadata": metadata, "spec": {"podCIDRs": ranges}, "status": {"addresses": addresses}}))
+        NodeInfo::read(&json!({"metadata": metadata, "spec": {"podCIDRs": ranges}, "status": {"addresses": addresses}}))
     }
 
-    fn all(nodes: &[(&str, Place)]) -> (Vec<String>, Vec<String>) {
-        let nodes = nodes.iter().map(|(name, place)| ((*name).to_owned(), place.clone())).collect();
+    fn all(nodes: &[(&str, NodeInfo)]) -> (Vec<String>, Vec<String>) {
+        let nodes = nodes.iter().map(|(name, info)| ((*name).to_owned(), info.clone())).collect();
         let net = |text: &str| text.parse::<IpNet>().expect("a range");
         let limits = Limits {
             own: "a",
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_elsewhere_are_behind_their_nodes() {
+    fn pods_of_other_nodes_are_routed_via_their_node() {
         let (routes, refusals) = all(&[
             ("a", node("00", &["10.244.0.0/24"], &["192.0.2.1"])),
             ("b", node("01", &["10.244.1.0/24", "fd00:0:0:1::/64"], &["192.0.2.2", "2001:db8::2"])),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_claims_what_is_not_for_pods_is_not_routed() {
+    fn a_pod_cidr_outside_the_cluster_cidr_is_refused() {
         let evil = |range: &str| {
             let (routes, refusals) = all(&[
                 ("a", node("05", &["10.244.0.0/24"], &["192.0.2.1"])),
@@ -154,14 +154,14 @@ mod tests {
         }
         assert!(evil("10.244.241.0/24").contains("the Service range 10.244.240.0/20"));
         assert!(evil("10.244.77.0/24").contains("address 10.244.77.7 of this machine"));
-        // Also one that is older than this machine gets nothing of its range, be it a part or more than all.
+        // An older node gets no part of this node's CIDR either.
         for range in ["10.244.0.0/24", "10.244.0.128/25", "10.244.0.0/22"] {
             assert!(evil(range).contains("overlaps 10.244.0.0/24"), "{range}");
         }
     }
 
     #[test]
-    fn of_two_that_claim_the_same_the_older_one_is_routed_whatever_their_names() {
+    fn of_overlapping_pod_cidrs_the_older_node_wins() {
         let ours = ("a", node("00", &["10.244.0.0/24"], &["192.0.2.1"]));
         for (victim, evil) in [("b", "z"), ("z", "b")] {
             let (routes, refusals) = all(&[
@@ -180,6 +180,6 @@ mod tests {
             ("c", node("01", &["10.244.1.0/24"], &["192.0.2.3"])),
             ("b", node("01", &["10.244.1.0/24"], &["192.0.2.2"])),
         ]);
-        assert_eq!(routes, ["10.244.1.0/24 192.0.2.2"], "the same time: the first by name");
+        assert_eq!(routes, ["10.244.1.0/24 192.0.2.2"], "same creation time: the first by name");
     }
 }

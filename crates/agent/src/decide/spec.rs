@@ -1,23 +1,23 @@
-//! What a Pod asks for, as far as decisions need it.
+//! The parts of a Pod spec that reconciling needs.
 
 use api::value::ValueExt as _;
 use serde_json::Value;
 
 use crate::facts::{Facts, State};
 
-/// How long a Pod has to end unless it says so.
-const GRACE: u32 = 30;
-/// How long a Pod has that was deleted by force: another of its name may be there already.
-const MOMENT: u32 = 2;
+/// The default grace period, in seconds.
+const DEFAULT_GRACE: u32 = 30;
+/// The longest grace period, in seconds, of a Pod whose object is gone: a new Pod with its name may exist already.
+const FORCED_GRACE: u32 = 2;
 
-/// What a container is for.
+/// The role of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Runs to its end before the next begins.
+    /// Runs to completion before the next container starts.
     Init,
-    /// Begins before the others, and ends after them.
+    /// An init container with `restartPolicy: Always`: starts before and stops after the others.
     Sidecar,
-    /// What the Pod is for.
+    /// A regular container.
     Main,
 }
 
@@ -26,23 +26,23 @@ pub enum Role {
 pub struct Part<'a> {
     /// Its name.
     pub name: &'a str,
-    /// What it is for.
+    /// Its role.
     pub role: Role,
-    /// All of it.
+    /// Its spec.
     pub value: &'a Value,
 }
 
 /// The spec of a Pod.
 #[derive(Clone, Debug)]
 pub struct Spec<'a> {
-    /// Its containers in the order in which they begin.
+    /// Its containers in start order.
     pub parts: Vec<Part<'a>>,
     policy: &'a str,
     grace: u32,
 }
 
 impl<'a> Spec<'a> {
-    /// Reads it.
+    /// Reads a Pod.
     #[must_use]
     pub fn read(pod: &'a Value) -> Self {
         let init = pod.items("spec.initContainers").iter().map(|value| {
@@ -55,7 +55,7 @@ impl<'a> Spec<'a> {
         Self {
             parts: init.chain(main).collect(),
             policy: pod.text("spec.restartPolicy"),
-            grace: grace.unwrap_or(GRACE),
+            grace: grace.unwrap_or(DEFAULT_GRACE),
         }
     }
 
@@ -65,12 +65,12 @@ impl<'a> Spec<'a> {
         self.parts.iter().find(|part| part.name == name)
     }
 
-    /// Those of a role.
+    /// Containers of a role.
     pub fn of(&self, role: Role) -> impl Iterator<Item = &Part<'a>> {
         self.parts.iter().filter(move |part| part.role == role)
     }
 
-    /// Whether a container that ended with this code begins again.
+    /// Whether a container that exited with this code is restarted.
     #[must_use]
     pub fn restarts(&self, name: &str, code: i32) -> bool {
         let role = self.part(name).map_or(Role::Main, |part| part.role);
@@ -84,15 +84,15 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// How long the Pod has to end now that it must: what the deletion says, or its own wish; a moment when the API has it no more.
+    /// The grace period: that of the deletion, or of the spec; shortened when the Pod object is gone.
     #[must_use]
-    pub fn grace(&self, pod: &Value, gone: bool) -> u32 {
+    pub fn grace(&self, pod: &Value, deleted: bool) -> u32 {
         let said = pod.at("metadata.deletionGracePeriodSeconds").as_u64().and_then(|grace| u32::try_from(grace).ok());
         let grace = said.unwrap_or(self.grace);
-        if gone { grace.min(MOMENT) } else { grace }
+        if deleted { grace.min(FORCED_GRACE) } else { grace }
     }
 
-    /// How long a container has to end when its liveness or startup probe has failed.
+    /// The grace period after a failed liveness or startup probe.
     #[must_use]
     pub fn grace_after_probe(&self, name: &str) -> u32 {
         let own = self.part(name).and_then(|part| {
@@ -102,13 +102,13 @@ impl<'a> Spec<'a> {
         own.and_then(|grace| u32::try_from(grace).ok()).unwrap_or(self.grace)
     }
 
-    /// Whether a container of the Pod, other than those that prepare it, was ever begun.
+    /// Whether a regular container was ever started.
     #[must_use]
     pub fn has_begun(&self, facts: &Facts) -> bool {
         self.of(Role::Main).any(|part| facts.containers.get(part.name).is_some_and(|main| main.state != State::New))
     }
 
-    /// Whether an init container has failed for good.
+    /// Whether an init container failed and is not restarted.
     #[must_use]
     pub fn init_failed(&self, facts: &Facts) -> bool {
         self.of(Role::Init).any(|part| {
@@ -117,7 +117,7 @@ impl<'a> Spec<'a> {
         })
     }
 
-    /// Whether everything has ended and nothing begins again.
+    /// Whether all containers have terminated and none is restarted.
     #[must_use]
     pub fn is_finished(&self, facts: &Facts) -> bool {
         let ended = |part: &Part<'_>| {

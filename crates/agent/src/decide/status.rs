@@ -1,7 +1,7 @@
-//! The status of a Pod, as kubelets write it.
+//! The status of a Pod, as the kubelet writes it.
 //!
-//! In: the Pod with the status it shows now, and what is known. Out: the status that it should show. What others have written into it
-//! (that it was scheduled, conditions of their own) stays; times change only with what they are the time of.
+//! In: the Pod with its current status, and the observed state. Out: the desired status. Fields that other components write (PodScheduled, custom
+//! conditions) are kept; transition times change only with their condition.
 
 mod conditions;
 mod containers;
@@ -15,33 +15,33 @@ use serde_json::{Map, Value, json};
 use super::spec::{Role, Spec};
 use crate::facts::{Facts, Sandbox, State};
 
-/// What else a status depends on.
-pub(super) struct Around {
+/// Other inputs of the status.
+pub(super) struct Context {
     pub(super) now: Timestamp,
-    /// Its deadline is over.
+    /// Whether `activeDeadlineSeconds` has passed.
     pub(super) overdue: bool,
 }
 
-/// A time as the API has it.
+/// A metav1.Time.
 pub(super) fn time(at: Timestamp) -> Value {
     Value::String(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
-pub(super) fn status(pod: &Value, spec: &Spec<'_>, facts: &Facts, around: &Around) -> Value {
+pub(super) fn status(pod: &Value, spec: &Spec<'_>, facts: &Facts, context: &Context) -> Value {
     let mut out = pod.at("status").as_object().cloned().unwrap_or_default();
-    let phase = phase(pod, spec, facts, around);
+    let phase = phase(pod, spec, facts, context);
     out.insert("phase".to_owned(), phase.into());
-    if around.overdue {
+    if context.overdue {
         out.insert("reason".to_owned(), "DeadlineExceeded".into());
         out.insert("message".to_owned(), "Pod was active on the node longer than the specified deadline".into());
     }
     out.insert("observedGeneration".to_owned(), pod.at("metadata.generation").clone());
-    if let Some(began) = facts.began {
-        out.entry("startTime").or_insert_with(|| time(began));
+    if let Some(started) = facts.started {
+        out.entry("startTime").or_insert_with(|| time(started));
     }
     addresses(&mut out, pod, facts);
     let lists = containers::lists(pod, spec, facts, phase);
-    out.insert("conditions".to_owned(), conditions::all(pod, spec, facts, &lists, phase, around.now));
+    out.insert("conditions".to_owned(), conditions::all(pod, spec, facts, &lists, phase, context.now));
     for (name, list) in [("initContainerStatuses", lists.init), ("containerStatuses", lists.main)] {
         if !list.is_empty() {
             out.insert(name.to_owned(), Value::Array(list));
@@ -67,16 +67,16 @@ fn addresses(out: &mut Map<String, Value>, pod: &Value, facts: &Facts) {
     }
 }
 
-fn phase(pod: &Value, spec: &Spec<'_>, facts: &Facts, around: &Around) -> &'static str {
+fn phase(pod: &Value, spec: &Spec<'_>, facts: &Facts, context: &Context) -> &'static str {
     match pod.text("status.phase") {
-        // These are for ever.
+        // Terminal phases never change.
         "Succeeded" => return "Succeeded",
         "Failed" => return "Failed",
-        _ if around.overdue || spec.init_failed(facts) => return "Failed",
+        _ if context.overdue || spec.init_failed(facts) => return "Failed",
         _ => {}
     }
     let main: Vec<_> = spec.of(Role::Main).map(|part| (part.name, facts.containers.get(part.name))).collect();
-    let begun = |state: &State| !matches!(state, State::New | State::Refused { .. } | State::Starting);
+    let begun = |state: &State| !matches!(state, State::New | State::StartFailed { .. } | State::Starting);
     let any_begun =
         main.iter().any(|(_, found)| found.is_some_and(|found| begun(&found.state) || found.last.is_some()));
     let all_begun =
@@ -86,7 +86,7 @@ fn phase(pod: &Value, spec: &Spec<'_>, facts: &Facts, around: &Around) -> &'stat
             main.iter().all(|(_, found)| found.and_then(|found| found.ending()).is_some_and(|end| end.code == 0));
         return if well { "Succeeded" } else { "Failed" };
     }
-    // A Pod that is asked to end and has ended did so for its reasons, whatever its restart policy.
+    // A deleted Pod whose containers have terminated is finished, whatever its restart policy.
     let ended = main.iter().all(|(_, found)| found.is_some_and(|found| found.ending().is_some()));
     if pod.has("metadata.deletionTimestamp") && ended && facts.sandbox == Sandbox::Removed {
         let well =
@@ -96,7 +96,7 @@ fn phase(pod: &Value, spec: &Spec<'_>, facts: &Facts, around: &Around) -> &'stat
     if any_begun && all_begun { "Running" } else { "Pending" }
 }
 
-/// The change that makes the status of the API this one; nothing when it is this one already.
+/// The strategic merge patch to this status; `None` when nothing differs.
 #[must_use]
 pub fn patch(pod: &Value, status: &Value) -> Option<Value> {
     let empty = Map::new();
@@ -108,7 +108,7 @@ pub fn patch(pod: &Value, status: &Value) -> Option<Value> {
             continue;
         }
         let value = match (key.as_str(), value) {
-            // Others write conditions too: only what we changed is said.
+            // Other components write conditions too: send changed ones only.
             ("conditions", Value::Array(list)) => {
                 let before = pod.items("status.conditions");
                 Value::Array(list.iter().filter(|condition| !before.contains(condition)).cloned().collect())

@@ -1,4 +1,4 @@
-//! Lives of Pods, step by step; and what must hold whatever happens in which order.
+//! Lifecycles of Pods step by step, and invariants for any order of events.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::facts::{Ending, Health};
+use crate::facts::{Health, Termination};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).expect("a time")
@@ -33,18 +33,22 @@ fn pod(policy: &str, init: &[(&str, bool)], main: &[&str]) -> Value {
 }
 
 fn ready() -> Facts {
-    Facts { sandbox: Sandbox::Ready { addresses: vec![[10, 0, 0, 2].into()] }, began: Some(at(0)), ..Facts::default() }
+    Facts {
+        sandbox: Sandbox::Ready { addresses: vec![[10, 0, 0, 2].into()] },
+        started: Some(at(0)),
+        ..Facts::default()
+    }
 }
 
 fn running(facts: &mut Facts, name: &str) {
-    let health = Health { greeted: true, started: true, ready: true, condemned: None };
+    let health = Health { post_start_done: true, started: true, ready: true, kill_reason: None };
     let container = facts.containers.entry(name.to_owned()).or_default();
     container.state = State::Running { since: at(1), stopping: None };
     container.health = health;
 }
 
 fn ended(facts: &mut Facts, name: &str, code: i32, finished: i64) {
-    let ending = Ending {
+    let ending = Termination {
         code,
         reason: "Error".to_owned(),
         message: String::new(),
@@ -52,7 +56,7 @@ fn ended(facts: &mut Facts, name: &str, code: i32, finished: i64) {
         finished: at(finished),
         id: String::new(),
     };
-    facts.containers.entry(name.to_owned()).or_default().state = State::Ended(ending);
+    facts.containers.entry(name.to_owned()).or_default().state = State::Terminated(ending);
 }
 
 fn start(names: &[&str]) -> Vec<Step> {
@@ -69,10 +73,10 @@ fn condition(decision: &Decision, kind: &str) -> String {
 }
 
 #[test]
-fn a_pod_begins_with_its_network_then_its_init_containers_in_order() {
+fn a_pod_starts_with_its_network_and_its_init_containers_in_order() {
     let pod = pod("Always", &[("first", false), ("side", true), ("second", false)], &["a", "b"]);
     let mut facts = Facts::default();
-    assert_eq!(decide(&pod, &facts, at(0)).steps, [Step::MakeSandbox]);
+    assert_eq!(decide(&pod, &facts, at(0)).steps, [Step::CreateSandbox]);
     facts = ready();
     assert_eq!(decide(&pod, &facts, at(0)).steps, start(&["first"]));
     running(&mut facts, "first");
@@ -99,8 +103,8 @@ fn a_pod_begins_with_its_network_then_its_init_containers_in_order() {
 }
 
 #[test]
-fn containers_begin_again_as_their_policy_says() {
-    for (policy, code, again) in [
+fn containers_are_restarted_by_policy() {
+    for (policy, code, requeue_at) in [
         ("Always", 0, true),
         ("Always", 1, true),
         ("OnFailure", 0, false),
@@ -113,18 +117,18 @@ fn containers_begin_again_as_their_policy_says() {
         running(&mut facts, "b");
         ended(&mut facts, "a", code, 2);
         let steps = decide(&pod, &facts, at(3)).steps;
-        assert_eq!(!steps.is_empty(), again, "{policy} {code}");
+        assert_eq!(!steps.is_empty(), requeue_at, "{policy} {code}");
     }
 }
 
 #[test]
-fn a_container_that_fails_again_and_again_waits() {
+fn repeated_failures_back_off() {
     let pod = pod("Always", &[], &["a"]);
     let mut facts = ready();
     ended(&mut facts, "a", 1, 10);
-    facts.containers.get_mut("a").expect("a").back_off = 20;
+    facts.containers.get_mut("a").expect("a").backoff = 20;
     let decision = decide(&pod, &facts, at(12));
-    assert_eq!((decision.steps.len(), decision.again), (0, Some(at(30))));
+    assert_eq!((decision.steps.len(), decision.requeue_at), (0, Some(at(30))));
     let status = &decision.status["containerStatuses"][0];
     assert_eq!(status.text("state.waiting.reason"), "CrashLoopBackOff");
     assert_eq!(status.text("state.waiting.message"), "back-off 20s restarting failed container=a pod=p_d(u)");
@@ -134,7 +138,7 @@ fn a_container_that_fails_again_and_again_waits() {
 }
 
 #[test]
-fn a_pod_that_has_done_its_work_lets_its_network_go() {
+fn a_finished_pod_releases_its_network() {
     let pod = pod("Never", &[("side", true)], &["a", "b"]);
     let mut facts = ready();
     running(&mut facts, "side");
@@ -154,7 +158,7 @@ fn a_pod_that_has_done_its_work_lets_its_network_go() {
 }
 
 #[test]
-fn an_init_container_that_fails_for_good_fails_the_pod() {
+fn a_failed_init_container_fails_the_pod() {
     let pod = pod("Never", &[("first", false)], &["a"]);
     let mut facts = ready();
     ended(&mut facts, "first", 1, 2);
@@ -163,7 +167,7 @@ fn an_init_container_that_fails_for_good_fails_the_pod() {
 }
 
 #[test]
-fn s25_a_deleted_pod_ends_its_containers_then_its_sidecars_then_itself() {
+fn s25_a_deleted_pod_stops_containers_then_sidecars_then_is_removed() {
     let mut pod = pod("Always", &[("one", true), ("two", true)], &["a", "b"]);
     pod.put("metadata.deletionTimestamp", "2027-01-15T08:00:00Z");
     pod.put("metadata.deletionGracePeriodSeconds", 3);
@@ -190,11 +194,11 @@ fn s25_a_deleted_pod_ends_its_containers_then_its_sidecars_then_itself() {
     ended(&mut facts, "one", 0, 7);
     assert_eq!(decide(&pod, &facts, at(8)).steps, [Step::RemoveSandbox]);
     facts.sandbox = Sandbox::Removed;
-    assert_eq!(decide(&pod, &facts, at(8)).steps, [Step::Forget]);
+    assert_eq!(decide(&pod, &facts, at(8)).steps, [Step::DeletePod]);
 }
 
 #[test]
-fn s25_who_is_asked_again_to_end_has_less_time_and_never_more() {
+fn s25_a_second_deletion_can_only_shorten_the_grace_period() {
     let mut pod = pod("Always", &[], &["a"]);
     pod.put("metadata.deletionTimestamp", "2027-01-15T08:00:00Z");
     pod.put("metadata.deletionGracePeriodSeconds", 600);
@@ -217,35 +221,35 @@ fn s25_who_is_asked_again_to_end_has_less_time_and_never_more() {
     pod.put("metadata.deletionGracePeriodSeconds", 600);
     assert_eq!(grace(&pod, &facts), None);
     asked(&mut facts, 600);
-    facts.gone = true;
+    facts.deleted = true;
     assert_eq!(grace(&pod, &facts), Some(2));
 }
 
 #[test]
-fn a_condemned_container_is_ended_and_begins_again() {
+fn a_container_that_fails_its_probe_is_restarted() {
     let mut pod = pod("Always", &[], &["a"]);
     pod["spec"]["containers"][0]["livenessProbe"] = json!({"terminationGracePeriodSeconds": 2});
     let mut facts = ready();
     running(&mut facts, "a");
-    facts.containers.get_mut("a").expect("a").health.condemned = Some("it hangs".to_owned());
+    facts.containers.get_mut("a").expect("a").health.kill_reason = Some("it hangs".to_owned());
     let wanted = Step::Stop { name: "a".to_owned(), grace: 2, why: "it hangs".to_owned() };
     assert_eq!(decide(&pod, &facts, at(5)).steps, [wanted]);
 }
 
 #[test]
-fn a_pod_has_no_more_time_than_it_asked_for() {
+fn active_deadline_fails_the_pod() {
     let mut pod = pod("Always", &[], &["a"]);
     pod.put("spec.activeDeadlineSeconds", 10);
     let mut facts = ready();
     running(&mut facts, "a");
-    assert_eq!(decide(&pod, &facts, at(9)).again, Some(at(10)));
+    assert_eq!(decide(&pod, &facts, at(9)).requeue_at, Some(at(10)));
     let decision = decide(&pod, &facts, at(10));
     assert!(matches!(&decision.steps[..], [Step::Stop { .. }]));
     assert_eq!((phase(&decision), decision.status.text("reason")), ("Failed", "DeadlineExceeded"));
 }
 
 #[test]
-fn what_others_say_of_a_pod_stays_and_times_change_with_their_words() {
+fn foreign_conditions_are_kept_and_transition_times_change_with_the_status() {
     let mut pod = pod("Always", &[], &["a"]);
     pod["spec"]["readinessGates"] = json!([{"conditionType": "example.com/gate"}]);
     let mut facts = ready();
@@ -285,7 +289,7 @@ fn any_facts() -> impl Strategy<Value = Facts> {
         Just(State::Starting),
         prop::option::of(0..60u32).prop_map(|stopping| State::Running { since: at(1), stopping }),
         (0..3i32, 0..400i64).prop_map(|(code, second)| {
-            State::Ended(Ending {
+            State::Terminated(Termination {
                 code,
                 reason: "Error".to_owned(),
                 message: String::new(),
@@ -294,17 +298,26 @@ fn any_facts() -> impl Strategy<Value = Facts> {
                 id: String::new(),
             })
         }),
-        (0..400i64).prop_map(|second| State::Refused { reason: "X".into(), message: "x".into(), until: at(second) }),
+        (0..400i64).prop_map(|second| State::StartFailed {
+            reason: "X".into(),
+            message: "x".into(),
+            until: at(second)
+        }),
     ];
     let container = (state, 0..5u32, 0..301u32, any::<bool>(), any::<bool>()).prop_map(
-        |(state, restarts, back_off, started, ready)| {
-            let health = Health { greeted: true, started, ready, condemned: (restarts == 4).then(|| "bad".to_owned()) };
-            Container { state, restarts, back_off, health, ..Container::default() }
+        |(state, restarts, backoff, started, ready)| {
+            let health = Health {
+                post_start_done: true,
+                started,
+                ready,
+                kill_reason: (restarts == 4).then(|| "bad".to_owned()),
+            };
+            Container { state, restarts, backoff, health, ..Container::default() }
         },
     );
     let sandbox = prop_oneof![
         Just(Sandbox::Absent),
-        Just(Sandbox::Making),
+        Just(Sandbox::Creating),
         Just(ready().sandbox),
         Just(Sandbox::Removing),
         Just(Sandbox::Removed),
@@ -312,13 +325,19 @@ fn any_facts() -> impl Strategy<Value = Facts> {
     ];
     let names = prop::sample::select(vec!["first", "side", "a", "b"]);
     (sandbox, prop::collection::btree_map(names.prop_map(str::to_owned), container, 0..5), any::<bool>()).prop_map(
-        |(sandbox, containers, gone)| Facts { sandbox, containers, gone, began: Some(at(0)), ..Facts::default() },
+        |(sandbox, containers, deleted)| Facts {
+            sandbox,
+            containers,
+            deleted,
+            started: Some(at(0)),
+            ..Facts::default()
+        },
     )
 }
 
 proptest! {
     #[test]
-    fn whatever_happened_nothing_is_begun_twice_or_left_waiting_for_nobody(
+    fn no_container_is_started_twice_or_left_pending(
         facts in any_facts(),
         policy in prop::sample::select(vec!["Always", "OnFailure", "Never"]),
         deleted in any::<bool>(),
@@ -334,7 +353,7 @@ proptest! {
         for step in &decision.steps {
             match step {
                 Step::Start(name) => {
-                    prop_assert!(!deleted && !facts.gone, "nothing begins in a Pod that goes");
+                    prop_assert!(!deleted && !facts.deleted, "nothing begins in a Pod that goes");
                     prop_assert!(facts.containers.get(name).is_none_or(|found| !found.is_alive()), "{name} runs already");
                     prop_assert!(touched.insert(name.clone()));
                 }
@@ -347,18 +366,18 @@ proptest! {
                     prop_assert!(due, "{name} is asked to end once, and again only when there is less time");
                     prop_assert!(touched.insert(name.clone()));
                 }
-                Step::RemoveSandbox | Step::Forget => {
+                Step::RemoveSandbox | Step::DeletePod => {
                     prop_assert!(facts.containers.values().all(|found| !found.is_alive()), "nothing runs without a network");
                 }
-                Step::MakeSandbox => prop_assert!(!deleted && !facts.gone),
+                Step::CreateSandbox => prop_assert!(!deleted && !facts.deleted),
             }
         }
         // Who waits for the clock is woken by it, and in the future.
-        prop_assert!(decision.again.is_none_or(|again| again > now - SignedDuration::from_secs(1)));
+        prop_assert!(decision.requeue_at.is_none_or(|requeue_at| requeue_at > now - SignedDuration::from_secs(1)));
         // The same facts give the same decision, and a status that was written needs no writing.
         prop_assert_eq!(&decide(&pod, &facts, now), &decision);
         pod["status"] = decision.status;
-        let again = decide(&pod, &facts, now);
-        prop_assert_eq!(patch(&pod, &again.status), None);
+        let requeue_at = decide(&pod, &facts, now);
+        prop_assert_eq!(patch(&pod, &requeue_at.status), None);
     }
 }

@@ -1,6 +1,6 @@
-//! Archives of images: the OCI layout and what `docker save` writes, as a tar file or unpacked.
+//! Image archives: OCI layout and `docker save`, as a tar file or unpacked.
 //!
-//! In: the archive. Out: where its configuration and its layers are, with digests checked where there are any.
+//! In: the archive. Out: configuration and layer files, with verified digests where there are any.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -13,23 +13,23 @@ use super::decompress::decompressed;
 use super::layers::hex;
 use super::manifest::{Document, Platform};
 
-/// How deep an index may lead to others.
-const DEPTH: usize = 4;
-/// The longest document of an archive.
-const LONGEST: u64 = 4 << 20;
+/// The most nested indexes.
+const MAX_INDEX_DEPTH: usize = 4;
+/// The largest JSON document of an archive, in bytes.
+const MAX_DOCUMENT: u64 = 4 << 20;
 
 fn bad(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.into())
 }
 
-/// What is in an archive.
+/// The contents of an archive.
 pub(super) struct Found {
     pub(super) config: Vec<u8>,
     /// The lowest first.
     pub(super) layers: Vec<PathBuf>,
 }
 
-/// Finds an image; an archive in one file is unpacked into a folder first.
+/// Opens an archive; a tar file is unpacked into `work` first.
 pub(super) fn open(from: &Path, work: &Path) -> io::Result<Found> {
     let folder = if from.is_dir() {
         from.to_owned()
@@ -49,21 +49,21 @@ pub(super) fn open(from: &Path, work: &Path) -> io::Result<Found> {
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
-    File::open(path)?.take(LONGEST + 1).read_to_end(&mut out)?;
-    if out.len() as u64 > LONGEST {
+    File::open(path)?.take(MAX_DOCUMENT + 1).read_to_end(&mut out)?;
+    if out.len() as u64 > MAX_DOCUMENT {
         return Err(bad(format!("{} is longer than 4 MiB", path.display())));
     }
     Ok(out)
 }
 
-/// A file of the archive, which must lie in it.
+/// The path of a file in the archive; it must not leave the archive.
 fn inside(folder: &Path, name: &str) -> io::Result<PathBuf> {
     let plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
     let path = folder.join(name);
     let real = path.canonicalize()?;
     match plain && real.starts_with(folder.canonicalize()?) {
         true => Ok(real),
-        false => Err(bad(format!("{name} leads out of the archive"))),
+        false => Err(bad(format!("{name} is outside of the archive"))),
     }
 }
 
@@ -76,16 +76,16 @@ fn of_docker(folder: &Path) -> io::Result<(PathBuf, Vec<PathBuf>)> {
 
 fn of_oci(folder: &Path) -> io::Result<(PathBuf, Vec<PathBuf>)> {
     let mut next = inside(folder, "index.json")?;
-    for _ in 0..DEPTH {
+    for _ in 0..MAX_INDEX_DEPTH {
         match Document::read(&read(&next)?, &Platform::here()).map_err(|error| bad(error.to_string()))? {
             Document::Image(image) => {
                 let layers = image.layers.iter().map(|layer| blob(folder, &layer.digest)).collect::<io::Result<_>>()?;
                 return Ok((blob(folder, &image.config.digest)?, layers));
             }
-            Document::Leads(to) => next = blob(folder, &to.digest)?,
+            Document::Index(to) => next = blob(folder, &to.digest)?,
         }
     }
-    Err(bad("its indexes lead nowhere"))
+    Err(bad("its indexes are nested too deeply"))
 }
 
 fn blob(folder: &Path, digest: &str) -> io::Result<PathBuf> {
@@ -97,6 +97,6 @@ fn blob(folder: &Path, digest: &str) -> io::Result<PathBuf> {
     }
     match hex(context.finish().as_ref()) == digest {
         true => Ok(path),
-        false => Err(bad(format!("the content of sha256:{digest} is another"))),
+        false => Err(bad(format!("the content of sha256:{digest} has another digest"))),
     }
 }

@@ -1,7 +1,7 @@
-//! Who we are to registries: user names and passwords from `imagePullSecrets`, or from the command line.
+//! Registry credentials from `imagePullSecrets` or the command line.
 //!
-//! In: Secrets of the types `kubernetes.io/dockerconfigjson` and `kubernetes.io/dockercfg`. Out: the credentials that are meant for an
-//! image, those for its very path before those for its host. They are never shown.
+//! In: Secrets of the types `kubernetes.io/dockerconfigjson` and `kubernetes.io/dockercfg`. Out: the credentials for an
+//! image, the longest matching path first. Passwords are never logged.
 
 use api::value::ValueExt as _;
 use base64::Engine as _;
@@ -25,14 +25,14 @@ impl std::fmt::Debug for Credential {
 }
 
 impl Credential {
-    /// As HTTP says it.
+    /// The value of the `Authorization` header.
     pub(super) fn basic(&self) -> String {
         let both = format!("{}:{}", self.user, self.password);
         format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(both))
     }
 }
 
-/// The credentials in Secrets that are meant for an image, the most exact first.
+/// The credentials for an image, the most specific first.
 #[must_use]
 pub fn for_image(secrets: &[Value], image: &Reference) -> Vec<Credential> {
     let mut found: Vec<(usize, Credential)> = Vec::new();
@@ -44,7 +44,7 @@ pub fn for_image(secrets: &[Value], image: &Reference) -> Vec<Credential> {
             }
         }
     }
-    // Stable: of two that fit as well, the Secret that was named first.
+    // Stable sort: of equal matches, the first Secret wins.
     found.sort_by_key(|(length, _)| std::cmp::Reverse(*length));
     let mut out: Vec<Credential> = Vec::new();
     for (_, credential) in found {
@@ -78,11 +78,11 @@ fn credential(entry: &Value) -> Option<Credential> {
     Some(Credential { user: user.to_owned(), password: password.trim_end_matches('\0').to_owned() })
 }
 
-/// Whether a key such as `https://example.com:5000/team` is meant for an image, and how much of its path it names.
+/// Whether a key such as `https://example.com:5000/team` matches an image, and the length of its path.
 fn fits(key: &str, image: &Reference) -> Option<usize> {
     let key = key.split_once("://").map_or(key, |(_, rest)| rest);
     let (host, path) = key.split_once('/').unwrap_or((key, ""));
-    // What Docker writes for its own registry, and versions of the API.
+    // Docker Hub keys end with an API version.
     let path = path.trim_end_matches('/');
     let path = if matches!(path, "v1" | "v2") { "" } else { path };
     let hub = |host: &str| matches!(host, "docker.io" | "index.docker.io" | "registry-1.docker.io");
@@ -93,7 +93,7 @@ fn fits(key: &str, image: &Reference) -> Option<usize> {
     (same_host && below).then_some(path.len())
 }
 
-/// Hosts with their ports; `*` in a key stands for (a part of) one label.
+/// Compares hosts with ports; `*` in a key matches (a part of) one label.
 fn host_fits(key: &str, host: &str) -> bool {
     let (key, host) = (key.to_lowercase(), host.to_lowercase());
     if key == host {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_for_whom_they_name() {
+    fn credentials_match_by_host_and_path() {
         let one = |user: &str| json!({"username": user, "password": "p"});
         let auths = json!({
             "https://index.docker.io/v1/": one("hub"),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn both_kinds_of_secrets_are_read_and_passwords_are_not_shown() {
+    fn both_secret_types_are_read_and_passwords_are_not_printed() {
         let both = base64::engine::general_purpose::STANDARD.encode("me:pass:word");
         let old = json!({"example.com": {"auth": both}}).to_string();
         let old = json!({"data": {".dockercfg": base64::engine::general_purpose::STANDARD.encode(old)}});

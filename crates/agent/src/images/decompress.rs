@@ -1,31 +1,31 @@
-//! Layers as they were before they were compressed: gzip and zstd by their first bytes, anything else as it is.
+//! Decompression of layers: gzip and zstd by magic number, otherwise uncompressed.
 //!
-//! In: compressed bytes. Out: a reader of what is in them, which gives up when that is more than anybody needs.
+//! In: compressed bytes. Out: a reader with a size limit.
 
 use std::io::{self, BufRead, BufReader, Read};
 
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// The most that anything may unpack to: a bomb ends here, and a disk is full long before.
-pub(super) const MOST: u64 = 64 << 30;
-/// The largest window of zstd: what its decoder holds in memory.
-const WINDOW: u64 = 128 << 20;
+/// The largest decompressed size, in bytes; prevents decompression bombs.
+pub(super) const MAX_SIZE: u64 = 64 << 30;
+/// The largest zstd window, in bytes; limits the memory of the decoder.
+const MAX_WINDOW: u64 = 128 << 20;
 
-/// The bytes as they were before they were compressed.
+/// A reader of the decompressed bytes.
 pub(super) fn decompressed<'a>(from: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
     let mut from = BufReader::with_capacity(64 << 10, from);
     let start = from.fill_buf()?;
     let plain: Box<dyn Read + 'a> = match start {
         [0x1f, 0x8b, ..] => Box::new(flate2::bufread::MultiGzDecoder::new(from)),
-        // A frame, or one that is to be skipped before it.
+        // A zstd frame or a skippable frame.
         [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Box::new(Zstd::new(from)),
         _ => Box::new(from),
     };
-    Ok(Box::new(Limited { inner: plain, left: MOST }))
+    Ok(Box::new(Limited { inner: plain, left: MAX_SIZE }))
 }
 
-/// Frames of zstd, one after the other; those that say nothing of the content are skipped.
+/// A sequence of zstd frames; skippable frames are ignored.
 struct Zstd<R> {
     from: R,
     decoder: FrameDecoder,
@@ -35,11 +35,11 @@ struct Zstd<R> {
 impl<R: BufRead> Zstd<R> {
     fn new(from: R) -> Self {
         let mut decoder = FrameDecoder::new();
-        decoder.set_max_window_size(WINDOW);
+        decoder.set_max_window_size(MAX_WINDOW);
         Self { from, decoder, in_frame: false }
     }
 
-    /// Goes to the next frame; false at the end.
+    /// Advances to the next frame; false at the end.
     fn next_frame(&mut self) -> io::Result<bool> {
         while !self.from.fill_buf()?.is_empty() {
             match self.decoder.init(&mut self.from) {
@@ -77,7 +77,7 @@ impl<R: BufRead> Read for Zstd<R> {
     }
 }
 
-/// A reader that ends with an error where it should have ended.
+/// A reader with a size limit.
 struct Limited<R> {
     inner: R,
     left: u64,
@@ -89,7 +89,7 @@ impl<R: Read> Read for Limited<R> {
         self.left = self
             .left
             .checked_sub(length as u64)
-            .ok_or_else(|| io::Error::other(format!("it unpacks to more than {} GiB", MOST >> 30)))?;
+            .ok_or_else(|| io::Error::other(format!("it decompresses to more than {} GiB", MAX_SIZE >> 30)))?;
         Ok(length)
     }
 }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_of_compressing_gives_the_same_bytes() {
+    fn all_compressions_give_the_same_bytes() {
         let text: Vec<u8> = (0..100_000_u32).flat_map(|number| (number / 7).to_le_bytes()).collect();
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(&text).expect("compressed");
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_is_refused() {
+    fn decompression_bombs_are_refused() {
         let mut limited = Limited { inner: io::repeat(0), left: 10_000 };
         let error = io::copy(&mut limited, &mut io::sink()).expect_err("refused");
         assert!(error.to_string().contains("more than"), "{error}");

@@ -1,7 +1,7 @@
-//! The entries of a layer's archive, one after the other, read with care: whoever made it may not like us.
+//! Reads the entries of an untrusted layer archive.
 //!
-//! In: a tar stream (ustar, with the extensions of PAX and GNU for long names, and extended attributes). Out: entries with paths that
-//! lead nowhere but down, and their content. What is too long, too many or not understood is refused by name.
+//! In: a tar stream (ustar, with PAX and GNU extensions for long names, and extended attributes). Out: entries with relative paths without `..`, and
+//! their content. Oversized, too many or unsupported entries are errors.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -12,54 +12,54 @@ use tar::EntryType;
 use thiserror::Error;
 
 /// The most entries of a layer.
-const MOST_ENTRIES: u64 = 1_000_000;
-/// The longest path, and target of a link.
-const LONGEST_PATH: usize = 4095;
-/// The longest name.
-const LONGEST_NAME: usize = 255;
-/// The longest header of an extension: names, and attributes that the kernel takes.
-const LONGEST_EXTENSION: u64 = 1 << 20;
-/// How extended attributes are called in PAX.
+const MAX_ENTRIES: u64 = 1_000_000;
+/// The longest path or link target, in bytes.
+const MAX_PATH: usize = 4095;
+/// The longest path component, in bytes.
+const MAX_NAME: usize = 255;
+/// The longest extension header, in bytes.
+const MAX_EXTENSION: u64 = 1 << 20;
+/// The PAX key prefix of extended attributes.
 const ATTRIBUTE: &str = "SCHILY.xattr.";
 
-/// Why a layer is not unpacked.
+/// Why a layer cannot be unpacked.
 #[derive(Debug, Error)]
 pub enum LayerError {
-    /// It would be written outside of the image.
-    #[error("its entry {0:?} leads out of the image")]
+    /// An entry is outside of the image.
+    #[error("entry {0:?} is outside of the image")]
     Outside(PathBuf),
-    /// Something in it is not possible.
-    #[error("its entry {0:?} {1}")]
+    /// An entry is invalid.
+    #[error("entry {0:?} {1}")]
     Entry(PathBuf, String),
-    /// There is too much of it.
-    #[error("it has more than {MOST_ENTRIES} entries")]
+    /// There are too many entries.
+    #[error("it has more than {MAX_ENTRIES} entries")]
     TooMany,
-    /// It cannot be read.
+    /// The archive cannot be read.
     #[error("it cannot be read: {0}")]
     Broken(#[source] io::Error),
-    /// It cannot be written.
-    #[error("writing its entry {0:?}: {1}")]
+    /// An entry cannot be written.
+    #[error("writing entry {0:?}: {1}")]
     Disk(PathBuf, #[source] io::Error),
 }
 
-/// What an entry is.
+/// The type of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     File,
-    Folder,
-    /// A symbolic link, to whatever.
-    Link(PathBuf),
-    /// Another name of a file of the layer.
-    Same(PathBuf),
-    Pipe,
-    /// Devices: containers get theirs from their runtime.
+    Directory,
+    /// A symbolic link.
+    Symlink(PathBuf),
+    /// A hard link to a file of the layer.
+    HardLink(PathBuf),
+    Fifo,
+    /// A device; skipped, because the runtime provides devices.
     Device,
 }
 
 /// An entry.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// Without anything that leads upward; empty is the root.
+    /// Relative, without `..`; empty is the root.
     pub(super) path: PathBuf,
     pub(super) kind: Kind,
     pub(super) mode: u32,
@@ -70,7 +70,7 @@ pub(super) struct Entry {
     pub(super) attributes: Vec<(String, Vec<u8>)>,
 }
 
-/// What extensions say of the entry after them.
+/// Extension headers of the next entry.
 #[derive(Default)]
 struct Extensions {
     path: Option<Vec<u8>>,
@@ -81,7 +81,7 @@ struct Extensions {
     attributes: Vec<(String, Vec<u8>)>,
 }
 
-/// Hands every entry to somebody, in their order; answers how many there were.
+/// Calls `take` with every entry in order; returns their number.
 pub(super) fn each<R: Read>(
     from: R,
     mut take: impl FnMut(&Entry, &mut dyn Read) -> Result<(), LayerError>,
@@ -89,11 +89,11 @@ pub(super) fn each<R: Read>(
     let mut archive = tar::Archive::new(from);
     let mut pending = Extensions::default();
     let mut count = 0;
-    // Raw: the library would hold extensions of any length in memory.
+    // Raw, because the library would buffer extension headers of any length.
     for found in archive.entries().map_err(LayerError::Broken)?.raw(true) {
         let mut found = found.map_err(LayerError::Broken)?;
         count += 1;
-        if count > MOST_ENTRIES {
+        if count > MAX_ENTRIES {
             return Err(LayerError::TooMany);
         }
         let kind = found.header().entry_type();
@@ -101,7 +101,7 @@ pub(super) fn each<R: Read>(
             EntryType::XHeader => pax(&extension(&mut found)?, &mut pending)?,
             EntryType::GNULongName => pending.path = Some(text(extension(&mut found)?)),
             EntryType::GNULongLink => pending.link = Some(text(extension(&mut found)?)),
-            // Comments, mostly of git.
+            // Comments, for instance of git archives.
             EntryType::XGlobalHeader => drop(extension(&mut found)?),
             _ => {
                 let entry = entry(found.header(), std::mem::take(&mut pending))?;
@@ -114,9 +114,9 @@ pub(super) fn each<R: Read>(
 
 fn extension(found: &mut impl Read) -> Result<Vec<u8>, LayerError> {
     let mut out = Vec::new();
-    found.take(LONGEST_EXTENSION + 1).read_to_end(&mut out).map_err(LayerError::Broken)?;
-    if out.len() as u64 > LONGEST_EXTENSION {
-        return Err(LayerError::Broken(io::Error::other("a header in it is longer than 1 MiB")));
+    found.take(MAX_EXTENSION + 1).read_to_end(&mut out).map_err(LayerError::Broken)?;
+    if out.len() as u64 > MAX_EXTENSION {
+        return Err(LayerError::Broken(io::Error::other("an extension header is longer than 1 MiB")));
     }
     Ok(out)
 }
@@ -131,9 +131,9 @@ fn bad(path: &Path, why: impl Into<String>) -> LayerError {
     LayerError::Entry(path.to_owned(), why.into())
 }
 
-/// Reads records of PAX: `LENGTH KEY=VALUE\n`, where a value may have any bytes.
+/// Parses PAX records: `LENGTH KEY=VALUE\n`, where a value may contain any byte.
 fn pax(bytes: &[u8], out: &mut Extensions) -> Result<(), LayerError> {
-    let broken = || LayerError::Broken(io::Error::other("an extended header in it is damaged"));
+    let broken = || LayerError::Broken(io::Error::other("an extended header is invalid"));
     let mut rest = bytes;
     while !rest.is_empty() {
         let space = rest.iter().position(|byte| *byte == b' ').ok_or_else(broken)?;
@@ -151,9 +151,9 @@ fn pax(bytes: &[u8], out: &mut Extensions) -> Result<(), LayerError> {
             "uid" => out.user = number().and_then(|number| number.parse().ok()),
             "gid" => out.group = number().and_then(|number| number.parse().ok()),
             "mtime" => out.modified = number().and_then(|number| number.split('.').next()?.parse().ok()),
-            "size" => return Err(LayerError::Broken(io::Error::other("a file in it is of 8 GiB or more"))),
+            "size" => return Err(LayerError::Broken(io::Error::other("a file has 8 GiB or more"))),
             key if key.starts_with("GNU.sparse.") => {
-                return Err(LayerError::Broken(io::Error::other("a file in it is sparse, which is not understood")));
+                return Err(LayerError::Broken(io::Error::other("a file is sparse, which is not supported")));
             }
             key => {
                 if let Some(name) = key.strip_prefix(ATTRIBUTE) {
@@ -171,28 +171,28 @@ fn entry(header: &tar::Header, said: Extensions) -> Result<Entry, LayerError> {
     let path = clean(&raw)?;
     let link = || {
         let raw = said.link.clone().or_else(|| header.link_name_bytes().map(std::borrow::Cow::into_owned));
-        let raw = raw.filter(|raw| !raw.is_empty() && !raw.contains(&0) && raw.len() <= LONGEST_PATH);
-        raw.ok_or_else(|| bad(&shown, "is a link to nothing, or to too long a path"))
+        let raw = raw.filter(|raw| !raw.is_empty() && !raw.contains(&0) && raw.len() <= MAX_PATH);
+        raw.ok_or_else(|| bad(&shown, "is a link with an empty or too long target"))
     };
     let kind = match header.entry_type() {
         EntryType::Regular | EntryType::Continuous => {
-            // Old archives have no other way to say that it is a folder.
-            if raw.ends_with(b"/") { Kind::Folder } else { Kind::File }
+            // Pre-POSIX archives mark directories by a trailing slash.
+            if raw.ends_with(b"/") { Kind::Directory } else { Kind::File }
         }
-        EntryType::Directory => Kind::Folder,
-        EntryType::Symlink => Kind::Link(PathBuf::from(OsStr::from_bytes(&link()?))),
-        EntryType::Link => Kind::Same(clean(&link()?)?),
-        EntryType::Fifo => Kind::Pipe,
+        EntryType::Directory => Kind::Directory,
+        EntryType::Symlink => Kind::Symlink(PathBuf::from(OsStr::from_bytes(&link()?))),
+        EntryType::Link => Kind::HardLink(clean(&link()?)?),
+        EntryType::Fifo => Kind::Fifo,
         EntryType::Char | EntryType::Block => Kind::Device,
-        EntryType::GNUSparse => return Err(bad(&shown, "is a sparse file, which is not understood")),
-        other => return Err(bad(&shown, format!("is of the kind {:?}, which is not understood", other.as_byte()))),
+        EntryType::GNUSparse => return Err(bad(&shown, "is a sparse file, which is not supported")),
+        other => return Err(bad(&shown, format!("has the type {:?}, which is not supported", other.as_byte()))),
     };
     let number = |said: Option<u64>, own: io::Result<u64>, what: &str| {
         let own = own.map_err(|error| bad(&shown, format!("has no {what}: {error}")));
         let all = said.map_or(own, Ok)?;
         u32::try_from(all).map_err(|_| bad(&shown, format!("has the {what} {all}")))
     };
-    let damaged = |error: io::Error| bad(&shown, format!("is damaged: {error}"));
+    let damaged = |error: io::Error| bad(&shown, format!("is invalid: {error}"));
     Ok(Entry {
         user: number(said.user, header.uid(), "owner")?,
         group: number(said.group, header.gid(), "group")?,
@@ -205,16 +205,16 @@ fn entry(header: &tar::Header, said: Extensions) -> Result<Entry, LayerError> {
     })
 }
 
-/// A path below the root, by names alone.
+/// A relative path without `..`.
 pub(super) fn clean(raw: &[u8]) -> Result<PathBuf, LayerError> {
     let shown = || PathBuf::from(OsStr::from_bytes(raw.get(..200).unwrap_or(raw)));
-    if raw.len() > LONGEST_PATH || raw.contains(&0) {
-        return Err(bad(&shown(), "has a path that is too long, or has a zero in it"));
+    if raw.len() > MAX_PATH || raw.contains(&0) {
+        return Err(bad(&shown(), "has a path that is too long or contains a NUL byte"));
     }
     let mut out = PathBuf::new();
     for part in Path::new(OsStr::from_bytes(raw)).components() {
         match part {
-            Component::Normal(name) if name.len() > LONGEST_NAME => return Err(bad(&shown(), "has too long a name")),
+            Component::Normal(name) if name.len() > MAX_NAME => return Err(bad(&shown(), "has too long a name")),
             Component::Normal(name) => out.push(name),
             Component::ParentDir => return Err(LayerError::Outside(shown())),
             Component::RootDir | Component::CurDir | Component::Prefix(_) => {}

@@ -1,7 +1,7 @@
-//! What there is, who uses it, and what can go.
+//! Garbage collection of images and layers.
 //!
-//! In: names, images, layers, and the Pods of this machine. Out: a list for people, and less on the disk. An image stays while it has a
-//! name or a Pod was begun from it; a layer while an image has it.
+//! In: names, images, layers, and the Pods of this node. Out: a list, and freed space. An image is kept while it has a name or a Pod uses it; a layer
+//! while an image uses it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,40 +12,40 @@ use super::users::{User, users};
 use super::{ImageError, Images, layers, lock};
 use crate::files;
 
-/// An image, for people.
+/// A row of `waypost image list`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its name; none when it has lost its last.
+    /// The name; `None` for an untagged image.
     pub name: Option<String>,
-    /// Its id.
+    /// The image ID.
     pub id: String,
-    /// The bytes of its files, those that it shares too.
+    /// The size of its files in bytes, shared layers included.
     pub size: u64,
     /// Pods that use it.
     pub pods: BTreeSet<String>,
 }
 
-/// What was taken away.
+/// What was removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Freed {
     /// Images.
     pub images: usize,
     /// Layers.
     pub layers: usize,
-    /// The bytes of their files.
+    /// The size of their files, in bytes.
     pub bytes: u64,
-    /// Somebody brings an image or begins a container just now, so layers were left for later.
+    /// Whether layers were kept because an image is being pulled or a container started.
     pub busy: bool,
 }
 
 impl Images {
-    /// Ids of all images.
+    /// All image IDs.
     fn ids(&self) -> Vec<String> {
         let all = fs::read_dir(&self.root).into_iter().flatten().flatten();
         all.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| is_digest(name)).collect()
     }
 
-    /// Whether a Pod uses an image: by a name of it, or because a container was begun from it.
+    /// The Pods that use an image, by name or by a running container.
     fn pods_of(&self, id: &str, all: &[User]) -> BTreeSet<String> {
         let names = self.named();
         let digests = self.written(id).map(|written| written.digests).unwrap_or_default();
@@ -56,7 +56,7 @@ impl Images {
         all.iter().filter(uses).map(|user| user.pod.clone()).collect()
     }
 
-    /// All images by name, and those without one.
+    /// All images, untagged ones included.
     #[must_use]
     pub fn list(&self) -> Vec<Listed> {
         let (names, users) = (self.named(), users(&self.data_dir));
@@ -72,17 +72,17 @@ impl Images {
         out
     }
 
-    /// The bytes of an image's files.
+    /// The size of an image's files, in bytes.
     #[must_use]
     pub fn size(&self, id: &str) -> u64 {
         let chains = self.written(id).map(|written| written.layers).unwrap_or_default();
         chains.iter().filter_map(|chain| self.layers.about(chain)).map(|about| about.size).sum()
     }
 
-    /// Takes a name away, and with its last name the image, and with it the layers that no other has.
+    /// Removes a name; with its last name the image and its unshared layers.
     ///
     /// # Errors
-    /// When there is no such image, or a Pod of this machine needs it.
+    /// When there is no such image, or a Pod uses it.
     pub fn remove(&self, name: &str) -> Result<Freed, ImageError> {
         let disk = |error| ImageError::Disk(name.to_owned(), error);
         let key = full(name);
@@ -102,11 +102,10 @@ impl Images {
         self.collect().map_err(disk)
     }
 
-    /// Takes away what nothing uses: images without a name, layers without an image, downloads that were given up. With `all` also
-    /// images that have a name and no Pod.
+    /// Removes untagged images, unused layers and incomplete downloads; with `all` also tagged images without Pods.
     ///
     /// # Errors
-    /// When the disk does not allow it.
+    /// When a file system operation fails.
     pub fn prune(&self, all: bool) -> Result<Freed, ImageError> {
         let disk = |error| ImageError::Disk(self.root.display().to_string(), error);
         if all {
@@ -123,10 +122,10 @@ impl Images {
         Ok(freed)
     }
 
-    /// Takes away what nothing uses, unless somebody is about to use some of it.
+    /// Removes unused images and layers, unless the store is in use.
     pub(super) fn collect(&self) -> io::Result<Freed> {
         let mut freed = Freed::default();
-        let Some(_alone) = lock::alone(&self.root)? else { return Ok(Freed { busy: true, ..freed }) };
+        let Some(_alone) = lock::exclusive(&self.root)? else { return Ok(Freed { busy: true, ..freed }) };
         let _names = lock::names(&self.root)?;
         let (names, users) = (self.named(), users(&self.data_dir));
         let mut needed = BTreeSet::new();

@@ -1,10 +1,10 @@
-//! One layer, unpacked as overlayfs wants it: what it adds as files, what it takes away as marks.
+//! Unpacks a layer into an overlayfs lower directory.
 //!
-//! In: the layer's archive, and the folders of the layers below it. Out: a folder. `.wh.NAME` becomes a device 0/0 called NAME, and a
-//! folder that begins anew gets the mark `opaque`. Folders that a layer does not mention itself look like those below.
+//! In: the layer's archive, and the directories of the layers below. Out: a directory. A whiteout `.wh.NAME` becomes a character device 0/0 called NAME,
+//! an opaque marker the xattr `trusted.overlay.opaque`. Parent directories without an entry get owner and mode of the layers below.
 //!
-//! Links inside of an image mean the image: `/run` in a link is the image's, as it will be for its containers. Nothing is ever
-//! written outside of the folder: entries that would be are refused, also where they go through a link of the same layer.
+//! Absolute links are resolved inside the image. Nothing is written outside of the directory: entries whose path leaves it are errors, also through
+//! a link of the same layer.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
@@ -17,18 +17,18 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags}
 
 use super::entries::{Entry, Kind, LayerError, each};
 
-/// What the name of a file that is to go begins with.
-const GONE: &[u8] = b".wh.";
-/// The name that says that a folder begins anew.
-const ANEW: &[u8] = b".wh..wh..opq";
-/// What other names of the layering itself begin with.
+/// The prefix of whiteouts.
+const WHITEOUT: &[u8] = b".wh.";
+/// The name of an opaque marker.
+const OPAQUE_MARKER: &[u8] = b".wh..wh..opq";
+/// The prefix of other AUFS metadata, which is skipped.
 const INTERNAL: &[u8] = b".wh..wh.";
-/// The mark of a folder that begins anew.
+/// The xattr of an opaque directory.
 const OPAQUE: &str = "trusted.overlay.opaque";
-/// How many links are followed.
-const LINKS: usize = 40;
+/// The most links in a path.
+const MAX_LINKS: usize = 40;
 
-/// Unpacks a layer into an empty folder; answers how many bytes its files have.
+/// Unpacks a layer into an empty directory; returns the size of its files in bytes.
 pub(super) fn unpack(from: impl Read, root: &Path, below: &[PathBuf]) -> Result<u64, LayerError> {
     let layer = Layer { root, below };
     let mut folders = Vec::new();
@@ -36,12 +36,12 @@ pub(super) fn unpack(from: impl Read, root: &Path, below: &[PathBuf]) -> Result<
     each(from, |entry, content| {
         layer.put(entry, content)?;
         bytes += entry.size;
-        if entry.kind == Kind::Folder {
+        if entry.kind == Kind::Directory {
             folders.push((entry.path.clone(), entry.modified));
         }
         Ok(())
     })?;
-    // What was written into them has changed their times.
+    // Writing into directories changed their modification times.
     for (path, modified) in folders.iter().rev() {
         if let Ok(there) = layer.find(path) {
             let _ = set_time(&there, *modified);
@@ -60,27 +60,27 @@ impl Layer<'_> {
     fn put(&self, entry: &Entry, content: &mut dyn Read) -> Result<(), LayerError> {
         let disk = |error| LayerError::Disk(entry.path.clone(), error);
         let Some(name) = entry.path.file_name() else {
-            return if entry.kind == Kind::Folder { dress(self.root, entry) } else { Ok(()) };
+            return if entry.kind == Kind::Directory { set_metadata(self.root, entry) } else { Ok(()) };
         };
         let parent = entry.path.parent().unwrap_or_else(|| Path::new(""));
         let folder = self.enter(parent, &entry.path)?;
         let bytes = name.as_bytes();
-        if bytes == ANEW {
+        if bytes == OPAQUE_MARKER {
             return set_opaque(&folder).map_err(disk);
         }
         if bytes.starts_with(INTERNAL) {
             return Ok(());
         }
-        if let Some(gone) = bytes.strip_prefix(GONE) {
+        if let Some(gone) = bytes.strip_prefix(WHITEOUT) {
             return match gone {
                 b"" | b"." | b".." => Err(LayerError::Outside(entry.path.clone())),
-                gone => hide(&folder.join(OsStr::from_bytes(gone))).map_err(disk),
+                gone => whiteout(&folder.join(OsStr::from_bytes(gone))).map_err(disk),
             };
         }
         let target = folder.join(name);
         let before = fs::symlink_metadata(&target).ok();
-        let was_hidden = before.as_ref().is_some_and(is_hidden);
-        let stays = entry.kind == Kind::Folder && before.as_ref().is_some_and(Metadata::is_dir);
+        let was_whiteout = before.as_ref().is_some_and(is_whiteout);
+        let stays = entry.kind == Kind::Directory && before.as_ref().is_some_and(Metadata::is_dir);
         if entry.kind == Kind::Device {
             return Ok(());
         }
@@ -88,10 +88,10 @@ impl Layer<'_> {
             remove(&target).map_err(disk)?;
         }
         match &entry.kind {
-            Kind::Folder if stays => {}
-            Kind::Folder => {
+            Kind::Directory if stays => {}
+            Kind::Directory => {
                 fs::create_dir(&target).map_err(disk)?;
-                if was_hidden {
+                if was_whiteout {
                     set_opaque(&target).map_err(disk)?;
                 }
             }
@@ -102,36 +102,36 @@ impl Layer<'_> {
                     return Err(LayerError::Broken(io::ErrorKind::UnexpectedEof.into()));
                 }
             }
-            Kind::Link(to) => symlink(to, &target).map_err(disk)?,
-            Kind::Same(other) => return self.link(other, &target, entry),
-            Kind::Pipe => {
+            Kind::Symlink(to) => symlink(to, &target).map_err(disk)?,
+            Kind::HardLink(other) => return self.link(other, &target, entry),
+            Kind::Fifo => {
                 rustix::fs::mknodat(CWD, &target, FileType::Fifo, Mode::empty(), 0)
                     .map_err(|error| disk(error.into()))?;
             }
             Kind::Device => {}
         }
-        dress(&target, entry)
+        set_metadata(&target, entry)
     }
 
-    /// Gives a file of this layer another name.
+    /// Creates a hard link to a file of this layer.
     fn link(&self, other: &Path, target: &Path, entry: &Entry) -> Result<(), LayerError> {
         let from = self.find(other)?;
-        let plain = fs::symlink_metadata(&from).is_ok_and(|there| !there.is_dir() && !is_hidden(&there));
+        let plain = fs::symlink_metadata(&from).is_ok_and(|there| !there.is_dir() && !is_whiteout(&there));
         if !plain {
-            let why = format!("is another name of {}, which is no file of its layer", other.display());
+            let why = format!("is a hard link to {}, which is not a file of its layer", other.display());
             return Err(LayerError::Entry(entry.path.clone(), why));
         }
         fs::hard_link(from, target).map_err(|error| LayerError::Disk(entry.path.clone(), error))
     }
 
-    /// Where an entry of this layer is, with links of the layer followed on the way to it, but not itself.
+    /// The path of an entry of this layer; links in its parents are resolved.
     fn find(&self, path: &Path) -> Result<PathBuf, LayerError> {
         let Some(name) = path.file_name() else { return Ok(self.root.to_owned()) };
         let parent = path.parent().unwrap_or_else(|| Path::new(""));
         Ok(self.root.join(self.walk(parent, path, false)?).join(name))
     }
 
-    /// The folder of an entry; made, when the layer has not mentioned it.
+    /// The parent directory of an entry, created if necessary.
     fn enter(&self, folder: &Path, entry: &Path) -> Result<PathBuf, LayerError> {
         Ok(self.root.join(self.walk(folder, entry, true)?))
     }
@@ -144,7 +144,7 @@ impl Layer<'_> {
         let mut links = 0;
         while let Some(name) = rest.pop() {
             if name == ".." {
-                // By links only: entries with this were refused before.
+                // Only from link targets: entry paths have no `..`.
                 if !here.pop() {
                     return Err(outside());
                 }
@@ -155,8 +155,8 @@ impl Layer<'_> {
             match fs::symlink_metadata(&there) {
                 Ok(meta) if meta.is_symlink() => {
                     links += 1;
-                    if links > LINKS {
-                        return Err(LayerError::Entry(entry.to_owned(), "leads through too many links".to_owned()));
+                    if links > MAX_LINKS {
+                        return Err(LayerError::Entry(entry.to_owned(), "has too many links in its path".to_owned()));
                     }
                     let link = fs::read_link(&there).map_err(|error| LayerError::Disk(entry.to_owned(), error))?;
                     if link.is_absolute() {
@@ -168,13 +168,15 @@ impl Layer<'_> {
                     continue;
                 }
                 Ok(meta) if meta.is_dir() || !make => {}
-                Ok(meta) if is_hidden(&meta) => {
+                Ok(meta) if is_whiteout(&meta) => {
                     let made = remove(&there).and_then(|()| fs::create_dir(&there)).and_then(|()| set_opaque(&there));
                     made.map_err(|error| LayerError::Disk(entry.to_owned(), error))?;
                 }
-                Ok(_) => return Err(LayerError::Entry(entry.to_owned(), "lies in what is no folder".to_owned())),
+                Ok(_) => {
+                    return Err(LayerError::Entry(entry.to_owned(), "has a parent that is not a directory".to_owned()));
+                }
                 Err(_) if make => {
-                    self.make_like_below(&next).map_err(|error| LayerError::Disk(entry.to_owned(), error))?;
+                    self.create_like_below(&next).map_err(|error| LayerError::Disk(entry.to_owned(), error))?;
                 }
                 Err(_) => {}
             }
@@ -183,8 +185,8 @@ impl Layer<'_> {
         Ok(here)
     }
 
-    /// Makes a folder that looks like the one that it covers.
-    fn make_like_below(&self, path: &Path) -> io::Result<()> {
+    /// Creates a directory with owner and mode of the one below.
+    fn create_like_below(&self, path: &Path) -> io::Result<()> {
         let target = self.root.join(path);
         fs::create_dir(&target)?;
         fs::set_permissions(&target, fs::Permissions::from_mode(0o755))?;
@@ -196,7 +198,7 @@ impl Layer<'_> {
     }
 }
 
-/// The folder of this path as the layers below show it.
+/// The metadata of a directory in the layers below.
 fn folder_below(below: &[PathBuf], path: &Path) -> Option<Metadata> {
     'layers: for layer in below {
         let mut here = layer.clone();
@@ -215,16 +217,16 @@ fn folder_below(below: &[PathBuf], path: &Path) -> Option<Metadata> {
     None
 }
 
-/// Owner, mode, attributes and time.
-fn dress(target: &Path, entry: &Entry) -> Result<(), LayerError> {
+/// Sets owner, mode, extended attributes and modification time.
+fn set_metadata(target: &Path, entry: &Entry) -> Result<(), LayerError> {
     let disk = |error| LayerError::Disk(entry.path.clone(), error);
     lchown(target, Some(entry.user), Some(entry.group)).map_err(disk)?;
-    if !matches!(entry.kind, Kind::Link(_)) {
+    if !matches!(entry.kind, Kind::Symlink(_)) {
         fs::set_permissions(target, fs::Permissions::from_mode(entry.mode)).map_err(disk)?;
     }
-    for (name, value) in entry.attributes.iter().filter(|(name, _)| is_welcome(name)) {
+    for (name, value) in entry.attributes.iter().filter(|(name, _)| is_kept_xattr(name)) {
         match rustix::fs::lsetxattr(target, name.as_str(), value, XattrFlags::empty()) {
-            // Filesystems differ in what they keep; rights of programs must not be lost without a word.
+            // Not all file systems support user attributes; lost file capabilities must be an error.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::PERM) if name != "security.capability" => {}
             set => set.map_err(|error| disk(error.into()))?,
         }
@@ -232,8 +234,8 @@ fn dress(target: &Path, entry: &Entry) -> Result<(), LayerError> {
     set_time(target, entry.modified).map_err(disk)
 }
 
-/// Attributes that mean something to containers. Others mean something to this machine: marks of overlayfs above all.
-fn is_welcome(name: &str) -> bool {
+/// Extended attributes that are kept. Others affect the host, in particular those of overlayfs.
+fn is_kept_xattr(name: &str) -> bool {
     name == "security.capability" || (name.starts_with("user.") && !name.starts_with("user.overlay."))
 }
 
@@ -243,8 +245,8 @@ fn set_time(target: &Path, modified: i64) -> io::Result<()> {
     Ok(rustix::fs::utimensat(CWD, target, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
-/// Hides a file of the layers below; one of this layer stays, as the order in an archive means nothing.
-fn hide(target: &Path) -> io::Result<()> {
+/// Creates a whiteout; a file of this layer is kept, because the order of entries is not significant.
+fn whiteout(target: &Path) -> io::Result<()> {
     match fs::symlink_metadata(target) {
         Ok(there) if there.is_dir() => set_opaque(target),
         Ok(_) => Ok(()),
@@ -252,7 +254,7 @@ fn hide(target: &Path) -> io::Result<()> {
     }
 }
 
-fn is_hidden(there: &Metadata) -> bool {
+fn is_whiteout(there: &Metadata) -> bool {
     there.file_type().is_char_device() && there.rdev() == 0
 }
 
@@ -282,7 +284,7 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Copies a folder with owners and modes; what is no file, folder or link stays behind. Answers how many bytes there were.
+/// Copies a directory with owners and modes; special files are skipped. Returns the size of the files in bytes.
 pub(super) fn copy(from: &Path, to: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     let meta = fs::metadata(from)?;

@@ -1,10 +1,10 @@
-//! The layers of all images, each once: images that begin alike share what they begin with.
+//! The layer store: layers are shared between images by chain ID.
 //!
 //! ```text
-//! <data-dir>/images/layers/CHAIN/files      what it adds and takes away, as overlayfs wants it
-//!                               /about.json its own digest, how large it is
+//! <data-dir>/images/layers/CHAIN/files      the overlayfs lower directory
+//!                               /about.json diff ID and size
 //! ```
-//! A chain is a layer with all that lie below it, and its name is the digest of their digests. A layer is there as a whole or not at all.
+//! The chain ID (OCI image specification) identifies a layer together with all layers below. Layers are added atomically.
 
 use std::fs;
 use std::io::{self, Read};
@@ -20,38 +20,38 @@ use super::entries::LayerError;
 use super::layer;
 use crate::files;
 
-/// The most layers of an image: what overlayfs, and everybody else, takes.
-pub(super) const MOST_LAYERS: usize = 127;
+/// The most layers of an image; a common limit of overlay drivers.
+pub(super) const MAX_LAYERS: usize = 127;
 
-/// Why a layer is not there.
+/// Why a layer cannot be added.
 #[derive(Debug, Error)]
 pub enum AddError {
-    /// Its content is no layer, or a hostile one.
+    /// The archive is invalid or malicious.
     #[error(transparent)]
     Layer(#[from] LayerError),
-    /// It is another one than was announced.
-    #[error("it unpacks to sha256:{found}, but the image says sha256:{wanted}")]
-    Another {
-        /// What the image says.
+    /// The digest differs.
+    #[error("its uncompressed digest is sha256:{found}, but the image says sha256:{wanted}")]
+    DigestMismatch {
+        /// The expected digest.
         wanted: String,
-        /// What it is.
+        /// The actual digest.
         found: String,
     },
-    /// The disk.
-    #[error("the disk: {0}")]
+    /// A file system operation failed.
+    #[error("writing the layer: {0}")]
     Disk(#[from] io::Error),
 }
 
-/// What is known of a layer.
+/// The metadata of a layer (`about.json`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct About {
-    /// The digest of its archive.
+    /// The diff ID: the digest of the uncompressed archive.
     pub(super) diff: String,
-    /// The bytes of its files.
+    /// The size of its files, in bytes.
     pub(super) size: u64,
 }
 
-/// The layers of a machine.
+/// The layer store.
 #[derive(Clone, Debug)]
 pub(super) struct Layers(PathBuf);
 
@@ -65,12 +65,12 @@ pub(super) fn sha256(bytes: &[u8]) -> String {
     hex(ring::digest::digest(&SHA256, bytes).as_ref())
 }
 
-/// The name of a layer over a chain.
+/// The chain ID of a layer over a chain.
 pub(super) fn chain(below: Option<&str>, diff: &str) -> String {
     below.map_or_else(|| diff.to_owned(), |below| sha256(format!("sha256:{below} sha256:{diff}").as_bytes()))
 }
 
-/// The names of all chains of an image, the lowest first.
+/// The chain IDs of an image, the lowest first.
 pub(super) fn chains(diffs: &[String]) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     for diff in diffs {
@@ -84,23 +84,23 @@ impl Layers {
         Self(images.join("layers"))
     }
 
-    /// The files of a chain's uppermost layer.
+    /// The directory of the uppermost layer of a chain.
     pub(super) fn files(&self, chain: &str) -> PathBuf {
         self.0.join(chain).join("files")
     }
 
-    /// What is known of it; nothing when it is not there.
+    /// The metadata; `None` when the layer does not exist.
     pub(super) fn about(&self, chain: &str) -> Option<About> {
         files::get(&self.0.join(chain).join("about.json"))
     }
 
-    /// Names of all.
+    /// All chain IDs.
     pub(super) fn all(&self) -> Vec<String> {
         let names = fs::read_dir(&self.0).into_iter().flatten().flatten();
         names.filter_map(|entry| entry.file_name().into_string().ok()).collect()
     }
 
-    /// Adds a layer from its archive, compressed or not, over the chains below it, the lowest first; answers its chain.
+    /// Adds a layer from its archive, compressed or not, over the chains below (the lowest first); returns its chain ID.
     pub(super) fn add(&self, from: impl Read, below: &[String], wanted: Option<&str>) -> Result<String, AddError> {
         let folders: Vec<PathBuf> = below.iter().rev().map(|chain| self.files(chain)).collect();
         self.make(below.last().map(String::as_str), |root| {
@@ -109,21 +109,21 @@ impl Layers {
             }
             let mut from = Hashing { inner: decompressed(from)?, context: Context::new(&SHA256) };
             let size = layer::unpack(&mut from, root, &folders)?;
-            // What follows the end of an archive belongs to its digest.
+            // Padding after the archive is part of the digest.
             io::copy(&mut from, &mut io::sink()).map_err(LayerError::Broken)?;
             let found = hex(from.context.finish().as_ref());
             match wanted {
-                Some(wanted) if wanted != found => Err(AddError::Another { wanted: wanted.to_owned(), found }),
+                Some(wanted) if wanted != found => Err(AddError::DigestMismatch { wanted: wanted.to_owned(), found }),
                 _ => Ok(About { diff: found, size }),
             }
         })
     }
 
-    /// Adds a folder as the only layer of an image.
+    /// Adds a directory as the only layer of an image.
     pub(super) fn add_folder(&self, from: &Path) -> Result<String, AddError> {
         self.make(None, |root| {
             let size = layer::copy(from, root)?;
-            // A folder has no digest: each time it is another.
+            // A directory has no digest: use a random one.
             let diff = sha256(&fastrand::u128(..).to_ne_bytes());
             Ok(About { diff, size })
         })
@@ -141,11 +141,11 @@ impl Layers {
         let made = fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).map_err(AddError::from);
         let made = made.and_then(|()| fill(&root)).and_then(|about| {
             files::put(&work.join("about.json"), &about)?;
-            // After a power cut it must not be there with empty files.
+            // A layer must not appear with empty files after a power failure.
             rustix::fs::syncfs(fs::File::open(&work)?).map_err(io::Error::from)?;
             let chain = chain(below, &about.diff);
             match fs::rename(&work, self.0.join(&chain)) {
-                // Somebody else was faster, with the same.
+                // Another process added the same layer.
                 Err(_) if self.about(&chain).is_some() => {}
                 moved => moved?,
             }
@@ -156,7 +156,7 @@ impl Layers {
     }
 
     pub(super) fn remove(&self, chain: &str) -> io::Result<()> {
-        // First away from its place, so that nobody takes half of it for a layer.
+        // Rename first, so that a partial layer is never visible.
         let aside = self.0.join(format!("{UNFINISHED}gone-{:016x}", fastrand::u64(..)));
         match fs::rename(self.0.join(chain), &aside) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -165,10 +165,10 @@ impl Layers {
     }
 }
 
-/// What names of layers that are being made begin with.
+/// The prefix of temporary directories.
 pub(super) const UNFINISHED: &str = ".unfinished-";
 
-/// A reader that knows the digest of what was read.
+/// A reader that computes the SHA-256 of the data.
 struct Hashing<R> {
     inner: R,
     context: Context,

@@ -1,7 +1,6 @@
-//! Who changes images: several programs may (an agent, and people with `waypost image`), and none takes away what another needs.
+//! Locks of the image store between processes (the agent and `waypost image`).
 //!
-//! Two files are locked. `names` is held while names are changed, for moments. `use` is shared by whoever brings an image or begins a
-//! container, and held alone by whoever removes layers.
+//! `names` is held exclusively while names change. `use` is shared by pulls and container starts, and exclusive while layers are removed.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +8,7 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// A lock. Dropping it frees it, as does the end of the program.
+/// A lock (flock); released on drop or exit.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
@@ -20,22 +19,22 @@ fn open(images: &Path, name: &str) -> io::Result<File> {
     File::options().create(true).truncate(false).write(true).open(images.join(format!(".{name}.lock")))
 }
 
-/// For those who change names. Waits for others.
+/// Locks names exclusively; blocks.
 pub(super) fn names(images: &Path) -> io::Result<Lock> {
     let file = open(images, "names")?;
     flock(&file, FlockOperation::LockExclusive)?;
     Ok(Lock { _file: file })
 }
 
-/// For those who need layers to stay. Waits for whoever removes some.
+/// Locks layers shared, so that they are not removed; blocks.
 pub(super) fn using(images: &Path) -> io::Result<Lock> {
     let file = open(images, "use")?;
     flock(&file, FlockOperation::LockShared)?;
     Ok(Lock { _file: file })
 }
 
-/// For those who remove layers; nothing while others need them.
-pub(super) fn alone(images: &Path) -> io::Result<Option<Lock>> {
+/// Locks layers exclusively for removal; `None` while they are in use.
+pub(super) fn exclusive(images: &Path) -> io::Result<Option<Lock>> {
     let file = open(images, "use")?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(Lock { _file: file })),

@@ -1,43 +1,43 @@
-//! What registries and archives say of an image: an index of images for several kinds of machines, or the parts of one image.
+//! Image manifests and indexes.
 //!
-//! In: a document of the OCI or of Docker (schema 2). Out: which image of an index is for this machine, or where the parts of one are.
+//! In: an OCI or Docker (schema 2) document. Out: the manifest of an index for this platform, or the descriptors of an image.
 
 use api::value::ValueExt as _;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::layers::MOST_LAYERS;
+use super::layers::MAX_LAYERS;
 use super::name::is_digest;
 
-/// What is accepted from registries.
+/// The `Accept` header for manifests.
 pub(super) const ACCEPTED: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, \
      application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json";
 
-/// Why a document leads to no image.
+/// Why a document cannot be used.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ManifestError {
-    /// It is not understood.
-    #[error("its manifest is not understood: {0}")]
-    NotUnderstood(String),
-    /// It is for others.
+    /// The document is invalid.
+    #[error("invalid manifest: {0}")]
+    Invalid(String),
+    /// There is no image for this platform.
     #[error("it has no image for {wanted}, only for {has}")]
-    NotForUs {
-        /// What this machine is.
+    WrongPlatform {
+        /// This platform.
         wanted: String,
-        /// What there is.
+        /// The available platforms.
         has: String,
     },
 }
 
-/// A kind of machine.
+/// A platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Platform {
     architecture: String,
-    /// Later versions of a kind, the best first; those before run too.
+    /// Compatible variants, the best first.
     variants: Vec<&'static str>,
 }
 
-/// Where bytes are.
+/// A content descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Descriptor {
     /// 64 hexadecimal digits of a SHA-256.
@@ -45,7 +45,7 @@ pub(super) struct Descriptor {
     pub(super) size: u64,
 }
 
-/// The parts of an image.
+/// An image manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Parts {
     pub(super) config: Descriptor,
@@ -56,14 +56,14 @@ pub(super) struct Parts {
 /// A document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Document {
-    /// It is an image.
+    /// A manifest.
     Image(Parts),
-    /// It leads to another document.
-    Leads(Descriptor),
+    /// An index; the descriptor of the selected manifest.
+    Index(Descriptor),
 }
 
 impl Platform {
-    /// This machine.
+    /// The platform of this host.
     pub(super) fn here() -> Self {
         Self::of(std::env::consts::ARCH)
     }
@@ -81,21 +81,21 @@ impl Platform {
         Self { architecture: architecture.to_owned(), variants: variants.to_vec() }
     }
 
-    /// How well an image of an index fits: the less the better.
+    /// How well an entry of an index fits; lower is better.
     fn rank(&self, image: &Value) -> Option<usize> {
         let platform = image.at("platform");
         let same = platform.text("architecture") == self.architecture && platform.text("os") == "linux";
         let rank = || self.variants.iter().position(|variant| *variant == platform.text("variant"));
-        // A variant of later machines (amd64 v2, v3) may need what this one lacks.
+        // Variants such as amd64/v3 may need CPU features that are missing here.
         if same { rank() } else { None }
     }
 
-    /// Whether the configuration of an image says that it is for other machines.
+    /// The error for a configuration of another platform.
     pub(super) fn refuses(&self, config: &Value) -> Option<ManifestError> {
         let (os, architecture) = (config.text("os"), config.text("architecture"));
         let fits = matches!(os, "" | "linux") && (architecture.is_empty() || architecture == self.architecture);
         let has = format!("{os}/{architecture}");
-        (!fits).then(|| ManifestError::NotForUs { wanted: self.to_string(), has })
+        (!fits).then(|| ManifestError::WrongPlatform { wanted: self.to_string(), has })
     }
 }
 
@@ -106,7 +106,7 @@ impl std::fmt::Display for Platform {
 }
 
 fn wrong(why: impl Into<String>) -> ManifestError {
-    ManifestError::NotUnderstood(why.into())
+    ManifestError::Invalid(why.into())
 }
 
 impl Document {
@@ -114,12 +114,12 @@ impl Document {
     pub(super) fn read(bytes: &[u8], platform: &Platform) -> Result<Self, ManifestError> {
         let value: Value = serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
         if value.at("schemaVersion").as_u64() != Some(2) {
-            return Err(wrong("it is of Docker's schema 1, or none; push the image again with a tool of this decade"));
+            return Err(wrong("schemaVersion is not 2; push the image again with a current tool"));
         }
         match (value.has("manifests"), value.has("layers")) {
-            // Whoever takes one for the other runs what nobody signed.
-            (true, true) => Err(wrong("it is an index and an image at once")),
-            (true, false) => choose(value.items("manifests"), platform).map(Self::Leads),
+            // Ambiguous documents allow signature bypass (CVE-2021-41190).
+            (true, true) => Err(wrong("it has both manifests and layers")),
+            (true, false) => choose(value.items("manifests"), platform).map(Self::Index),
             (false, true) => parts(&value).map(Self::Image),
             (false, false) => Err(wrong("it has neither manifests nor layers")),
         }
@@ -131,7 +131,7 @@ fn choose(all: &[Value], platform: &Platform) -> Result<Descriptor, ManifestErro
     if let Some((_, best)) = ranked.min_by_key(|(rank, _)| *rank) {
         return descriptor(best);
     }
-    // Archives of one image often do not say for what it is; its configuration does.
+    // Archives with one image often have no platform; it is checked in the configuration.
     match all.first() {
         Some(first) if all.iter().all(|image| !image.has("platform")) => descriptor(first),
         _ => {
@@ -140,22 +140,22 @@ fn choose(all: &[Value], platform: &Platform) -> Result<Descriptor, ManifestErro
                 parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
             });
             let has = kinds.collect::<Vec<_>>().join(", ");
-            Err(ManifestError::NotForUs { wanted: platform.to_string(), has })
+            Err(ManifestError::WrongPlatform { wanted: platform.to_string(), has })
         }
     }
 }
 
 fn parts(value: &Value) -> Result<Parts, ManifestError> {
     let layers = value.items("layers");
-    if layers.len() > MOST_LAYERS {
-        return Err(wrong(format!("it has {} layers, more than {MOST_LAYERS}", layers.len())));
+    if layers.len() > MAX_LAYERS {
+        return Err(wrong(format!("it has {} layers, more than {MAX_LAYERS}", layers.len())));
     }
     let kind = value.at("config").text("mediaType");
     if !matches!(
         kind,
         "" | "application/vnd.oci.image.config.v1+json" | "application/vnd.docker.container.image.v1+json"
     ) {
-        return Err(wrong(format!("it is no image but {kind}")));
+        return Err(wrong(format!("its config has the media type {kind}, which is not an image")));
     }
     if let Some(layer) = layers.iter().find(|layer| layer.text("mediaType").contains("foreign")) {
         return Err(wrong(format!("its layer {} is not in the registry", layer.text("digest"))));
@@ -169,7 +169,7 @@ fn parts(value: &Value) -> Result<Parts, ManifestError> {
 fn descriptor(value: &Value) -> Result<Descriptor, ManifestError> {
     let digest = value.text("digest");
     let hex = digest.strip_prefix("sha256:").filter(|hex| is_digest(hex));
-    let hex = hex.ok_or_else(|| wrong(format!("{digest:?} is no digest of SHA-256")))?;
+    let hex = hex.ok_or_else(|| wrong(format!("{digest:?} is not a SHA-256 digest")))?;
     let size = value.at("size").as_u64().ok_or_else(|| wrong(format!("{digest} has no size")))?;
     Ok(Descriptor { digest: hex.to_owned(), size })
 }
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_leads_to_the_image_of_this_machine() {
+    fn an_index_selects_the_manifest_of_this_platform() {
         let index = json!({"schemaVersion": 2, "manifests": [
             found('0', &json!({"os": "windows", "architecture": "amd64"})),
             found('1', &json!({"os": "linux", "architecture": "amd64", "variant": "v3"})),
@@ -204,7 +204,7 @@ mod tests {
             found('6', &json!({"os": "unknown", "architecture": "unknown"})),
         ]});
         for (architecture, wanted) in [("x86_64", '2'), ("arm", '4'), ("aarch64", '5')] {
-            let leads = Document::Leads(Descriptor { digest: digest(wanted), size: 3 });
+            let leads = Document::Index(Descriptor { digest: digest(wanted), size: 3 });
             assert_eq!(read(&index, architecture), Ok(leads));
         }
         let error = read(&index, "s390x").expect_err("none").to_string();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_image_is_refused_by_name() {
+    fn invalid_manifests_are_errors() {
         let layer = json!({"digest": format!("sha256:{}", digest('a')), "size": 5});
         let good = json!({"schemaVersion": 2, "config": layer, "layers": [layer, layer]});
         let Ok(Document::Image(parts)) = read(&good, "x86_64") else { panic!("an image") };
@@ -222,10 +222,10 @@ mod tests {
             changed[field] = value;
             read(&changed, "x86_64").expect_err("refused").to_string()
         };
-        assert!(with("schemaVersion", json!(1)).contains("schema 1"));
-        assert!(with("manifests", json!([])).contains("at once"));
+        assert!(with("schemaVersion", json!(1)).contains("schemaVersion"));
+        assert!(with("manifests", json!([])).contains("both manifests and layers"));
         assert!(with("layers", json!(vec![layer.clone(); 128])).contains("128 layers"));
-        assert!(with("layers", json!([{"digest": "sha256:../../x", "size": 1}])).contains("no digest"));
+        assert!(with("layers", json!([{"digest": "sha256:../../x", "size": 1}])).contains("not a SHA-256 digest"));
         assert!(with("layers", json!([{"digest": layer["digest"], "size": -1}])).contains("no size"));
         assert!(with("config", json!({"mediaType": "application/vnd.cncf.helm.config.v1+json"})).contains("helm"));
     }

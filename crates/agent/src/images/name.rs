@@ -1,44 +1,50 @@
-//! Names of images: `web` is `docker.io/library/web:latest`, and only the host that a name implies is ever asked for it.
+//! Image references: `web` is `docker.io/library/web:latest`.
 //!
-//! In: what people write. Out: its one full form, or its parts for a registry, checked before anything is asked of anybody.
+//! In: a reference as written. Out: its canonical form, or its parts for a registry, validated before any request.
 
 use thiserror::Error;
 
-/// The host that names without one mean.
+/// The default registry.
 const DEFAULT_HOST: &str = "docker.io";
-/// Where the API of that host is.
+/// The API host of the default registry.
 const DEFAULT_API: &str = "registry-1.docker.io";
-/// The longest repository, as registries have it.
-const LONGEST_REPOSITORY: usize = 255;
-/// The longest tag, as registries have it.
-const LONGEST_TAG: usize = 128;
+/// The longest repository name.
+const MAX_REPOSITORY: usize = 255;
+/// The longest tag.
+const MAX_TAG: usize = 128;
 
-/// A name that is none.
+/// Whether an image name stands for a program of this machine instead of an OCI image.
+#[must_use]
+pub fn is_host_image(image: &str) -> bool {
+    matches!(image, "" | "host")
+}
+
+/// An invalid image reference.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{name:?} is no name of an image: {why}")]
+#[error("{name:?} is not a valid image name: {why}")]
 pub struct BadName {
     name: String,
     why: &'static str,
 }
 
-/// The parts of a name.
+/// A parsed image reference.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reference {
-    /// The host, with its port if one was said.
+    /// The registry host, with its port if specified.
     pub host: String,
-    /// What the registry calls it, without the host.
+    /// The repository, without the host.
     pub repository: String,
-    /// Which of them; not needed when there is a digest.
+    /// The tag; ignored when there is a digest.
     pub tag: String,
-    /// Exactly which: 64 hexadecimal digits of a SHA-256.
+    /// The digest: 64 hexadecimal digits of a SHA-256.
     pub digest: Option<String>,
 }
 
 impl Reference {
-    /// Reads a name.
+    /// Parses a reference.
     ///
     /// # Errors
-    /// When it cannot be a name.
+    /// When it is invalid.
     pub fn parse(name: &str) -> Result<Self, BadName> {
         let bad = |why| BadName { name: name.to_owned(), why };
         let (rest, digest) = match name.split_once('@') {
@@ -63,29 +69,29 @@ impl Reference {
                 && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c))
                 && !part.contains("..")
         };
-        if repository.len() > LONGEST_REPOSITORY || !repository.split('/').all(good_part) {
-            return Err(bad("its parts are of a to z, 0 to 9, and single . _ - between them"));
+        if repository.len() > MAX_REPOSITORY || !repository.split('/').all(good_part) {
+            return Err(bad("path components consist of a-z, 0-9 and single . _ - between them"));
         }
         let good_tag = tag.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
             && !tag.starts_with(['.', '-'])
-            && (1..=LONGEST_TAG).contains(&tag.len());
+            && (1..=MAX_TAG).contains(&tag.len());
         if !good_tag {
-            return Err(bad("a tag is of letters, digits and . _ -, at most 128 of them"));
+            return Err(bad("a tag consists of at most 128 letters, digits and . _ -"));
         }
         let authority = host.parse::<http::uri::Authority>();
         if !authority.is_ok_and(|authority| !authority.host().is_empty() && !host.contains('@')) {
-            return Err(bad("its host is none"));
+            return Err(bad("the host is invalid"));
         }
         Ok(Self { host: host.to_owned(), repository, tag, digest })
     }
 
-    /// The host and port whose API is asked.
+    /// The API host and port.
     #[must_use]
     pub fn api_host(&self) -> &str {
         if self.host == DEFAULT_HOST { DEFAULT_API } else { &self.host }
     }
 
-    /// What a registry is asked for: the digest, or else the tag.
+    /// The manifest to request: the digest, or else the tag.
     #[must_use]
     pub fn wanted(&self) -> String {
         self.digest.as_ref().map_or_else(|| self.tag.clone(), |digest| format!("sha256:{digest}"))
@@ -98,13 +104,13 @@ impl Reference {
     }
 }
 
-/// Whether a text is a SHA-256 in hexadecimal digits, and so can be a name of a file.
+/// Whether a text is a SHA-256 in hexadecimal digits, and so safe as a file name.
 #[must_use]
 pub(super) fn is_digest(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// The host of a name and the rest of it.
+/// Splits a reference into host and path.
 fn split_host(name: &str) -> (&str, String) {
     let is_host = |host: &str| host.contains(['.', ':']) || host == "localhost" || host.contains(char::is_uppercase);
     match name.split_once('/') {
@@ -118,12 +124,12 @@ fn split_host(name: &str) -> (&str, String) {
     }
 }
 
-/// The full form of a name.
+/// The canonical form of a reference.
 #[must_use]
 pub fn full(name: &str) -> String {
     let (host, path) = split_host(name);
     let last = path.rsplit('/').next().unwrap_or_default();
-    // A digest has a colon too, and a name with one needs no tag.
+    // With a digest no tag is added.
     let tagged = last.contains([':', '@']);
     if tagged { format!("{host}/{path}") } else { format!("{host}/{path}:latest") }
 }
@@ -133,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_one_full_form() {
+    fn references_have_one_canonical_form() {
         for (short, long) in [
             ("web", "docker.io/library/web:latest"),
             ("web:v1", "docker.io/library/web:v1"),
@@ -155,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused_before_anybody_is_asked() {
+    fn invalid_references_are_refused() {
         let long = format!("x/{}", "a".repeat(300));
         for bad in [
             "",

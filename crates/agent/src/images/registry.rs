@@ -1,7 +1,7 @@
-//! A registry, asked for one image: the distribution API of the OCI (`/v2/…`), with tokens where it wants them.
+//! A registry client for one image: the OCI distribution API (`/v2/…`) with token authentication.
 //!
-//! In: the name of an image, credentials or none. Out: documents and blobs, each checked against its digest before anybody believes it.
-//! Asked are the host in the name of the image, and those to which that host itself sends us.
+//! In: an image reference and optional credentials. Out: manifests and blobs, verified against their digests. Only the host of the reference and hosts
+//! that it redirects to are contacted.
 
 mod blob;
 mod challenge;
@@ -13,89 +13,89 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use thiserror::Error;
 
-pub(super) use self::blob::download;
+pub(super) use self::blob::download_blob;
 use self::challenge::Challenge;
-pub(super) use self::web::Web;
+pub(super) use self::web::HttpClient;
 use super::credentials::Credential;
 use super::layers::sha256;
 use super::manifest::{ACCEPTED, Descriptor, ManifestError};
 use super::name::Reference;
 use super::{BadName, ImageError};
 
-/// The longest document: what registries themselves take.
-const LONGEST_DOCUMENT: usize = 4 << 20;
-/// The longest answer of a server of tokens.
-const LONGEST_TOKEN: usize = 1 << 20;
-/// How much of what a registry says of an error is shown.
-const SHOWN: usize = 200;
+/// The largest manifest, in bytes; the limit of registries.
+const MAX_MANIFEST: usize = 4 << 20;
+/// The largest token response, in bytes.
+const MAX_TOKEN_RESPONSE: usize = 1 << 20;
+/// The longest registry error message that is shown.
+const MAX_MESSAGE: usize = 200;
 
-/// Why an image was not pulled.
+/// Why a pull failed.
 #[derive(Debug, Error)]
 pub enum PullError {
-    /// Nobody answers.
-    #[error("the registry {host} cannot be reached: {why}")]
+    /// The registry is unreachable.
+    #[error("registry {host} is unreachable: {why}")]
     Unreachable {
-        /// Which.
+        /// The registry.
         host: String,
-        /// Why.
+        /// The error.
         why: String,
     },
-    /// It says no.
-    #[error("the registry {host} answers {status} for {what}{said}: {next}")]
+    /// The registry returned an error status.
+    #[error("registry {host} returned {status} for {what}{said}: {next}")]
     Refused {
-        /// Which.
+        /// The registry.
         host: String,
-        /// Its code.
+        /// The status code.
         status: u16,
-        /// What it was asked for.
+        /// The requested object.
         what: String,
-        /// Its own words.
+        /// The message of the registry.
         said: String,
-        /// What people can do.
+        /// The next step.
         next: &'static str,
     },
-    /// It sent something else.
-    #[error("the registry {host} sent {what} with the digest sha256:{found}: it is not used")]
-    Another {
-        /// Which.
+    /// The digest of the content differs.
+    #[error("registry {host} sent {what} with the digest sha256:{found}: content rejected")]
+    DigestMismatch {
+        /// The registry.
         host: String,
-        /// What it was asked for.
+        /// The requested object.
         what: String,
-        /// What came.
+        /// The actual digest.
         found: String,
     },
-    /// An answer broke off.
-    #[error("{what} from the registry {host} broke off: {why}")]
+    /// A response is incomplete.
+    #[error("incomplete response of registry {host} for {what}: {why}")]
     Broken {
-        /// Which.
+        /// The registry.
         host: String,
-        /// What was being read.
+        /// The requested object.
         what: String,
-        /// How.
+        /// The error.
         why: String,
     },
-    /// An address that is not asked.
-    #[error("{address} is not asked: {why}")]
+    /// A URL is not allowed.
+    #[error("{address} is not requested: {why}")]
     Address {
-        /// Which.
+        /// The registry.
         address: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// What it has is no image for us.
+    /// The manifest cannot be used.
     #[error("{0}")]
     Manifest(#[from] ManifestError),
-    /// It is too large.
-    #[error("it is too large: {0}")]
+    /// The image is too large.
+    #[error("the image is too large: {0}")]
     TooLarge(String),
-    /// Its name is none.
+    /// The reference is invalid.
     #[error("{0}")]
     Name(#[from] BadName),
-    /// What came cannot be kept.
+    /// The image cannot be stored.
     #[error("{0}")]
     Image(#[from] ImageError),
-    /// The disk.
-    #[error("the disk: {0}")]
+    /// A file system operation failed.
+    #[error("writing the image: {0}")]
     Disk(#[from] std::io::Error),
 }
 
@@ -105,23 +105,23 @@ impl PullError {
         matches!(self, Self::Refused { status: 401 | 403, .. })
     }
 
-    /// Whether trying the same again may help at once.
-    const fn is_passing(&self) -> bool {
+    /// Whether an immediate retry may succeed.
+    const fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Broken { .. } | Self::Refused { status: 429 | 500.., .. })
     }
 }
 
-/// Somebody who asks a registry for one image.
+/// A session with a registry for one image.
 pub(super) struct Session<'a> {
-    web: &'a Web,
+    web: &'a HttpClient,
     image: &'a Reference,
     credential: Option<&'a Credential>,
-    /// What the registry wants to see.
+    /// The `Authorization` header.
     authorization: Mutex<Option<HeaderValue>>,
 }
 
 impl<'a> Session<'a> {
-    pub(super) const fn new(web: &'a Web, image: &'a Reference, credential: Option<&'a Credential>) -> Self {
+    pub(super) const fn new(web: &'a HttpClient, image: &'a Reference, credential: Option<&'a Credential>) -> Self {
         Self { web, image, credential, authorization: Mutex::new(None) }
     }
 
@@ -129,7 +129,7 @@ impl<'a> Session<'a> {
         self.image.api_host()
     }
 
-    /// A manifest or index, by its digest or the image's tag; with its digest.
+    /// A manifest or index by digest or tag, with its digest.
     pub(super) async fn manifest(&self, exactly: Option<&Descriptor>) -> Result<(bytes::Bytes, String), PullError> {
         let wanted = exactly.map_or_else(|| self.image.wanted(), |exactly| format!("sha256:{}", exactly.digest));
         let what = format!("{}:{wanted}", self.image.repository).replace(":sha256:", "@sha256:");
@@ -138,29 +138,29 @@ impl<'a> Session<'a> {
         headers.insert(header::ACCEPT, HeaderValue::from_static(ACCEPTED));
         let answer = self.get(&path, &headers, &what).await?;
         let said = answer.headers().get("docker-content-digest").and_then(|said| said.to_str().ok()).map(str::to_owned);
-        let bytes = web::short(answer, self.host(), LONGEST_DOCUMENT).await?;
+        let bytes = web::short(answer, self.host(), MAX_MANIFEST).await?;
         let found = sha256(&bytes);
         let must = wanted.strip_prefix("sha256:").map(str::to_owned);
         let must = must.or_else(|| said?.strip_prefix("sha256:").map(str::to_owned));
         match must {
-            Some(must) if must != found => Err(PullError::Another { host: self.host().to_owned(), what, found }),
+            Some(must) if must != found => Err(PullError::DigestMismatch { host: self.host().to_owned(), what, found }),
             _ => Ok((bytes, found)),
         }
     }
 
-    /// A blob that is short, such as a configuration.
+    /// A small blob, such as a configuration.
     pub(super) async fn short_blob(&self, blob: &Descriptor) -> Result<bytes::Bytes, PullError> {
-        if blob.size > LONGEST_DOCUMENT as u64 {
+        if blob.size > MAX_MANIFEST as u64 {
             return Err(PullError::TooLarge(format!("its configuration has {} bytes", blob.size)));
         }
         let answer = self.blob(blob, &HeaderMap::new()).await?;
-        let bytes = web::short(answer, self.host(), LONGEST_DOCUMENT).await?;
+        let bytes = web::short(answer, self.host(), MAX_MANIFEST).await?;
         let found = sha256(&bytes);
         let what = self.name_of(blob);
         if found == blob.digest {
             Ok(bytes)
         } else {
-            Err(PullError::Another { host: self.host().to_owned(), what, found })
+            Err(PullError::DigestMismatch { host: self.host().to_owned(), what, found })
         }
     }
 
@@ -173,7 +173,7 @@ impl<'a> Session<'a> {
         self.get(&path, headers, &self.name_of(blob)).await
     }
 
-    /// Asks, and shows who we are when that is wanted.
+    /// A GET request; authenticates when challenged.
     async fn get(&self, path: &str, headers: &HeaderMap, what: &str) -> Result<Response<Incoming>, PullError> {
         let at = self.web.at(self.host(), path)?;
         let headers = || {
@@ -187,7 +187,7 @@ impl<'a> Session<'a> {
         };
         let mut answer = self.web.get(&at, &headers()).await?;
         if answer.status() == 401 {
-            // The first time, or because a token has become old.
+            // The first request, or an expired token.
             let wanted = answer.headers().get_all(header::WWW_AUTHENTICATE).iter();
             if let Some(challenge) = challenge::read(wanted.filter_map(|text| text.to_str().ok()))
                 && let Some(shown) = self.answer_to(challenge).await?
@@ -204,24 +204,26 @@ impl<'a> Session<'a> {
 
     async fn refusal(&self, answer: Response<Incoming>, host: &str, what: &str) -> PullError {
         let status = answer.status().as_u16();
-        let bytes = web::short(answer, host, LONGEST_TOKEN).await.unwrap_or_default();
+        let bytes = web::short(answer, host, MAX_TOKEN_RESPONSE).await.unwrap_or_default();
         let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let first = value.pointer("/errors/0/message").or_else(|| value.pointer("/details")).and_then(Value::as_str);
-        let said: String = first.unwrap_or_default().chars().filter(|c| !c.is_control()).take(SHOWN).collect();
+        let said: String = first.unwrap_or_default().chars().filter(|c| !c.is_control()).take(MAX_MESSAGE).collect();
         let known = self.credential.is_some();
         let next = match status {
-            401 | 403 if known => "the credentials are wrong, or may not read this repository; see imagePullSecrets",
-            401 | 403 => "it does not exist, or takes credentials: name a Secret in imagePullSecrets",
+            401 | 403 if known => {
+                "the credentials are wrong or lack read access to this repository; check imagePullSecrets"
+            }
+            401 | 403 => "the repository does not exist or requires credentials: add a Secret to imagePullSecrets",
             404 => "check the name and the tag",
-            429 => "it is asked too often: wait, or name credentials in imagePullSecrets",
-            500.. => "it has a fault of its own: wait, or ask who runs it",
-            _ => "this is not understood",
+            429 => "rate limit exceeded: wait, or add credentials to imagePullSecrets",
+            500.. => "server error: retry later, or contact the operator of the registry",
+            _ => "unexpected status",
         };
         let said = if said.is_empty() { said } else { format!(" ({said})") };
         PullError::Refused { host: host.to_owned(), status, what: what.to_owned(), said, next }
     }
 
-    /// What to show to a registry that asks who we are; nothing when there is nothing to show.
+    /// The `Authorization` header for a challenge; nothing without credentials for basic authentication.
     async fn answer_to(&self, challenge: Challenge) -> Result<Option<HeaderValue>, PullError> {
         let header = |text: String| {
             let mut value = HeaderValue::try_from(text).ok()?;
@@ -245,14 +247,14 @@ impl<'a> Session<'a> {
         if !answer.status().is_success() {
             return Err(self.refusal(answer, &at.authority, &format!("a token for {}", self.image.repository)).await);
         }
-        let bytes = web::short(answer, &at.authority, LONGEST_TOKEN).await?;
+        let bytes = web::short(answer, &at.authority, MAX_TOKEN_RESPONSE).await?;
         let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let token = ["token", "access_token"].iter().find_map(|name| value.get(name)?.as_str());
         Ok(token.and_then(|token| header(format!("Bearer {token}"))))
     }
 }
 
-/// A value for a query.
+/// Percent-encodes a query value.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {

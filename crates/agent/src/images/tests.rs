@@ -1,4 +1,4 @@
-//! The images of a machine: names, shared layers, and what goes when nobody needs it.
+//! The image store: names, shared layers and garbage collection.
 
 use std::io::Write as _;
 
@@ -26,7 +26,7 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
 }
 
-/// An OCI layout: blobs by digest, and what the layers unpack to.
+/// Creates an OCI layout from pairs of uncompressed and compressed layers.
 fn layout(folder: &Path, layers: &[(Vec<u8>, Vec<u8>)]) -> PathBuf {
     fs::create_dir_all(folder.join("blobs/sha256")).expect("made");
     let blob = |bytes: &[u8]| {
@@ -49,7 +49,7 @@ fn kept_layers(images: &Images) -> usize {
 }
 
 #[test]
-fn a_folder_becomes_an_image_with_names() {
+fn a_directory_is_imported_and_tagged() {
     let home = tempfile::tempdir().expect("a folder");
     let from = home.path().join("root");
     fs::create_dir_all(from.join("bin")).expect("made");
@@ -70,7 +70,7 @@ fn a_folder_becomes_an_image_with_names() {
 }
 
 #[test]
-fn layers_that_begin_alike_are_there_once() {
+fn common_layers_are_shared() {
     let home = tempfile::tempdir().expect("a folder");
     let images = Images::new(&home.path().join("data"));
     let [base, one, two] = [layer("base", "12345"), layer("one", "1"), layer("two", "22")];
@@ -83,18 +83,18 @@ fn layers_that_begin_alike_are_there_once() {
     assert!(a[1] == b[1] && a[0] != b[0], "the lowest is shared");
     assert_eq!(images.remove("second").expect("removed"), Freed { images: 1, layers: 1, bytes: 2, busy: false });
     assert!(a[1].join("base").exists());
-    // Another image takes the name: what had it before goes.
+    // Another image takes the name: the previous one is removed.
     let third = layout(&home.path().join("3"), &[(two.clone(), two)]);
     images.import(&third, "first").expect("imported");
     assert_eq!((kept_layers(&images), images.list().len()), (1, 1));
 }
 
 #[test]
-fn what_is_another_than_it_says_is_refused() {
+fn digest_mismatches_are_errors() {
     let home = tempfile::tempdir().expect("a folder");
     let images = Images::new(&home.path().join("data"));
     let [one, two] = [layer("one", "1"), layer("two", "22")];
-    // The digest of the blob is right, but it unpacks to something else.
+    // The blob digest matches, the diff ID does not.
     let lies = layout(&home.path().join("1"), &[(one.clone(), gzip(&two))]);
     let error = images.import(&lies, "lies").expect_err("refused").to_string();
     assert!(error.contains("layer 1 of") && error.contains("but the image says sha256:"), "{error}");
@@ -107,24 +107,24 @@ fn what_is_another_than_it_says_is_refused() {
 }
 
 #[test]
-fn images_of_pods_are_not_removed() {
+fn images_in_use_are_not_removed() {
     let home = tempfile::tempdir().expect("a folder");
     let data = home.path().join("data");
     let images = Images::new(&data);
     let one = layer("one", "1");
     let from = layout(&home.path().join("1"), &[(one.clone(), one)]);
     let id = images.import(&from, "web:v1").expect("imported");
-    let pods = crate::home::Home::new(&data);
+    let pods = crate::data_dir::AgentDir::new(&data);
     let pod = pods.pod("u1");
     fs::create_dir_all(pod.container("c")).expect("made");
     let spec = json!({"containers": [{"name": "c", "image": "web:v1"}]});
     let object = json!({"metadata": {"namespace": "default", "name": "web-0"}, "spec": spec});
     files::put(&pod.pod(), &object).expect("written");
     let error = images.remove("web:v1").expect_err("refused").to_string();
-    assert_eq!(error, "the image web:v1 is used by the Pod default/web-0; delete that first");
+    assert_eq!(error, "image web:v1 is used by the Pod default/web-0; delete the Pod first");
     assert_eq!(images.list()[0].pods, BTreeSet::from(["default/web-0".to_owned()]));
     assert_eq!(images.prune(true).expect("pruned"), Freed::default(), "it has a Pod");
-    // Its container was begun from it, whatever names lead to it now.
+    // A running container keeps the image without a name.
     files::put(&pod.state("c"), &json!({"image": format!("docker.io/library/web@sha256:{id}")})).expect("written");
     images.tag("web:v1", "other").expect("tagged");
     files::put(&pod.pod(), &json!({"metadata": object["metadata"], "spec": {"containers": [{"name": "c"}]}}))
@@ -133,7 +133,7 @@ fn images_of_pods_are_not_removed() {
     assert!(images.remove("other").is_err(), "it is the last");
     files::remove_folder(pod.path()).expect("removed");
     let held = images.hold().expect("held");
-    assert!(images.remove("other").expect("removed").busy, "somebody begins a container");
+    assert!(images.remove("other").expect("removed").busy, "a container is being started");
     assert_eq!(kept_layers(&images), 1);
     drop(held);
     assert_eq!(images.prune(false).expect("pruned"), Freed { images: 1, layers: 1, bytes: 1, busy: false });

@@ -1,35 +1,35 @@
-//! Which Pods of this machine use which images, as their folders say.
+//! The images that Pods of this node use.
 //!
-//! In: the data directory. Out: for each Pod the names that its spec has, and what its containers were begun from. It is read from the
-//! disk because people who remove images are another program than the agent.
+//! In: the data directory. Out: per Pod the image names of its spec and the digests of its containers. Read from disk, because `waypost image` is
+//! another process than the agent.
 
 use std::path::Path;
 
 use api::value::ValueExt as _;
 use serde_json::Value;
 
-use super::name::full;
+use super::name::{full, is_host_image};
+use crate::data_dir::AgentDir;
 use crate::files;
-use crate::home::Home;
 
-/// What a Pod uses.
+/// A Pod and its images.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct User {
     /// `namespace/name`
     pub(super) pod: String,
-    /// Full names of images.
+    /// Canonical image names.
     pub(super) names: Vec<String>,
-    /// Digests in what its containers were begun from.
+    /// Image digests of its containers.
     pub(super) digests: Vec<String>,
 }
 
-/// All Pods that have a folder.
+/// All Pods that have a directory.
 pub(super) fn users(data_dir: &Path) -> Vec<User> {
-    let home = Home::new(data_dir);
+    let home = AgentDir::new(data_dir);
     home.uids().iter().map(|uid| user(&home, uid)).collect()
 }
 
-fn user(home: &Home, uid: &str) -> User {
+fn user(home: &AgentDir, uid: &str) -> User {
     let home = home.pod(uid);
     let pod: Value = files::get(&home.pod()).unwrap_or_default();
     let lists = ["spec.initContainers", "spec.containers"];
@@ -41,7 +41,7 @@ fn user(home: &Home, uid: &str) -> User {
     let names = containers.iter().map(|container| container.text("image"));
     User {
         pod: format!("{}/{}", pod.text("metadata.namespace"), pod.text("metadata.name")),
-        names: names.filter(|name| !crate::runtime::is_process(name)).map(full).collect(),
+        names: names.filter(|name| !is_host_image(name)).map(full).collect(),
         digests: containers.iter().filter_map(digest).collect(),
     }
 }

@@ -1,4 +1,4 @@
-//! The streams of a container itself, by way of its supervisor.
+//! Attach: connects to the socket of the shim.
 
 use std::path::PathBuf;
 
@@ -10,38 +10,40 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 
-use crate::shim::{BEGUN, Begun, END_OF_INPUT, ENDED, Ended, INPUT, RESIZE, SOCKET, frame, short_path};
+use crate::shim::{
+    END_OF_INPUT, EXIT_FILE, ExitRecord, INPUT, RESIZE, SOCKET, START_FILE, StartRecord, frame, short_path,
+};
 use crate::workloads::{Attach, Exit, Refusal, Running, Size};
 use crate::{files, ready};
 
-/// How much waits for a slow reader.
-const ROOM: usize = 64 * 1024;
+/// The buffer for a slow reader, in bytes.
+const BUFFER: usize = 64 * 1024;
 
-/// Joins in.
+/// Attaches.
 pub(super) async fn begin(instance: PathBuf, spec: &Value, how: Attach) -> Result<Running, Refusal> {
     if how.tty && !spec.flag("tty") {
         return Err(Refusal::Bad("Unable to use a TTY - container did not allocate one".to_owned()));
     }
-    let failed = |error: &dyn std::fmt::Display| Refusal::Failed(format!("joining the container's streams: {error}"));
+    let failed = |error: &dyn std::fmt::Display| Refusal::Failed(format!("attaching to the container: {error}"));
     let folder = std::fs::File::open(&instance).map_err(|error| failed(&error))?;
     let stream = UnixStream::connect(short_path(&folder, SOCKET)).await.map_err(|error| failed(&error))?;
     let (reader, writer) = stream.into_split();
     let (stdout, to_stdout) = pair(how.stdout);
     let (stderr, to_stderr) = pair(how.stderr && !how.tty);
-    tokio::spawn(carry_out(reader, to_stdout, to_stderr));
+    tokio::spawn(copy_output(reader, to_stdout, to_stderr));
     let wants_input = how.stdin && spec.flag("stdin");
     let (stdin, from_stdin) = pair(wants_input);
     let (resize, sizes) = mpsc::channel(4);
-    tokio::spawn(carry_in(writer, from_stdin, sizes));
+    tokio::spawn(copy_input(writer, from_stdin, sizes));
     let exit = async move {
-        if let Some(begun) = files::get::<Begun>(&instance.join(BEGUN))
+        if let Some(begun) = files::get::<StartRecord>(&instance.join(START_FILE))
             && let Ok(Some(handle)) = begun.shim().open()
         {
-            let _ = ready::ended(handle).await;
+            let _ = ready::exited(handle).await;
         }
-        match files::get::<Ended>(&instance.join(ENDED)) {
+        match files::get::<ExitRecord>(&instance.join(EXIT_FILE)) {
             Some(ended) => Exit::Code(ended.code),
-            None => Exit::Failed("the supervisor of the container was killed".to_owned()),
+            None => Exit::Failed("the shim of the container was killed".to_owned()),
         }
     };
     Ok(Running {
@@ -57,12 +59,12 @@ fn pair(wanted: bool) -> (Option<DuplexStream>, Option<DuplexStream>) {
     if !wanted {
         return (None, None);
     }
-    let (one, other) = tokio::io::duplex(ROOM);
+    let (one, other) = tokio::io::duplex(BUFFER);
     (Some(one), Some(other))
 }
 
-/// What the container says, to whom it is for.
-async fn carry_out(mut from: OwnedReadHalf, mut out: Option<DuplexStream>, mut err: Option<DuplexStream>) {
+/// Copies output frames to stdout and stderr.
+async fn copy_output(mut from: OwnedReadHalf, mut out: Option<DuplexStream>, mut err: Option<DuplexStream>) {
     let mut head = [0; 5];
     while from.read_exact(&mut head).await.is_ok() {
         let [kind, length @ ..] = head;
@@ -74,14 +76,14 @@ async fn carry_out(mut from: OwnedReadHalf, mut out: Option<DuplexStream>, mut e
         if let Some(stream) = to
             && stream.write_all(&body).await.is_err()
         {
-            // Nobody listens to this stream any more; the other goes on.
+            // This stream was closed; the other one continues.
             *to = None;
         }
     }
 }
 
-/// What the client says, to the container.
-async fn carry_in(mut to: OwnedWriteHalf, mut input: Option<DuplexStream>, mut sizes: mpsc::Receiver<Size>) {
+/// Copies stdin and terminal sizes to the shim.
+async fn copy_input(mut to: OwnedWriteHalf, mut input: Option<DuplexStream>, mut sizes: mpsc::Receiver<Size>) {
     let mut buffer = vec![0; 16 * 1024];
     let mut sized = true;
     while input.is_some() || sized {
@@ -115,6 +117,6 @@ async fn carry_in(mut to: OwnedWriteHalf, mut input: Option<DuplexStream>, mut s
             return;
         }
     }
-    // Kept open: the other half still reads. A half that is dropped would say that we are gone.
+    // Keep the write half open: dropping it would end the connection that the other half still reads.
     std::future::pending::<()>().await;
 }

@@ -1,6 +1,6 @@
-//! A command in a container, with its streams.
+//! Exec: a command in a container with its streams.
 //!
-//! One that has a terminal begins when the terminal has a size: many programs ask for it once, at their start.
+//! With a terminal, the command starts when the terminal size is known: many programs read it only once.
 
 use std::fs::File;
 use std::io;
@@ -20,13 +20,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::command;
-use crate::ready::watched;
+use crate::ready::register;
 use crate::workloads::{Exec, Exit, Input, Output, Refusal, Running, Size};
 
-/// How long a size is waited for. Clients that have one send it first of all; some have none.
+/// How long to wait for the first terminal size. Clients send it first, if they have one.
 const FIRST_SIZE: Duration = Duration::from_millis(500);
 
-/// Begins it, or promises to as soon as its terminal has a size.
+/// Starts the command, or defers the start until the terminal has a size.
 pub(super) async fn begin(program: PathBuf, instance: PathBuf, how: Exec) -> Result<Running, Refusal> {
     let failed = |error: io::Error| Refusal::Failed(error.to_string());
     let (theirs, mut ours) = if how.tty { terminal() } else { pipes(&how) }.map_err(failed)?;
@@ -38,7 +38,7 @@ pub(super) async fn begin(program: PathBuf, instance: PathBuf, how: Exec) -> Res
     let exit = match ours.sized.take() {
         None => ended(Ok(begun.await.map_err(failed)?)).boxed(),
         Some(sized) => async move {
-            // Whoever can send no size has let go of the channel by now, which is an answer as well.
+            // A client without a terminal size drops the sender, which ends the wait, too.
             let _ = timeout(FIRST_SIZE, sized).await;
             ended(begun.await).await
         }
@@ -47,7 +47,7 @@ pub(super) async fn begin(program: PathBuf, instance: PathBuf, how: Exec) -> Res
     Ok(Running { exit, stdin: ours.stdin, stdout: ours.stdout, stderr: ours.stderr, resize: ours.resize })
 }
 
-/// How a process ends, if it began.
+/// The exit status of a process, if it was started.
 async fn ended(begun: io::Result<Spawned>) -> Exit {
     let ended = async {
         let mut spawned = begun?;
@@ -64,7 +64,7 @@ struct Ours {
     stdout: Option<Output>,
     stderr: Option<Output>,
     resize: Option<mpsc::Sender<Size>>,
-    /// Heard when the terminal has its first size.
+    /// Resolves when the terminal has its first size.
     sized: Option<oneshot::Receiver<()>>,
 }
 
@@ -100,20 +100,20 @@ fn terminal() -> io::Result<([OwnedFd; 3], Ours)> {
     let theirs = ioctl_tiocgptpeer(&ours, flags)?;
     rustix::io::ioctl_fionbio(&ours, true)?;
     let (sender, mut sizes) = mpsc::channel::<Size>(4);
-    let (told, sized) = oneshot::channel();
+    let (size_sender, sized) = oneshot::channel();
     let other = ours.try_clone()?;
     tokio::spawn(async move {
-        let mut told = Some(told);
+        let mut size_sender = Some(size_sender);
         while let Some(Size { width, height }) = sizes.recv().await {
             let size = Winsize { ws_row: height, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 };
             let _ = tcsetwinsize(&other, size);
-            // Whoever waited may have begun without it.
-            let _ = told.take().map(|told| told.send(()));
+            // The command may have been started without it.
+            let _ = size_sender.take().map(|size_sender| size_sender.send(()));
         }
     });
     let both = Interest::READABLE | Interest::WRITABLE;
-    let reader = Terminal(watched(ours.try_clone()?, both)?);
-    let writer = Terminal(watched(ours, both)?);
+    let reader = Terminal(register(ours.try_clone()?, both)?);
+    let writer = Terminal(register(ours, both)?);
     let streams = [theirs.try_clone()?, theirs.try_clone()?, theirs];
     let ours = Ours {
         stdin: Some(Box::new(writer)),
@@ -125,7 +125,7 @@ fn terminal() -> io::Result<([OwnedFd; 3], Ours)> {
     Ok((streams, ours))
 }
 
-/// Our end of a terminal.
+/// The master end of a terminal.
 struct Terminal(AsyncFd<OwnedFd>);
 
 impl AsyncRead for Terminal {
@@ -140,7 +140,7 @@ impl AsyncRead for Terminal {
                     buffer.put_slice(bytes.get(..length).unwrap_or_default());
                     return Poll::Ready(Ok(()));
                 }
-                // Nobody has the other end any more.
+                // EIO: the other end is closed.
                 Ok(Err(error)) if error.raw_os_error() == Some(5) => return Poll::Ready(Ok(())),
                 Ok(Err(error)) => return Poll::Ready(Err(error)),
                 Err(_would_block) => {}

@@ -1,4 +1,4 @@
-//! Logs of containers, read back: the files of one instance, oldest first, and then as it writes.
+//! Reads the log of an instance: rotated files first, then new lines as they are written.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
@@ -9,68 +9,68 @@ use rustix::fs::inotify;
 use tokio::io::{AsyncWriteExt as _, DuplexStream, Interest};
 
 use crate::ready;
-use crate::shim::{ENDED, LOG_NUMBER, rotated};
+use crate::shim::{EXIT_FILE, LOG_NUMBER, rotated};
 use crate::workloads::{LogOptions, LogReader, Refusal};
 
-/// How much waits for a slow reader.
-const ROOM: usize = 64 * 1024;
+/// The buffer for a slow reader, in bytes.
+const BUFFER: usize = 64 * 1024;
 
-/// Begins to read.
+/// Opens a log.
 pub(super) fn open(log: PathBuf, instance: PathBuf, options: &LogOptions) -> Result<LogReader, Refusal> {
-    let (writer, reader) = tokio::io::duplex(ROOM);
+    let (writer, reader) = tokio::io::duplex(BUFFER);
     let options = options.clone();
     tokio::spawn(async move {
-        // Whoever does not read on any more is no failure.
+        // A closed reader is no error.
         let _ = send(log, instance, options, writer).await;
     });
     Ok(Box::new(reader))
 }
 
 async fn send(log: PathBuf, instance: PathBuf, options: LogOptions, mut to: DuplexStream) -> std::io::Result<()> {
-    // Watched before it is read, so that nothing falls in between.
-    let news = if options.follow { Some(watch(&log, &instance)?) } else { None };
+    // Watch before reading, so that no line is missed.
+    let changes = if options.follow { Some(watch(&log, &instance)?) } else { None };
     let (path, wanted) = (log.clone(), options.clone());
     let (mut text, mut at) =
-        tokio::task::spawn_blocking(move || past(&path, &wanted)).await.map_err(std::io::Error::other)?;
+        tokio::task::spawn_blocking(move || existing(&path, &wanted)).await.map_err(std::io::Error::other)?;
     to.write_all(&text).await?;
-    let Some(news) = news else { return Ok(()) };
-    let mut open = Open { partial: false };
+    let Some(changes) = changes else { return Ok(()) };
+    let mut open = LineState { partial: false };
     loop {
-        let over = instance.join(ENDED).exists();
-        (text, at) = more(&log, at, &options, &mut open)?;
+        let over = instance.join(EXIT_FILE).exists();
+        (text, at) = new_lines(&log, at, &options, &mut open)?;
         to.write_all(&text).await?;
         if over {
             return Ok(());
         }
-        let mut ready = news.readable().await?;
+        let mut ready = changes.readable().await?;
         let mut buffer = [0u8; 4096];
-        while matches!(rustix::io::read(news.get_ref(), &mut buffer), Ok(1..)) {}
+        while matches!(rustix::io::read(changes.get_ref(), &mut buffer), Ok(1..)) {}
         ready.clear_ready();
     }
 }
 
 fn watch(log: &Path, instance: &Path) -> std::io::Result<tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>> {
-    let news = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?;
+    let changes = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?;
     let flags = inotify::WatchFlags::MODIFY | inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO;
     for folder in log.parent().into_iter().chain([instance]) {
-        inotify::add_watch(&news, folder, flags)?;
+        inotify::add_watch(&changes, folder, flags)?;
     }
-    ready::watched(news, Interest::READABLE)
+    ready::register(changes, Interest::READABLE)
 }
 
-/// Whether the line that was shown last goes on.
-struct Open {
+/// Whether the last line is a partial one (`P`).
+struct LineState {
     partial: bool,
 }
 
-/// What was written so far, and how far the youngest file was read.
-fn past(log: &Path, options: &LogOptions) -> (Vec<u8>, u64) {
+/// The existing log, and the read position in the current file.
+fn existing(log: &Path, options: &LogOptions) -> (Vec<u8>, u64) {
     let mut files: Vec<Vec<u8>> = Vec::new();
     let (mut lines, mut at) = (0, 0);
     let names = std::iter::once(log.to_owned()).chain((1..LOG_NUMBER).map(|number| rotated(log, number)));
     for (place, name) in names.enumerate() {
         let Ok(bytes) = std::fs::read(name) else { break };
-        // A line that is being written is for the next time.
+        // Skip a line that is still being written.
         let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         if place == 0 {
             at = end as u64;
@@ -83,12 +83,12 @@ fn past(log: &Path, options: &LogOptions) -> (Vec<u8>, u64) {
         }
     }
     let mut shown: Vec<Vec<u8>> = Vec::new();
-    let mut open = Open { partial: false };
+    let mut open = LineState { partial: false };
     for line in files.iter().rev().flat_map(|bytes| bytes.split(|byte| *byte == b'\n')).filter(|line| !line.is_empty())
     {
         let goes_on = open.partial;
         let mut out = Vec::new();
-        show(line, options, &mut open, &mut out);
+        format_line(line, options, &mut open, &mut out);
         match shown.last_mut().filter(|_| goes_on) {
             Some(last) => last.extend(out),
             None if !out.is_empty() => shown.push(out),
@@ -102,8 +102,8 @@ fn past(log: &Path, options: &LogOptions) -> (Vec<u8>, u64) {
     (shown.into_iter().skip(skip).flatten().collect(), at)
 }
 
-/// What was written since; a file that is shorter than what was read of it is a new one.
-fn more(log: &Path, at: u64, options: &LogOptions, open: &mut Open) -> std::io::Result<(Vec<u8>, u64)> {
+/// Lines written since the position; a shorter file means that it was rotated.
+fn new_lines(log: &Path, at: u64, options: &LogOptions, open: &mut LineState) -> std::io::Result<(Vec<u8>, u64)> {
     let mut out = Vec::new();
     let Ok(mut file) = File::open(log) else { return Ok((out, at)) };
     let mut at = at;
@@ -111,7 +111,7 @@ fn more(log: &Path, at: u64, options: &LogOptions, open: &mut Open) -> std::io::
         if let Ok(mut older) = File::open(rotated(log, 1)) {
             older.seek(SeekFrom::Start(at))?;
             for line in BufReader::new(older).split(b'\n') {
-                show(&line?, options, open, &mut out);
+                format_line(&line?, options, open, &mut out);
             }
         }
         at = 0;
@@ -121,13 +121,13 @@ fn more(log: &Path, at: u64, options: &LogOptions, open: &mut Open) -> std::io::
     file.read_to_end(&mut bytes)?;
     let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     for line in bytes.get(..end).unwrap_or_default().split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        show(line, options, open, &mut out);
+        format_line(line, options, open, &mut out);
     }
     Ok((out, at + end as u64))
 }
 
-/// One line `TIME stream F text`, as it is wanted.
-fn show(line: &[u8], options: &LogOptions, open: &mut Open, out: &mut Vec<u8>) {
+/// Formats one line `TIME stream F text`.
+fn format_line(line: &[u8], options: &LogOptions, open: &mut LineState, out: &mut Vec<u8>) {
     let mut fields = line.splitn(4, |byte| *byte == b' ');
     let (Some(time), Some(_), Some(mark), text) = (fields.next(), fields.next(), fields.next(), fields.next()) else {
         return;
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn logs_are_cut_as_it_is_wished() {
+    async fn tail_since_and_timestamps() {
         let home = tempfile::tempdir().expect("a folder");
         std::fs::write(home.path().join("0.log.1"), "2026-01-01T00:00:00.000000000Z stdout F zero\n").expect("written");
         std::fs::write(home.path().join("0.log"), TEXT).expect("written");
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_follows_reads_to_the_end_of_the_container() {
+    async fn follow_ends_when_the_container_exits() {
         let home = tempfile::tempdir().expect("a folder");
         let (log, instance) = (home.path().join("0.log"), home.path().join("0"));
         std::fs::create_dir(&instance).expect("made");
@@ -194,7 +194,7 @@ mod tests {
             .expect("written");
         reader.read_exact(&mut buffer).await.expect("the second line");
         assert_eq!(&buffer, b"two\n");
-        std::fs::write(instance.join(ENDED), "{}").expect("written");
+        std::fs::write(instance.join(EXIT_FILE), "{}").expect("written");
         assert_eq!(reader.read(&mut buffer).await.expect("the end"), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Brings from the API what a Pod refers to: ConfigMaps, Secrets, tokens.
+//! Reads what a Pod refers to from the API: ConfigMaps, Secrets, service account tokens.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,18 +10,18 @@ use client::requests::{ApiError, Verb, find};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::data_dir::PodDir;
 use crate::downward::Known;
 use crate::environment::{ConfigError, Given, Kind, Objects};
-use crate::home::PodHome;
 use crate::machine::Machine;
 use crate::sandbox;
 use crate::volumes;
 use crate::volumes::payload::{Payload, TokenWish, payload, tokens};
 
-/// Objects of the Pod's namespace.
+/// Objects of the Pod's namespace; `None` for those that do not exist.
 ///
 /// # Errors
-/// When the API does not answer; that there is none is an answer.
+/// When the API request fails.
 pub async fn objects(machine: &Machine, namespace: &str, wanted: &[(Kind, String)]) -> Result<Objects, ApiError> {
     let mut out = Objects::new();
     for (kind, name) in wanted {
@@ -35,25 +35,25 @@ pub async fn objects(machine: &Machine, namespace: &str, wanted: &[(Kind, String
     Ok(out)
 }
 
-/// What the API does not say of a Pod yet.
+/// Addresses of a Pod that its status may not show yet.
 #[must_use]
 pub fn known(machine: &Machine, pod: &Value) -> Known {
-    let home = machine.home.pod(pod.text("metadata.uid"));
-    let addresses = match sandbox::find(&home, pod.flag("spec.hostNetwork")) {
+    let dir = machine.dir.pod(pod.text("metadata.uid"));
+    let addresses = match sandbox::find(&dir, pod.flag("spec.hostNetwork")) {
         Some(addresses) => addresses,
         None => pod.items("status.podIPs").iter().filter_map(|ip| ip.text("ip").parse().ok()).collect(),
     };
     Known { addresses, host: machine.host.clone() }
 }
 
-/// The files of every volume that has such. With a home, tokens that are still good for a while are taken from there.
+/// The files of every volume that has files. With a Pod directory, tokens there that need no renewal are reused.
 ///
 /// # Errors
-/// When the API does not answer.
+/// When the API request fails.
 pub async fn payloads(
     machine: &Machine,
     pod: &Value,
-    home: Option<&PodHome>,
+    dir: Option<&PodDir>,
 ) -> Result<BTreeMap<String, Result<Payload, ConfigError>>, ApiError> {
     let namespace = pod.text("metadata.namespace");
     let objects = objects(machine, namespace, &volumes::references(pod)).await?;
@@ -63,14 +63,14 @@ pub async fn payloads(
     for volume in pod.items("spec.volumes") {
         let name = volume.text("name");
         let mut got: Vec<(TokenWish, String)> = Vec::new();
-        for wish in tokens(volume) {
-            let token = match home.and_then(|home| good_token(home, volume, &wish)) {
+        for request in tokens(volume) {
+            let token = match dir.and_then(|dir| good_token(dir, volume, &request)) {
                 Some(token) => token,
-                None => request_token(machine, pod, &wish).await?,
+                None => request_token(machine, pod, &request).await?,
             };
-            got.push((wish, token));
+            got.push((request, token));
         }
-        let token = |wish: &TokenWish| got.iter().find(|(own, _)| own == wish).map(|(_, token)| token.clone());
+        let token = |request: &TokenWish| got.iter().find(|(own, _)| own == request).map(|(_, token)| token.clone());
         if let Some(files) = payload(volume, &given, &token) {
             out.insert(name.to_owned(), files);
         }
@@ -78,18 +78,17 @@ pub async fn payloads(
     Ok(out)
 }
 
-/// A token that was written before, while a fifth of its time is left.
-fn good_token(home: &PodHome, volume: &Value, wish: &TokenWish) -> Option<String> {
-    let part = volume
-        .items("projected.sources")
-        .iter()
-        .find(|part| part.has("serviceAccountToken") && part.text("serviceAccountToken.audience") == wish.audience)?;
-    let path = home.volume(volume.text("name")).join(part.text("serviceAccountToken.path"));
+/// An existing token with at least a fifth of its lifetime left.
+fn good_token(dir: &PodDir, volume: &Value, request: &TokenWish) -> Option<String> {
+    let part = volume.items("projected.sources").iter().find(|part| {
+        part.has("serviceAccountToken") && part.text("serviceAccountToken.audience") == request.audience
+    })?;
+    let path = dir.volume(volume.text("name")).join(part.text("serviceAccountToken.path"));
     let token = fs::read_to_string(path).ok()?;
     (Timestamp::now().as_second() < renewal(&token)?).then_some(token)
 }
 
-/// When a token is to be replaced, in seconds since 1970: its own times count, because a server may grant less than was asked for.
+/// When a token is renewed, in seconds since the epoch: by its own claims, because a server may grant a shorter lifetime than requested.
 fn renewal(token: &str) -> Option<i64> {
     let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
     let claims: Value = serde_json::from_slice(&claims).ok()?;
@@ -97,19 +96,19 @@ fn renewal(token: &str) -> Option<i64> {
     Some(issued.saturating_add(end.saturating_sub(issued) / 5 * 4))
 }
 
-async fn request_token(machine: &Machine, pod: &Value, wish: &TokenWish) -> Result<String, ApiError> {
+async fn request_token(machine: &Machine, pod: &Value, request: &TokenWish) -> Result<String, ApiError> {
     let account = match pod.text("spec.serviceAccountName") {
         "" => "default",
         name => name,
     };
     let path = format!("/api/v1/namespaces/{}/serviceaccounts/{account}/token", pod.text("metadata.namespace"));
-    // Bound to the Pod, the token ends with it; a server grants nodes no other.
-    let bound = json!({
+    // Bound to the Pod; the NodeRestriction rules allow nodes no other token.
+    let secured = json!({
         "apiVersion": "v1", "kind": "Pod", "name": pod.text("metadata.name"), "uid": pod.text("metadata.uid"),
     });
-    let mut spec = json!({"expirationSeconds": wish.seconds, "boundObjectRef": bound});
-    if !wish.audience.is_empty() {
-        spec["audiences"] = json!([wish.audience]);
+    let mut spec = json!({"expirationSeconds": request.seconds, "boundObjectRef": secured});
+    if !request.audience.is_empty() {
+        spec["audiences"] = json!([request.audience]);
     }
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
     let answer = machine.api.request(Verb::Create, &path, Some(&request)).await?;
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_renewed_by_its_own_times() {
+    fn a_token_is_renewed_at_80_percent_of_its_lifetime() {
         let token = |claims: &Value| format!("e30.{}.sig", URL_SAFE_NO_PAD.encode(claims.to_string()));
         assert_eq!(renewal(&token(&json!({"iat": 1000, "exp": 2000}))), Some(1800));
         for odd in ["", "x", "a.b.c", &token(&json!({"iat": 1000})), &token(&json!([]))] {

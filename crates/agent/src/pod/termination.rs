@@ -1,7 +1,7 @@
-//! The message that a container leaves at its end, within the limits of Kubernetes.
+//! The termination message of a container, within the limits of Kubernetes.
 //!
-//! In: the file at `terminationMessagePath`, which the container wrote, and its log. Out: a text for its status. The file may be of any length, and
-//! anything that a container could make of it, so it is read carefully ([`files::read_untrusted`]).
+//! In: the file at `terminationMessagePath` and the log. Out: the message for the status. The container controls the file, so it is read as
+//! untrusted input ([`files::read_untrusted`]).
 
 use std::path::Path;
 
@@ -10,37 +10,37 @@ use serde_json::Value;
 
 use crate::files;
 
-/// How many bytes of the message of one container are shown.
+/// The longest message of one container, in bytes.
 const ONE: usize = 4096;
-/// How many bytes the messages of all containers of a Pod have together.
+/// The limit of all messages of a Pod, in bytes.
 const ALL: usize = 12 * 1024;
-/// How many lines and bytes of its log stand for the message.
+/// The limits, in lines and bytes, of a message taken from the log.
 const LINES: usize = 80;
 const LOG: usize = 2048;
-/// How much of the log is read for that: each record has a time and a stream besides its text.
+/// How much of the end of the log is read, in bytes: each record has a timestamp and a stream besides its text.
 const TAIL: usize = 64 * 1024;
 
-/// How many bytes the message of each container of a Pod may have.
+/// The longest message of each container of a Pod, in bytes.
 pub(super) fn limit(pod: &Value) -> usize {
     let lists = ["spec.initContainers", "spec.containers"];
     let containers: usize = lists.iter().map(|list| pod.items(list).len()).sum();
     ONE.min(ALL / containers.max(1))
 }
 
-/// The message in a file; when there is none, the end of a log if that may stand for it.
+/// The message in the file; if it is empty and a log is given, the end of the log.
 pub(super) fn message(file: &Path, log: Option<&Path>, limit: usize) -> String {
-    // Without the file there is no message, whatever the reason: the end of a container must be known all the same.
+    // An unreadable file means no message: the exit must be reported anyway.
     let said = files::read_untrusted(file, limit).unwrap_or_default();
     let mut said = String::from_utf8_lossy(&said).into_owned();
     if let Some(log) = log.filter(|_| said.is_empty()) {
         return end_of(&files::read_tail(log, TAIL).unwrap_or_default(), limit.min(LOG));
     }
-    // What is no text takes more bytes as text.
+    // Replacement characters may have made it longer.
     said.truncate(said.floor_char_boundary(limit));
     said
 }
 
-/// The last lines of a log, without their times.
+/// The last lines of a log, without timestamp and stream.
 fn end_of(log: &[u8], limit: usize) -> String {
     let log = String::from_utf8_lossy(log);
     let lines: Vec<&str> = log.lines().filter_map(|line| line.splitn(4, ' ').nth(3)).collect();
@@ -61,8 +61,8 @@ mod tests {
     fn messages_have_the_limits_of_kubernetes() {
         let pod = |many: usize| json!({"spec": {"containers": vec![json!({}); many], "initContainers": [{}]}});
         assert_eq!((limit(&pod(1)), limit(&pod(2)), limit(&pod(5))), (4096, 4096, 2048));
-        let home = tempfile::tempdir().expect("a folder");
-        let file = home.path().join("message");
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("message");
         fs::write(&file, vec![0xff; 100_000]).expect("written");
         let said = message(&file, None, 4096);
         assert!(said.len() <= 4096 && said.starts_with('\u{fffd}'), "{} bytes", said.len());
@@ -71,9 +71,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_none_is_no_message() {
-        let home = tempfile::tempdir().expect("a folder");
-        let (link, log) = (home.path().join("link"), home.path().join("log"));
+    fn a_symlink_is_no_message_and_the_log_is_the_fallback() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (link, log) = (dir.path().join("link"), dir.path().join("log"));
         std::os::unix::fs::symlink("/etc/passwd", &link).expect("linked");
         assert_eq!(message(&link, None, 4096), "");
         let line = |number: usize| format!("2026-01-01T00:00:01.000000000Z stdout F line {number}\n");

@@ -1,4 +1,4 @@
-//! Follows what a running container does: its end, its hook, its probes.
+//! Tasks of a running container: waiting for its exit, the postStart hook, probes.
 
 use std::time::Duration;
 
@@ -7,135 +7,136 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{Message, Worker, termination};
+use super::{PodEvent, Worker, termination};
 use crate::decide::spec::Spec;
 use crate::machine::Machine;
-use crate::probes::ask::{Place, ask};
-use crate::probes::{Kind, Tally, Timing, Verdict};
-use crate::shim::{Begun, ENDED, Ended};
+use crate::probes::run::{ProbeTarget, run_probe};
+use crate::probes::{Kind, ProbeOutcome, Tally, Timing};
+use crate::shim::{EXIT_FILE, ExitRecord, StartRecord};
 use crate::{files, ready};
 
-/// How long a postStart hook may take.
-const HOOK: Duration = Duration::from_secs(600);
+/// The time limit of a postStart hook.
+const POST_START_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl Worker {
-    /// Waits for the end of an instance.
-    pub(super) fn watch(&mut self, name: &str, number: u32, begun: Begun) {
-        let (path, name, inbox) = (self.home.instance(name, number).join(ENDED), name.to_owned(), self.inbox.clone());
+    /// Waits for the exit of an instance.
+    pub(super) fn watch(&mut self, name: &str, number: u32, start: StartRecord) {
+        let (path, name, queue) =
+            (self.dir.instance(name, number).join(EXIT_FILE), name.to_owned(), self.queue.clone());
         self.work.spawn(async move {
-            wait_for(&begun).await;
-            let ended = files::get(&path).unwrap_or_else(|| Ended {
+            wait_for(&start).await;
+            let exited = files::get(&path).unwrap_or_else(|| ExitRecord {
                 code: 137,
                 reason: "ContainerStatusUnknown".to_owned(),
-                message: "The supervisor of the container was killed".to_owned(),
+                message: "The shim of the container was killed".to_owned(),
                 finished: Timestamp::now(),
             });
-            let _ = inbox.send(Message::Ended(name, number, ended));
+            let _ = queue.send(PodEvent::Exited(name, number, exited));
         });
     }
 
-    pub(super) fn place(&self, container: &Value, name: &str, number: u32) -> Option<Place> {
+    pub(super) fn probe_target(&self, container: &Value, name: &str, number: u32) -> Option<ProbeTarget> {
         let own = match self.pod.flag("spec.hostNetwork") {
             true => self.facts.host.first(),
             false => self.facts.sandbox.addresses().first(),
         };
-        Some(Place {
+        Some(ProbeTarget {
             address: *own?,
             container: container.clone(),
-            instance: self.home.instance(name, number),
+            instance: self.dir.instance(name, number),
             program: self.machine.settings.program.clone(),
         })
     }
 
-    /// Runs the postStart hook, if there is one; probes begin after it.
-    pub(super) fn greet(&mut self, name: &str, number: u32) {
+    /// Runs the postStart hook, if there is one; probes start after it.
+    pub(super) fn run_post_start(&mut self, name: &str, number: u32) {
         let pod = self.pod.clone();
         let spec = Spec::read(&pod);
         let Some(part) = spec.part(name) else { return };
         let hook = part.value.at("lifecycle.postStart").clone();
-        let inbox = self.inbox.clone();
+        let queue = self.queue.clone();
         let owner = name.to_owned();
-        match self.place(part.value, name, number).filter(|_| !hook.is_null()) {
-            None => self.greeted(name, number, &Ok(())),
-            Some(place) => {
+        match self.probe_target(part.value, name, number).filter(|_| !hook.is_null()) {
+            None => self.post_start_done(name, number, &Ok(())),
+            Some(probe_target) => {
                 self.tasks.entry(owner.clone()).or_default().spawn(async move {
-                    let answer = ask(&hook, &place, HOOK).await;
-                    let _ = inbox.send(Message::Greeted(owner, number, answer));
+                    let answer = run_probe(&hook, &probe_target, POST_START_TIMEOUT).await;
+                    let _ = queue.send(PodEvent::PostStartDone(owner, number, answer));
                 });
             }
         }
     }
 
-    /// Begins to ask its probes. What it has none for is as well as can be.
-    pub(super) fn begin_probes(&mut self, name: &str, number: u32) {
+    /// Starts the probes. Without a probe the container counts as started and ready.
+    pub(super) fn start_probes(&mut self, name: &str, number: u32) {
         let pod = self.pod.clone();
         let spec = Spec::read(&pod);
         let Some(part) = spec.part(name) else { return };
-        let place = self.place(part.value, name, number);
-        let Some(container) = self.present(name, number) else { return };
+        let probe_target = self.probe_target(part.value, name, number);
+        let Some(container) = self.current(name, number) else { return };
         let has = |kind: Kind| part.value.has(kind.field());
         container.health.started |= !has(Kind::Startup);
         container.health.ready |= !has(Kind::Readiness);
         let started = container.health.started;
-        let Some(place) = place else { return };
-        let (begun, _) = tokio::sync::watch::channel(started);
+        let Some(probe_target) = probe_target else { return };
+        let (start, _) = tokio::sync::watch::channel(started);
         for kind in Kind::ALL.into_iter().filter(|kind| has(*kind)) {
             if kind == Kind::Startup && started {
                 continue;
             }
-            let asking = Asking {
+            let task = ProbeTask {
                 kind,
                 how: part.value.at(kind.field()).clone(),
-                place: place.clone(),
-                started: begun.clone(),
-                tell: Tell { machine: self.machine.clone(), pod: pod.clone(), name: name.to_owned() },
-                inbox: self.inbox.clone(),
+                probe_target: probe_target.clone(),
+                started: start.clone(),
+                record: ProbeSubject { machine: self.machine.clone(), pod: pod.clone(), name: name.to_owned() },
+                queue: self.queue.clone(),
                 number,
             };
-            self.tasks.entry(name.to_owned()).or_default().spawn(asking.run());
+            self.tasks.entry(name.to_owned()).or_default().spawn(task.run());
         }
     }
 
-    /// What a container says at its end: in the place for that, or the end of its log.
-    pub(super) fn last_words(&self, name: &str, number: u32, ended: &Ended) -> String {
-        if !ended.message.is_empty() {
-            return ended.message.clone();
+    /// The termination message of an instance.
+    pub(super) fn termination_message(&self, name: &str, number: u32, exited: &ExitRecord) -> String {
+        if !exited.message.is_empty() {
+            return exited.message.clone();
         }
         let (file, log) =
-            (self.home.instance(name, number).join(super::start::LAST_WORDS), self.home.log(name, number));
+            (self.dir.instance(name, number).join(super::start::TERMINATION_LOG), self.dir.log(name, number));
         let spec = Spec::read(&self.pod);
         let policy = spec.part(name).map_or("", |part| part.value.text("terminationMessagePolicy"));
-        let from_log = policy == "FallbackToLogsOnError" && ended.code != 0;
+        let from_log = policy == "FallbackToLogsOnError" && exited.code != 0;
         termination::message(&file, from_log.then_some(&*log), termination::limit(&self.pod))
     }
 }
 
-/// Waits until a supervisor has ended.
-async fn wait_for(begun: &Begun) {
-    if let Ok(Some(handle)) = begun.shim().open() {
-        let _ = ready::ended(handle).await;
+/// Waits until a shim has exited.
+async fn wait_for(start: &StartRecord) {
+    if let Ok(Some(handle)) = start.shim().open() {
+        let _ = ready::exited(handle).await;
     }
 }
 
-/// How a probe tells people.
-struct Tell {
+/// The container that a probe records Events about.
+struct ProbeSubject {
     machine: std::sync::Arc<Machine>,
     pod: std::sync::Arc<Value>,
     name: String,
 }
 
-/// A probe that is asked.
-struct Asking {
+/// A running probe.
+struct ProbeTask {
     kind: Kind,
     how: Value,
-    place: Place,
+    probe_target: ProbeTarget,
     started: tokio::sync::watch::Sender<bool>,
-    tell: Tell,
-    inbox: UnboundedSender<Message>,
+    record: ProbeSubject,
+    queue: UnboundedSender<PodEvent>,
     number: u32,
 }
 
-impl Asking {
+impl ProbeTask {
     async fn run(self) {
         let timing = Timing::read(&self.how);
         if self.kind != Kind::Startup {
@@ -150,26 +151,26 @@ impl Asking {
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             every.tick().await;
-            let answer = ask(&self.how, &self.place, timing.timeout).await;
+            let answer = run_probe(&self.how, &self.probe_target, timing.timeout).await;
             if let Err(why) = &answer {
                 let message = format!("{} probe failed: {why}", self.kind.word());
-                let Tell { machine, pod, name } = &self.tell;
-                machine.teller.tell(pod, Some(name), false, "Unhealthy", message);
+                let ProbeSubject { machine, pod, name } = &self.record;
+                machine.recorder.record(pod, Some(name), false, "Unhealthy", message);
             }
             let certain = tally.count(answer.is_ok());
-            let verdict = match (self.kind, certain) {
+            let outcome = match (self.kind, certain) {
                 (_, None) => continue,
-                (Kind::Startup, Some(true)) => Verdict::Started,
-                (Kind::Readiness, Some(ready)) => Verdict::Ready(ready),
+                (Kind::Startup, Some(true)) => ProbeOutcome::Started,
+                (Kind::Readiness, Some(ready)) => ProbeOutcome::Ready(ready),
                 (Kind::Liveness, Some(true)) => continue,
                 (Kind::Startup | Kind::Liveness, Some(false)) => {
                     let kind = self.kind.word().to_lowercase();
-                    Verdict::Dead(format!("Container {} failed {kind} probe, will be restarted", self.tell.name))
+                    ProbeOutcome::Dead(format!("Container {} failed {kind} probe, will be restarted", self.record.name))
                 }
             };
-            let last = matches!(verdict, Verdict::Started | Verdict::Dead(_));
-            let is_start = verdict == Verdict::Started;
-            if self.inbox.send(Message::Probed(self.tell.name.clone(), self.number, verdict)).is_err() {
+            let last = matches!(outcome, ProbeOutcome::Started | ProbeOutcome::Dead(_));
+            let is_start = outcome == ProbeOutcome::Started;
+            if self.queue.send(PodEvent::ProbeResult(self.record.name.clone(), self.number, outcome)).is_err() {
                 return;
             }
             if is_start {

@@ -1,16 +1,17 @@
-//! The program of a container: its words, its folder, as whom it runs and what it may.
+//! The program of a container: command line, environment, working directory, credentials.
 
 use api::value::ValueExt as _;
 use serde_json::Value;
 
-use super::{Refused, Wish};
+use super::ContainerConfig;
+use crate::container_error::ContainerError;
 use crate::environment::expand;
 use crate::shim::Program;
 
-/// Where programs are looked for unless it was said.
+/// The default PATH.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Names of rights, by their number.
+/// Capability names by number.
 const CAPABILITIES: [&str; 41] = [
     "CHOWN",
     "DAC_OVERRIDE",
@@ -55,7 +56,7 @@ const CAPABILITIES: [&str; 41] = [
     "CHECKPOINT_RESTORE",
 ];
 
-/// What an image says where the container does not.
+/// Defaults from the image configuration.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Defaults {
     pub(crate) entrypoint: Vec<String>,
@@ -67,19 +68,19 @@ pub(crate) struct Defaults {
     pub(crate) home: String,
 }
 
-/// A setting of the container, or else of the Pod.
-pub(super) fn setting<'a>(wish: &Wish<'a>, name: &str) -> &'a Value {
-    let own = wish.container.at("securityContext").at(name);
-    if own.is_null() { wish.pod.at("spec.securityContext").at(name) } else { own }
+/// A field of the container's security context, or else of the Pod's.
+pub(super) fn setting<'a>(config: &ContainerConfig<'a>, name: &str) -> &'a Value {
+    let own = config.container.at("securityContext").at(name);
+    if own.is_null() { config.pod.at("spec.securityContext").at(name) } else { own }
 }
 
 fn number(value: &Value) -> Option<u32> {
     value.as_u64().and_then(|number| u32::try_from(number).ok())
 }
 
-pub(crate) fn program(wish: &Wish<'_>, defaults: &Defaults) -> Result<Program, Refused> {
-    let container = wish.container;
-    let environment = environment(wish, defaults);
+pub(crate) fn program(config: &ContainerConfig<'_>, defaults: &Defaults) -> Result<Program, ContainerError> {
+    let container = config.container;
+    let environment = environment(config, defaults);
     let get = |name: &str| environment.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone());
     let words = |list: &str| container.texts(list).into_iter().map(|word| expand(word, get)).collect::<Vec<_>>();
     let (command, arguments) = (words("command"), words("args"));
@@ -90,24 +91,24 @@ pub(crate) fn program(wish: &Wish<'_>, defaults: &Defaults) -> Result<Program, R
     };
     all.retain(|word| !word.is_empty() || defaults.entrypoint.is_empty());
     if all.is_empty() {
-        return Err(Refused::create("no command specified: give the container a command"));
+        return Err(ContainerError::create("no command specified: give the container a command"));
     }
-    if wish.pod.at("spec.hostUsers") == &Value::Bool(false) {
-        // Pod Security allows root in such a Pod: it must not become root of this machine.
-        return Err(Refused::config(
-            "hostUsers: false needs a user namespace, which this node does not make: remove hostUsers",
+    if config.pod.at("spec.hostUsers") == &Value::Bool(false) {
+        // Pod Security allows root in such a Pod: it must not be root of the host.
+        return Err(ContainerError::config(
+            "hostUsers: false needs a user namespace, which this node does not support: remove hostUsers",
         ));
     }
-    let user = number(setting(wish, "runAsUser")).or(defaults.user);
-    let group = number(setting(wish, "runAsGroup")).or(defaults.group).or(user.map(|_| 0));
-    if setting(wish, "runAsNonRoot").as_bool() == Some(true) && user.unwrap_or(0) == 0 {
-        return Err(Refused::config(
+    let user = number(setting(config, "runAsUser")).or(defaults.user);
+    let group = number(setting(config, "runAsGroup")).or(defaults.group).or(user.map(|_| 0));
+    if setting(config, "runAsNonRoot").as_bool() == Some(true) && user.unwrap_or(0) == 0 {
+        return Err(ContainerError::config(
             "container has runAsNonRoot and image will run as root: set securityContext.runAsUser to another number than 0",
         ));
     }
     let mut groups: Vec<u32> =
-        wish.pod.items("spec.securityContext.supplementalGroups").iter().filter_map(number).collect();
-    groups.extend(number(wish.pod.at("spec.securityContext.fsGroup")));
+        config.pod.items("spec.securityContext.supplementalGroups").iter().filter_map(number).collect();
+    groups.extend(number(config.pod.at("spec.securityContext.fsGroup")));
     let own_groups = user.is_some() || group.is_some() || !groups.is_empty();
     let folder = match container.text("workingDir") {
         "" => &defaults.folder,
@@ -119,7 +120,7 @@ pub(crate) fn program(wish: &Wish<'_>, defaults: &Defaults) -> Result<Program, R
         user,
         group,
         groups: own_groups.then_some(groups),
-        no_new_privileges: setting(wish, "allowPrivilegeEscalation").as_bool() == Some(false),
+        no_new_privileges: setting(config, "allowPrivilegeEscalation").as_bool() == Some(false),
         capabilities: None,
         seccomp: None,
         terminal: container.flag("tty"),
@@ -127,18 +128,18 @@ pub(crate) fn program(wish: &Wish<'_>, defaults: &Defaults) -> Result<Program, R
     })
 }
 
-/// What everybody has, what the image says, and the container's own; later ones win.
-fn environment(wish: &Wish<'_>, defaults: &Defaults) -> Vec<(String, String)> {
+/// Default variables, those of the image and those of the container; later ones win.
+fn environment(config: &ContainerConfig<'_>, defaults: &Defaults) -> Vec<(String, String)> {
     let mut out: Vec<(String, String)> = vec![("PATH".to_owned(), PATH.to_owned())];
-    if let Some(name) = &wish.host_name {
+    if let Some(name) = &config.host_name {
         out.push(("HOSTNAME".to_owned(), name.clone()));
     }
-    if wish.container.flag("tty") {
+    if config.container.flag("tty") {
         out.push(("TERM".to_owned(), "xterm".to_owned()));
     }
     let home = if defaults.home.is_empty() { "/root" } else { &defaults.home };
     out.push(("HOME".to_owned(), home.to_owned()));
-    for (name, value) in defaults.environment.iter().chain(&wish.environment) {
+    for (name, value) in defaults.environment.iter().chain(&config.environment) {
         match out.iter_mut().find(|(own, _)| own == name) {
             Some((_, old)) => value.clone_into(old),
             None => out.push((name.clone(), value.clone())),
@@ -147,7 +148,7 @@ fn environment(wish: &Wish<'_>, defaults: &Defaults) -> Vec<(String, String)> {
     out
 }
 
-/// The rights that a container asks for, beginning with these; nothing when it says nothing about them.
+/// The capabilities of a container, relative to a base set; nothing when its spec sets none.
 pub(crate) fn capabilities(container: &Value, base: u64) -> Option<u64> {
     let asked = container.at("securityContext.capabilities");
     if asked.is_null() {
@@ -161,12 +162,12 @@ pub(crate) fn capabilities(container: &Value, base: u64) -> Option<u64> {
     Some(asked.texts("add").into_iter().fold(dropped, |have, word| have | bits(word)))
 }
 
-/// Every right there is.
+/// All capabilities.
 pub(crate) const fn all() -> u64 {
     (1 << CAPABILITIES.len()) - 1
 }
 
-/// Names of rights, as runtimes want them.
+/// Capability names with the prefix `CAP_`.
 pub(crate) fn capability_names(bits: u64) -> Vec<String> {
     let has = |place: &usize| bits & (1 << place) != 0;
     (0..CAPABILITIES.len())
@@ -176,7 +177,7 @@ pub(crate) fn capability_names(bits: u64) -> Vec<String> {
         .collect()
 }
 
-/// The bits of named rights.
+/// The bits of capabilities by name.
 pub(crate) fn capability_bits(names: &[&str]) -> u64 {
     CAPABILITIES
         .iter()

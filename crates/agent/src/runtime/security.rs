@@ -1,20 +1,21 @@
-//! What a container may do to the kernel: capabilities, system calls, files below `/proc` and `/sys`.
+//! Security settings of a container: capabilities, seccomp, masked and read-only paths.
 //!
-//! In: the security contexts of a Pod and a container. Out: [`Security`], which both runtimes apply. What is not said is as in Kubernetes with
-//! `--seccomp-default`: the default capabilities, the default seccomp profile, masked paths. A privileged container has no such bounds.
+//! In: the security contexts of a Pod and a container. Out: [`Security`], which both runtimes apply. Defaults are those of Kubernetes with
+//! `--seccomp-default`: default capabilities, default seccomp profile, masked paths. A privileged container has none of these restrictions.
 
 use std::path::PathBuf;
 
 use api::value::ValueExt as _;
 
+use super::ContainerConfig;
 use super::program::{all, capabilities, capability_names, setting};
-use super::{Refused, Wish};
+use crate::container_error::ContainerError;
 use crate::seccomp::{self, Choice, Resolved};
 use crate::shim::Program;
 
-/// The rights that containers have unless they ask for others: those that are usual elsewhere, without `NET_RAW`, with which a container could
-/// send any packet. `ping` works without it (`net.ipv4.ping_group_range`).
-pub(crate) const USUAL: [&str; 13] = [
+/// The default capabilities: those of containerd and CRI-O without `NET_RAW`, which allows spoofed packets. `ping` works without it
+/// (`net.ipv4.ping_group_range`).
+pub(crate) const DEFAULT_CAPABILITIES: [&str; 13] = [
     "CHOWN",
     "DAC_OVERRIDE",
     "FSETID",
@@ -30,7 +31,7 @@ pub(crate) const USUAL: [&str; 13] = [
     "AUDIT_WRITE",
 ];
 
-/// Files and folders of the kernel that would tell too much about the machine; as those of kubelet.
+/// Masked paths, which would leak information about the host; those of the kubelet.
 const MASKED: [&str; 12] = [
     "/proc/acpi",
     "/proc/asound",
@@ -46,63 +47,63 @@ const MASKED: [&str; 12] = [
     "/sys/firmware",
 ];
 
-/// Files and folders of the kernel that change the machine when they are written.
+/// Read-only paths, whose files change the host.
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
-/// What a container sees of the kernel.
+/// Restrictions on kernel files.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Kernel {
-    /// Looks empty.
+    /// Masked paths.
     pub(crate) masked: Vec<PathBuf>,
-    /// Cannot be written.
+    /// Read-only paths.
     pub(crate) locked: Vec<PathBuf>,
 }
 
-/// See the module.
+/// Security settings of a container.
 #[derive(Debug)]
 pub(crate) struct Security {
-    /// Whether it has no bounds.
+    /// Whether it is privileged.
     pub(crate) privileged: bool,
-    /// The capabilities that it may have at most, as bits.
+    /// The capability bounding set, as bits.
     pub(crate) capabilities: u64,
-    /// Its system calls; none when it may make all.
+    /// The seccomp profile; `None` is unconfined.
     pub(crate) seccomp: Option<Resolved>,
 }
 
 impl Security {
-    /// Reads what a container asks for; the capabilities `usual` are those of one that asks for nothing.
+    /// Reads the security contexts; `default_capabilities` are the default capabilities.
     ///
     /// # Errors
-    /// When its seccomp profile cannot be had.
-    pub(crate) fn of(wish: &Wish<'_>, usual: u64) -> Result<Self, Refused> {
-        let privileged = wish.container.flag("securityContext.privileged");
-        let base = if privileged { all() } else { usual };
-        // What programs that we start cannot have we cannot give. The agent itself has less.
+    /// When its seccomp profile cannot be loaded.
+    pub(crate) fn of(config: &ContainerConfig<'_>, default_capabilities: u64) -> Result<Self, ContainerError> {
+        let privileged = config.container.flag("securityContext.privileged");
+        let base = if privileged { all() } else { default_capabilities };
+        // The bounding set of the agent's children is the upper limit.
         let ours = kernel::privileges::bounding_set().bits();
-        let capabilities = capabilities(wish.container, base).unwrap_or(base) & ours;
-        let choice = seccomp::choose(setting(wish, "seccompProfile"), privileged)?;
+        let capabilities = capabilities(config.container, base).unwrap_or(base) & ours;
+        let choice = seccomp::choose(setting(config, "seccompProfile"), privileged)?;
         let host = seccomp::Host::of_this_machine(capability_names(capabilities));
         let seccomp = match choice {
             Choice::Unconfined => None,
-            // As containerd does where the kernel has no filters and nobody asked for one.
+            // As containerd does on kernels without seccomp when no profile is requested.
             Choice::Unset if !kernel::seccomp::is_available() => None,
             Choice::Unset | Choice::RuntimeDefault => Some(seccomp::default(&host)?),
-            Choice::Localhost(name) => Some(seccomp::localhost(&wish.machine.home.seccomp(), name, &host)?),
+            Choice::Localhost(name) => Some(seccomp::localhost(&config.machine.dir.seccomp(), name, &host)?),
         };
         Ok(Self { privileged, capabilities, seccomp })
     }
 
-    /// Bounds a program, and the commands that are run beside it.
+    /// Applies the settings to a program and to commands executed in its container.
     ///
     /// # Errors
-    /// When its filter is longer than the kernel takes.
-    pub(crate) fn bind(&self, program: &mut Program) -> Result<(), Refused> {
+    /// When the seccomp filter is too long for the kernel.
+    pub(crate) fn apply(&self, program: &mut Program) -> Result<(), ContainerError> {
         program.capabilities = Some(self.capabilities);
         program.seccomp = self.seccomp.as_ref().map(Resolved::filter).transpose()?;
         Ok(())
     }
 
-    /// What it sees of the kernel. Counters of temperature are there for each processor.
+    /// Masked and read-only paths; thermal throttle counters exist per CPU.
     pub(crate) fn kernel_files(&self) -> Kernel {
         if self.privileged {
             return Kernel { masked: Vec::new(), locked: Vec::new() };

@@ -1,4 +1,4 @@
-//! What must be true when a Pod is taken away.
+//! Removal of a Pod's processes.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -7,62 +7,63 @@ use std::time::Instant;
 use kernel::process::{Signal, Spawned};
 
 use super::*;
-use crate::home::Home;
-use crate::shim::ORDER;
+use crate::data_dir::AgentDir;
+use crate::shim::SPEC_FILE;
 
-/// A program that keeps the claim of a container for ever, as a supervisor would that does not get on with its order.
+/// A process that holds the start lock of a container, like a shim that hangs.
 fn stuck(container: &Path) -> Spawned {
     let nothing = || File::options().read(true).write(true).open("/dev/null").expect("a device").into();
-    let claim = container.join("claim");
-    let words = [OsStr::new("--no-fork"), claim.as_os_str(), OsStr::new("sleep"), OsStr::new("600")];
+    let lock = container.join("claim");
+    let words = [OsStr::new("--no-fork"), lock.as_os_str(), OsStr::new("sleep"), OsStr::new("600")];
     let streams = [nothing(), nothing(), nothing()];
     let program = Spawned::begin(Path::new("flock"), &words, streams).expect("flock, of util-linux");
-    while Claim::try_take(container).expect("a folder").is_some() {
-        assert!(!program.handle.ends_within(Duration::from_millis(10)), "it has ended and not taken the claim");
+    while StartLock::try_take(container).expect("a folder").is_some() {
+        assert!(!program.handle.ends_within(Duration::from_millis(10)), "it exited without taking the lock");
     }
     program
 }
 
 #[test]
-fn supervisors_that_are_about_to_begin_are_ended_and_not_waited_for() {
+fn shims_that_are_starting_a_container_are_killed() {
     let folder = tempfile::tempdir().expect("a folder");
-    let home = Home::new(folder.path()).pod("a-pod");
-    let containers = ["one", "two"].map(|name| home.path().join("containers").join(name));
+    let dir = AgentDir::new(folder.path()).pod("a-pod");
+    let containers = ["one", "two"].map(|name| dir.path().join("containers").join(name));
     for container in &containers {
         fs::create_dir_all(container.join("0")).expect("made");
-        fs::write(container.join("0").join(ORDER), "{}").expect("written");
+        fs::write(container.join("0").join(SPEC_FILE), "{}").expect("written");
     }
     let supervisors = containers.each_ref().map(|container| stuck(container));
-    let begun = Instant::now();
-    end_processes(&Cgroups::Nothing, &home, "none").expect("ended");
-    assert!(begun.elapsed() < PATIENCE, "they were waited for: {:?}", begun.elapsed());
+    let started = Instant::now();
+    kill_all_processes(&Cgroups::Nothing, &dir, "none").expect("ended");
+    assert!(started.elapsed() < LOCK_TIMEOUT, "they were not killed at once: {:?}", started.elapsed());
     for (supervisor, container) in supervisors.iter().zip(&containers) {
         assert!(supervisor.handle.has_ended());
-        assert!(!container.join("0").join(ORDER).exists(), "the order could still be carried out");
-        assert!(Claim::try_take(container).expect("a folder").is_some());
+        assert!(!container.join("0").join(SPEC_FILE).exists(), "the container could still be started");
+        assert!(StartLock::try_take(container).expect("a folder").is_some());
     }
 }
 
 #[test]
-fn a_supervisor_for_whose_end_nobody_asks_holds_nobody_up() {
+fn a_zombie_shim_does_not_block_the_removal() {
     let folder = tempfile::tempdir().expect("a folder");
-    let home = Home::new(folder.path()).pod("a-pod");
-    let instance = home.path().join("containers/one/0");
+    let dir = AgentDir::new(folder.path()).pod("a-pod");
+    let instance = dir.path().join("containers/one/0");
     fs::create_dir_all(&instance).expect("made");
-    let mut supervisor = stuck(&home.path().join("containers/one"));
-    let claim = File::open(home.path().join("containers/one/claim")).expect("the claim");
+    let mut supervisor = stuck(&dir.path().join("containers/one"));
+    let lock = File::open(dir.path().join("containers/one/claim")).expect("the claim");
     let identity = loop {
-        match kernel::process::holder(&claim) {
+        match kernel::process::holder(&lock) {
             Some(identity) => break identity,
-            // Where very many locks are, it cannot always be told.
+            // With very many locks the holder cannot always be determined.
             None => assert!(!supervisor.handle.ends_within(Duration::from_millis(10)), "it has ended"),
         }
     };
-    assert!(supervisor.handle.signal(Signal::KILL) && supervisor.handle.ends_within(PATIENCE));
-    assert!(identity.is_there(), "nobody has waited for it yet");
-    files::put(&instance.join(BEGUN), &Begun::new(identity, identity, jiff::Timestamp::UNIX_EPOCH)).expect("written");
-    let begun = Instant::now();
-    end_processes(&Cgroups::Nothing, &home, "none").expect("ended");
-    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    assert!(supervisor.handle.signal(Signal::KILL) && supervisor.handle.ends_within(LOCK_TIMEOUT));
+    assert!(identity.is_there(), "it was not reaped yet");
+    files::put(&instance.join(START_FILE), &StartRecord::new(identity, identity, jiff::Timestamp::UNIX_EPOCH))
+        .expect("written");
+    let started = Instant::now();
+    kill_all_processes(&Cgroups::Nothing, &dir, "none").expect("ended");
+    assert!(started.elapsed() < LOCK_TIMEOUT, "{:?}", started.elapsed());
     supervisor.wait().expect("ours to wait for");
 }

@@ -1,28 +1,27 @@
 //! Profiles in the JSON format of Docker and of the OCI runtime specification, resolved for one container.
 //!
-//! In: a file, and the [`Host`] for which its `includes`, `excludes` and `archMap` are decided. Out: [`Resolved`]: rules that depend on
-//! nothing any more. Pure.
+//! In: a file, and the [`Host`] for which its `includes`, `excludes` and `archMap` are evaluated. Out: [`Resolved`], without conditions. Pure.
 
 use kernel::seccomp::{Action, Architecture, Compare, Condition, FLAG_LOG, FLAG_SPEC_ALLOW, Policy, Rule};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::runtime::Refused;
+use crate::container_error::ContainerError;
 
-/// What a profile depends on.
+/// Inputs of conditions in a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     /// The architecture.
     pub(crate) architecture: Architecture,
     /// Version and patch level of the kernel.
     pub(crate) kernel: (u32, u32),
-    /// The capabilities that the container may have at most, as `CAP_…`.
+    /// The capabilities of the container, as `CAP_…`.
     pub(crate) capabilities: Vec<String>,
 }
 
 impl Host {
-    /// This machine, for a container with these capabilities.
+    /// This host, for a container with these capabilities.
     pub(crate) fn of_this_machine(capabilities: Vec<String>) -> Self {
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         Self { architecture: Architecture::NATIVE, kernel: version(&release).unwrap_or((0, 0)), capabilities }
@@ -68,7 +67,7 @@ struct ArchMap {
 struct Syscall {
     #[serde(default)]
     names: Option<Vec<String>>,
-    /// The older form of one name.
+    /// Legacy form with one name.
     #[serde(default)]
     name: Option<String>,
     action: String,
@@ -103,7 +102,7 @@ struct When {
 }
 
 impl When {
-    /// Whether all conditions of an inclusion hold. One that is not there holds.
+    /// Whether all conditions of `includes` hold; a missing condition holds.
     fn includes(&self, host: &Host) -> bool {
         let fits = |list: &Option<Vec<String>>, has: &dyn Fn(&String) -> bool, all: bool| match list {
             Some(list) if !list.is_empty() => {
@@ -120,7 +119,7 @@ impl When {
             && self.min_kernel.as_deref().is_none_or(|least| version(least).is_some_and(|least| host.kernel >= least))
     }
 
-    /// Whether any condition of an exclusion holds.
+    /// Whether any condition of `excludes` holds.
     fn excludes(&self, host: &Host) -> bool {
         self.caps.iter().flatten().any(|cap| host.capabilities.contains(cap))
             || self.arches.iter().flatten().any(|arch| arch == go_name(host.architecture))
@@ -163,7 +162,7 @@ pub(crate) struct Resolved {
 }
 
 impl Resolved {
-    /// For a runtime of images: `linux.seccomp` of `config.json`.
+    /// `linux.seccomp` of `config.json`.
     pub(crate) fn oci(&self) -> Value {
         self.oci.clone()
     }
@@ -173,13 +172,13 @@ impl Resolved {
         &self.policy
     }
 
-    /// For programs that we begin: instructions and flags.
+    /// The BPF program and flags.
     ///
     /// # Errors
-    /// When the kernel takes no filter of this length.
-    pub(crate) fn filter(&self) -> Result<(Vec<u64>, u32), Refused> {
+    /// When the filter is too long for the kernel.
+    pub(crate) fn filter(&self) -> Result<(Vec<u64>, u32), ContainerError> {
         let filter = self.policy.assemble(self.flags);
-        let filter = filter.map_err(|error| Refused::create(format!("seccomp profile: {error}")))?;
+        let filter = filter.map_err(|error| ContainerError::create(format!("seccomp profile: {error}")))?;
         Ok((filter.program, filter.flags))
     }
 }
@@ -228,7 +227,7 @@ pub(super) fn resolve(bytes: &[u8], host: &Host) -> Result<Resolved, Invalid> {
     Ok(Resolved { policy, flags: flag_bits(&flags)?, oci: seccomp })
 }
 
-/// The architectures that a profile is for; that of the host is always one of them.
+/// The architectures of a profile; always includes the host's.
 fn architectures(listed: Option<Vec<String>>, map: Option<Vec<ArchMap>>, host: &Host) -> Vec<String> {
     let native = scmp_name(host.architecture);
     let mapped = map.into_iter().flatten().find(|entry| entry.architecture == native);
@@ -247,7 +246,7 @@ fn unsupported(field: &str, value: &str, hint: &'static str) -> Invalid {
 }
 
 fn action(field: &str, name: &str, errno: Option<u32>) -> Result<Action, Invalid> {
-    // The kernel knows errors up to 4095; without a number it is EPERM.
+    // errno is at most 4095; the default is EPERM.
     let errno = u16::try_from(errno.unwrap_or(1)).ok().filter(|errno| *errno <= 4095);
     let errno = errno.ok_or_else(|| unsupported(field, name, "its errnoRet must be at most 4095"))?;
     Ok(match name {
@@ -266,14 +265,14 @@ fn flag_bits(flags: &[String]) -> Result<u32, Invalid> {
     flags.iter().try_fold(0, |bits, flag| match flag.as_str() {
         "SECCOMP_FILTER_FLAG_LOG" => Ok(bits | FLAG_LOG),
         "SECCOMP_FILTER_FLAG_SPEC_ALLOW" => Ok(bits | FLAG_SPEC_ALLOW),
-        // The filter is there before the program has threads.
+        // The filter is installed before the program has threads.
         "SECCOMP_FILTER_FLAG_TSYNC" => Ok(bits),
         other => Err(unsupported("flags", other, "remove it")),
     })
 }
 
-/// Sets of conditions of which one must hold. Conditions on different arguments must all hold; where one argument has several, runtimes take
-/// each condition for a rule of its own.
+/// Alternative condition sets. Conditions on different arguments must all hold; if an argument has several, runtimes treat each condition as a
+/// rule of its own.
 fn alternatives(args: &[Arg], field: &str) -> Result<Vec<Vec<Condition>>, Invalid> {
     let all = args.iter().map(|arg| arg.condition(field)).collect::<Result<Vec<_>, _>>()?;
     let repeated = all.iter().enumerate().any(|(at, one)| all.iter().take(at).any(|own| own.argument == one.argument));

@@ -1,4 +1,4 @@
-//! The default profile, choices, and files that are not what they should be.
+//! The default profile, profile selection, and invalid files.
 
 use std::os::unix::fs::symlink;
 
@@ -18,7 +18,7 @@ fn rules(resolved: &Resolved, call: &str) -> Vec<Rule> {
     resolved.policy().rules.iter().filter(|rule| rule.call == call).cloned().collect()
 }
 
-/// What the default profile says about a call.
+/// The rules of the default profile for a call.
 fn of(call: &str, host: &Host) -> Vec<(usize, Action)> {
     let resolved = default(host).expect("the default profile");
     rules(&resolved, call).iter().map(|rule| (rule.conditions.len(), rule.action)).collect()
@@ -27,7 +27,7 @@ fn of(call: &str, host: &Host) -> Vec<(usize, Action)> {
 const PLAIN: [(usize, Action); 1] = [(0, Action::Allow)];
 
 #[test]
-fn the_default_profile_allows_what_programs_do_and_nothing_of_administrators() {
+fn the_default_profile_denies_administrative_calls() {
     let usual = host(&["CHOWN", "SYS_CHROOT"]);
     assert_eq!(default(&usual).expect("read").policy().default, Action::Errno(1));
     for call in ["read", "execve", "futex", "openat2", "landlock_create_ruleset", "seccomp", "chroot", "ptrace"] {
@@ -68,7 +68,7 @@ fn the_default_profile_allows_what_programs_do_and_nothing_of_administrators() {
 }
 
 #[test]
-fn calls_go_with_capabilities() {
+fn capabilities_enable_calls() {
     for (capability, call) in [
         ("SYS_ADMIN", "mount"),
         ("SYS_ADMIN", "unshare"),
@@ -90,12 +90,12 @@ fn calls_go_with_capabilities() {
     ] {
         assert_eq!((of(call, &host(&[])), of(call, &host(&[capability]))), (vec![], PLAIN.to_vec()), "{call}");
     }
-    // NET_ADMIN goes by netlink, which every program may use.
+    // NET_ADMIN uses netlink, which needs no further calls.
     assert_eq!(of("sendmsg", &host(&["NET_ADMIN"])), PLAIN);
 }
 
 #[test]
-fn namespaces_cannot_be_made_by_clone() {
+fn clone_cannot_create_namespaces() {
     assert_eq!(of("clone", &host(&[])), [(1, Action::Allow)]);
     assert_eq!(of("clone3", &host(&[])), [(0, Action::Errno(38))]);
     for call in ["clone", "clone3"] {
@@ -108,7 +108,7 @@ fn namespaces_cannot_be_made_by_clone() {
 }
 
 #[test]
-fn kernels_and_architectures_decide() {
+fn kernel_version_and_architecture_are_conditions() {
     let old = Host { kernel: (4, 7), ..host(&[]) };
     assert_eq!(of("ptrace", &old), []);
     assert_eq!(of("ptrace", &Host { kernel: (4, 8), ..host(&[]) }), PLAIN);
@@ -121,7 +121,7 @@ fn kernels_and_architectures_decide() {
 }
 
 #[test]
-fn the_default_profile_names_only_calls_that_exist_and_fits_into_a_filter() {
+fn the_default_profile_fits_into_a_filter() {
     for host in [host(&[]), Host { architecture: Architecture::Aarch64, ..host(&["SYS_ADMIN"]) }] {
         let resolved = default(&host).expect("read");
         let (program, flags) = resolved.filter().expect("short enough");
@@ -133,7 +133,7 @@ fn the_default_profile_names_only_calls_that_exist_and_fits_into_a_filter() {
 }
 
 #[test]
-fn choices_are_those_of_kubernetes() {
+fn profile_types_are_those_of_kubernetes() {
     fn of(profile: &Value, privileged: bool) -> Result<Choice<'_>, &'static str> {
         choose(profile, privileged).map_err(|refused| refused.reason)
     }
@@ -150,7 +150,7 @@ fn choices_are_those_of_kubernetes() {
 }
 
 #[test]
-fn files_are_read_below_their_directory_only() {
+fn localhost_profiles_must_be_inside_the_profile_directory() {
     let home = tempfile::tempdir().expect("a folder");
     let profiles = home.path().join("seccomp");
     std::fs::create_dir_all(profiles.join("team")).expect("made");
@@ -190,7 +190,7 @@ fn files_are_read_below_their_directory_only() {
 }
 
 #[test]
-fn profiles_with_what_is_not_supported_say_where() {
+fn unsupported_fields_are_reported_with_their_path() {
     let refused =
         |profile: Value| resolve(profile.to_string().as_bytes(), &host(&[])).expect_err("refused").to_string();
     let call = |call: Value| json!({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [{"names": ["read"], "action": "SCMP_ACT_ALLOW"}, call]});
@@ -210,7 +210,7 @@ fn profiles_with_what_is_not_supported_say_where() {
 }
 
 #[test]
-fn conditions_on_one_argument_are_rules_of_their_own() {
+fn repeated_conditions_on_one_argument_are_alternatives() {
     let arg = |index: u32, value: u32| json!({"index": index, "value": value, "op": "SCMP_CMP_EQ"});
     let profile = json!({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [
         {"name": "personality", "action": "SCMP_ACT_ALLOW", "args": [arg(0, 0), arg(0, 8)]},

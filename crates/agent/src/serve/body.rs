@@ -1,4 +1,4 @@
-//! What an answer carries: some bytes, or a log as it is read.
+//! Response bodies: bytes, or a streamed log.
 
 use std::io;
 use std::pin::Pin;
@@ -11,24 +11,24 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::workloads::LogReader;
 
-/// How much of a log is read at once.
+/// How much of a log is read at once, in bytes.
 const PIECE: usize = 16 * 1024;
 
-/// The bytes of an answer.
+/// A response body.
 pub(super) enum Body {
-    /// All of them.
+    /// Complete.
     Whole(Option<Bytes>),
-    /// A log.
+    /// A streamed log.
     Log(Log),
 }
 
-/// A log that is being read.
+/// A streamed log.
 pub(super) struct Log {
     pub(super) reader: LogReader,
-    /// How many bytes are still wanted.
+    /// How many bytes may still be sent.
     pub(super) left: u64,
-    /// A place among those who may read at once.
-    pub(super) _place: OwnedSemaphorePermit,
+    /// The session permit.
+    pub(super) _permit: OwnedSemaphorePermit,
 }
 
 impl HttpBody for Body {

@@ -1,4 +1,4 @@
-//! One request to the agent, from its first byte to its answer or its upgrade.
+//! Serves one request of the endpoint, up to the response or upgrade.
 
 use http::header::{self, HeaderValue};
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -8,26 +8,26 @@ use jiff::Timestamp;
 use std::sync::Arc;
 
 use super::Agent;
-use super::ask::{self, Ask, No};
 use super::body::{Body, Log};
 use super::reports::NoReport;
+use super::request::{self, AgentRequest, HttpError};
 use super::upgrade::{self, Protocol};
 use crate::streams::status::Outcome;
 use crate::workloads::{Attach, ContainerId, LogOptions, Refusal, Running};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Answers a request.
+/// Serves a request.
 pub(super) async fn handle(agent: &Arc<Agent>, mut request: Request<Incoming>) -> Response<Body> {
     let on_upgrade = hyper::upgrade::on(&mut request);
     let uri = request.uri();
-    let ask = ask::read(request.method(), uri.path(), uri.query().unwrap_or_default(), Timestamp::now());
+    let ask = request::parse(request.method(), uri.path(), uri.query().unwrap_or_default(), Timestamp::now());
     let answer = match ask {
         Ok(ask) => answer(agent, ask, request.headers(), on_upgrade).await,
         Err(no) => Err(no),
     };
     answer.unwrap_or_else(|(code, text)| {
-        tracing::debug!(%code, text, "a request to the agent was refused");
+        tracing::debug!(%code, text, "request failed");
         let text = if text.ends_with('\n') { text } else { text + "\n" };
         with(code, TEXT, text)
     })
@@ -42,20 +42,22 @@ fn with(code: StatusCode, kind: &'static str, text: String) -> Response<Body> {
 
 async fn answer(
     agent: &Arc<Agent>,
-    ask: Ask,
+    ask: AgentRequest,
     headers: &HeaderMap,
     on_upgrade: OnUpgrade,
-) -> Result<Response<Body>, No> {
+) -> Result<Response<Body>, HttpError> {
     match ask {
-        Ask::Health => Ok(with(StatusCode::OK, TEXT, "ok".to_owned())),
-        Ask::Pods => Ok(with(StatusCode::OK, "application/json", agent.workloads.pods().to_string())),
-        Ask::Report { service, is_tried } => {
+        AgentRequest::Health => Ok(with(StatusCode::OK, TEXT, "ok".to_owned())),
+        AgentRequest::Pods => Ok(with(StatusCode::OK, "application/json", agent.workloads.pods().to_string())),
+        AgentRequest::Report { service, is_tried } => {
             let report = agent.reports.report(service, is_tried).await.map_err(silent)?;
             Ok(with(StatusCode::OK, "application/json", report))
         }
-        Ask::Rules { service } => Ok(with(StatusCode::OK, TEXT, agent.reports.rules(service).await.map_err(silent)?)),
-        Ask::Logs { of, options, limit } => logs(agent, &of, &options, limit).await,
-        Ask::Exec { of, how } => {
+        AgentRequest::Rules { service } => {
+            Ok(with(StatusCode::OK, TEXT, agent.reports.rules(service).await.map_err(silent)?))
+        }
+        AgentRequest::Logs { of, options, limit } => logs(agent, &of, &options, limit).await,
+        AgentRequest::Exec { of, how } => {
             let protocol = Protocol::of_command(headers)?;
             let command = how.command.clone();
             let streams = Attach { stdin: how.stdin, stdout: how.stdout, stderr: how.stderr, tty: how.tty };
@@ -63,12 +65,12 @@ async fn answer(
             let outcome = move |exit| Outcome::of_exec(&command, exit);
             upgrade::command(agent, headers, on_upgrade, protocol, streams, running, outcome)
         }
-        Ask::Attach { of, how } => {
+        AgentRequest::Attach { of, how } => {
             let protocol = Protocol::of_command(headers)?;
             let running = started(agent.workloads.attach(&of, how).await)?;
             upgrade::command(agent, headers, on_upgrade, protocol, how, running, Outcome::of_attach)
         }
-        Ask::Forward { pod, ports } => {
+        AgentRequest::Forward { pod, ports } => {
             if !has_pod(&agent.workloads.pods(), &pod.namespace, &pod.name) {
                 return Err(refused(&Refusal::NoPod));
             }
@@ -77,13 +79,13 @@ async fn answer(
     }
 }
 
-/// A node that cannot tell says why.
-fn silent(why: NoReport) -> No {
+/// The response when there is no report.
+fn silent(why: NoReport) -> HttpError {
     (StatusCode::SERVICE_UNAVAILABLE, why.0)
 }
 
-/// A command that could not be started says so where a command speaks. What is wrong with the request is said at once.
-fn started(done: Result<Running, Refusal>) -> Result<Result<Running, Outcome>, No> {
+/// A command that could not be started is reported on the error stream; an invalid request with a status code.
+fn started(done: Result<Running, Refusal>) -> Result<Result<Running, Outcome>, HttpError> {
     match done {
         Ok(running) => Ok(Ok(running)),
         Err(failed @ Refusal::Failed(_)) => Ok(Err(Outcome::not_started(&failed))),
@@ -91,7 +93,7 @@ fn started(done: Result<Running, Refusal>) -> Result<Result<Running, Outcome>, N
     }
 }
 
-fn refused(refusal: &Refusal) -> No {
+fn refused(refusal: &Refusal) -> HttpError {
     let code = match refusal {
         Refusal::NoPod | Refusal::NoContainer { .. } => StatusCode::NOT_FOUND,
         Refusal::NotRunning { .. } | Refusal::Bad(_) => StatusCode::BAD_REQUEST,
@@ -105,16 +107,21 @@ fn has_pod(list: &serde_json::Value, namespace: &str, name: &str) -> bool {
     items.iter().any(|pod| pod["metadata"]["namespace"] == namespace && pod["metadata"]["name"] == name)
 }
 
-async fn logs(agent: &Agent, of: &ContainerId, options: &LogOptions, limit: Option<u64>) -> Result<Response<Body>, No> {
-    let place = agent.place()?;
+async fn logs(
+    agent: &Agent,
+    of: &ContainerId,
+    options: &LogOptions,
+    limit: Option<u64>,
+) -> Result<Response<Body>, HttpError> {
+    let permit = agent.session_permit()?;
     let reader = agent.workloads.logs(of, options).await.map_err(|refusal| no_log(of, options, &refusal))?;
-    let mut response = Response::new(Body::Log(Log { reader, left: limit.unwrap_or(u64::MAX), _place: place }));
+    let mut response = Response::new(Body::Log(Log { reader, left: limit.unwrap_or(u64::MAX), _permit: permit }));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     Ok(response)
 }
 
-/// The words of a kubelet, which say more about logs than about other things.
-fn no_log(of: &ContainerId, options: &LogOptions, refusal: &Refusal) -> No {
+/// The error messages of the kubelet for logs.
+fn no_log(of: &ContainerId, options: &LogOptions, refusal: &Refusal) -> HttpError {
     let (container, pod) = (&of.container, &of.pod.name);
     let (code, text) = refused(refusal);
     let text = match refusal {

@@ -1,27 +1,27 @@
-//! What else a node can tell: how its proxy stands. Whoever puts the program together knows; the agent only carries it.
+//! Reports of the node's proxy, served by the agent's endpoint. The binary provides the implementation.
 //!
-//! In: a question of the API. Out: a document or text, or why there is none.
+//! In: a request of the API server. Out: JSON or text, or an error.
 
 use futures_util::future::BoxFuture;
 
-/// Why there is nothing to tell.
+/// Why there is no report.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct NoReport(pub String);
 
-/// Somebody who knows how the proxy of this node stands.
+/// Provides reports of the node's proxy.
 pub trait Reports: Send + Sync {
-    /// The report, as JSON: of all Services, or of one (`namespace/name`), which is tried as a client would if that is wished.
+    /// The report as JSON: for all Services, or for one (`namespace/name`), which is connected to like a client would if `is_tried`.
     fn report(&self, service: Option<String>, is_tried: bool) -> BoxFuture<'_, Result<String, NoReport>>;
 
-    /// The rules that concern a Service, as text.
+    /// The rules of a Service, as text.
     fn rules(&self, service: String) -> BoxFuture<'_, Result<String, NoReport>>;
 }
 
-/// A node without a proxy of ours.
-pub struct Silent;
+/// A node without a proxy of Waypost.
+pub struct NoReports;
 
-impl Reports for Silent {
+impl Reports for NoReports {
     fn report(&self, _service: Option<String>, _is_tried: bool) -> BoxFuture<'_, Result<String, NoReport>> {
         Box::pin(async { Err(nobody()) })
     }
@@ -32,5 +32,5 @@ impl Reports for Silent {
 }
 
 fn nobody() -> NoReport {
-    NoReport("this node has no proxy of Waypost: it cannot tell how Services are served".to_owned())
+    NoReport("this node runs no proxy of Waypost, so there is no report".to_owned())
 }

@@ -1,7 +1,7 @@
-//! From HTTP to streams: which protocol a client gets, and the task that speaks it.
+//! Upgrades HTTP connections: negotiates WebSocket or SPDY and starts the session task.
 //!
-//! In: the headers of a request and what is to be streamed. Out: the answer that switches protocols. The task begins when the
-//! connection is handed over and ends with it.
+//! In: request headers and the streams of a session. Out: the response `101 Switching Protocols`. The task starts when the connection is upgraded and
+//! ends with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use hyper_util::rt::TokioIo;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::Agent;
-use super::ask::No;
 use super::body::Body;
+use super::request::HttpError;
 use crate::streams::command::{self, Client};
 use crate::streams::drive::drive;
 use crate::streams::status::{Outcome, Report};
@@ -27,14 +27,14 @@ use crate::workloads::{Attach, Exit, PodId, Running};
 const STREAM_PROTOCOL: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
 const PORT_FORWARD: &str = "portforward.k8s.io";
-/// How many streams may wait to be looked at.
-const OPENED: usize = 16;
+/// The queue of streams that the client opened.
+const OPENED_QUEUE: usize = 16;
 
-/// How long we wait before the first byte of a command over the newest protocol. kubectl 1.30 to 1.33 throws away what comes before it has
-/// made its streams, and says nothing when it has (kubernetes issue 131189); a command that is quick would have no output.
-const HESITATION: Duration = Duration::from_millis(100);
+/// The delay before the first output with v5.channel.k8s.io. kubectl 1.30 to 1.33 discards data that arrives before it has created its streams
+/// (kubernetes issue 131189), so the output of a short command would be lost.
+const V5_OUTPUT_DELAY: Duration = Duration::from_millis(100);
 
-/// The protocols of commands over WebSocket.
+/// WebSocket subprotocols of exec and attach.
 const CHANNELS: [(&str, Form, Report); 5] = [
     ("v5.channel.k8s.io", Form::BinaryWithClose, Report::Status),
     ("v4.channel.k8s.io", Form::Binary, Report::Status),
@@ -43,7 +43,7 @@ const CHANNELS: [(&str, Form, Report); 5] = [
     ("base64.channel.k8s.io", Form::Base64, Report::Text),
 ];
 
-/// The protocols of commands over SPDY; and whether they know of sizes.
+/// SPDY protocol versions of exec and attach, and whether they support terminal sizes.
 const VERSIONS: [(&str, Report, bool); 4] = [
     ("v4.channel.k8s.io", Report::Status, true),
     ("v3.channel.k8s.io", Report::Text, true),
@@ -51,7 +51,7 @@ const VERSIONS: [(&str, Report, bool); 4] = [
     ("channel.k8s.io", Report::Text, false),
 ];
 
-/// What a client and we will speak, and its name, which may be empty.
+/// The negotiated protocol and its name, which may be empty.
 #[derive(Clone, Copy)]
 pub(super) enum Protocol {
     WebSocket { name: &'static str, form: Form, report: Report },
@@ -59,8 +59,8 @@ pub(super) enum Protocol {
 }
 
 impl Protocol {
-    /// The protocol of a command.
-    pub(super) fn of_command(headers: &HeaderMap) -> Result<Self, No> {
+    /// Negotiates the protocol of exec and attach.
+    pub(super) fn of_command(headers: &HeaderMap) -> Result<Self, HttpError> {
         if handshake::wants(headers, "websocket") {
             let offered = handshake::offered(headers);
             if offered.is_empty() {
@@ -77,8 +77,11 @@ impl Protocol {
     }
 }
 
-/// The first of the client's protocols of SPDY that we know.
-fn negotiate<const N: usize>(headers: &HeaderMap, known: [&'static str; N]) -> Result<(&'static str, usize), No> {
+/// The first SPDY protocol of the client that is supported.
+fn negotiate<const N: usize>(
+    headers: &HeaderMap,
+    known: [&'static str; N],
+) -> Result<(&'static str, usize), HttpError> {
     if !handshake::wants(headers, "SPDY/3.1") {
         return Err((StatusCode::BAD_REQUEST, "Upgrade request required".to_owned()));
     }
@@ -87,11 +90,11 @@ fn negotiate<const N: usize>(headers: &HeaderMap, known: [&'static str; N]) -> R
         let text = "unable to upgrade: header X-Stream-Protocol-Version does not exist in request";
         return Err((StatusCode::BAD_REQUEST, text.to_owned()));
     }
-    let place = offered.iter().find_map(|offer| known.iter().position(|name| name == offer));
-    place.map(|place| (known[place], place)).ok_or_else(|| unknown(&offered, known))
+    let index = offered.iter().find_map(|offer| known.iter().position(|name| name == offer));
+    index.map(|index| (known[index], index)).ok_or_else(|| unknown(&offered, known))
 }
 
-fn unknown<const N: usize>(offered: &[String], known: [&str; N]) -> No {
+fn unknown<const N: usize>(offered: &[String], known: [&str; N]) -> HttpError {
     let (offered, known) = (offered.join(" "), known.join(" "));
     let text = format!(
         "unable to upgrade: unable to negotiate protocol: client supports [{offered}], server accepts [{known}]"
@@ -100,7 +103,7 @@ fn unknown<const N: usize>(offered: &[String], known: [&str; N]) -> No {
 }
 
 /// Switches to WebSocket.
-fn to_websocket(headers: &HeaderMap, name: &'static str) -> Result<Response<Body>, No> {
+fn to_websocket(headers: &HeaderMap, name: &'static str) -> Result<Response<Body>, HttpError> {
     let accept = handshake::accept(headers).map_err(|why| (StatusCode::BAD_REQUEST, why.to_owned()))?;
     let accept = HeaderValue::from_str(&accept).map_err(|_| (StatusCode::BAD_REQUEST, "bad key".to_owned()))?;
     let mut response = switch("websocket");
@@ -127,29 +130,29 @@ fn switch(protocol: &'static str) -> Response<Body> {
 }
 
 impl Agent {
-    /// A place among those who may stream at once.
-    pub(super) fn place(&self) -> Result<OwnedSemaphorePermit, No> {
+    /// A session permit.
+    pub(super) fn session_permit(&self) -> Result<OwnedSemaphorePermit, HttpError> {
         let full = "too many streams are open on this node, please try again later";
         Arc::clone(&self.sessions).try_acquire_owned().map_err(|_| (StatusCode::SERVICE_UNAVAILABLE, full.to_owned()))
     }
 }
 
-/// Does something with a connection once it is handed over.
+/// Runs a session once the connection is upgraded.
 fn spawn<F: Future<Output = ()> + Send>(
     on_upgrade: OnUpgrade,
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
     then: impl FnOnce(TokioIo<Upgraded>) -> F + Send + 'static,
 ) {
     tokio::spawn(async move {
         match on_upgrade.await {
             Ok(upgraded) => then(TokioIo::new(upgraded)).await,
-            Err(error) => tracing::debug!(%error, "a connection was not handed over"),
+            Err(error) => tracing::debug!(%error, "failed to upgrade connection"),
         }
-        drop(place);
+        drop(permit);
     });
 }
 
-/// Gives a connection to a command.
+/// Starts an exec or attach session.
 pub(super) fn command(
     agent: &Agent,
     headers: &HeaderMap,
@@ -158,32 +161,32 @@ pub(super) fn command(
     how: Attach,
     running: Result<Running, Outcome>,
     outcome: impl Fn(Exit) -> Outcome + Send + Sync + 'static,
-) -> Result<Response<Body>, No> {
-    let (place, idle, creation) = (agent.place()?, agent.idle, agent.creation);
-    let (opened, mut opening) = mpsc::channel(OPENED);
+) -> Result<Response<Body>, HttpError> {
+    let (permit, idle, creation) = (agent.session_permit()?, agent.idle, agent.creation);
+    let (opened, mut opening) = mpsc::channel(OPENED_QUEUE);
     match protocol {
         Protocol::WebSocket { name, form, report } => {
             let response = to_websocket(headers, name)?;
             let mux = Mux::new(channel::Encoder(form));
             let client = channels(&mux, form, how, report);
-            spawn(on_upgrade, place, move |io| async move {
+            spawn(on_upgrade, permit, move |io| async move {
                 let carried = drive(io, Arc::clone(&mux), channel::Decoder::new(form, 5), opened, idle);
                 tokio::join!(carried, async {
                     if form == Form::BinaryWithClose {
-                        tokio::time::sleep(HESITATION).await;
+                        tokio::time::sleep(V5_OUTPUT_DELAY).await;
                     }
-                    converse(client, &mux, running, outcome).await;
+                    run_session(client, &mux, running, outcome).await;
                 });
             });
             Ok(response)
         }
         Protocol::Spdy { name, report, resize } => {
-            spawn(on_upgrade, place, move |io| async move {
+            spawn(on_upgrade, permit, move |io| async move {
                 let mux = Mux::new(spdy::Encoder);
                 let carried = drive(io, Arc::clone(&mux), spdy::Decoder::new(|_| true), opened, idle);
                 tokio::join!(carried, async {
                     let client = command::streams_of(&mut opening, how, resize, report, creation).await;
-                    converse(client, &mux, running, outcome).await;
+                    run_session(client, &mux, running, outcome).await;
                 });
             });
             Ok(to_spdy(name))
@@ -191,7 +194,7 @@ pub(super) fn command(
     }
 }
 
-/// The channels of a command, and the empty message that tells the client that it may begin.
+/// The channels of a session; sends the empty message that clients wait for.
 fn channels(mux: &Arc<Mux>, form: Form, how: Attach, report: Report) -> Option<Client> {
     let first = if how.stdout {
         1
@@ -214,7 +217,7 @@ fn channels(mux: &Arc<Mux>, form: Form, how: Attach, report: Report) -> Option<C
     })
 }
 
-async fn converse(
+async fn run_session(
     client: Option<Client>,
     mux: &Arc<Mux>,
     running: Result<Running, Outcome>,
@@ -227,22 +230,22 @@ async fn converse(
     }
 }
 
-/// Gives a connection to forwarded ports.
+/// Starts a port-forward session.
 pub(super) fn forward(
     agent: &Agent,
     headers: &HeaderMap,
     on_upgrade: OnUpgrade,
     pod: PodId,
     ports: Result<Vec<u16>, String>,
-) -> Result<Response<Body>, No> {
-    let (place, idle, creation) = (agent.place()?, agent.idle, agent.creation);
+) -> Result<Response<Body>, HttpError> {
+    let (permit, idle, creation) = (agent.session_permit()?, agent.idle, agent.creation);
     let workloads = Arc::clone(&agent.workloads);
     if !handshake::wants(headers, "websocket") {
         let (name, _) = negotiate(headers, [PORT_FORWARD])?;
-        spawn(on_upgrade, place, move |io| async move {
+        spawn(on_upgrade, permit, move |io| async move {
             let mux = Mux::new(spdy::Encoder);
-            let (opened, opening) = mpsc::channel(OPENED);
-            let carried = drive(io, Arc::clone(&mux), spdy::Decoder::new(forward::welcome), opened, idle);
+            let (opened, opening) = mpsc::channel(OPENED_QUEUE);
+            let carried = drive(io, Arc::clone(&mux), spdy::Decoder::new(forward::accepts), opened, idle);
             tokio::join!(carried, forward::streams(workloads, pod, mux, opening, creation));
         });
         return Ok(to_spdy(name));
@@ -250,15 +253,15 @@ pub(super) fn forward(
     let offered = handshake::offered(headers);
     if offered.iter().any(|name| name == TUNNEL) {
         let response = to_websocket(headers, TUNNEL)?;
-        spawn(on_upgrade, place, move |io| async move {
+        spawn(on_upgrade, permit, move |io| async move {
             let outer = Mux::new(channel::Encoder(Form::Tunnel));
             let Some(tunnel) = outer.add(0) else { return };
             let (unused, _) = mpsc::channel(1);
             let carried = drive(io, Arc::clone(&outer), channel::Decoder::new(Form::Tunnel, 1), unused, idle);
             tokio::join!(carried, async {
                 let mux = Mux::new(spdy::Encoder);
-                let (opened, opening) = mpsc::channel(OPENED);
-                let inner = drive(tunnel, Arc::clone(&mux), spdy::Decoder::new(forward::welcome), opened, idle);
+                let (opened, opening) = mpsc::channel(OPENED_QUEUE);
+                let inner = drive(tunnel, Arc::clone(&mux), spdy::Decoder::new(forward::accepts), opened, idle);
                 tokio::join!(inner, forward::streams(workloads, pod, mux, opening, creation));
                 outer.close();
             });
@@ -274,7 +277,7 @@ pub(super) fn forward(
     };
     let ports = ports.map_err(|why| (StatusCode::BAD_REQUEST, why))?;
     let response = to_websocket(headers, name)?;
-    spawn(on_upgrade, place, move |io| async move {
+    spawn(on_upgrade, permit, move |io| async move {
         let mux = Mux::new(channel::Encoder(form));
         let (unused, _) = mpsc::channel(1);
         let count = u32::try_from(2 * ports.len()).unwrap_or(u32::MAX);

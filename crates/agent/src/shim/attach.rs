@@ -1,8 +1,8 @@
-//! Those who attach to a container: a socket in its folder, frames both ways.
+//! Attach clients of a container: a socket in its directory, frames in both directions.
 //!
-//! A frame is a kind (one byte), a length (four, the big end first) and that many bytes. To a client: what came from the container,
-//! kind 1 or 2. From a client: input (0), the end of input (3), a size of the terminal (4: columns and lines, two bytes each). Whoever
-//! reads too slowly is let go: the container never waits for anybody.
+//! A frame is a type (1 byte), a length (4 bytes, big endian) and the payload. To a client: stdout (1) and stderr (2). From a client: stdin (0), end
+//! of stdin (3), terminal size (4: columns and rows, 2 bytes each). A client that reads too slowly is disconnected: the container never blocks on
+//! a client.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -14,28 +14,28 @@ use rustix::event::{PollFd, PollFlags};
 use super::log::Stream;
 use super::{SOCKET, short_path};
 
-/// Input.
+/// Frame type: stdin.
 pub const INPUT: u8 = 0;
-/// The end of input.
+/// Frame type: end of stdin.
 pub const END_OF_INPUT: u8 = 3;
-/// A size of the terminal.
+/// Frame type: terminal size.
 pub const RESIZE: u8 = 4;
 
-/// How much may wait for a client.
-const PATIENCE: usize = 4 << 20;
-/// How much input may wait for the container.
+/// The output buffer of a client, in bytes; beyond it the client is disconnected.
+const LOCK_TIMEOUT: usize = 4 << 20;
+/// The input buffer of the container, in bytes.
 const WAITING: usize = 64 << 10;
-/// The longest frame that is taken.
+/// The longest frame from a client, in bytes.
 const LONGEST: usize = 1 << 20;
 
-/// A frame.
+/// Encodes a frame.
 #[must_use]
 pub fn frame(kind: u8, bytes: &[u8]) -> Vec<u8> {
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     [&[kind], &length.to_be_bytes()[..], bytes].concat()
 }
 
-/// Takes the first frame out of what was read, when it is whole.
+/// Removes the first frame from the buffer, if it is complete.
 pub(crate) fn take_frame(read: &mut Vec<u8>) -> Option<(u8, Vec<u8>)> {
     let (head, rest) = read.split_first_chunk::<5>()?;
     let [kind, length @ ..] = *head;
@@ -45,7 +45,7 @@ pub(crate) fn take_frame(read: &mut Vec<u8>) -> Option<(u8, Vec<u8>)> {
     Some((kind, body))
 }
 
-/// What the container reads.
+/// The stdin of the container.
 pub(super) struct Input {
     to: Option<OwnedFd>,
     waiting: Vec<u8>,
@@ -65,7 +65,7 @@ impl Input {
                 Ok(length) => drop(self.waiting.drain(..length)),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => return,
-                // Nobody reads it any more.
+                // The read end is closed.
                 Err(_) => self.to = None,
             }
         }
@@ -74,9 +74,9 @@ impl Input {
         }
     }
 
-    /// The end of what one client has to say.
+    /// A client has closed its stdin.
     fn end(&mut self) {
-        // A terminal is not closed by whoever leaves it.
+        // A terminal stays open when a client disconnects.
         self.ends |= self.once && !self.terminal;
     }
 
@@ -97,7 +97,7 @@ struct Client {
     gone: bool,
 }
 
-/// Everybody who is attached.
+/// All attached clients.
 pub(super) struct Clients {
     listener: UnixListener,
     all: Vec<Client>,
@@ -112,7 +112,7 @@ impl Clients {
         Ok(Self { listener, all: Vec::new() })
     }
 
-    /// What is waited for: newcomers, the input's room, then each client.
+    /// Adds the file descriptors to poll: listener, stdin of the container, clients.
     pub(super) fn poll<'a>(&'a self, fds: &mut Vec<PollFd<'a>>, input: &'a Input) {
         fds.push(PollFd::new(&self.listener, PollFlags::IN));
         let full = input.waiting.len() >= WAITING;
@@ -128,7 +128,7 @@ impl Clients {
         }
     }
 
-    /// Does what was waited for.
+    /// Handles poll results.
     pub(super) fn turn(&mut self, ready: &[PollFlags], input: &mut Input) {
         let (before, ready) = ready.split_at_checked(2).unwrap_or_default();
         for (client, ready) in self.all.iter_mut().zip(ready) {
@@ -153,13 +153,13 @@ impl Clients {
         }
     }
 
-    /// Sends what came from the container to everybody.
+    /// Sends output of the container to all clients.
     pub(super) fn send(&mut self, stream: Stream, bytes: &[u8]) {
         for client in &mut self.all {
             let kind = if stream == Stream::Out { 1 } else { 2 };
             client.write.extend(frame(kind, bytes));
             client.flush();
-            client.gone |= client.write.len() > PATIENCE;
+            client.gone |= client.write.len() > LOCK_TIMEOUT;
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The log of a container: lines as container runtimes write them, `TIME stdout F text`, in a few files of bounded size.
+//! The log of a container in CRI format, `TIME stdout F text`, in a few files of bounded size.
 //!
-//! A line that has not ended yet waits for its end; one that is very long is written in pieces marked `P`.
+//! An incomplete line is buffered; a very long one is written in parts with the tag `P`.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-/// How long a file gets before the next one begins.
+/// The size at which a file is rotated, in bytes.
 pub const LIMIT: u64 = 10 << 20;
-/// How many files there are at most.
+/// The most files of a log.
 pub const NUMBER: usize = 5;
-/// How long a line is before it is written in pieces.
+/// The longest line that is written in one part, in bytes.
 const LONGEST: usize = 16 * 1024;
 
-/// From which of its streams something came.
+/// An output stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stream {
-    /// What it says.
+    /// stdout
     Out,
-    /// What it complains of.
+    /// stderr
     Err,
 }
 
@@ -53,7 +53,7 @@ impl Log {
         Ok(Self { path: path.to_owned(), file, size, limit, pending: Default::default() })
     }
 
-    /// Takes what came from a stream.
+    /// Writes output of a stream.
     pub(super) fn write(&mut self, stream: Stream, bytes: &[u8]) {
         let mut pending = std::mem::take(&mut self.pending[stream as usize]);
         let mut text = Vec::with_capacity(bytes.len() + 64);
@@ -73,7 +73,7 @@ impl Log {
         self.put(&text);
     }
 
-    /// Writes lines that never ended.
+    /// Writes incomplete lines.
     pub(super) fn flush(&mut self) {
         for stream in [Stream::Out, Stream::Err] {
             let pending = std::mem::take(&mut self.pending[stream as usize]);
@@ -85,7 +85,7 @@ impl Log {
         }
     }
 
-    /// A full disk loses lines, and must not end the container.
+    /// Write errors lose lines: a full disk must not stop the container.
     fn put(&mut self, text: &[u8]) {
         if self.size > 0 && self.size + text.len() as u64 > self.limit {
             self.rotate();
@@ -108,7 +108,7 @@ impl Log {
     }
 }
 
-/// The name of an older file of a log; 1 is the youngest of them.
+/// The path of a rotated file; 1 is the newest.
 #[must_use]
 pub fn rotated(path: &Path, number: usize) -> PathBuf {
     let mut name = path.as_os_str().to_owned();

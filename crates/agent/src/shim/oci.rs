@@ -1,6 +1,6 @@
-//! Containers by a runtime of the Open Container Initiative: `create`, `start`, and `delete` when it has ended.
+//! Containers by an OCI runtime: `create`, `start`, and `delete` after the exit.
 //!
-//! The runtime ends after `create` and leaves the container's first process to this one, which is a reaper for that reason.
+//! The runtime exits after `create`; the shim is a child subreaper and so becomes the parent of the container's first process.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,24 +12,24 @@ use kernel::process::run_with_streams;
 use rustix::process::Pid;
 
 use super::log::Stream;
-use super::{Ends, How, Order, short_path};
+use super::{Ends, RuntimeSpec, ShimSpec, short_path};
 
-/// Where the number of the first process is written.
+/// The PID file of the first process.
 const NUMBER: &str = "pid";
-/// What the runtime complains of.
+/// The log file of the runtime.
 const COMPLAINTS: &str = "runtime.log";
-/// Where it brings a terminal.
+/// The console socket.
 const TERMINAL: &str = "terminal";
 
-/// Begins the container of a bundle.
-pub(super) fn begin(folder: &Path, order: &Order, theirs: [OwnedFd; 3], ours: Ends) -> io::Result<(Pid, Ends)> {
-    let How::Oci { runtime, state, bundle, id, hidden } = &order.how else {
+/// Starts the container of a bundle.
+pub(super) fn begin(folder: &Path, spec: &ShimSpec, theirs: [OwnedFd; 3], ours: Ends) -> io::Result<(Pid, Ends)> {
+    let RuntimeSpec::Oci { runtime, state, bundle, id, hidden } = &spec.how else {
         return Err(io::Error::other("this order is for another runtime"));
     };
     let (number, complaints) = (folder.join(NUMBER), folder.join(COMPLAINTS));
     let handle = std::fs::File::open(folder)?;
     let door = short_path(&handle, TERMINAL);
-    let listener = order.program.terminal.then(|| UnixListener::bind(&door)).transpose()?;
+    let listener = spec.program.terminal.then(|| UnixListener::bind(&door)).transpose()?;
     let socket = folder.join(TERMINAL);
     let mut words: Vec<&OsStr> = vec![OsStr::new("--root"), state.as_ref(), OsStr::new("--log"), complaints.as_ref()];
     words.extend([OsStr::new("create"), OsStr::new("--bundle"), bundle.as_ref()]);
@@ -38,16 +38,16 @@ pub(super) fn begin(folder: &Path, order: &Order, theirs: [OwnedFd; 3], ours: En
         words.extend([OsStr::new("--console-socket"), socket.as_ref()]);
     }
     words.push(id.as_ref());
-    // One of this name may be there, whose supervisor was killed before it could say so.
+    // A container with this ID may be left by a shim that was killed.
     if state.join(id).exists() {
-        remove(order);
+        remove(spec);
     }
     let failed = |what: &str| {
         let said = std::fs::read_to_string(&complaints).unwrap_or_default();
         io::Error::other(format!("{} {what}: {}", runtime.display(), said.trim()))
     };
     if !run_with_streams(runtime, &words, theirs, hidden.as_deref())? {
-        remove(order);
+        remove(spec);
         return Err(failed("create"));
     }
     let ours = match &listener {
@@ -55,7 +55,7 @@ pub(super) fn begin(folder: &Path, order: &Order, theirs: [OwnedFd; 3], ours: En
         None => ours,
     };
     let pid = std::fs::read_to_string(&number)?.trim().parse().ok().and_then(Pid::from_raw);
-    let pid = pid.ok_or_else(|| failed("create wrote no process number"))?;
+    let pid = pid.ok_or_else(|| failed("create wrote no PID file"))?;
     let start: [&OsStr; 6] = [
         OsStr::new("--root"),
         state.as_ref(),
@@ -66,28 +66,28 @@ pub(super) fn begin(folder: &Path, order: &Order, theirs: [OwnedFd; 3], ours: En
     ];
     if !run_with_streams(runtime, &start, quiet()?, hidden.as_deref())? {
         let why = failed("start");
-        remove(order);
+        remove(spec);
         return Err(why);
     }
     Ok((pid, ours))
 }
 
-/// Streams that lead nowhere.
+/// Streams on `/dev/null`.
 fn quiet() -> io::Result<[OwnedFd; 3]> {
     let nothing = || Ok::<_, io::Error>(std::fs::File::options().read(true).write(true).open("/dev/null")?.into());
     Ok([nothing()?, nothing()?, nothing()?])
 }
 
-/// Has the runtime forget the container, if a runtime has it.
-pub(super) fn remove(order: &Order) {
-    if let How::Oci { runtime, state, id, hidden, .. } = &order.how {
+/// Deletes the container in the OCI runtime, if it has one.
+pub(super) fn remove(spec: &ShimSpec) {
+    if let RuntimeSpec::Oci { runtime, state, id, hidden, .. } = &spec.how {
         let words: [&OsStr; 5] =
             [OsStr::new("--root"), state.as_ref(), OsStr::new("delete"), OsStr::new("--force"), id.as_ref()];
         let _ = quiet().and_then(|quiet| run_with_streams(runtime, &words, quiet, hidden.as_deref()));
     }
 }
 
-/// The runtime makes a terminal inside the container and sends our end of it.
+/// Receives the master end of the terminal from the runtime.
 fn receive_terminal(listener: &UnixListener) -> io::Result<Ends> {
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
     let (stream, _) = listener.accept()?;

@@ -1,11 +1,11 @@
-//! Logs and frames; whole supervisors are in the black-box tests, as they need a process of their own.
+//! Logs and frames; complete shims are covered by black-box tests, because they need a process of their own.
 
 use super::attach::take_frame;
 use super::log::{Log, NUMBER, Stream, rotated};
 use super::*;
 
 #[test]
-fn lines_are_whole_and_say_when_and_where() {
+fn log_lines_have_timestamp_and_stream() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("log");
     let mut log = Log::open(&path).expect("opened");
@@ -21,7 +21,7 @@ fn lines_are_whole_and_say_when_and_where() {
 }
 
 #[test]
-fn long_lines_come_in_pieces() {
+fn long_lines_are_written_in_parts() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("log");
     let mut log = Log::open(&path).expect("opened");
@@ -36,7 +36,7 @@ fn long_lines_come_in_pieces() {
 }
 
 #[test]
-fn old_files_go() {
+fn logs_are_rotated() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("log");
     let mut log = Log::with_limit(&path, 100).expect("opened");
@@ -50,7 +50,7 @@ fn old_files_go() {
 }
 
 #[test]
-fn frames_are_taken_when_they_are_whole() {
+fn frames_are_decoded_when_complete() {
     let mut read = frame(INPUT, b"hello");
     read.extend(frame(END_OF_INPUT, b""));
     let rest = read.split_off(7);

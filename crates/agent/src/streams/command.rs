@@ -1,8 +1,8 @@
-//! Exec and attach: the streams of a process on one side, those of a client on the other, and how it ended.
+//! Exec and attach sessions: copies between the streams of a process and those of a client, and reports the exit status.
 //!
-//! In: a [`Running`] process and a [`Client`], whatever protocol brought it. Out: bytes both ways, sizes of the terminal, and a report
-//! on the error stream. The end of the client's input is the end of the process's input and of nothing else. When the client is
-//! gone the process's handle is dropped, which ends a process that `exec` started.
+//! In: a [`Running`] process and a [`Client`] of any protocol. Out: stdin, stdout, stderr, terminal sizes, and a status on the error stream. The end of
+//! the client's stdin closes only the stdin of the process. When the client disconnects the process handle is dropped, which kills a process that
+//! `exec` started.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,35 +19,34 @@ use super::status::{Outcome, Report};
 use super::wire::header;
 use crate::workloads::{Attach, Exit, Input, Output, Running, Size};
 
-/// How long the output of a process that has ended may be silent before it is given up: a child that it left behind may hold it open
-/// for ever.
-const SILENCE: Duration = Duration::from_secs(1);
-/// The longest message about a size.
+/// After the exit of a process its output is closed when nothing is written for this long: a child may keep it open.
+const OUTPUT_IDLE: Duration = Duration::from_secs(1);
+/// The longest terminal size message, in bytes.
 const SIZE: usize = 4096;
 
 /// The streams of a client.
 pub struct Client {
-    /// What it types.
+    /// stdin
     pub stdin: Option<Stream>,
-    /// What it reads.
+    /// stdout
     pub stdout: Option<Stream>,
-    /// What it reads, too.
+    /// stderr
     pub stderr: Option<Stream>,
-    /// Sizes of its terminal.
+    /// Terminal sizes.
     pub resize: Option<Stream>,
-    /// Where it hears how it ended.
+    /// The error stream, for the exit status.
     pub error: Stream,
-    /// In which words.
+    /// The format of the exit status.
     pub report: Report,
 }
 
-/// Waits for the streams that a client of SPDY announced. Nothing when it does not open them in time, or is gone.
+/// Waits until a SPDY client has opened its streams; nothing on timeout or disconnect.
 pub(crate) async fn streams_of(
     opened: &mut mpsc::Receiver<Opened>,
     how: Attach,
     resize: bool,
     report: Report,
-    patience: Duration,
+    limit: Duration,
 ) -> Option<Client> {
     let wanted =
         1 + [how.stdin, how.stdout, how.stderr, how.tty && resize].into_iter().filter(|wanted| *wanted).count();
@@ -64,7 +63,7 @@ pub(crate) async fn streams_of(
                 Some("resize") => &mut sizes,
                 _ => continue,
             };
-            // A second one of the same kind is let go, which the client sees as a reset.
+            // A duplicate is dropped, which resets it.
             if place.is_none() {
                 have += 1;
                 *place = Some(stream);
@@ -72,20 +71,20 @@ pub(crate) async fn streams_of(
         }
         Some(())
     };
-    timeout(patience, all).await.ok()??;
+    timeout(limit, all).await.ok()??;
     error.map(|error| Client { stdin, stdout, stderr, resize: sizes, error, report })
 }
 
-/// Tells a client how something ended that never began.
+/// Reports an error to the client and closes the session.
 pub(crate) async fn refuse(mut client: Client, mux: &Mux, outcome: &Outcome) {
-    tell(&mut client.error, client.report, outcome).await;
+    report_status(&mut client.error, client.report, outcome).await;
     for mut stream in [client.stdout, client.stderr].into_iter().flatten() {
         let _ = stream.shutdown().await;
     }
     mux.close();
 }
 
-/// Carries bytes between a client and a process until one of them ends.
+/// Copies streams between a client and a process until one of them ends.
 pub(crate) async fn run(client: Client, mux: &Arc<Mux>, running: Running, outcome: impl Fn(Exit) -> Outcome) {
     let Client { stdin, stdout, stderr, resize, mut error, report } = client;
     let (ended, has_ended) = watch::channel(false);
@@ -98,8 +97,8 @@ pub(crate) async fn run(client: Client, mux: &Arc<Mux>, running: Running, outcom
         let out = output(running.stdout, stdout, has_ended.clone());
         let err = output(running.stderr, stderr, has_ended);
         let (exit, out, err) = tokio::join!(exit, out, err);
-        tell(&mut error, report, &outcome(exit)).await;
-        // Their ends are on the way; letting go of them now does not take that back.
+        report_status(&mut error, report, &outcome(exit)).await;
+        // Both are shut down: dropping them does not reset them.
         drop((out, err, error));
         mux.close();
     };
@@ -110,30 +109,30 @@ pub(crate) async fn run(client: Client, mux: &Arc<Mux>, running: Running, outcom
     tokio::select! {
         () = work => {}
         () = others => {}
-        () = mux.ended() => tracing::debug!("a client left before its command ended"),
+        () = mux.ended() => tracing::debug!("client disconnected before the command exited"),
     }
 }
 
-async fn tell(error: &mut Stream, report: Report, outcome: &Outcome) {
-    // Whoever is gone is not told.
+async fn report_status(error: &mut Stream, report: Report, outcome: &Outcome) {
+    // The client may have disconnected.
     let _ = error.write_all(&report.of(outcome)).await;
     let _ = error.shutdown().await;
 }
 
-/// Carries what a client types, and its end.
+/// Copies stdin, and its end.
 async fn input(from: Option<Stream>, to: Option<Input>) {
     let (Some(mut from), Some(mut to)) = (from, to) else { return };
     let mut buffer = BytesMut::with_capacity(8192);
     loop {
         buffer.clear();
         match from.read_buf(&mut buffer).await {
-            // A client that is gone has not said that this is all.
+            // A disconnect is not the end of stdin.
             Err(_) => return,
             Ok(0) => break,
             Ok(_) => {}
         }
         if to.write_all(&buffer).await.is_err() || to.flush().await.is_err() {
-            // The process reads no more. What is typed is still taken, so that nothing behind it has to wait.
+            // The process closed its stdin: discard input so that the connection is not blocked.
             let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
             return;
         }
@@ -141,7 +140,7 @@ async fn input(from: Option<Stream>, to: Option<Input>) {
     let _ = to.shutdown().await;
 }
 
-/// Carries what a process writes until it writes no more. Gives the stream back, its half ended.
+/// Copies an output stream to its end; returns the client stream, shut down.
 async fn output(from: Option<Output>, to: Option<Stream>, mut ended: watch::Receiver<bool>) -> Option<Stream> {
     let mut to = to?;
     let Some(mut from) = from else {
@@ -153,13 +152,13 @@ async fn output(from: Option<Output>, to: Option<Stream>, mut ended: watch::Rece
         buffer.clear();
         let silence = async {
             let _ = ended.wait_for(|ended| *ended).await;
-            tokio::time::sleep(SILENCE).await;
+            tokio::time::sleep(OUTPUT_IDLE).await;
         };
         let read = tokio::select! {
             read = from.read_buf(&mut buffer) => read,
             () = silence => break,
         };
-        // A terminal whose last user is gone says so by an error.
+        // A terminal reports EIO when its last process closed it.
         if !matches!(read, Ok(1..)) || to.write_all(&buffer).await.is_err() {
             break;
         }
@@ -169,14 +168,14 @@ async fn output(from: Option<Output>, to: Option<Stream>, mut ended: watch::Rece
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct TerminalSize {
     #[serde(rename = "Width", default)]
     width: u16,
     #[serde(rename = "Height", default)]
     height: u16,
 }
 
-/// Carries sizes, one JSON object after the other.
+/// Forwards terminal sizes, a sequence of JSON objects.
 async fn sizes(from: Option<Stream>, to: Option<mpsc::Sender<Size>>) {
     let Some(mut from) = from else { return };
     let mut buffer = BytesMut::new();
@@ -191,17 +190,17 @@ async fn sizes(from: Option<Stream>, to: Option<mpsc::Sender<Size>>) {
             }
         }
         if read.is_none() || buffer.len() > SIZE {
-            // Not a size: no more are looked for, but nothing behind them has to wait.
+            // Invalid: discard the rest so that the connection is not blocked.
             let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
             return;
         }
     }
 }
 
-/// The sizes in some bytes, and how many bytes they were; nothing when what follows is none.
+/// The sizes in a buffer and the bytes consumed; `None` when the rest is invalid.
 fn read_sizes(bytes: &[u8]) -> (Vec<Size>, Option<usize>) {
     let mut found = Vec::new();
-    let mut reader = serde_json::Deserializer::from_slice(bytes).into_iter::<Told>();
+    let mut reader = serde_json::Deserializer::from_slice(bytes).into_iter::<TerminalSize>();
     loop {
         let before = reader.byte_offset();
         match reader.next() {
@@ -218,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_come_whole_in_parts_and_together() {
+    fn sizes_are_parsed_across_buffers() {
         let size = |width, height| Size { width, height };
         let one = br#"{"Width":80,"Height":24}"#;
         assert_eq!(read_sizes(one), (vec![size(80, 24)], Some(one.len())));

@@ -1,6 +1,4 @@
-//! What must hold for every decoder, whatever comes: however the bytes are cut, they mean the same, and little of them is held.
-//!
-//! Used by the fuzzer and by the tests beside the protocols.
+//! Invariants of all decoders, for the fuzzer and property tests: results do not depend on how the input is split, and buffering is bounded.
 
 use bytes::{Bytes, BytesMut};
 
@@ -8,18 +6,18 @@ use super::spdy;
 use super::wire::{Decode, Event};
 use super::ws::channel::{self, Form};
 
-/// More than any control frame and its head.
-const HELD: usize = 64 * 1024 + 16;
+/// The most bytes that a decoder leaves buffered: a control frame with its header.
+const MAX_BUFFERED: usize = 64 * 1024 + 16;
 
-/// Reads bytes whole and in pieces. The first byte picks the protocol, the second how long the pieces are.
+/// Decodes bytes whole and in chunks. The first byte selects the protocol, the second the chunk size.
 ///
 /// # Panics
-/// When it makes a difference.
+/// When the results differ.
 pub fn fuzz(data: &[u8]) {
     let Some(([protocol, cut], bytes)) = data.split_first_chunk() else { return };
     let whole = replay(*protocol, bytes, bytes.len().max(1));
     let pieces = replay(*protocol, bytes, usize::from(*cut).max(1));
-    assert_eq!(whole, pieces, "the same bytes, cut otherwise");
+    assert_eq!(whole, pieces, "same bytes, split differently");
 }
 
 fn decoder(protocol: u8) -> Box<dyn Decode> {
@@ -32,7 +30,7 @@ fn decoder(protocol: u8) -> Box<dyn Decode> {
     }
 }
 
-/// Everything that happens, bytes of one stream that follow each other put together; and the rule that was broken in the end.
+/// All events, with consecutive data of one stream merged, and the protocol error, if any.
 fn replay(protocol: u8, bytes: &[u8], cut: usize) -> (Vec<Event>, Option<String>) {
     let mut decoder = decoder(protocol);
     let (mut input, mut events) = (BytesMut::new(), Vec::new());
@@ -45,7 +43,7 @@ fn replay(protocol: u8, bytes: &[u8], cut: usize) -> (Vec<Event>, Option<String>
                 Err(fault) => return (events, Some(fault.why)),
             }
         }
-        assert!(input.len() <= HELD, "{} bytes wait for more", input.len());
+        assert!(input.len() <= MAX_BUFFERED, "{} bytes wait for more", input.len());
     }
     (events, None)
 }

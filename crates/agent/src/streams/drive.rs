@@ -1,8 +1,7 @@
-//! The two loops of a connection: one reads frames and gives them to streams, the other writes what streams have.
+//! The read loop and the write loop of a connection.
 //!
-//! In: an upgraded connection and the protocol on it. Out: streams that the peer opens, through a channel; everything else happens in
-//! the [`Mux`]. The loops end when the peer is gone or broke the rules, when nothing moved for too long, or when our side closed
-//! the connection and everything was written.
+//! In: an upgraded connection and its protocol. Out: streams that the peer opens, through a channel; all other state is in the [`Mux`]. The loops end
+//! on disconnect, protocol error or idle timeout, or when this side closed the connection and everything was written.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +14,11 @@ use tokio::time::{Instant, timeout};
 use super::mux::{Mux, Next, Stream};
 use super::wire::{Decode, Event, Headers};
 
-/// How long the peer may take to read our last words, and we wait for it to hang up.
-const LINGER: Duration = Duration::from_secs(5);
-/// How often a silent peer is asked whether it is there, and one that we do not read from is told that we are.
-const ASK: Duration = Duration::from_secs(10);
-/// How much is read at once.
+/// How long to wait for the peer to read the close frame and to close the connection.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The keepalive interval: an idle peer is pinged, and one whose data is not read gets an unsolicited answer.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+/// The size of a read, in bytes.
 const READ: usize = 16 * 1024;
 
 /// A stream that the peer opened.
@@ -28,15 +27,15 @@ pub(crate) struct Opened {
     pub(crate) headers: Headers,
 }
 
-/// Why the reading loop ended.
+/// Why the read loop ended.
 enum End {
-    /// The peer hung up.
-    Gone,
-    /// These are our last words.
-    Farewell(Bytes),
+    /// The peer disconnected.
+    Disconnected,
+    /// The connection is closed with this frame.
+    Close(Bytes),
 }
 
-/// Carries a connection to its end.
+/// Runs the loops of a connection.
 pub(crate) async fn drive<I>(
     io: I,
     mux: Arc<Mux>,
@@ -48,25 +47,25 @@ pub(crate) async fn drive<I>(
 {
     let (mut from, mut to) = tokio::io::split(io);
     let mut buffer = BytesMut::new();
-    let farewell = {
+    let closing = {
         let mut writing = std::pin::pin!(write(&mut to, &mux));
         let reading = read(&mut from, &mut buffer, &mux, &mut decoder, opened, idle);
         tokio::select! {
             end = reading => match end {
-                End::Gone => None,
-                End::Farewell(bytes) => {
+                End::Disconnected => None,
+                End::Close(bytes) => {
                     mux.fail(bytes);
-                    // A peer that does not read its farewell does without.
-                    timeout(LINGER, writing).await.is_ok_and(|written| written).then_some(())
+                    // The peer may not read the close frame.
+                    timeout(CLOSE_TIMEOUT, writing).await.is_ok_and(|written| written).then_some(())
                 }
             },
             written = &mut writing => written.then_some(()),
         }
     };
     mux.end();
-    if farewell.is_some() {
-        // Hanging up on bytes that nobody read would take back our own last ones.
-        let _ = timeout(LINGER, async {
+    if closing.is_some() {
+        // Closing with unread data would send a TCP reset and lose the close frame.
+        let _ = timeout(CLOSE_TIMEOUT, async {
             buffer.clear();
             while let Ok(1..) = from.read_buf(&mut buffer).await {
                 buffer.clear();
@@ -76,7 +75,7 @@ pub(crate) async fn drive<I>(
     }
 }
 
-/// Writes until the connection ends. Says whether it ended well.
+/// Writes until the connection ends; true when it was shut down cleanly.
 async fn write(to: &mut (impl AsyncWrite + Unpin), mux: &Mux) -> bool {
     let mut buffer = BytesMut::new();
     loop {
@@ -101,11 +100,11 @@ async fn read(
     opened: mpsc::Sender<Opened>,
     idle: Duration,
 ) -> End {
-    let mut heard = Instant::now();
+    let mut last_read = Instant::now();
     loop {
         loop {
             match decoder.decode(buffer) {
-                Ok(Some(Event::Goodbye(bytes))) => return End::Farewell(bytes),
+                Ok(Some(Event::Close(bytes))) => return End::Close(bytes),
                 Ok(Some(event)) => {
                     if let Err(end) = take(event, mux, decoder, &opened).await {
                         return end;
@@ -113,24 +112,24 @@ async fn read(
                 }
                 Ok(None) => break,
                 Err(fault) => {
-                    tracing::debug!(why = %fault.why, "a client broke the rules of its protocol");
-                    return End::Farewell(fault.farewell);
+                    tracing::debug!(why = %fault.why, "closing connection after a protocol error");
+                    return End::Close(fault.close_frame);
                 }
             }
         }
         buffer.reserve(READ);
-        match timeout(ASK, from.read_buf(buffer)).await {
-            Ok(Ok(1..)) => heard = Instant::now(),
-            Ok(_) => return End::Gone,
-            Err(_) if heard.elapsed() >= idle => return End::Farewell(mux.farewell()),
-            // Asking also finds out about a connection that nobody told us is broken.
+        match timeout(KEEPALIVE, from.read_buf(buffer)).await {
+            Ok(Ok(1..)) => last_read = Instant::now(),
+            Ok(_) => return End::Disconnected,
+            Err(_) if last_read.elapsed() >= idle => return End::Close(mux.close_frame()),
+            // A ping also detects a dead connection.
             Err(_) if mux.may_answer() => mux.ping(),
             Err(_) => {}
         }
     }
 }
 
-/// Does what an event says; waits where there is no room for it.
+/// Handles an event; waits while buffers are full.
 async fn take(event: Event, mux: &Arc<Mux>, decoder: &impl Decode, opened: &mpsc::Sender<Opened>) -> Result<(), End> {
     match event {
         Event::Open { id, headers, finished, one_way, reply } => {
@@ -146,7 +145,7 @@ async fn take(event: Event, mux: &Arc<Mux>, decoder: &impl Decode, opened: &mpsc
             if one_way {
                 mux.mute(id);
             }
-            // Whoever takes no more streams drops them: the peer sees a reset.
+            // If the receiver is gone, the stream is dropped, which resets it.
             let _ = opened.send(Opened { stream, headers }).await;
         }
         Event::Data { id, bytes } => {
@@ -161,20 +160,20 @@ async fn take(event: Event, mux: &Arc<Mux>, decoder: &impl Decode, opened: &mpsc
         }
         Event::Credit { id, bytes } => {
             if !mux.credit(id, bytes) {
-                return Err(End::Farewell(mux.farewell()));
+                return Err(End::Close(mux.close_frame()));
             }
         }
         Event::Window(bytes) => mux.first_window(bytes),
-        Event::Alive | Event::Goodbye(_) => {}
+        Event::Alive | Event::Close(_) => {}
     }
     Ok(())
 }
 
-/// Waits until there is room. The peer, which may wonder, is told that we are there; that also finds a connection that is gone.
+/// Waits until buffers have room; meanwhile sends keepalives, which also detect a dead connection.
 async fn wait(mux: &Mux, decoder: &impl Decode, has_room: impl Fn() -> bool) {
     while !has_room() {
-        if timeout(ASK, mux.room.notified()).await.is_err() && mux.may_answer() {
-            match decoder.patience() {
+        if timeout(KEEPALIVE, mux.room.notified()).await.is_err() && mux.may_answer() {
+            match decoder.keepalive() {
                 Some(bytes) => mux.answer(bytes),
                 None => mux.ping(),
             }

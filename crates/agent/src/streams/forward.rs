@@ -1,8 +1,7 @@
-//! Port-forward: connections into a Pod, each a pair of streams, one for its bytes and one for what went wrong.
+//! Port-forward sessions: connections into a Pod, each with a data stream and an error stream.
 //!
-//! In: streams that the client opens (SPDY, also inside WebSocket), or a fixed list of ports (WebSocket of old). Out: connections that
-//! [`Workloads::dial`] makes. Ends of either side are kept apart: who has finished sending may still receive. One connection that
-//! fails says so on its error stream and leaves the others alone.
+//! In: streams that the client opens (SPDY, also tunneled through WebSocket), or a fixed list of ports (legacy WebSocket). Out: connections of
+//! [`Workloads::dial`]. Half-closes are preserved. A failed connection is reported on its error stream and does not affect the others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,8 +17,8 @@ use super::mux::{Mux, Stream};
 use super::wire::{Headers, header};
 use crate::workloads::{PodId, Workloads};
 
-/// Whether a stream is one of a forwarded connection: SPDY has no way to say what else it might be.
-pub(crate) fn welcome(headers: &Headers) -> bool {
+/// Whether a stream belongs to a forwarded connection.
+pub(crate) fn accepts(headers: &Headers) -> bool {
     port(headers).is_some() && matches!(header(headers, "streamtype"), Some("data" | "error"))
 }
 
@@ -27,20 +26,20 @@ fn port(headers: &Headers) -> Option<u16> {
     header(headers, "port").and_then(|port| port.parse().ok()).filter(|port| *port > 0)
 }
 
-/// Two streams that belong together, or one that waits for the other.
+/// The data and error stream of a connection, until both are open.
 struct Pair {
     data: Option<(Stream, u16)>,
     error: Option<Stream>,
     until: Instant,
 }
 
-/// Forwards what a client of SPDY opens until it is gone.
+/// Forwards the streams of a SPDY client until it disconnects.
 pub(crate) async fn streams(
     workloads: Arc<dyn Workloads>,
     pod: PodId,
     mux: Arc<Mux>,
     mut opened: mpsc::Receiver<Opened>,
-    patience: Duration,
+    limit: Duration,
 ) {
     let mut pairs: BTreeMap<String, Pair> = BTreeMap::new();
     let mut connections = JoinSet::new();
@@ -50,7 +49,7 @@ pub(crate) async fn streams(
             next = opened.recv() => {
                 let Some(Opened { stream, headers }) = next else { break };
                 let id = request(&headers, stream.id());
-                let new = || Pair { data: None, error: None, until: Instant::now() + patience };
+                let new = || Pair { data: None, error: None, until: Instant::now() + limit };
                 let pair = pairs.entry(id.clone()).or_insert_with(new);
                 if let Some(again) = pair.add(stream, &headers) {
                     let text = format!("error processing stream for request {id}: {again} stream already assigned");
@@ -71,7 +70,7 @@ pub(crate) async fn streams(
     }
 }
 
-/// Which request a stream belongs to. Clients of old do not say: theirs are two streams that follow each other, the error one first.
+/// The request ID of a stream. Legacy clients send none: their error and data streams have consecutive IDs.
 fn request(headers: &Headers, id: u32) -> String {
     match (header(headers, "requestid"), header(headers, "streamtype")) {
         (Some(request), _) if !request.is_empty() => request.to_owned(),
@@ -81,7 +80,7 @@ fn request(headers: &Headers, id: u32) -> String {
 }
 
 impl Pair {
-    /// Adds a stream; says which kind when there was one of it.
+    /// Adds a stream; returns its type when it is a duplicate.
     fn add(&mut self, stream: Stream, headers: &Headers) -> Option<&'static str> {
         match (header(headers, "streamtype"), port(headers)) {
             (Some("data"), Some(port)) if self.data.is_none() => self.data = Some((stream, port)),
@@ -93,7 +92,7 @@ impl Pair {
     }
 }
 
-/// Gives up on streams whose other half did not come.
+/// Reports incomplete pairs whose timeout has passed.
 async fn late(pairs: &mut BTreeMap<String, Pair>) {
     let now = Instant::now();
     let ids: Vec<String> = pairs.iter().filter(|(_, pair)| pair.until <= now).map(|(id, _)| id.clone()).collect();
@@ -106,14 +105,13 @@ async fn late(pairs: &mut BTreeMap<String, Pair>) {
     }
 }
 
-/// One connection into the Pod, from its first byte to its last.
+/// Forwards one connection.
 async fn connection(workloads: Arc<dyn Workloads>, pod: PodId, port: u16, mut data: Stream, mut error: Stream) {
     match workloads.dial(&pod, port).await {
         Ok(mut socket) => {
-            // Bytes of people who type must not wait for more.
+            // Interactive sessions need low latency.
             let _ = socket.set_nodelay(true);
-            // A connection that breaks is reset like one between neighbours. It is not said on the error stream: kubectl would give
-            // up all the others, too.
+            // A broken connection is reset. It is not reported on the error stream, because kubectl would close all others, too.
             if tokio::io::copy_bidirectional(&mut data, &mut socket).await.is_ok() {
                 let _ = data.shutdown().await;
             }
@@ -126,8 +124,8 @@ async fn connection(workloads: Arc<dyn Workloads>, pod: PodId, port: u16, mut da
     let _ = error.shutdown().await;
 }
 
-/// Forwards one connection to each port over the channels of a WebSocket: for the port at place n, 2n has the bytes and 2n+1 what
-/// went wrong. Both begin with the number of the port.
+/// Forwards one connection per port over WebSocket channels: for port n, channel 2n has the data and 2n+1 the error. Both start with the port
+/// number.
 pub(crate) async fn channels(workloads: Arc<dyn Workloads>, pod: PodId, mux: Arc<Mux>, ports: Vec<u16>) {
     let mut connections = JoinSet::new();
     for (place, port) in (0..).zip(ports) {

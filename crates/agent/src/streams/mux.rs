@@ -1,9 +1,9 @@
-//! Many streams over one connection: what each holds, who waits for it, what goes out next.
+//! Multiplexes many streams over one connection.
 //!
-//! In: events of the reading loop (`drive`), and bytes that the holders of a [`Stream`] write. Out: bytes for them to read, and
-//! batches for the writing loop. All of it is bounded: a stream holds at most [`HOLD`] bytes each way, all of them together at most
-//! [`HOLD_ALL`] of what came; who brings more waits. Windows of the peer are kept to once it has shown that it knows of windows:
-//! the common SPDY client never grants any, and would wait for ever for the rest of what does not fit into the first one.
+//! In: events of the read loop (`drive`), and bytes written to a [`Stream`]. Out: bytes to read from it, and batches for the write loop. Buffers are
+//! bounded: [`HOLD`] bytes per stream and direction, and [`HOLD_ALL`] received bytes per connection; beyond that the sender blocks. Flow control
+//! windows of the peer are respected only after it has sent a window update or setting: the common SPDY client never does, and would never receive
+//! more than the initial window.
 
 mod stream;
 #[cfg(test)]
@@ -22,26 +22,26 @@ pub use stream::Stream;
 
 use super::wire::Encode;
 
-/// How many bytes one stream holds each way: the window that SPDY grants from the start.
+/// The buffer of a stream per direction, in bytes: the initial window of SPDY.
 pub(super) const HOLD: usize = 64 * 1024;
-/// How many bytes that came all streams of a connection hold together.
+/// The receive buffers of all streams of a connection together, in bytes.
 pub(super) const HOLD_ALL: usize = 4 * 1024 * 1024;
-/// How many streams there may be at once.
+/// The most concurrent streams.
 pub(super) const STREAMS: usize = 1024;
-/// How many answers may wait to be written before nothing more is read.
+/// The queue of control frames; while it is full nothing is read.
 const ANSWERS: usize = 256;
-/// The longest piece of one stream before it is the turn of the next.
+/// The most bytes of one stream per round, in round-robin order.
 const PIECE: usize = 16 * 1024;
-/// How much is written at once.
+/// The size of a write, in bytes.
 const BATCH: usize = 64 * 1024;
 
 /// The streams of a connection.
 pub struct Mux {
     state: Mutex<State>,
     encoder: Box<dyn Encode>,
-    /// There is something to write.
+    /// Notified when there is something to write.
     pub(super) to_write: Notify,
-    /// There may be room for what was read.
+    /// Notified when a receive buffer may have room.
     pub(super) room: Notify,
     ended: watch::Sender<bool>,
 }
@@ -50,15 +50,15 @@ pub struct Mux {
 struct State {
     streams: BTreeMap<u32, Half>,
     answers: VecDeque<Bytes>,
-    /// The stream whose turn it was last.
+    /// The stream that was served last.
     turn: u32,
     held: usize,
-    /// Bytes read by holders that the peer was not yet told of.
-    unsaid: usize,
-    /// The peer knows of windows.
+    /// Bytes consumed for which no window update was sent yet.
+    unacknowledged: usize,
+    /// Whether the peer uses flow control.
     windows: bool,
     first_window: i64,
-    /// What all streams together may send.
+    /// The send window of the connection.
     window: i64,
     phase: Phase,
 }
@@ -67,11 +67,11 @@ struct State {
 enum Phase {
     #[default]
     Open,
-    /// Everything is written, then these bytes.
+    /// All buffers are written, then this frame.
     Closing(Bytes),
-    /// Only these bytes are written.
+    /// Only this frame is written.
     Failing(Bytes),
-    /// The last bytes are written.
+    /// The last frame is written.
     Closed,
 }
 
@@ -80,29 +80,29 @@ enum Phase {
 struct Half {
     inbound: VecDeque<Bytes>,
     held: usize,
-    unsaid: usize,
-    /// Nothing more will come.
+    unacknowledged: usize,
+    /// The peer has finished sending.
     inbound_done: bool,
     reader: Option<Waker>,
     outbound: BytesMut,
-    /// Nothing more will be written here.
+    /// This side has finished sending.
     outbound_done: bool,
     finish_sent: bool,
     writer: Option<Waker>,
     window: i64,
-    /// The peer, or the connection, ended it.
+    /// Reset by the peer or by the end of the connection.
     broken: bool,
-    /// Nobody holds it.
+    /// The [`Stream`] was dropped.
     dropped: bool,
 }
 
-/// What the writing loop does next.
+/// The next action of the write loop.
 pub(super) enum Next {
-    /// Writes what is in the buffer.
+    /// Write the buffer.
     Write,
-    /// Waits until there is something.
+    /// Wait for data.
     Wait,
-    /// Ends the connection.
+    /// End the connection.
     End,
 }
 
@@ -119,7 +119,7 @@ impl Mux {
         })
     }
 
-    /// Adds a stream; nothing when there are too many, or it is there.
+    /// Adds a stream; nothing when there are too many, or the ID is in use.
     pub fn add(self: &Arc<Self>, id: u32) -> Option<Stream> {
         let mut state = self.state.lock();
         if state.streams.len() >= STREAMS || state.streams.contains_key(&id) {
@@ -130,32 +130,32 @@ impl Mux {
         Some(Stream::new(Arc::clone(self), id))
     }
 
-    /// Ends the connection once everything was written.
+    /// Closes the connection after all data is written.
     pub fn close(&self) {
-        let farewell = self.encoder.farewell();
+        let close_frame = self.encoder.close_frame();
         let mut state = self.state.lock();
         if state.phase == Phase::Open {
-            state.phase = Phase::Closing(farewell);
+            state.phase = Phase::Closing(close_frame);
         }
         self.to_write.notify_one();
     }
 
-    /// Done when the connection has ended, for whatever reason.
+    /// Resolves when the connection has ended.
     pub async fn ended(&self) {
-        // The sender lives as long as we do.
+        // The sender is a field of `self`.
         let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
 
-    /// Writes nothing more but these bytes.
-    pub(super) fn fail(&self, farewell: Bytes) {
+    /// Closes the connection at once with this frame.
+    pub(super) fn fail(&self, close_frame: Bytes) {
         let mut state = self.state.lock();
         if state.phase != Phase::Closed {
-            state.phase = Phase::Failing(farewell);
+            state.phase = Phase::Failing(close_frame);
         }
         self.to_write.notify_one();
     }
 
-    /// Ends the connection here: every stream of it is broken.
+    /// Marks the connection as ended: all streams are reset.
     pub(super) fn end(&self) {
         let mut state = self.state.lock();
         state.phase = Phase::Closed;
@@ -169,57 +169,57 @@ impl Mux {
         self.to_write.notify_one();
     }
 
-    /// Puts an answer into the queue of what is written first.
+    /// Queues a control frame, which is written before data.
     pub(crate) fn answer(&self, bytes: Bytes) {
         self.state.lock().answers.push_back(bytes);
         self.to_write.notify_one();
     }
 
-    /// Asks whether the peer is there.
+    /// Sends a ping.
     pub(super) fn ping(&self) {
         self.answer(self.encoder.ping());
     }
 
-    /// The end that an idle connection gets.
-    pub(super) fn farewell(&self) -> Bytes {
-        self.encoder.farewell()
+    /// The regular close frame.
+    pub(super) fn close_frame(&self) -> Bytes {
+        self.encoder.close_frame()
     }
 
-    /// Refuses a stream that there is no room for.
+    /// Refuses a stream.
     pub(super) fn refuse(&self, id: u32) {
         if let Some(bytes) = self.encoder.refuse(id) {
             self.answer(bytes);
         }
     }
 
-    /// Whether answers may be queued: not when the peer reads none of them.
+    /// Whether the queue of control frames has room.
     pub(super) fn may_answer(&self) -> bool {
         self.state.lock().answers.len() < ANSWERS
     }
 
-    /// Whether bytes for a stream fit, or will be thrown away.
+    /// Whether data for a stream fits into the buffers, or is discarded.
     pub(super) fn may_deliver(&self, id: u32) -> bool {
         let state = self.state.lock();
-        state.streams.get(&id).is_none_or(|half| half.is_deaf() || half.held < HOLD && state.held < HOLD_ALL)
+        state.streams.get(&id).is_none_or(|half| half.discards() || half.held < HOLD && state.held < HOLD_ALL)
     }
 
-    /// Gives bytes to a stream, or throws them away when nobody would read them.
+    /// Delivers data to a stream, or discards it when it is not read any more.
     pub(super) fn deliver(&self, id: u32, bytes: Bytes) {
         let mut state = self.state.lock();
         let count = bytes.len();
         match state.streams.get_mut(&id) {
-            Some(half) if !half.is_deaf() && count > 0 => {
+            Some(half) if !half.discards() && count > 0 => {
                 half.inbound.push_back(bytes);
                 half.held += count;
                 half.wake_reader();
                 state.held += count;
             }
-            // They used up a part of the window of all streams.
-            _ => self.say_read(&mut state, count),
+            // Discarded data counts for the window of the connection.
+            _ => self.count_consumed(&mut state, count),
         }
     }
 
-    /// Nothing more will come on a stream.
+    /// The peer has finished sending on a stream.
     pub(super) fn finish(&self, id: u32) {
         self.change(id, |half| {
             half.inbound_done = true;
@@ -227,7 +227,7 @@ impl Mux {
         });
     }
 
-    /// Nothing may be sent on a stream.
+    /// The stream is unidirectional: nothing may be sent on it.
     pub(super) fn mute(&self, id: u32) {
         self.change(id, |half| {
             half.outbound_done = true;
@@ -235,18 +235,18 @@ impl Mux {
         });
     }
 
-    /// The peer ended a stream both ways.
+    /// The peer reset a stream.
     pub(super) fn break_stream(&self, id: u32) {
         self.change(id, |half| {
             half.broken = true;
             half.outbound.clear();
             half.wake();
         });
-        // What it held is let go by whoever holds it; nobody must wait for room in it.
+        // Its buffer no longer blocks the read loop.
         self.room.notify_one();
     }
 
-    /// The peer can take more. Says whether that is a number that can be.
+    /// A window update of the peer; false when the window overflows.
     pub(super) fn credit(&self, id: u32, bytes: u32) -> bool {
         let mut state = self.state.lock();
         state.windows = true;
@@ -264,7 +264,7 @@ impl Mux {
         sum <= i64::from(i32::MAX)
     }
 
-    /// The peer said which window streams begin with.
+    /// The peer set the initial window.
     pub(super) fn first_window(&self, bytes: u32) {
         let mut state = self.state.lock();
         state.windows = true;
@@ -276,11 +276,11 @@ impl Mux {
         self.to_write.notify_one();
     }
 
-    /// Fills a buffer with what is to be written next: answers first, then each stream in its turn.
+    /// Fills a buffer with the next data to write: control frames first, then streams round robin.
     pub(super) fn next(&self, out: &mut BytesMut) -> Next {
         let mut state = self.state.lock();
-        if let Phase::Failing(farewell) = &mut state.phase {
-            out.extend_from_slice(farewell);
+        if let Phase::Failing(close_frame) = &mut state.phase {
+            out.extend_from_slice(close_frame);
             state.phase = Phase::Closed;
             return Next::Write;
         }
@@ -305,8 +305,8 @@ impl Mux {
         }
         let State { phase, streams, .. } = &mut *state;
         match phase {
-            Phase::Closing(farewell) if streams.values().all(Half::is_written) => {
-                out.extend_from_slice(farewell);
+            Phase::Closing(close_frame) if streams.values().all(Half::is_written) => {
+                out.extend_from_slice(close_frame);
                 *phase = Phase::Closed;
                 Next::Write
             }
@@ -314,7 +314,7 @@ impl Mux {
         }
     }
 
-    /// Takes a piece of one stream.
+    /// Appends the next data of one stream.
     fn take(&self, state: &mut State, id: u32, out: &mut BytesMut) {
         let State { streams, windows, window: all, turn, .. } = state;
         let Some(half) = streams.get_mut(&id) else { return };
@@ -337,20 +337,20 @@ impl Mux {
         }
     }
 
-    /// Changes a stream, if there is one.
+    /// Applies a function to a stream, if it exists.
     fn change(&self, id: u32, how: impl FnOnce(&mut Half)) {
         if let Some(half) = self.state.lock().streams.get_mut(&id) {
             how(half);
         }
     }
 
-    /// Counts bytes that no stream holds any more, and tells the peer when they are many.
-    fn say_read(&self, state: &mut State, count: usize) {
-        state.unsaid += count;
-        if state.unsaid >= HOLD / 2
-            && let Some(credit) = self.encoder.credit(0, u32::try_from(state.unsaid).unwrap_or(u32::MAX))
+    /// Counts consumed bytes, and sends a window update after half a window.
+    fn count_consumed(&self, state: &mut State, count: usize) {
+        state.unacknowledged += count;
+        if state.unacknowledged >= HOLD / 2
+            && let Some(credit) = self.encoder.credit(0, u32::try_from(state.unacknowledged).unwrap_or(u32::MAX))
         {
-            state.unsaid = 0;
+            state.unacknowledged = 0;
             state.answers.push_back(credit);
             self.to_write.notify_one();
         }
@@ -358,12 +358,12 @@ impl Mux {
 }
 
 impl Half {
-    /// Nobody will read what comes.
-    fn is_deaf(&self) -> bool {
+    /// Whether received data is discarded.
+    fn discards(&self) -> bool {
         self.dropped || self.broken || self.inbound_done
     }
 
-    /// Everything that was to be written is.
+    /// Whether all data was written.
     fn is_written(&self) -> bool {
         self.broken || self.outbound.is_empty() && (self.finish_sent || !self.outbound_done)
     }
@@ -382,7 +382,7 @@ impl Half {
     }
 }
 
-/// The streams in the order of their turns.
+/// Stream IDs in round-robin order.
 fn turns(streams: &BTreeMap<u32, Half>, last: u32) -> Vec<u32> {
     let after = streams.range((Bound::Excluded(last), Bound::Unbounded));
     after.chain(streams.range(..=last)).map(|(id, _)| *id).collect()

@@ -1,8 +1,7 @@
-//! SPDY/3.1 as a server speaks it: frames in, events out; what streams have, in frames. Pure, no I/O.
+//! SPDY/3.1, server side: frames to events, and data to frames. Pure, no I/O.
 //!
-//! Nobody browses by SPDY any more, but kubectl spoke it for exec, attach and port-forward until version 1.31, still falls back to it,
-//! and tunnels it through WebSocket for port-forward. What is here is the whole protocol as a server that opens no streams itself
-//! needs it. Data is passed on in pieces, as it comes; a control frame is read whole and may have 64 KiB.
+//! kubectl used SPDY for exec, attach and port-forward until version 1.31, still falls back to it, and tunnels it through WebSocket for port-forward.
+//! This is the complete protocol for a server that opens no streams. Data is passed on as it arrives; control frames are read whole, up to 64 KiB.
 
 pub mod headers;
 #[cfg(test)]
@@ -13,13 +12,13 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use super::wire::{Decode, Encode, Event, Fault, Headers};
 use headers::{Packer, Unpacker};
 
-/// The longest control frame.
+/// The longest control frame, in bytes.
 const CONTROL: usize = 64 * 1024;
-/// Ours, so that the peer sends it back: it asks with odd numbers.
+/// The ID of the server's pings: even; those of the client are odd.
 const PING: u32 = 2;
 const FIN: u8 = 1;
 const ONE_WAY: u8 = 2;
-/// The setting that says how large windows are at first.
+/// SETTINGS_INITIAL_WINDOW_SIZE
 const INITIAL_WINDOW: u32 = 7;
 
 const SYN_STREAM: u16 = 1;
@@ -31,47 +30,47 @@ const GOAWAY: u16 = 7;
 const HEADERS: u16 = 8;
 const WINDOW_UPDATE: u16 = 9;
 
-/// Why a stream ends at once.
+/// RST_STREAM status codes.
 const PROTOCOL_ERROR: u32 = 1;
 const INVALID_STREAM: u32 = 2;
 const REFUSED_STREAM: u32 = 3;
 const CANCEL: u32 = 5;
 
-/// Whether a stream with these headers is welcome.
-pub type Welcome = fn(&Headers) -> bool;
+/// Whether a stream with these headers is accepted.
+pub type Accepts = fn(&Headers) -> bool;
 
-/// Reads frames.
+/// Decodes frames.
 #[derive(Debug)]
 pub struct Decoder {
-    welcome: Welcome,
+    accepts: Accepts,
     unpacker: Unpacker,
     packer: Packer,
-    /// The last stream that was opened.
+    /// The last stream ID.
     last: u32,
     data: Option<Data>,
-    /// The peer said that it opens no more streams.
+    /// Whether the peer sent GOAWAY.
     leaving: bool,
 }
 
-/// A data frame whose bytes are coming.
+/// A data frame that is being read.
 #[derive(Debug)]
 struct Data {
     id: u32,
     left: usize,
     finish: bool,
-    /// There is no such stream.
-    lost: bool,
+    /// Whether the stream is unknown.
+    unknown: bool,
 }
 
 impl Decoder {
-    /// Reads the frames of a client whose streams must be `welcome`.
+    /// Decodes the frames of a client; streams must be accepted by `accepts`.
     #[must_use]
-    pub fn new(welcome: Welcome) -> Self {
+    pub fn new(accepts: Accepts) -> Self {
         let (unpacker, packer) = (Unpacker::default(), Packer::default());
-        Self { welcome, unpacker, packer, last: 0, data: None, leaving: false }
+        Self { accepts, unpacker, packer, last: 0, data: None, leaving: false }
     }
 
-    /// The next piece of a data frame.
+    /// The next part of a data frame.
     fn piece(&mut self, input: &mut BytesMut) -> Option<Event> {
         let data = self.data.as_mut()?;
         let id = data.id;
@@ -82,11 +81,11 @@ impl Decoder {
             }
             data.left -= count;
             let bytes = input.split_to(count).freeze();
-            return Some(if data.lost { Event::Alive } else { Event::Data { id, bytes } });
+            return Some(if data.unknown { Event::Alive } else { Event::Data { id, bytes } });
         }
-        let Data { finish, lost, .. } = *data;
+        let Data { finish, unknown, .. } = *data;
         self.data = None;
-        Some(if finish && !lost { Event::Finish { id } } else { Event::Alive })
+        Some(if finish && !unknown { Event::Finish { id } } else { Event::Alive })
     }
 
     fn control(&mut self, kind: u16, flags: u8, body: &[u8]) -> Result<Event, Fault> {
@@ -98,14 +97,14 @@ impl Decoder {
             }
             SYN_REPLY | HEADERS => {
                 let (head, block) = body.split_at_checked(4).ok_or_else(short)?;
-                // What they say is of no use here, but the blocks after this one need it.
+                // Not used, but the compression context of later blocks depends on it.
                 self.unpacker.unpack(block).map_err(|why| self.fault(why))?;
                 let id = word(head, 0);
                 Ok(if flags & FIN != 0 { Event::Finish { id } } else { Event::Alive })
             }
             RST_STREAM if body.len() == 8 => Ok(Event::Reset { id: word(body, 0) }),
             SETTINGS if body.len() >= 4 => self.settings(&body[4..]),
-            // The answer to one of ours is even.
+            // An even ID answers a ping of the server.
             PING_FRAME if body.len() == 4 && word_all(body).is_multiple_of(2) => Ok(Event::Alive),
             PING_FRAME if body.len() == 4 => Ok(Event::Answer(frame(PING_FRAME, body))),
             GOAWAY if body.len() == 8 => {
@@ -118,7 +117,7 @@ impl Decoder {
                 Ok(if odd_one { Event::Answer(reset(id, PROTOCOL_ERROR)) } else { Event::Credit { id, bytes } })
             }
             RST_STREAM | SETTINGS | PING_FRAME | GOAWAY | WINDOW_UPDATE => Err(short()),
-            // The protocol says so: what is not known is passed over.
+            // Unknown control frames are ignored, as the protocol requires.
             _ => Ok(Event::Alive),
         }
     }
@@ -129,7 +128,7 @@ impl Decoder {
             return Err(self.fault("a stream whose number is even or not higher than those before"));
         }
         self.last = id;
-        if self.leaving || !(self.welcome)(&headers) {
+        if self.leaving || !(self.accepts)(&headers) {
             return Ok(Event::Answer(reset(id, if self.leaving { REFUSED_STREAM } else { CANCEL })));
         }
         let mut body = BytesMut::new();
@@ -148,7 +147,7 @@ impl Decoder {
     }
 
     fn fault(&self, why: &str) -> Fault {
-        Fault { why: why.to_owned(), farewell: goaway(self.last, 1) }
+        Fault { why: why.to_owned(), close_frame: goaway(self.last, 1) }
     }
 }
 
@@ -165,9 +164,9 @@ impl Decode for Decoder {
                 return Err(self.fault("data of stream 0"));
             }
             input.advance(8);
-            let lost = id.is_multiple_of(2) || id > self.last;
-            self.data = Some(Data { id, left: length, finish: flags & FIN != 0, lost });
-            return Ok(Some(if lost { Event::Answer(reset(id, INVALID_STREAM)) } else { Event::Alive }));
+            let unknown = id.is_multiple_of(2) || id > self.last;
+            self.data = Some(Data { id, left: length, finish: flags & FIN != 0, unknown });
+            return Ok(Some(if unknown { Event::Answer(reset(id, INVALID_STREAM)) } else { Event::Alive }));
         }
         if u16::from_be_bytes([head[0] & 0x7f, head[1]]) != 3 {
             return Err(self.fault("a frame of another version than 3"));
@@ -185,7 +184,7 @@ impl Decode for Decoder {
     }
 }
 
-/// Four bytes as a number of 31 bits, which numbers of streams are; the others fit too.
+/// A 31-bit number, such as a stream ID.
 fn word(bytes: &[u8], at: usize) -> u32 {
     word_all(bytes.get(at..).unwrap_or_default()) & 0x7fff_ffff
 }
@@ -216,7 +215,7 @@ fn goaway(last: u32, why: u32) -> Bytes {
     pair(GOAWAY, last, why)
 }
 
-/// Writes frames.
+/// Encodes frames.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoder;
 
@@ -244,8 +243,8 @@ impl Encode for Encoder {
         frame(PING_FRAME, &PING.to_be_bytes())
     }
 
-    /// Every stream that was opened has been taken care of.
-    fn farewell(&self) -> Bytes {
+    /// GOAWAY with status OK.
+    fn close_frame(&self) -> Bytes {
         goaway(0x7fff_ffff, 0)
     }
 }

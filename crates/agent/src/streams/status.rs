@@ -1,23 +1,22 @@
-//! How a command ended, in the words that clients expect on the error stream.
+//! The exit status of a command on the error stream.
 //!
-//! From the fourth version of the protocol on it is a metav1.Status, in which the exit code is a cause; before that it was a sentence,
-//! and nothing at all when all went well.
+//! From protocol version 4 on it is a metav1.Status with the exit code as a cause; before that a text, empty on success.
 
 use serde_json::{Value, json};
 
 use crate::workloads::{Exit, Refusal};
 
-/// In which form clients are told how it ended.
+/// The format of the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// A sentence when something went wrong.
+    /// Text, empty on success.
     Text,
     /// A metav1.Status.
     Status,
 }
 
 impl Report {
-    /// What is written to the error stream.
+    /// The bytes for the error stream.
     #[must_use]
     pub fn of(self, outcome: &Outcome) -> Vec<u8> {
         match self {
@@ -27,24 +26,24 @@ impl Report {
     }
 }
 
-/// How it ended.
+/// The outcome of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Well.
+    /// Success.
     Success,
-    /// A command ended with another code than 0.
+    /// A command exited with a code other than 0.
     Code {
         /// The command.
         command: Vec<String>,
         /// The code.
         code: i32,
     },
-    /// It did not get that far.
+    /// The session failed.
     Failed(String),
 }
 
 impl Outcome {
-    /// How a command ended.
+    /// The outcome of exec.
     #[must_use]
     pub fn of_exec(command: &[String], exit: Exit) -> Self {
         match exit {
@@ -54,7 +53,7 @@ impl Outcome {
         }
     }
 
-    /// How the process of a container ended, for those who were attached to it: its code is the business of its Pod.
+    /// The outcome of attach: the exit code of the container is not reported.
     #[must_use]
     pub fn of_attach(exit: Exit) -> Self {
         match exit {
@@ -100,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_causes() {
+    fn exit_codes_are_status_causes() {
         let outcome = Outcome::of_exec(&["sh".into(), "-c".into(), "exit 3".into()], Exit::Code(3));
         let status: Value = serde_json::from_slice(&Report::Status.of(&outcome)).expect("JSON");
         assert_eq!(status["reason"], "NonZeroExitCode");
@@ -111,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn success_is_nothing_in_the_old_form() {
+    fn success_is_empty_in_text_form() {
         assert_eq!(Report::Text.of(&Outcome::Success), b"");
         assert_eq!(Report::Status.of(&Outcome::of_attach(Exit::Code(7))), br#"{"metadata":{},"status":"Success"}"#);
     }

@@ -1,12 +1,11 @@
-//! What every protocol is to the loops that carry streams: a decoder of what comes, an encoder of what goes.
+//! The interface of the protocols: a decoder and an encoder, both pure.
 //!
-//! Both are pure: bytes in, events out, and the other way round. A decoder never asks for more bytes than the small control
-//! frames need; data is passed on in whatever pieces it comes.
+//! A decoder buffers only small control frames; data is passed on as it arrives.
 
 use bytes::{Bytes, BytesMut};
 use thiserror::Error;
 
-/// Headers of a stream: names in lower case and values, in the order they came.
+/// Headers of a stream: lower-case names and values, in order.
 pub type Headers = Vec<(String, String)>;
 
 /// The first value of a header.
@@ -15,97 +14,97 @@ pub fn header<'a>(headers: &'a Headers, name: &str) -> Option<&'a str> {
     headers.iter().find(|(have, _)| have == name).map(|(_, value)| value.as_str())
 }
 
-/// Something that the peer did.
+/// A decoded event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It opened a stream; `reply` accepts it.
+    /// The peer opened a stream.
     Open {
-        /// The number of the stream.
+        /// The stream ID.
         id: u32,
-        /// What it is for.
+        /// Its headers.
         headers: Headers,
-        /// Nothing will come on it.
+        /// The peer sends nothing on it.
         finished: bool,
-        /// Nothing may be sent on it.
+        /// The stream is unidirectional.
         one_way: bool,
         /// The frame that accepts it.
         reply: Bytes,
     },
-    /// It sent bytes on a stream.
+    /// Data of a stream.
     Data {
-        /// The number of the stream.
+        /// The stream ID.
         id: u32,
         /// The bytes.
         bytes: Bytes,
     },
-    /// It will send nothing more on a stream.
+    /// The peer finished sending on a stream.
     Finish {
-        /// The number of the stream.
+        /// The stream ID.
         id: u32,
     },
-    /// It wants to hear no more of a stream.
+    /// The peer reset a stream.
     Reset {
-        /// The number of the stream.
+        /// The stream ID.
         id: u32,
     },
-    /// It did something that these bytes answer.
+    /// A frame must be sent in reply.
     Answer(Bytes),
-    /// It can take so many bytes more on a stream, or on all of them together (0).
+    /// A window update of a stream, or of the connection (ID 0).
     Credit {
-        /// The number of the stream.
+        /// The stream ID.
         id: u32,
-        /// How many.
+        /// The increment.
         bytes: u32,
     },
-    /// New streams, and those there are, begin with a window of so many bytes.
+    /// The initial window of streams, in bytes.
     Window(u32),
-    /// It showed that it is there.
+    /// No action; the peer is alive.
     Alive,
-    /// It ends the connection; these bytes answer that.
-    Goodbye(Bytes),
+    /// The peer closes the connection; the frame to reply with.
+    Close(Bytes),
 }
 
-/// The peer broke the rules.
+/// A protocol error.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{why}")]
 pub struct Fault {
-    /// Which rule.
+    /// The violated rule.
     pub why: String,
-    /// What tells it so.
-    pub farewell: Bytes,
+    /// The close frame to send.
+    pub close_frame: Bytes,
 }
 
-/// The reading half of a protocol.
+/// The receiving half of a protocol.
 pub trait Decode: Send {
-    /// The next event in `input`, which it takes out; nothing when more bytes are needed.
+    /// Removes the next event from `input`; nothing when more bytes are needed.
     ///
     /// # Errors
-    /// When the peer broke the rules: nothing can be read from it after that.
+    /// On a protocol error; the connection cannot be read further.
     fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Event>, Fault>;
 
-    /// What shows a peer, whose bytes we do not read for now, that we are there.
-    fn patience(&self) -> Option<Bytes> {
+    /// A keepalive frame for a peer whose data is not read at the moment.
+    fn keepalive(&self) -> Option<Bytes> {
         None
     }
 }
 
-/// The writing half of a protocol.
+/// The sending half of a protocol.
 pub trait Encode: Send + Sync {
-    /// Bytes of a stream, and whether they are its last.
+    /// Encodes data of a stream; `finish` marks its end.
     fn data(&self, id: u32, bytes: &[u8], finish: bool, out: &mut BytesMut);
 
-    /// Nobody listens to a stream any more.
+    /// Encodes a reset.
     fn reset(&self, id: u32) -> Option<Bytes>;
 
-    /// A stream was refused before it began.
+    /// Encodes the refusal of a stream.
     fn refuse(&self, id: u32) -> Option<Bytes>;
 
-    /// We can take so many bytes more.
+    /// Encodes a window update.
     fn credit(&self, id: u32, bytes: u32) -> Option<Bytes>;
 
-    /// Asks whether the peer is there.
+    /// Encodes a ping.
     fn ping(&self) -> Bytes;
 
-    /// The proper end of the connection.
-    fn farewell(&self) -> Bytes;
+    /// Encodes the regular close.
+    fn close_frame(&self) -> Bytes;
 }

@@ -1,7 +1,7 @@
-//! WebSocket frames (RFC 6455), as a server reads and writes them. Pure: bytes in, pieces of messages out.
+//! WebSocket frames (RFC 6455), server side. Pure: bytes in, parts of messages out.
 //!
-//! Messages are passed on in pieces, as they come: one of a gigabyte costs no more memory than one of a byte. Control frames, which
-//! the standard keeps to 125 bytes, are read whole. Extensions are never agreed to, so their bits are errors.
+//! Messages are passed on in parts as they arrive, whatever their length. Control frames, at most 125 bytes, are read whole. Extensions are never
+//! negotiated, so reserved bits are errors.
 
 pub mod channel;
 pub mod handshake;
@@ -13,55 +13,55 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 /// The longest payload of a control frame.
 const CONTROL: usize = 125;
 
-/// Why a connection is closed (RFC 6455, 7.4.1).
+/// Close codes (RFC 6455, 7.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Code {
-    /// All is done.
+    /// Normal closure.
     Normal = 1000,
-    /// The peer broke the rules.
+    /// Protocol error.
     Protocol = 1002,
-    /// The peer sent a kind of message that we do not take.
+    /// Unsupported message type.
     Unsupported = 1003,
-    /// What is in a message is not what it should be.
+    /// Invalid message content.
     Invalid = 1007,
-    /// A message is too long.
+    /// Message too long.
     TooLong = 1009,
 }
 
-/// What a frame brought.
+/// A decoded frame or part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// A part of a message.
     Message {
-        /// It is the first part.
+        /// Whether it is the first part.
         first: bool,
-        /// It is the last part.
+        /// Whether it is the last part.
         last: bool,
-        /// It is text and not bytes.
+        /// Whether the message is text.
         text: bool,
-        /// The part.
+        /// The payload.
         bytes: Bytes,
     },
-    /// The peer asks whether we are there.
+    /// Ping.
     Ping(Bytes),
-    /// The peer is there.
+    /// Pong.
     Pong,
-    /// The peer ends the connection, and perhaps says why.
+    /// Close, with an optional code.
     Close(Option<u16>),
 }
 
-/// A rule that the peer broke: how to close the connection, and what to say.
+/// A protocol error: close code and reason.
 pub type Broken = (Code, &'static str);
 
-/// Reads frames.
+/// Decodes frames.
 #[derive(Debug, Default)]
 pub struct Reader {
     /// The frame whose payload is being read.
     frame: Option<Frame>,
-    /// A message has begun and not ended; whether it is text.
+    /// Whether the unfinished message is text.
     message: Option<bool>,
-    /// Its first part was not passed on yet.
+    /// Whether its first part is still to come.
     fresh: bool,
 }
 
@@ -71,15 +71,15 @@ struct Frame {
     last: bool,
     left: u64,
     mask: [u8; 4],
-    /// Where in the mask the next byte is.
+    /// The position in the mask.
     at: usize,
 }
 
 impl Reader {
-    /// The next piece in `input`, which it takes out; nothing when more bytes are needed.
+    /// Removes the next part from `input`; nothing when more bytes are needed.
     ///
     /// # Errors
-    /// When the peer broke the rules.
+    /// On a protocol error.
     pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<Piece>, Broken> {
         if self.frame.is_none() {
             let Some(frame) = head(input)? else { return Ok(None) };
@@ -105,7 +105,7 @@ impl Reader {
         }
     }
 
-    /// Checks that a frame may come now.
+    /// Checks the order of frames.
     fn begin(&mut self, frame: &Frame) -> Result<(), Broken> {
         match (frame.opcode, self.message) {
             (0, None) => Err((Code::Protocol, "a continuation of nothing")),
@@ -139,7 +139,7 @@ impl Frame {
     }
 }
 
-/// The head of a frame, taken out of `input` when all of it is there.
+/// Removes a frame header from `input`, if it is complete.
 fn head(input: &mut BytesMut) -> Result<Option<Frame>, Broken> {
     let [first, second, ..] = input[..] else { return Ok(None) };
     let (last, opcode, length) = (first & 0x80 != 0, first & 0x0f, second & 0x7f);
@@ -193,7 +193,7 @@ fn close(bytes: &Bytes) -> Result<Piece, Broken> {
     }
 }
 
-/// Writes the head of a frame that is whole, as servers do: without a mask.
+/// Writes the header of an unfragmented, unmasked frame.
 fn write_head(opcode: u8, length: usize, out: &mut BytesMut) {
     out.put_u8(0x80 | opcode);
     match (u8::try_from(length), u16::try_from(length)) {
@@ -209,7 +209,7 @@ fn write_head(opcode: u8, length: usize, out: &mut BytesMut) {
     }
 }
 
-/// Writes a message of bytes, or of text, in two parts that follow each other.
+/// Writes a binary or text message, given in two slices.
 pub fn write_message(text: bool, start: &[u8], rest: &[u8], out: &mut BytesMut) {
     write_head(if text { 1 } else { 2 }, start.len() + rest.len(), out);
     out.put_slice(start);
@@ -222,7 +222,7 @@ pub fn ping() -> Bytes {
     Bytes::from_static(&[0x89, 0])
 }
 
-/// The answer to a ping.
+/// A pong.
 #[must_use]
 pub fn pong(payload: &[u8]) -> Bytes {
     let mut out = BytesMut::new();
@@ -232,7 +232,7 @@ pub fn pong(payload: &[u8]) -> Bytes {
     out.freeze()
 }
 
-/// The end of the connection, and why.
+/// A close frame.
 #[must_use]
 pub fn close_frame(code: u16, why: &str) -> Bytes {
     let mut out = BytesMut::new();

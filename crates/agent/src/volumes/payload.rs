@@ -1,4 +1,4 @@
-//! Files of ConfigMaps, Secrets, the downward API and tokens, and how they change all at once.
+//! Files of ConfigMaps, Secrets, the downward API and tokens, and their atomic replacement.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,28 +9,28 @@ use std::path::{Component, Path, PathBuf};
 use api::value::ValueExt as _;
 use serde_json::Value;
 
-use crate::amounts;
 use crate::downward;
 use crate::environment::{ConfigError, Given, Kind, bytes_of, keys};
+use crate::quantities;
 
-/// Files by their path in the volume: what they hold, and their mode.
+/// Files by path in the volume: content and mode.
 pub type Payload = BTreeMap<String, (Vec<u8>, u32)>;
 
-/// Files may be read by everybody unless it was said.
+/// The default mode of files.
 const MODE: u32 = 0o644;
-/// What leads to the files as they are now.
+/// The link to the current files.
 const DATA: &str = "..data";
 
-/// A token that a volume wants.
+/// A `serviceAccountToken` source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenWish {
-    /// For whom it is.
+    /// The audience.
     pub audience: String,
-    /// For how many seconds it is good.
+    /// `expirationSeconds`
     pub seconds: i64,
 }
 
-/// The objects that a volume is made of.
+/// The ConfigMaps and Secrets of a volume.
 pub(super) fn references(volume: &Value) -> Vec<(Kind, String)> {
     let mut out = Vec::new();
     if volume.has("configMap") {
@@ -49,7 +49,7 @@ pub(super) fn references(volume: &Value) -> Vec<(Kind, String)> {
     out
 }
 
-/// The tokens that a volume wants.
+/// The tokens of a volume.
 #[must_use]
 pub fn tokens(volume: &Value) -> Vec<TokenWish> {
     let parts = volume.items("projected.sources").iter().filter(|part| part.has("serviceAccountToken"));
@@ -61,7 +61,7 @@ fn wish(part: &Value) -> TokenWish {
     TokenWish { audience: part.text("audience").to_owned(), seconds }
 }
 
-/// The files of a volume; nothing when it is of another kind. `token` answers for a wish.
+/// The files of a volume; `None` for other volume types. `token` returns the requested tokens.
 pub fn payload(
     volume: &Value,
     given: &Given<'_>,
@@ -158,7 +158,7 @@ fn from_pod(part: &Value, default: u32, given: &Given<'_>, out: &mut Payload) ->
             let all = given.pod.map(|pod| pod.items("spec.containers")).unwrap_or_default();
             let container = all.iter().find(|container| container.text("name") == wanted);
             let (resource, divisor) = (item.text("resourceFieldRef.resource"), item.text("resourceFieldRef.divisor"));
-            container.and_then(|container| amounts::field(container, resource, divisor, given.capacity))
+            container.and_then(|container| quantities::field(container, resource, divisor, given.capacity))
         };
         let path = item.text("path").to_owned();
         let text = text.ok_or_else(|| ConfigError::NoField(format!("the source of {path}")))?;
@@ -167,12 +167,12 @@ fn from_pod(part: &Value, default: u32, given: &Given<'_>, out: &mut Payload) ->
     Ok(())
 }
 
-/// Makes a folder hold these files. Who reads it meanwhile sees all the old ones or all the new ones.
+/// Replaces the files of a directory atomically: readers see all old or all new files.
 ///
 /// # Errors
-/// When they cannot be written, or a path leads out of the folder.
+/// When they cannot be written, or a path leaves the directory.
 pub fn write(folder: &Path, payload: &Payload, group: Option<u32>) -> io::Result<()> {
-    // Only names that are given below are followed, and deleted.
+    // Follow and delete only directories with names that this function assigns.
     let ours = |link: &PathBuf| link.to_str().and_then(|name| name.strip_prefix("..")?.parse::<u32>().ok()).is_some();
     let current = fs::read_link(folder.join(DATA)).ok().filter(ours);
     if current.as_ref().is_some_and(|current| same(&folder.join(current), payload)) {
@@ -209,7 +209,7 @@ pub fn write(folder: &Path, payload: &Payload, group: Option<u32>) -> io::Result
     }
 }
 
-/// Has the first part of each path lead into the data, and nothing else.
+/// Creates a link for the first component of each path, and removes all others.
 fn links(folder: &Path, payload: &Payload) -> io::Result<()> {
     let first = |path: &String| path.split('/').next().unwrap_or_default().to_owned();
     let tops: std::collections::BTreeSet<String> = payload.keys().map(first).collect();
@@ -229,7 +229,7 @@ fn links(folder: &Path, payload: &Payload) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a folder holds exactly these files.
+/// Whether a directory contains exactly these files.
 fn same(folder: &Path, payload: &Payload) -> bool {
     let equal =
         |(path, (bytes, _)): (&String, &(Vec<u8>, u32))| fs::read(folder.join(path)).is_ok_and(|found| found == *bytes);
@@ -250,9 +250,9 @@ mod tests {
     }
 
     #[test]
-    fn files_change_all_at_once() {
-        let home = tempfile::tempdir().expect("a folder");
-        let folder = home.path();
+    fn files_are_replaced_atomically() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = dir.path();
         write(folder, &files(&[("a", "1"), ("sub/b", "2")]), None).expect("written");
         let read = |path: &str| fs::read_to_string(folder.join(path)).ok();
         assert_eq!((read("a").as_deref(), read("sub/b").as_deref()), (Some("1"), Some("2")));
@@ -265,25 +265,25 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_not_ours_deletes_nothing_elsewhere() {
-        let (home, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    fn a_replaced_data_link_is_not_followed() {
+        let (dir, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
         fs::write(other.path().join("precious"), "x").expect("written");
-        write(home.path(), &files(&[("a", "1")]), None).expect("written");
+        write(dir.path(), &files(&[("a", "1")]), None).expect("written");
         let up = Path::new("..").join(other.path().file_name().expect("a name"));
         for trap in [other.path(), up.as_path()] {
-            fs::remove_file(home.path().join(DATA)).expect("removed");
-            symlink(trap, home.path().join(DATA)).expect("linked");
-            write(home.path(), &files(&[("a", "2")]), None).expect("written");
+            fs::remove_file(dir.path().join(DATA)).expect("removed");
+            symlink(trap, dir.path().join(DATA)).expect("linked");
+            write(dir.path(), &files(&[("a", "2")]), None).expect("written");
             assert!(other.path().join("precious").exists(), "{} was deleted", trap.display());
-            assert_eq!(fs::read_to_string(home.path().join("a")).expect("read"), "2");
+            assert_eq!(fs::read_to_string(dir.path().join("a")).expect("read"), "2");
         }
     }
 
     #[test]
-    fn nothing_is_written_elsewhere() {
-        let home = tempfile::tempdir().expect("a folder");
+    fn paths_that_leave_the_volume_are_errors() {
+        let dir = tempfile::tempdir().expect("a folder");
         for path in ["../x", "/x", "a/../../x", ""] {
-            assert!(write(home.path(), &files(&[(path, "1")]), None).is_err(), "{path}");
+            assert!(write(dir.path(), &files(&[(path, "1")]), None).is_err(), "{path}");
         }
     }
 }

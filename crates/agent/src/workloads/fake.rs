@@ -1,8 +1,8 @@
-//! Workloads in memory, for tests of the serving side: containers with a written log, and a few tiny programs.
+//! Workloads in memory, for tests of the endpoint: containers with a log, and a few small programs.
 //!
-//! In: `Fake::container` and `Fake::log`. Out: the same refusals, half-closes and exits as real ones. Connections into a Pod are
-//! connections to the loopback of this machine. The programs: `echo WORDS`, `complain WORDS` (to stderr), `cat`, `exit CODE`,
-//! `sizes COUNT` (of the terminal, one a line), `flood BYTES`, `hang`, `deaf` (reads nothing, never ends), `vanish` (nobody knows how it ended).
+//! In: `Fake::container` and `Fake::log`. Out: the same errors, half-closes and exits as real ones. Connections into a Pod are connections to the
+//! loopback of the host. The programs: `echo WORDS`, `complain WORDS` (to stderr), `cat`, `exit CODE`,
+//! `sizes COUNT` (of the terminal, one a line), `flood BYTES`, `hang`, `deaf` (reads nothing, never exits), `vanish` (unknown exit status).
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{Attach, ContainerId, Exec, Exit, LogOptions, LogReader, PodId, Refusal, Running, Size, Workloads};
 
-/// How much a pipe of the fake holds, as little as makes writers wait in tests.
+/// The size of a pipe, in bytes; small, so that writers block in tests.
 const PIPE: usize = 4096;
 
 /// Workloads in memory.
@@ -54,14 +54,14 @@ impl Fake {
         self.containers.lock().insert(of.clone(), container);
     }
 
-    /// The container writes a line.
+    /// Appends a line to the log.
     pub fn log(&self, of: &ContainerId, at: Timestamp, line: &str) {
         if let Some(container) = self.containers.lock().get(of) {
             container.log.send_modify(|log| log.lines.push((at, line.to_owned())));
         }
     }
 
-    /// The container starts anew: what it wrote until now is the previous log.
+    /// Restarts the container: its log becomes the previous one.
     pub fn restart(&self, of: &ContainerId) {
         if let Some(container) = self.containers.lock().get_mut(of) {
             let old = container.log.send_replace(Log::default());
@@ -69,7 +69,7 @@ impl Fake {
         }
     }
 
-    /// The container ends; those who follow its log see the end of it.
+    /// Ends the container and the streams of its log.
     pub fn end(&self, of: &ContainerId) {
         if let Some(container) = self.containers.lock().get_mut(of) {
             container.running = false;
@@ -77,19 +77,19 @@ impl Fake {
         }
     }
 
-    /// How many processes of `exec` were let go before their end.
+    /// How many processes of `exec` were dropped before their exit.
     #[must_use]
     pub fn ended_early(&self) -> usize {
         *self.ended_early.borrow()
     }
 
-    /// Waits until so many were.
+    /// Waits until `count` processes were dropped.
     pub async fn until_ended_early(&self, count: usize) {
-        // The sender lives as long as we do.
+        // The sender is a field of `self`.
         let _ = self.ended_early.subscribe().wait_for(|have| *have >= count).await;
     }
 
-    /// Does something with a container that runs.
+    /// Calls a function with a running container.
     fn running<T>(&self, of: &ContainerId, then: impl FnOnce(&Container) -> T) -> Result<T, Refusal> {
         let containers = self.containers.lock();
         if !containers.keys().any(|have| have.pod == of.pod) {
@@ -125,7 +125,7 @@ impl Fake {
     }
 }
 
-/// Writes what is wanted of a log, until its end or until nobody reads.
+/// Writes a log with these options until it ends or the reader is closed.
 async fn write_log(mut log: watch::Receiver<Log>, options: LogOptions, mut writer: DuplexStream) {
     let mut written = None;
     loop {
@@ -205,7 +205,7 @@ impl Workloads for Fake {
     }
 }
 
-/// What a program has of its streams.
+/// The streams of a program.
 struct Streams {
     stdin: Option<DuplexStream>,
     stdout: Option<DuplexStream>,
@@ -271,7 +271,7 @@ async fn run(command: &[String], mut streams: Streams) -> Exit {
 
 async fn say(stream: &mut Option<DuplexStream>, text: &str) {
     if let Some(stream) = stream {
-        // Whoever reads may have gone: that is no concern of a program that only writes.
+        // A closed reader is no error.
         let _ = stream.write_all(text.as_bytes()).await;
     }
 }

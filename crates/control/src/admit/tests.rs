@@ -48,7 +48,7 @@ fn new_objects_are_changed_and_no_others() {
     assert_eq!(labels, [json!({"seen": "true"}), Value::Null]);
 }
 
-/// Moves what it sees to another namespace.
+/// Moves objects to another namespace.
 struct Moves;
 
 impl AdmitNew for Moves {
@@ -87,7 +87,7 @@ fn a_refusal_names_the_owner() {
 }
 
 #[test]
-fn without_policies_nothing_is_asked() {
+fn without_policies_nothing_is_evaluated() {
     assert!(needed(None).is_none());
     assert!(needed(Some(&Dynamic(std::sync::Arc::new(Labels)))).is_some());
 }

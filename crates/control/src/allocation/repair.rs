@@ -1,9 +1,8 @@
-//! The repair controller (S32): allocations and Services must say the same.
+//! The repair controller (S32): allocations must match Services.
 //!
-//! In: Services, `IPAddress` objects and node ports as of one revision. Out: writes that create what is missing, set right
-//! what an administrator broke, free what no Service uses, and Events for what a person must decide. The server allocates in
-//! the same transaction as the object, so after any crash this finds nothing to do; it is here for what people do by hand.
-//! Addresses are compared as addresses: two spellings of one address are one address.
+//! In: Services, `IPAddress` objects and node ports of one revision. Out: writes that create missing allocations, correct wrong ones, release unused ones,
+//! and Events for conflicts. The server allocates in the transaction of the object, so this is for manual changes. Addresses are compared by value, not
+//! by notation.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,16 +14,16 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 use store::allocation::{address_key, address_object, port_key, port_map_key, port_owner_value};
 
-use super::snapshot::{Holder, Setting, Snapshot};
-use crate::report::{self, Finding, Reference};
+use super::snapshot::{ServiceAllocations, Setting, Snapshot};
+use crate::event::{self, EventDetails, Reference};
 use crate::write::Write;
 
-/// The name under which address findings are reported.
+/// The source of Events about addresses.
 const ADDRESSES: &str = "ipallocator-repair-controller";
-/// The name under which port findings are reported.
+/// The source of Events about ports.
 const PORTS: &str = "portallocator-repair-controller";
 
-/// What to write so that allocations and Services agree. Each group stands by itself: one transaction each.
+/// The writes that make allocations match Services, one transaction per group.
 #[must_use]
 pub fn reconcile(snapshot: &Snapshot, setting: &Setting<'_>) -> Vec<Vec<Write>> {
     let mut out = Vec::new();
@@ -37,13 +36,15 @@ pub fn reconcile(snapshot: &Snapshot, setting: &Setting<'_>) -> Vec<Vec<Write>> 
     out
 }
 
-/// Which Service an address belongs to.
+/// Checks the addresses of all Services.
 fn addresses(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write>>) {
     let ranges = all_ranges(snapshot);
     let mut owners: BTreeMap<IpAddr, &str> = BTreeMap::new();
-    for (key, holder) in by_age(snapshot) {
-        for text in &holder.addresses {
-            let say = |reason: &str, message: &str| tell(&holder.service, ADDRESSES, reason, message, setting);
+    for (key, service_allocations) in by_age(snapshot) {
+        for text in &service_allocations.addresses {
+            let say = |reason: &str, message: &str| {
+                new_events(&service_allocations.service, ADDRESSES, reason, message, setting)
+            };
             let Some(address) = parse_lenient(text) else {
                 let message = format!("Cluster IP {text} is not a valid IP; please recreate Service");
                 out.push(say("ClusterIPNotValid", &message));
@@ -61,7 +62,7 @@ fn addresses(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write
                     format!("Cluster IP {address} is not within any configured Service range; please recreate Service");
                 out.push(say("ClusterIPOutOfRange", &message));
             }
-            hold_address(snapshot, setting, address, &holder.service, out);
+            allocate_address(snapshot, setting, address, &service_allocations.service, out);
         }
     }
     for (name, seen) in &snapshot.addresses {
@@ -74,8 +75,8 @@ fn addresses(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write
     }
 }
 
-/// Makes sure that the `IPAddress` object of a Service's address is there and names the Service.
-fn hold_address(
+/// Ensures that the `IPAddress` object of an address exists and refers to the Service.
+fn allocate_address(
     snapshot: &Snapshot,
     setting: &Setting<'_>,
     address: IpAddr,
@@ -91,18 +92,18 @@ fn hold_address(
     };
     let family = api::ip::Family::of(address).as_str();
     let message = format!("Cluster IP [{family}]: {address} is not allocated; repairing");
-    // Whose address it is may not be changed in an object; here one object takes the place of another.
+    // `spec.parentRef` is immutable, so the object is replaced as raw bytes.
     out.push(vec![Write::Raw { key: address_key(address), value: api::object::encode(&wanted), modified }]);
-    out.push(tell(service, ADDRESSES, reason, &message, setting));
+    out.push(new_events(service, ADDRESSES, reason, &message, setting));
 }
 
-/// Tells whoever looks at the Service.
-fn tell(service: &Reference, controller: &str, reason: &str, message: &str, setting: &Setting<'_>) -> Vec<Write> {
-    vec![report::about(
+/// An Event about a Service.
+fn new_events(service: &Reference, controller: &str, reason: &str, message: &str, setting: &Setting<'_>) -> Vec<Write> {
+    vec![event::new_event(
         "Service",
         "v1",
         service,
-        &Finding { controller, normal: false, reason, message, now: setting.now },
+        &EventDetails { controller, normal: false, reason, message, now: setting.now },
     )]
 }
 
@@ -112,12 +113,13 @@ fn agrees(have: &Value, wanted: &Value) -> bool {
         && labels.into_iter().all(|(key, value)| have.at("metadata.labels").get(key) == Some(value))
 }
 
-/// Which Service a node port belongs to.
+/// Checks the node ports of all Services.
 fn ports(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write>>) {
     let mut owners: BTreeMap<u16, &str> = BTreeMap::new();
-    for (key, holder) in by_age(snapshot) {
-        for port in holder.ports.iter().copied() {
-            let say = |reason: &str, message: &str| tell(&holder.service, PORTS, reason, message, setting);
+    for (key, service_allocations) in by_age(snapshot) {
+        for port in service_allocations.ports.iter().copied() {
+            let say =
+                |reason: &str, message: &str| new_events(&service_allocations.service, PORTS, reason, message, setting);
             if let Some(owner) = owners.get(&port) {
                 if *owner != key {
                     let message = format!("Port {port} is already used by Service {owner}; please recreate Service");
@@ -138,7 +140,7 @@ fn ports(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write>>) 
                 Some((_, modified)) => *modified,
                 None => 0,
             };
-            let value = port_owner_value(&holder.service.namespace, &holder.service.name);
+            let value = port_owner_value(&service_allocations.service.namespace, &service_allocations.service.name);
             let message = format!("Port {port} is not allocated; repairing");
             out.push(vec![Write::Raw { key: port_key(port), value, modified }]);
             out.push(say("PortNotAllocated", &message));
@@ -151,10 +153,10 @@ fn ports(snapshot: &Snapshot, setting: &Setting<'_>, out: &mut Vec<Vec<Write>>) 
     }
 }
 
-/// Services, the oldest first: whoever came first keeps what two of them claim.
-fn by_age(snapshot: &Snapshot) -> Vec<(&str, &Holder)> {
-    let mut holders: Vec<(&str, &Holder)> =
-        snapshot.services.iter().map(|(key, holder)| (key.as_str(), holder)).collect();
+/// Services, the oldest first: it keeps a duplicate allocation.
+fn by_age(snapshot: &Snapshot) -> Vec<(&str, &ServiceAllocations)> {
+    let mut holders: Vec<(&str, &ServiceAllocations)> =
+        snapshot.services.iter().map(|(key, service_allocations)| (key.as_str(), service_allocations)).collect();
     holders.sort_by(|a, b| a.1.created.cmp(&b.1.created));
     holders
 }

@@ -1,4 +1,4 @@
-//! `ServiceCIDR` objects: each gets a finalizer and a Ready condition, and may go only when no address needs it any more.
+//! `ServiceCIDR` objects: finalizer, Ready condition, and deletion when no address needs them.
 
 use std::net::IpAddr;
 
@@ -6,16 +6,16 @@ use api::value::ValueExt as _;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::snapshot::{Seen, Setting, Snapshot};
-use crate::report::{self, Finding, Reference};
+use super::snapshot::{Setting, Snapshot, StoredCidr};
+use crate::event::{self, EventDetails, Reference};
 use crate::write::Write;
 
-/// What keeps a range while addresses of it are in use.
+/// The finalizer that keeps a ServiceCIDR while its addresses are in use.
 const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
-/// The range of the command line.
+/// The default ServiceCIDR.
 pub(crate) const DEFAULT: &str = "kubernetes";
 
-/// What to write so that every `ServiceCIDR` says whether it can be used.
+/// The writes that reconcile all `ServiceCIDR` objects.
 #[must_use]
 pub fn reconcile(snapshot: &Snapshot, setting: &Setting<'_>) -> Vec<Vec<Write>> {
     let mut out = Vec::new();
@@ -33,9 +33,9 @@ pub fn reconcile(snapshot: &Snapshot, setting: &Setting<'_>) -> Vec<Vec<Write>> 
     out
 }
 
-/// Follows the command line where that is safe: a second family is added; another range is only said, because Services
-/// have addresses of the old one.
-pub(crate) fn as_flagged(seen: &Seen, setting: &Setting<'_>) -> Option<Vec<Write>> {
+/// Syncs the default ServiceCIDR with the flags where that is safe: a second family is added; another CIDR is only reported, because Services have
+/// addresses of the old one.
+pub(crate) fn as_flagged(seen: &StoredCidr, setting: &Setting<'_>) -> Option<Vec<Write>> {
     let flagged: Vec<String> = setting.ranges.addresses.iter().map(ToString::to_string).collect();
     let have = seen.object.texts("spec.cidrs");
     if have == flagged {
@@ -52,17 +52,17 @@ pub(crate) fn as_flagged(seen: &Seen, setting: &Setting<'_>) -> Option<Vec<Write
         flagged.join(" ")
     );
     tracing::warn!("{message}; the ServiceCIDR object stays in use");
-    let finding = Finding {
+    let finding = EventDetails {
         controller: "kubernetes-service-cidr-controller",
         normal: false,
         reason: "KubernetesDefaultServiceCIDRInconsistent",
         message: &message,
         now: setting.now,
     };
-    Some(vec![report::about("ServiceCIDR", "networking.k8s.io/v1", &Reference::to(&seen.object), &finding)])
+    Some(vec![event::new_event("ServiceCIDR", "networking.k8s.io/v1", &Reference::to(&seen.object), &finding)])
 }
 
-/// The range of the command line, as an object.
+/// The default ServiceCIDR of the flags.
 pub(crate) fn default_object(setting: &Setting<'_>) -> Value {
     let cidrs: Vec<String> = setting.ranges.addresses.iter().map(ToString::to_string).collect();
     json!({
@@ -77,7 +77,7 @@ fn ready(status: &str, reason: &str, message: &str, now: &str) -> Value {
     json!({"type": "Ready", "status": status, "reason": reason, "message": message, "lastTransitionTime": now})
 }
 
-fn one(snapshot: &Snapshot, setting: &Setting<'_>, name: &str, seen: &Seen) -> Option<Write> {
+fn one(snapshot: &Snapshot, setting: &Setting<'_>, name: &str, seen: &StoredCidr) -> Option<Write> {
     let mut object = seen.object.clone();
     if object.has("metadata.deletionTimestamp") {
         if !is_needed(snapshot, name, &object) {
@@ -104,8 +104,8 @@ fn one(snapshot: &Snapshot, setting: &Setting<'_>, name: &str, seen: &Seen) -> O
     })
 }
 
-/// Takes our finalizer off a deleted range; with the last one the object goes.
-fn release(seen: &Seen, mut object: Value) -> Write {
+/// Removes the finalizer of a deleted ServiceCIDR.
+fn release(seen: &StoredCidr, mut object: Value) -> Write {
     let left: Vec<String> =
         object.texts("metadata.finalizers").into_iter().filter(|name| *name != FINALIZER).map(str::to_owned).collect();
     object.put("metadata.finalizers", left);
@@ -123,7 +123,7 @@ fn set_ready(object: &mut Value, status: &str, reason: &str, message: &str, now:
     object.put("status.conditions", conditions);
 }
 
-/// Whether an address lies in this range and in no other.
+/// Whether an address is in this ServiceCIDR and in no other.
 fn is_needed(snapshot: &Snapshot, name: &str, object: &Value) -> bool {
     let mine = ranges(object);
     let others: Vec<IpNet> = snapshot
@@ -146,7 +146,7 @@ mod tests {
     use store::allocation::Ranges;
 
     use super::*;
-    use crate::allocation::snapshot::Held;
+    use crate::allocation::snapshot::StoredAddress;
 
     fn snapshot(cidr: &str, deleted: bool, address: &str) -> Snapshot {
         let mut object = json!({"metadata": {"name": "extra", "finalizers": [FINALIZER]}, "spec": {"cidrs": [cidr]},
@@ -155,8 +155,8 @@ mod tests {
             object.put("metadata.deletionTimestamp", "2026-01-01T00:00:00Z");
         }
         Snapshot {
-            cidrs: [("extra".to_owned(), Seen { object, modified: 5 })].into(),
-            addresses: [(address.to_owned(), Held::default())].into(),
+            cidrs: [("extra".to_owned(), StoredCidr { object, modified: 5 })].into(),
+            addresses: [(address.to_owned(), StoredAddress::default())].into(),
             ..Snapshot::default()
         }
     }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_range_is_made_when_missing() {
+    fn the_default_service_cidr_is_created_when_missing() {
         let writes = run(&Snapshot::default());
         assert!(
             matches!(&writes[..], [Write::Object { object, modified: 0, .. }] if object.texts("spec.cidrs") == ["10.96.0.0/16"])
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_range_stays_while_an_address_needs_it() {
+    fn a_deleted_service_cidr_is_kept_while_an_address_needs_it() {
         let writes = run(&snapshot("10.97.0.0/24", true, "10.97.0.9"));
         let says_terminating = |write: &Write| {
             matches!(write, Write::Object { object, .. }
@@ -191,16 +191,16 @@ mod tests {
     }
 
     #[test]
-    fn a_settled_range_is_left_alone() {
-        let mut settled = snapshot("10.97.0.0/24", false, "10.97.0.9");
-        let mut default = settled.cidrs["extra"].clone();
+    fn an_unchanged_service_cidr_is_not_written() {
+        let mut done = snapshot("10.97.0.0/24", false, "10.97.0.9");
+        let mut default = done.cidrs["extra"].clone();
         default.object.put("spec.cidrs", json!(["10.96.0.0/16"]));
-        settled.cidrs.insert(DEFAULT.to_owned(), default);
-        assert_eq!(run(&settled), vec![]);
+        done.cidrs.insert(DEFAULT.to_owned(), default);
+        assert_eq!(run(&done), vec![]);
     }
 
     #[test]
-    fn the_default_range_follows_the_flags_only_where_that_is_safe() {
+    fn the_default_service_cidr_follows_the_flags_only_where_that_is_safe() {
         let seen = snapshot("10.96.0.0/16", false, "10.96.0.9").cidrs["extra"].clone();
         let parse = |text: &str| text.parse().expect("a range");
         let both = Ranges { addresses: vec![parse("10.96.0.0/16"), parse("fd00::/112")], ports: 30000..=32767 };

@@ -1,7 +1,6 @@
-//! What controllers look at: the tables they care about, all as of one revision, and of each object only what they need.
+//! A snapshot of allocations at one revision, with reduced objects.
 //!
-//! A cluster of ten thousand Services is looked at as a whole every few minutes; decoded completely it would fill hundreds
-//! of megabytes for a moment.
+//! Complete objects of ten thousand Services would need hundreds of megabytes at each resync.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +10,16 @@ use serde_json::Value;
 use store::allocation::{self, Ranges};
 use store::{Compacted, Entry, Store, Table};
 
-use crate::report::Reference;
+use crate::event::Reference;
 
-/// What a Service holds.
+/// The allocations of a Service.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Holder {
+pub struct ServiceAllocations {
     /// The Service.
     pub service: Reference,
     /// When it was created.
     pub created: String,
-    /// Its cluster IPs, as they are written; none for a Service without.
+    /// Its cluster IPs, as written.
     pub addresses: Vec<String>,
     /// Its node ports and its health-check port.
     pub ports: Vec<u16>,
@@ -28,34 +27,34 @@ pub struct Holder {
 
 /// An `IPAddress` object.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Held {
+pub struct StoredAddress {
     /// Labels and owner.
     pub object: Value,
-    /// When it was written.
+    /// Its revision.
     pub modified: u64,
 }
 
 /// A `ServiceCIDR` object, whole.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Seen {
+pub struct StoredCidr {
     /// The object, as stored.
     pub object: Value,
-    /// When it was written.
+    /// Its revision.
     pub modified: u64,
 }
 
-/// Everything that allocation is about, as of one revision.
+/// All allocations at one revision.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Snapshot {
     /// Services by `namespace/name`.
-    pub services: BTreeMap<String, Holder>,
+    pub services: BTreeMap<String, ServiceAllocations>,
     /// `IPAddress` objects by name.
-    pub addresses: BTreeMap<String, Held>,
+    pub addresses: BTreeMap<String, StoredAddress>,
     /// `ServiceCIDR` objects by name.
-    pub cidrs: BTreeMap<String, Seen>,
-    /// Node ports: the `namespace/name` of the Service that holds each.
+    pub cidrs: BTreeMap<String, StoredCidr>,
+    /// Node ports: `namespace/name` of the owner, and the revision.
     pub ports: BTreeMap<u16, (String, u64)>,
-    /// Whether node ports may be allocated at all.
+    /// Whether the node port range is stored.
     pub port_map: bool,
 }
 
@@ -63,18 +62,20 @@ impl Snapshot {
     /// Reads a snapshot.
     ///
     /// # Errors
-    /// When the revision is forgotten while it is read.
+    /// When the revision is compacted while it is read.
     pub fn take(store: &dyn Store) -> Result<Self, Compacted> {
         let at = store.revision();
         let entries = |table: &str| store.range(Table::named(table), "", Some(at)).map(|range| range.entries);
         let map_key = allocation::port_map_key();
         Ok(Self {
-            services: by_name(&entries("services/specs")?, |entry| holder(&object::decode_light(&entry.value))),
-            addresses: by_name(&entries("ipaddresses")?, |entry| Held {
+            services: by_name(&entries("services/specs")?, |entry| {
+                service_allocations(&object::decode_light(&entry.value))
+            }),
+            addresses: by_name(&entries("ipaddresses")?, |entry| StoredAddress {
                 object: essence(&object::decode_light(&entry.value)),
                 modified: entry.modified,
             }),
-            cidrs: by_name(&entries("servicecidrs")?, |entry| Seen {
+            cidrs: by_name(&entries("servicecidrs")?, |entry| StoredCidr {
                 object: object::decode_bare(&entry.value),
                 modified: entry.modified,
             }),
@@ -94,8 +95,8 @@ fn by_name<T>(entries: &[std::sync::Arc<Entry>], take: impl Fn(&Entry) -> T) -> 
     entries.iter().map(|entry| (entry.key.name.to_string(), take(entry))).collect()
 }
 
-/// What a Service holds. An ExternalName holds nothing, whatever is written in it.
-pub(crate) fn holder(service: &Value) -> Holder {
+/// The allocations of a Service; an ExternalName has none.
+pub(crate) fn service_allocations(service: &Value) -> ServiceAllocations {
     let kind = service.text("spec.type");
     let addresses = if kind == "ExternalName" { Vec::new() } else { service.texts("spec.clusterIPs") };
     let mut ports = Vec::new();
@@ -104,7 +105,7 @@ pub(crate) fn holder(service: &Value) -> Holder {
         let health = std::iter::once(service.int("spec.healthCheckNodePort"));
         ports.extend(numbers.chain(health).filter_map(|number| u16::try_from(number).ok()).filter(|port| *port > 0));
     }
-    Holder {
+    ServiceAllocations {
         service: Reference::to(service),
         created: service.text("metadata.creationTimestamp").to_owned(),
         addresses: addresses.into_iter().filter(|text| *text != "None").map(str::to_owned).collect(),
@@ -121,11 +122,11 @@ pub(crate) fn essence(address: &Value) -> Value {
     out
 }
 
-/// What controllers need to know besides objects.
+/// Other inputs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Setting<'a> {
-    /// What the command line gives to Services.
+    /// Address and port ranges of the flags.
     pub ranges: &'a Ranges,
-    /// The time, as objects write it.
+    /// The timestamp.
     pub now: &'a str,
 }

@@ -1,4 +1,4 @@
-//! The annotation follows Services and Secrets.
+//! The annotation is updated with Services and Secrets.
 
 use api::balancer_certificate::CLAIM;
 use serde_json::json;
@@ -26,30 +26,30 @@ fn found(cluster: &Cluster) -> String {
 }
 
 #[test]
-fn s48_the_secret_that_claims_an_arn_is_written_down_and_followed() {
+fn s48_the_secret_of_an_arn_is_annotated_and_updated() {
     let mut cluster = Cluster::new(&[&CONTROLLER]);
     cluster.put(SERVICES, balancer("arn:x"));
     cluster.put(SECRETS, secret("other", "arn:y"));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(found(&cluster), "");
     cluster.put(SECRETS, secret("b", "arn:x"));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(found(&cluster), "b");
     cluster.put(SECRETS, secret("a", "arn:x"));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(found(&cluster), "a", "as the gateway chooses");
     let _ = cluster.writes_to(SERVICES);
     cluster.restart();
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.writes_to(SERVICES), 0, "a restart changes nothing");
     cluster.remove(SECRETS, "default/a");
     cluster.put(SECRETS, secret("b", "arn:z"));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(found(&cluster), "");
 }
 
 #[test]
-fn it_goes_when_no_arn_is_asked_for_any_more() {
+fn the_annotation_is_removed_with_the_arn() {
     for (path, value) in [
         ("metadata.annotations", json!({SSL_CERT: "secret://default/a", FOUND: "a"})),
         ("metadata.annotations", json!({FOUND: "a"})),
@@ -58,12 +58,12 @@ fn it_goes_when_no_arn_is_asked_for_any_more() {
         let mut cluster = Cluster::new(&[&CONTROLLER]);
         cluster.put(SECRETS, secret("a", "arn:x"));
         cluster.put(SERVICES, balancer("arn:x"));
-        cluster.settle();
+        cluster.converge();
         assert_eq!(found(&cluster), "a");
         let mut service = cluster.get(SERVICES, "default/web").expect("the Service");
         service.put(path, value);
         cluster.put(SERVICES, service);
-        cluster.settle();
+        cluster.converge();
         assert_eq!(found(&cluster), "", "{path}");
     }
 }

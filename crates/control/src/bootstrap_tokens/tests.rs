@@ -29,9 +29,9 @@ fn cluster(until: Option<i64>) -> Cluster {
 }
 
 #[test]
-fn the_cluster_is_signed_with_every_token() {
+fn cluster_info_is_signed_with_every_token() {
     let mut cluster = cluster(None);
-    cluster.settle();
+    cluster.converge();
     let map = cluster.get("configmaps", "kube-public/cluster-info").expect("still there");
     let data = map.map("data").expect("entries");
     assert_eq!(data.keys().collect::<Vec<_>>(), ["jws-kubeconfig-abcdef", "kubeconfig", "other"]);
@@ -39,55 +39,55 @@ fn the_cluster_is_signed_with_every_token() {
     assert_eq!(cluster.writes_to("configmaps"), 1);
 
     cluster.remove("secrets", ID);
-    cluster.settle();
+    cluster.converge();
     let map = cluster.get("configmaps", "kube-public/cluster-info").expect("still there");
     assert!(!map.has("data.jws-kubeconfig-abcdef"));
     cluster.restart();
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.writes_to("configmaps"), 1, "what is right stays as it is");
 }
 
 #[test]
-fn a_token_goes_when_its_time_is_over() {
-    // The clock of these tests stands at 0.
+fn an_expired_token_is_deleted() {
+    // The clock of these tests is at 0.
     let mut late = cluster(Some(-5));
-    late.settle();
+    late.converge();
     assert_eq!(late.get("secrets", ID), None);
     let map = late.get("configmaps", "kube-public/cluster-info").expect("still there");
     assert!(!map.has("data.jws-kubeconfig-abcdef"), "a token that is over signs nothing");
 
     let mut early = cluster(Some(60));
-    early.settle();
+    early.converge();
     assert!(early.get("secrets", ID).is_some());
-    let again = early.judge(&CLEANER, ID).again.expect("it is looked at again");
+    let again = early.reconcile(&CLEANER, ID).requeue_after.expect("it is looked at again");
     assert!(again > Duration::from_secs(60) && again < Duration::from_secs(61), "{again:?}");
 }
 
 #[test]
-fn other_secrets_are_left_alone() {
+fn other_secrets_are_unchanged() {
     let mut cluster = cluster(None);
     let mut secret = cluster.get("secrets", ID).expect("the token");
     secret.put("type", "Opaque");
     secret.put("data.expiration", "MjAwMC0wMS0wMVQwMDowMDowMFo=");
     cluster.put("secrets", secret);
-    cluster.settle();
+    cluster.converge();
     assert!(cluster.get("secrets", ID).is_some());
 }
 
 #[test]
-fn nothing_is_said_of_the_cluster_before_somebody_may_join() {
+fn cluster_info_is_created_with_the_first_token() {
     let mut cluster = Cluster::new(&[&CLEANER, &SIGNER]);
     cluster.settings.cluster_info = Some("text".to_owned());
     for name in ["kube-system", "kube-public"] {
         cluster.put("namespaces", json!({"metadata": {"name": name}, "spec": {"finalizers": ["kubernetes"]}}));
     }
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.get("configmaps", "kube-public/cluster-info"), None);
 
     let mut secret = token().keep("", None);
     api::kinds::secret::KIND.rules.default(&mut secret);
     cluster.put("secrets", secret);
-    cluster.settle();
+    cluster.converge();
     let map = cluster.get("configmaps", "kube-public/cluster-info").expect("somebody may join now");
     assert_eq!(map.text("data.kubeconfig"), "text");
     assert!(token().signed("text", map.text("data.jws-kubeconfig-abcdef")));

@@ -1,7 +1,7 @@
-//! Names and addresses under which no agent serves, because clients expect somebody else there: the API server, a Service, another Node.
+//! Names and addresses that no agent may have in its serving certificate: those of the API server, Services and other Nodes.
 //!
-//! In: what a request asks for, the settings of the server and the objects as they are. Out: nothing, or what stands against it. This holds at
-//! automatic approval and at signing, so a person who approves a request without reading it gives nothing away. Pure.
+//! In: a request, the settings and the stored objects. Out: an error for a reserved name. Checked at automatic approval and at signing, so that a careless
+//! manual approval does no harm. Pure.
 
 use std::net::IpAddr;
 
@@ -15,31 +15,19 @@ use store::{Key, Store, Table};
 
 use crate::settings::Settings;
 
-/// Under which names and addresses clients reach the API server.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ServerNames {
-    /// The names in its certificate; `*.` stands for one label.
-    pub dns: Vec<String>,
-    /// Its addresses.
-    pub ips: Vec<IpAddr>,
-    /// The domain of the cluster.
-    pub domain: String,
-}
-
-/// What is looked at besides a request.
+/// The context of a check.
 #[derive(Clone, Copy)]
-pub struct Around<'a> {
-    /// Objects as they are now.
+pub struct CheckContext<'a> {
+    /// Stored objects.
     pub store: &'a dyn Store,
-    /// What the server was told.
+    /// Settings of the server.
     pub settings: &'a Settings,
 }
 
-/// Whether a machine may be a Node of this name. Names that depend on settings are refused for serving alone: a machine that has such a name
-/// already goes on as a client.
+/// Checks a Node name. Names that depend on settings are checked for serving certificates only, so that existing Nodes keep working as clients.
 ///
 /// # Errors
-/// Whose name it is.
+/// When the name is reserved.
 pub fn node_name(name: &str) -> Result<(), String> {
     if is_reserved(name) {
         return Err(format!("{name} is a name of the API server or of Services, not of a node"));
@@ -47,28 +35,28 @@ pub fn node_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the agent of a node may serve under all names and addresses in a request.
+/// Checks all names and addresses of a serving certificate.
 ///
 /// # Errors
-/// The first one under which it may not, and whose it is.
-pub fn serving(request: &Request, node: &str, around: &Around<'_>) -> Result<(), String> {
-    let services = around.all("services/specs");
+/// The first reserved one, and its owner.
+pub fn serving(request: &Request, node: &str, context: &CheckContext<'_>) -> Result<(), String> {
+    let services = context.all("services/specs");
     for name in &request.dns {
-        if let Some(whose) = owner_of_name(name, &services, around) {
+        if let Some(whose) = owner_of_name(name, &services, context) {
             return Err(format!("{name:?} is {whose}: no agent serves under it"));
         }
     }
-    let nodes = around.all("minions");
+    let nodes = context.all("minions");
     for ip in &request.ips {
-        if let Some(whose) = owner_of_address(*ip, node, &services, &nodes, around) {
+        if let Some(whose) = owner_of_address(*ip, node, &services, &nodes, context) {
             return Err(format!("{ip} is {whose}: no agent serves under it"));
         }
     }
     Ok(())
 }
 
-fn owner_of_name(name: &str, services: &[Value], around: &Around<'_>) -> Option<String> {
-    let (asked, server) = (canonical(name), &around.settings.server_names);
+fn owner_of_name(name: &str, services: &[Value], context: &CheckContext<'_>) -> Option<String> {
+    let (asked, server) = (canonical(name), &context.settings.server_names);
     if !names::dns_subdomain(&asked).is_empty() || asked.parse::<IpAddr>().is_ok() {
         return Some("not the DNS name of a machine".to_owned());
     }
@@ -82,7 +70,7 @@ fn owner_of_name(name: &str, services: &[Value], around: &Around<'_>) -> Option<
     Some(format!("a name of Service {}/{}", service.text("metadata.namespace"), service.text("metadata.name")))
 }
 
-/// Whether a name in a certificate stands for a name.
+/// Whether a certificate name, possibly a wildcard, matches.
 fn covers(own: &str, asked: &str) -> bool {
     let own = canonical(own);
     match own.strip_prefix("*.") {
@@ -91,7 +79,7 @@ fn covers(own: &str, asked: &str) -> bool {
     }
 }
 
-/// `name.namespace`, `name.namespace.svc…`, or where its load balancer says that it is.
+/// `name.namespace`, `name.namespace.svc…`, or the host name of its load balancer.
 fn is_name_of(service: &Value, asked: &str) -> bool {
     let own = format!("{}.{}", service.text("metadata.name"), service.text("metadata.namespace"));
     let is_own = asked.strip_prefix(&own).is_some_and(|rest| {
@@ -106,19 +94,19 @@ fn owner_of_address(
     node: &str,
     services: &[Value],
     nodes: &[Value],
-    around: &Around<'_>,
+    context: &CheckContext<'_>,
 ) -> Option<String> {
     let ip = ip.to_canonical();
     let is_it = |text: &str| text.parse::<IpAddr>().is_ok_and(|own| own.to_canonical() == ip);
     if ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() {
         return Some("not the address of one machine".to_owned());
     }
-    let advertised = around.get("endpointslices", "default/kubernetes").unwrap_or_default();
+    let advertised = context.get("endpointslices", "default/kubernetes").unwrap_or_default();
     let mut advertised = advertised.items("endpoints").iter().flat_map(|endpoint| endpoint.texts("addresses"));
-    if around.settings.server_names.ips.iter().any(|own| own.to_canonical() == ip) || advertised.any(is_it) {
+    if context.settings.server_names.ips.iter().any(|own| own.to_canonical() == ip) || advertised.any(is_it) {
         return Some("an address of the API server".to_owned());
     }
-    if around.settings.ranges.addresses.iter().any(|range| range.contains(&ip)) {
+    if context.settings.ranges.addresses.iter().any(|range| range.contains(&ip)) {
         return Some("in the range of cluster IPs".to_owned());
     }
     if let Some(service) = services.iter().find(|service| has_address(service, is_it)) {
@@ -140,12 +128,12 @@ fn has_address(service: &Value, is_it: impl Fn(&str) -> bool) -> bool {
         || service.items("status.loadBalancer.ingress").iter().any(|ingress| is_it(ingress.text("ip")))
 }
 
-/// What a Node says of where it is.
+/// The addresses of a Node.
 pub(super) fn addresses(node: &Value) -> Vec<&str> {
     node.items("status.addresses").iter().map(|address| address.text("address")).collect()
 }
 
-impl Around<'_> {
+impl CheckContext<'_> {
     pub(super) fn get(&self, table: &str, name: &str) -> Option<Value> {
         let entry = self.store.get(&Key::new(Table::named(table), name))?;
         Some(object::decode_light(&entry.value))

@@ -11,7 +11,7 @@ use crate::testing::Cluster;
 const SERVING: &str = include_str!("../../../api/src/kinds/certificatesigningrequest/testdata/n1.csr.b64");
 /// The same without names.
 const CLIENT: &str = include_str!("testdata/client.csr.b64");
-/// A certificate; whose does not matter here.
+/// Any certificate.
 const ISSUED: &str = include_str!("testdata/issued.pem");
 
 fn request(name: &str, signer: &str, user: &str, groups: &[&str]) -> Value {
@@ -60,7 +60,7 @@ fn a_machine_with_a_token_becomes_a_node() {
     cluster.put(KIND.table, request("other", NODE_CLIENT, "system:node:n2", NODES));
     cluster.put(KIND.table, request("stranger", NODE_CLIENT, "alice", &["system:authenticated"]));
     cluster.put(KIND.table, request("person", API_CLIENT, NODE, NODES));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(state(&cluster, "boot"), (true, true));
     assert_eq!(state(&cluster, "renewal"), (true, true));
     for name in ["other", "stranger", "person"] {
@@ -69,7 +69,7 @@ fn a_machine_with_a_token_becomes_a_node() {
 }
 
 #[test]
-fn wrong_usages_and_names_wait_for_people() {
+fn wrong_usages_and_names_are_not_approved_automatically() {
     let mut cluster = cluster();
     let mut served = request("a", NODE_CLIENT, NODE, NODES);
     served.put("spec.usages", json!(["digital signature", "server auth"]));
@@ -77,27 +77,27 @@ fn wrong_usages_and_names_wait_for_people() {
     let mut named = request("b", NODE_CLIENT, NODE, NODES);
     named.put("spec.request", SERVING.trim());
     cluster.put(KIND.table, named);
-    cluster.settle();
+    cluster.converge();
     assert_eq!((state(&cluster, "a"), state(&cluster, "b")), ((false, false), (false, false)));
 }
 
 #[test]
-fn a_node_serves_under_its_own_addresses() {
+fn a_serving_certificate_for_own_addresses_is_approved() {
     let mut cluster = cluster();
     cluster.put(KIND.table, request("a", NODE_SERVING, NODE, NODES));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(state(&cluster, "a"), (false, false), "there is no Node");
     cluster.put("minions", node("n1", &["192.0.2.8", "n1"]));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(state(&cluster, "a"), (false, false), "that is not its address");
     assert_eq!(cluster.events, [], "a machine that joins bothers nobody");
     cluster.put("minions", node("n1", &["192.0.2.7", "n1"]));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(state(&cluster, "a"), (true, true));
 }
 
 #[test]
-fn a_node_does_not_serve_as_somebody_else() {
+fn a_serving_certificate_for_other_addresses_is_not_approved() {
     let slice = json!({
         "metadata": {"name": "kubernetes", "namespace": "default"}, "addressType": "IPv4",
         "endpoints": [{"addresses": ["192.0.2.7"]}],
@@ -112,13 +112,13 @@ fn a_node_does_not_serve_as_somebody_else() {
         cluster.put(table, other);
         cluster.put("minions", node("n1", &["192.0.2.7", "n1"]));
         cluster.put(KIND.table, request("a", NODE_SERVING, NODE, NODES));
-        cluster.settle();
+        cluster.converge();
         assert_eq!(state(&cluster, "a"), (false, false), "{table}");
     }
 }
 
 #[test]
-fn people_decide_the_rest() {
+fn manual_decisions_are_respected() {
     let mut cluster = cluster();
     let mut asked = request("person", API_CLIENT, "alice", &[]);
     asked.put("spec.request", include_str!("testdata/alice.csr.b64").trim());
@@ -127,30 +127,30 @@ fn people_decide_the_rest() {
     cluster.put(KIND.table, with_condition(&asked, DENIED, "KubectlDeny", "by hand", "1970-01-01T00:00:00Z"));
     let asked = request("elsewhere", "example.com/signer", "alice", &[]);
     cluster.put(KIND.table, with_condition(&asked, APPROVED, "KubectlApprove", "by hand", "1970-01-01T00:00:00Z"));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(state(&cluster, "person"), (true, true));
     assert_eq!(state(&cluster, "refused"), (false, false));
     assert_eq!(state(&cluster, "elsewhere"), (true, false), "that is not our signer");
 }
 
 #[test]
-fn what_cannot_be_signed_says_so_once() {
+fn signing_errors_are_reported_once() {
     let mut cluster = cluster();
     cluster.settings.signer = Some(Signer::new(|_| Err("no key".to_owned())));
     cluster.put(KIND.table, request("a", NODE_CLIENT, NODE, NODES));
-    cluster.settle();
+    cluster.converge();
     let request = cluster.get(KIND.table, "a").expect("a request");
     let failed = request.items("status.conditions").iter().find(|condition| condition.text("type") == FAILED);
     assert_eq!(failed.map(|condition| condition.text("message")), Some("no key"));
 }
 
 #[test]
-fn old_requests_go() {
+fn old_requests_are_deleted() {
     let cluster = {
         let mut cluster = cluster();
         cluster.put(KIND.table, request("pending", NODE_CLIENT, "alice", &[]));
         cluster.put(KIND.table, request("done", NODE_CLIENT, NODE, NODES));
-        cluster.settle();
+        cluster.converge();
         Arc::new(cluster)
     };
     let after = |seconds: i64, name: &str| {

@@ -23,24 +23,24 @@ fn resources(cluster: &Cluster, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn rules_are_those_of_all_parts() {
+fn aggregated_rules_are_the_union_of_all_selected_roles() {
     let mut cluster = Cluster::new(&[&CONTROLLER]);
     cluster.put("clusterroles", whole("edit", &json!({}), "to-edit"));
     cluster.put("clusterroles", whole("view", &json!({"to-edit": "true"}), "to-view"));
     cluster.put("clusterroles", part("a", "to-view", "pods"));
     cluster.put("clusterroles", part("b", "to-edit", "secrets"));
     cluster.put("clusterroles", part("c", "to-view", "pods"));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(resources(&cluster, "view"), ["pods"], "the same rule counts once");
     assert_eq!(resources(&cluster, "edit"), ["secrets", "pods"]);
     assert_ne!(cluster.writes_to("clusterroles"), 0);
     cluster.restart();
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.writes_to("clusterroles"), 0, "what is right stays as it is");
     for part in ["a", "c"] {
         cluster.remove("clusterroles", part);
     }
-    cluster.settle();
+    cluster.converge();
     assert!(resources(&cluster, "view").is_empty());
     assert_eq!(resources(&cluster, "edit"), ["secrets"]);
 }

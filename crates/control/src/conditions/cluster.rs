@@ -1,4 +1,4 @@
-//! The world of the controllers as a diagnosis asks for it.
+//! The cache as the cluster of a diagnosis.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -37,35 +37,35 @@ impl Cluster for View<'_> {
     type Pod = Pod;
 
     fn count(&self, namespace: &str) -> usize {
-        self.world.pods.count(namespace)
+        self.cache.pods.count(namespace)
     }
 
     fn matching(&self, namespace: &str, selector: &Selector) -> Vec<&Pod> {
-        self.world.pods.matching(namespace, selector).into_iter().map(Arc::as_ref).collect()
+        self.cache.pods.matching(namespace, selector).into_iter().map(Arc::as_ref).collect()
     }
 
     fn any(&self, namespace: &str, selector: &Selector) -> Option<&Pod> {
-        self.world.pods.any(namespace, selector).map(Arc::as_ref)
+        self.cache.pods.any(namespace, selector).map(Arc::as_ref)
     }
 
     fn values(&self, namespace: &str, key: &str) -> Vec<(&str, usize)> {
-        self.world.pods.values(namespace, key).collect()
+        self.cache.pods.values(namespace, key).collect()
     }
 
     fn keys(&self, namespace: &str) -> Vec<&str> {
-        self.world.pods.keys(namespace).collect()
+        self.cache.pods.keys(namespace).collect()
     }
 
     fn namespaces(&self) -> Vec<&str> {
-        self.world.pods.namespaces().collect()
+        self.cache.pods.namespaces().collect()
     }
 
     fn has_node(&self, name: &str) -> bool {
-        self.world.nodes.get(name).is_some()
+        self.cache.nodes.get(name).is_some()
     }
 
     fn service_at(&self, address: IpAddr) -> Option<&str> {
-        self.world.services.at(address)
+        self.cache.services.at(address)
     }
 
     fn is_service_address(&self, address: IpAddr) -> bool {
@@ -73,7 +73,7 @@ impl Cluster for View<'_> {
     }
 
     fn slices<'a>(&'a self, service: &'a Service) -> Box<dyn Iterator<Item = Slice> + 'a> {
-        let entries: Vec<_> = self.world.slices.of(&service.metadata.key()).collect();
+        let entries: Vec<_> = self.cache.slices.of(&service.metadata.key()).collect();
         Box::new(entries.into_iter().map(|entry| Slice::read(&entry.value, split(&entry.key.name).1)))
     }
 }

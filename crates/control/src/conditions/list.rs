@@ -1,8 +1,7 @@
-//! The list of conditions in a status: what was found is worked into what is there.
+//! Merges findings into the list of conditions.
 //!
-//! In: the list as it is stored, what was found, the time. Out: the new list, or nothing when it would say the same. Other
-//! people's conditions stay as and where they are, and so do ours once they are there: two writers that disagree about an
-//! order would never come to rest.
+//! In: the stored list, the findings, the time. Out: the new list, or `None` without a change. Existing conditions keep their position, because two
+//! writers with different orders would never converge.
 
 use std::borrow::Cow;
 
@@ -11,24 +10,24 @@ use diagnose::Stage;
 use diagnose::words::{LONGEST, shorten};
 use serde_json::{Value, json};
 
-/// One thing that was found.
+/// A condition to set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Finding {
-    /// Whether it is as it should be.
+    /// Whether the condition is true.
     pub(crate) holds: bool,
-    /// Why, in one word.
+    /// The reason, in CamelCase.
     pub(crate) reason: Cow<'static, str>,
-    /// Why, in a sentence.
+    /// The message.
     pub(crate) message: String,
 }
 
 impl Finding {
-    /// All is well.
+    /// A true condition.
     pub(crate) fn good(reason: &'static str, message: impl Into<String>) -> Self {
         Self { holds: true, reason: reason.into(), message: message.into() }
     }
 
-    /// Something is missing.
+    /// A false condition.
     pub(crate) fn bad(reason: &'static str, message: impl Into<String>) -> Self {
         Self { holds: false, reason: reason.into(), message: message.into() }
     }
@@ -43,7 +42,7 @@ impl From<Stage> for Finding {
     }
 }
 
-/// Works findings, each under its type, into a list. Those whose finding is `None` stay as they are.
+/// Merges conditions by type into a list. `None` keeps a condition.
 pub(crate) fn merge(stored: &[Value], found: Vec<(&str, Option<Finding>)>, now: &str) -> Option<Vec<Value>> {
     let mut list = stored.to_vec();
     for (kind, finding) in found {
@@ -83,14 +82,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_already_is_not_said_again() {
+    fn unchanged_conditions_are_not_written() {
         let stored = [condition("A", "True", "m", EARLIER)];
         assert_eq!(merge(&stored, found(true, "m"), NOW), None);
         assert_eq!(merge(&stored, vec![("A", None), ("B", None)], NOW), None, "nothing was found");
     }
 
     #[test]
-    fn the_time_is_that_of_the_last_change_of_status() {
+    fn the_transition_time_changes_with_the_status() {
         let stored = [condition("A", "False", "m", EARLIER)];
         let merged = merge(&stored, found(false, "other"), NOW).expect("another message");
         assert_eq!(merged, [condition("A", "False", "other", EARLIER)]);
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_of_others_stay_as_and_where_they_are() {
+    fn foreign_conditions_are_kept_in_place() {
         let foreign = json!({"type": "example.com/Warm", "status": "Unknown", "observedGeneration": 7});
         let stored = [foreign.clone(), condition("A", "True", "m", EARLIER)];
         let merged = merge(&stored, found(false, "m"), NOW).expect("a change");
@@ -111,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_have_an_end() {
+    fn messages_are_truncated() {
         let merged = merge(&[], found(true, &"x".repeat(40_000)), NOW).expect("a new one");
         assert_eq!(merged[0].text("message").len(), LONGEST);
         assert_eq!(merge(&merged, found(true, &"x".repeat(40_000)), NOW), None);

@@ -8,7 +8,7 @@ use crate::write::Write;
 
 const SERVICES: &str = super::TABLE;
 
-/// A cluster with a node, looked after by us and by those who make slices.
+/// A cluster with a node, this controller, and the controllers of slices.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::new(&[&endpointslice::CONTROLLER, &CONTROLLER]);
     cluster.settings.service_conditions = true;
@@ -26,7 +26,7 @@ fn said(cluster: &Cluster, kind: &str) -> (String, String, String) {
     (text("status"), text("reason"), text("message"))
 }
 
-/// That a condition of the Service `web` has this status and reason, and says this.
+/// Asserts status, reason and message of a condition of the Service `web`.
 #[track_caller]
 fn says(cluster: &Cluster, kind: &str, status: &str, reason: &str, words: &str) {
     let (have, why, message) = said(cluster, kind);
@@ -34,7 +34,7 @@ fn says(cluster: &Cluster, kind: &str, status: &str, reason: &str, words: &str) 
     assert!(message.contains(words), "{message}");
 }
 
-/// The Service `web`, made by kubectl, with another spec.
+/// The Service `web` as created by kubectl, with this spec.
 fn with(change: impl FnOnce(&mut Value)) -> Value {
     let mut web = service("web", "web");
     let owner = json!({"manager": "kubectl", "operation": "Update", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z",
@@ -44,20 +44,20 @@ fn with(change: impl FnOnce(&mut Value)) -> Value {
     web
 }
 
-/// What EndpointsReady says of Pods, when it is false, and that Ready says the same.
+/// The message of EndpointsReady when it is false; asserts that Ready has the same.
 #[track_caller]
 fn hindered(cluster: &mut Cluster, reason: &str, words: &str) {
-    cluster.settle();
+    cluster.converge();
     says(cluster, "PodsMatched", "True", "PodsMatched", "selector app=web matches pods in default");
     says(cluster, "EndpointsReady", "False", reason, words);
     assert_eq!(said(cluster, "Ready"), said(cluster, "EndpointsReady"));
 }
 
 #[test]
-fn s19_a_service_becomes_ready_with_its_first_ready_pod_and_says_why_until_then() {
+fn s19_a_service_becomes_ready_with_its_first_ready_pod_and_reports_the_reason_until_then() {
     let mut cluster = cluster();
     cluster.put(SERVICES, service("web", "web"));
-    cluster.settle();
+    cluster.converge();
     says(&cluster, "AddressAssigned", "True", "ClusterIP", "cluster IP 10.96.0.9");
     says(&cluster, "PodsMatched", "False", "NoPodMatches", "there are no pods in default");
     says(&cluster, "EndpointsReady", "False", "NoPodMatches", "there are no pods in default");
@@ -66,25 +66,25 @@ fn s19_a_service_becomes_ready_with_its_first_ready_pod_and_says_why_until_then(
     cluster.put("pods", pod("p1", "web", 1, false));
     hindered(&mut cluster, "PodsNotReady", "pod p1 is not ready");
     cluster.put("pods", pod("p1", "web", 1, true));
-    cluster.settle();
+    cluster.converge();
     for kind in TYPES {
         assert_eq!(said(&cluster, kind).0, "True", "{kind}");
     }
     cluster.put("pods", pod("p1", "web", 1, false));
     hindered(&mut cluster, "PodsNotReady", "pod p1 is not ready");
     cluster.remove("pods", "default/p1");
-    cluster.settle();
+    cluster.converge();
     says(&cluster, "PodsMatched", "False", "NoPodMatches", "there are no pods in default");
 }
 
 #[test]
-fn the_conditions_are_in_their_order_and_only_the_status_is_written() {
+fn conditions_have_a_fixed_order_and_only_the_status_is_written() {
     let mut cluster = cluster();
     let foreign = json!({"type": "example.com/Warm", "status": "True", "reason": "R", "message": "",
                          "lastTransitionTime": "2026-01-01T00:00:00Z"});
     cluster.put(SERVICES, with(|web| web.put("status", json!({"loadBalancer": {}, "conditions": [foreign]}))));
     let before = cluster.get(SERVICES, "default/web").expect("the Service");
-    cluster.settle();
+    cluster.converge();
     let after = cluster.get(SERVICES, "default/web").expect("the Service");
     let types: Vec<&str> = after.items("status.conditions").iter().map(|condition| condition.text("type")).collect();
     assert_eq!(types, ["example.com/Warm", "AddressAssigned", "PodsMatched", "EndpointsReady", "Ready"]);
@@ -98,51 +98,51 @@ fn the_conditions_are_in_their_order_and_only_the_status_is_written() {
 }
 
 #[test]
-fn while_all_is_well_pods_come_and_go_without_a_write() {
+fn changes_of_pods_of_a_ready_service_cause_no_write() {
     let mut cluster = cluster();
     cluster.put(SERVICES, service("web", "web"));
     cluster.put("pods", pod("steady", "web", 0, true));
-    cluster.settle();
+    cluster.converge();
     cluster.written.clear();
     for number in 1..20 {
         cluster.put("pods", pod(&format!("p{number}"), "web", number, number % 3 != 0));
-        cluster.settle();
+        cluster.converge();
     }
     cluster.put("pods", pod("p1", "web", 1, false));
     cluster.remove("pods", "default/p2");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.writes_to(SERVICES), 0);
     cluster.restart();
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.writes_to(SERVICES), 0, "nor does a restart write anything");
 }
 
 #[test]
-fn readiness_is_told_in_one_write_once_the_slices_show_it() {
+fn readiness_is_one_write_after_the_slices_have_it() {
     let mut cluster = cluster();
     cluster.put(SERVICES, service("web", "web"));
     cluster.put("pods", pod("p1", "web", 1, false));
-    cluster.settle();
+    cluster.converge();
     cluster.written.clear();
     cluster.put("pods", pod("p1", "web", 1, true));
     cluster.deliver_all();
-    // We look before the slices are written: nothing is to be said yet.
+    // Reconciled before the slices are written: no condition yet.
     cluster.run(1, "default/web");
     assert_eq!(cluster.writes_to(SERVICES), 0);
     says(&cluster, "Ready", "False", "PodsNotReady", "pod p1 is not ready");
-    cluster.settle();
+    cluster.converge();
     says(&cluster, "Ready", "True", "Ready", "");
     assert_eq!(cluster.writes_to(SERVICES), 1);
 }
 
 #[test]
-fn endpoints_that_nobody_publishes_are_never_called_ready() {
+fn unpublished_endpoints_are_not_ready() {
     let mut cluster = Cluster::new(&[&CONTROLLER]);
     cluster.settings.service_conditions = true;
     cluster.put("minions", node("node"));
     cluster.put("pods", pod("p1", "web", 1, true));
     cluster.put(SERVICES, service("web", "web"));
-    cluster.settle();
+    cluster.converge();
     says(&cluster, "EndpointsReady", "False", "NotPublished", "being published");
     says(&cluster, "Ready", "False", "NotPublished", "being published");
 }
@@ -154,14 +154,14 @@ fn the_time_of_a_condition_is_that_of_its_last_change() {
     let said = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": "Old", "message": "", "lastTransitionTime": since});
     let conditions = json!([said("AddressAssigned", "True"), said("PodsMatched", "True")]);
     cluster.put(SERVICES, with(|web| web.put("status.conditions", conditions)));
-    cluster.settle();
+    cluster.converge();
     let web = cluster.get(SERVICES, "default/web").expect("the Service");
     let time = |place: usize| web.items("status.conditions")[place].text("lastTransitionTime").to_owned();
     assert_eq!((time(0), time(1)), (since.to_owned(), "1970-01-01T00:00:00Z".to_owned()));
 }
 
 #[test]
-fn s05_a_named_target_port_that_no_pod_has_is_named() {
+fn s05_a_missing_named_target_port_is_reported() {
     let mut cluster = cluster();
     let mut nginx = pod("nginx-1", "web", 1, true);
     let ports = json!([{"name": "http", "containerPort": 80, "protocol": "TCP"},
@@ -192,12 +192,12 @@ fn s05_a_named_target_port_that_no_pod_has_is_named() {
     cluster.put(SERVICES, with(|web| web.put("spec.ports", json!([port("", 80, "http-web", "TCP")]))));
     hindered(&mut cluster, "NoSuchTargetPort", "port 80: targetPort http-web is not a port of pod nginx-1");
     cluster.put("pods", nginx);
-    cluster.settle();
+    cluster.converge();
     says(&cluster, "Ready", "True", "Ready", "");
 }
 
 #[test]
-fn s05_each_port_may_lack_something_else() {
+fn s05_faults_are_reported_per_port() {
     let mut cluster = cluster();
     let with_port = |name: &str, number: usize, port: &str, ready: bool| {
         let mut pod = pod(name, "web", number, ready);
@@ -217,7 +217,7 @@ fn s05_each_port_may_lack_something_else() {
 }
 
 #[test]
-fn s18_pods_that_are_not_ready_are_named_with_their_own_reasons() {
+fn s18_unready_pods_are_listed_with_their_reasons() {
     let mut cluster = cluster();
     cluster.put(SERVICES, service("web", "web"));
     let mut pulling = pod("a", "web", 1, false);
@@ -244,7 +244,7 @@ fn s18_pods_that_are_not_ready_are_named_with_their_own_reasons() {
     cluster.remove("pods", "default/b");
     hindered(&mut cluster, "PodsNotReady", "0 of 2 matching pods are ready: c is being deleted and d has finished");
 
-    // What a Pod says of itself may change while it stays as unready as it was.
+    // The reason of an unready Pod may change while it stays unready.
     let mut crashing = pod("a", "web", 1, false);
     crashing
         .put("status.containerStatuses", json!([{"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]));
@@ -253,32 +253,32 @@ fn s18_pods_that_are_not_ready_are_named_with_their_own_reasons() {
 }
 
 #[test]
-fn s18_who_publishes_pods_that_are_not_ready_is_ready_with_them() {
+fn s18_a_service_that_publishes_unready_pods_is_ready_with_them() {
     let mut cluster = cluster();
     let mut dying = pod("p1", "web", 1, false);
     dying.put("metadata.deletionTimestamp", "2026-01-01T00:00:00Z");
     cluster.put("pods", dying);
     cluster.put(SERVICES, with(|web| web.put("spec.publishNotReadyAddresses", true)));
-    cluster.settle();
+    cluster.converge();
     says(&cluster, "Ready", "True", "Ready", "");
 }
 
 #[test]
-fn a_pod_on_a_node_that_is_not_there_waits_for_it() {
+fn a_pod_on_a_missing_node_is_reported() {
     let mut cluster = cluster();
     cluster.remove("minions", "node");
     cluster.put("pods", pod("p1", "web", 1, true));
     cluster.put(SERVICES, service("web", "web"));
     hindered(&mut cluster, "NodeMissing", "pod p1 is bound to node node, which does not exist");
     cluster.put("minions", node("node"));
-    cluster.settle();
+    cluster.converge();
     says(&cluster, "Ready", "True", "Ready", "");
     cluster.remove("minions", "node");
     hindered(&mut cluster, "NodeMissing", "node node, which does not exist");
 }
 
 #[test]
-fn addresses_of_the_wrong_family_and_of_services_are_told() {
+fn addresses_of_the_wrong_family_and_of_services_are_reported() {
     let mut cluster = cluster();
     let six = |web: &mut Value| {
         web.put("spec.clusterIP", "fd00:10:96::9");
@@ -301,7 +301,7 @@ fn addresses_of_the_wrong_family_and_of_services_are_told() {
 }
 
 #[test]
-fn two_families_are_needed_only_by_those_who_require_them() {
+fn two_families_are_needed_only_with_require_dual_stack() {
     let mut cluster = cluster();
     let dual = |policy: &'static str| {
         move |web: &mut Value| {
@@ -315,12 +315,12 @@ fn two_families_are_needed_only_by_those_who_require_them() {
     hindered(&mut cluster, "WrongFamily", "pod p1 has no IPv6 address");
     says(&cluster, "AddressAssigned", "True", "ClusterIP", "cluster IPs 10.96.0.9 and fd00:10:96::9");
     cluster.put(SERVICES, with(dual("PreferDualStack")));
-    cluster.settle();
+    cluster.converge();
     says(&cluster, "Ready", "True", "Ready", "");
 }
 
 #[test]
-fn the_near_miss_follows_the_pods_and_only_those_who_match_nothing_are_woken() {
+fn the_near_miss_is_updated_and_only_unmatched_services_are_queued() {
     let mut cluster = cluster();
     cluster.put(SERVICES, service("web", "web"));
     let mut fine = service("fine", "fine");
@@ -329,34 +329,34 @@ fn the_near_miss_follows_the_pods_and_only_those_who_match_nothing_are_woken() {
     cluster.put(SERVICES, fine);
     cluster.put("pods", pod("f", "fine", 1, true));
     cluster.put("pods", pod("p", "web2", 2, true));
-    cluster.settle();
+    cluster.converge();
     says(&cluster, "PodsMatched", "False", "NoPodMatches", "matches 0 of 2 pods in default; 1 pod has app=web2");
     cluster.put("pods", pod("q", "web2", 3, true));
     cluster.deliver_all();
-    assert_eq!(cluster.woken, [(1, "default/web".to_owned())].into());
-    cluster.settle();
+    assert_eq!(cluster.queued, [(1, "default/web".to_owned())].into());
+    cluster.converge();
     says(&cluster, "Ready", "False", "NoPodMatches", "matches 0 of 3 pods in default; 2 pods have app=web2");
     cluster.put("pods", pod("q", "web2", 3, false));
     cluster.deliver_all();
-    assert_eq!(cluster.woken, [].into(), "whether a stranger is ready is nobody's business");
+    assert_eq!(cluster.queued, [].into(), "whether a stranger is ready is nobody's business");
     cluster.remove("pods", "default/p");
     cluster.put("pods", pod("q", "web", 3, true));
-    cluster.settle();
+    cluster.converge();
     says(&cluster, "Ready", "True", "Ready", "");
     cluster.put("pods", pod("r", "web2", 4, true));
     cluster.deliver_all();
-    assert_eq!(cluster.woken, [].into(), "all is well");
+    assert_eq!(cluster.queued, [].into(), "all is well");
 }
 
 #[test]
-fn a_service_without_selector_is_as_good_as_its_slices() {
+fn a_service_without_selector_is_ready_by_its_slices() {
     let mut cluster = cluster();
     let bare = |web: &mut Value| {
         web.drop_path("spec.selector");
         web.put("spec.ports", json!([{"name": "sql", "port": 5432, "protocol": "TCP"}]));
     };
     cluster.put(SERVICES, with(bare));
-    cluster.settle();
+    cluster.converge();
     let todo = "Create an EndpointSlice with the label kubernetes.io/service-name=web";
     says(&cluster, "PodsMatched", "False", "NoSelector", todo);
     says(&cluster, "EndpointsReady", "False", "NoSelector", todo);
@@ -368,28 +368,28 @@ fn a_service_without_selector_is_as_good_as_its_slices() {
         })
     };
     cluster.put("endpointslices", slice("sql", false));
-    cluster.settle();
+    cluster.converge();
     says(&cluster, "PodsMatched", "True", "NoSelector", "EndpointSlices made for this Service");
     says(&cluster, "Ready", "False", "EndpointsNotReady", "none of the endpoints");
     cluster.put("endpointslices", slice("mysql", true));
-    cluster.settle();
+    cluster.converge();
     says(&cluster, "Ready", "False", "NoSuchPort", "no ready endpoint for port sql");
     says(&cluster, "EndpointsReady", "False", "NoSuchPort", "theirs are mysql TCP");
     cluster.put("endpointslices", slice("sql", true));
-    cluster.settle();
+    cluster.converge();
     says(&cluster, "Ready", "True", "Ready", "");
     cluster.remove("endpointslices", "default/s");
-    cluster.settle();
+    cluster.converge();
     says(&cluster, "Ready", "False", "NoSelector", todo);
 }
 
 #[test]
-fn addresses_are_told_by_type() {
+fn address_conditions_depend_on_the_type() {
     let mut cluster = cluster();
     cluster.put("pods", pod("p1", "web", 1, true));
     let mut told = |reason: &str, status: &str, words: &str, change: fn(&mut Value)| {
         cluster.put(SERVICES, with(change));
-        cluster.settle();
+        cluster.converge();
         says(&cluster, "AddressAssigned", status, reason, words);
         assert_eq!(said(&cluster, "Ready").0, status);
     };
@@ -426,20 +426,20 @@ fn addresses_are_told_by_type() {
 fn b13_another_fault_of_a_service_is_an_event_with_its_code_and_sentence() {
     let mut cluster = cluster();
     cluster.put(SERVICES, service("web", "web"));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.events, [], "a Service that waits for its first Pods");
     cluster.put("pods", pod("p1", "web", 1, true));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.events, [], "all is well");
     cluster.put("pods", pod("p1", "web2", 1, true));
-    cluster.settle();
+    cluster.converge();
     let (_, reason, message) = said(&cluster, "Ready");
     assert_eq!(reason, "NoPodMatches");
     assert_eq!(cluster.events, [(reason, message)]);
 }
 
 #[test]
-fn what_probably_fails_is_said_although_the_service_is_ready() {
+fn probable_faults_are_reported_although_the_service_is_ready() {
     let mut cluster = cluster();
     let mut tcp = pod("p1", "web", 1, true);
     let ports = json!([{"containerPort": 8080, "protocol": "TCP"}]);
@@ -447,14 +447,14 @@ fn what_probably_fails_is_said_although_the_service_is_ready() {
     cluster.put("pods", tcp);
     let port = json!([{"name": "dns", "port": 53, "targetPort": 8080, "protocol": "UDP"}]);
     cluster.put(SERVICES, with(|web| web.put("spec.ports", port)));
-    cluster.settle();
+    cluster.converge();
     let words = "port dns: the Service sends UDP to port 8080 of its pods, whose containers declare 8080 for TCP only";
     says(&cluster, "Ready", "True", "ProtocolNotDeclared", words);
     says(&cluster, "EndpointsReady", "True", "EndpointsReady", "");
 }
 
 #[test]
-fn services_that_are_going_away_are_left_alone() {
+fn services_that_are_being_deleted_are_ignored() {
     let mut cluster = cluster();
     cluster.put(
         SERVICES,
@@ -463,30 +463,30 @@ fn services_that_are_going_away_are_left_alone() {
             web.put("metadata.finalizers", json!(["example.com/keep"]));
         }),
     );
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.writes_to(SERVICES), 0);
 }
 
 #[test]
-fn a_server_without_conditions_writes_none_and_takes_back_its_own() {
+fn disabled_conditions_are_removed() {
     let mut cluster = cluster();
     cluster.put(SERVICES, with(|_| {}));
-    cluster.settle();
+    cluster.converge();
     says(&cluster, "Ready", "False", "NoPodMatches", "");
     cluster.settings.service_conditions = false;
     cluster.restart();
-    cluster.settle();
+    cluster.converge();
     let web = cluster.get(SERVICES, "default/web").expect("the Service");
     assert!(!web.has("status.conditions"), "{web}");
     cluster.written.clear();
-    // One that a client wrote is not ours to take.
+    // Conditions of clients are not removed.
     let theirs = json!([{"type": "Ready", "status": "True", "reason": "Mine", "message": "",
                          "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
     cluster.put(SERVICES, with(|web| web.put("status.conditions", theirs)));
     cluster.put("pods", pod("p1", "web", 1, true));
-    cluster.settle();
+    cluster.converge();
     cluster.restart();
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.writes_to(SERVICES), 0);
     says(&cluster, "Ready", "True", "Mine", "");
 }

@@ -5,23 +5,23 @@ use std::collections::BTreeMap;
 use api::view::endpoints::{Address, Port, Subset};
 
 /// An address with its ports.
-pub(crate) struct Place {
+pub(crate) struct AddressPorts {
     /// The address.
     pub(crate) address: Address,
     /// Whether it is ready.
     pub(crate) ready: bool,
-    /// Its ports; none for an address without any.
+    /// Its ports; may be empty.
     pub(crate) ports: Vec<Port>,
 }
 
-/// What makes two addresses one: hosts may share an address and still be different Pods.
+/// The identity of an address: Pods on the host network share addresses.
 type Identity = (Box<str>, Box<str>);
 
-/// Groups addresses by their ports. An address that is both ready and not is not.
-pub(crate) fn repack(places: impl Iterator<Item = Place>) -> Vec<Subset> {
+/// Groups addresses by their ports. Not ready wins over ready.
+pub(crate) fn repack(places: impl Iterator<Item = AddressPorts>) -> Vec<Subset> {
     let mut addresses: BTreeMap<Identity, Address> = BTreeMap::new();
     let mut by_port: BTreeMap<Option<Port>, BTreeMap<Identity, bool>> = BTreeMap::new();
-    for Place { address, ready, ports } in places {
+    for AddressPorts { address, ready, ports } in places {
         let uid = address.target_ref.as_ref().map_or_else(Box::default, |target| target.uid.clone());
         let identity = (address.ip.clone(), uid);
         let ports = if ports.is_empty() { vec![None] } else { ports.into_iter().map(Some).collect() };
@@ -49,18 +49,17 @@ pub(crate) fn repack(places: impl Iterator<Item = Place>) -> Vec<Subset> {
     subsets
 }
 
-/// Any subsets, in the canonical order.
+/// Subsets in canonical order.
 pub(crate) fn canonical(subsets: Vec<Subset>) -> Vec<Subset> {
     repack(subsets.into_iter().flat_map(|Subset { addresses, not_ready_addresses, ports }| {
         let ready = addresses.into_iter().map(|address| (address, true));
         let not_ready = not_ready_addresses.into_iter().map(|address| (address, false));
-        let place = move |(address, ready)| Place { address, ready, ports: ports.clone() };
+        let place = move |(address, ready)| AddressPorts { address, ready, ports: ports.clone() };
         ready.chain(not_ready).map(place)
     }))
 }
 
-/// Leaves addresses out until there are at most so many, those that are not ready first; subsets keep their proportions.
-/// Answers whether it had to.
+/// Truncates to at most `max` addresses, unready ones first; subsets keep their proportions. True when truncated.
 pub(crate) fn truncate(mut subsets: Vec<Subset>, max: usize) -> (Vec<Subset>, bool) {
     let ready: usize = subsets.iter().map(|subset| subset.addresses.len()).sum();
     let not_ready: usize = subsets.iter().map(|subset| subset.not_ready_addresses.len()).sum();
@@ -89,10 +88,10 @@ mod tests {
 
     use super::*;
 
-    fn place(ip: &str, ready: bool, ports: &[u16]) -> Place {
+    fn place(ip: &str, ready: bool, ports: &[u16]) -> AddressPorts {
         let port = |port: &u16| Port { port: *port, protocol: Some(Protocol::Tcp), ..Port::default() };
         let address = Address { ip: ip.into(), ..Address::default() };
-        Place { address, ready, ports: ports.iter().map(port).collect() }
+        AddressPorts { address, ready, ports: ports.iter().map(port).collect() }
     }
 
     fn summary(subsets: &[Subset]) -> Vec<(Vec<&str>, Vec<&str>, Vec<u16>)> {
@@ -118,13 +117,13 @@ mod tests {
     }
 
     #[test]
-    fn not_ready_wins_and_no_ports_are_a_set_of_ports() {
+    fn not_ready_wins_and_an_empty_port_set_is_a_subset() {
         let places = [place("1", true, &[80]), place("1", false, &[80]), place("2", true, &[])];
         assert_eq!(summary(&repack(places.into_iter())), [(vec!["2"], vec![], vec![]), (vec![], vec!["1"], vec![80])]);
     }
 
     #[test]
-    fn what_is_too_much_goes_from_the_not_ready_first() {
+    fn unready_addresses_are_truncated_first() {
         let many = |count: usize, ready| (0..count).map(move |n| place(&format!("{ready}{n:04}"), ready, &[80]));
         let (subsets, truncated) = truncate(repack(many(6, true).chain(many(6, false))), 10);
         assert!(truncated);

@@ -14,32 +14,32 @@ use crate::selection::{hostname, is_eligible, resolve};
 /// Endpoints of one family, by their ports. Ports are in one order, so that equal sets are equal.
 pub(super) type Groups = BTreeMap<Vec<EndpointPort>, Vec<Endpoint>>;
 
-/// What a Service should have.
+/// The desired endpoints.
 pub(super) struct Desired {
     /// Endpoints, for each family of the Service.
     pub(super) families: Vec<(Family, Groups)>,
-    /// Pods that are left out because their address is that of a Service, with that Service.
+    /// Skipped Pods whose address is that of a Service, with that Service.
     pub(super) looping: Vec<(String, String)>,
 }
 
 impl Desired {
-    /// Makes endpoints of Pods.
+    /// Computes the endpoints of Pods.
     pub(super) fn of(view: &View<'_>, service: &Service, pods: &[&Arc<Pod>]) -> Self {
         let mut families: Vec<(Family, Groups)> =
             service.families.iter().map(|family| (*family, Groups::new())).collect();
         let mut looping = Vec::new();
         for pod in pods.iter().filter(|pod| is_eligible(pod)) {
-            let node = view.world.nodes.get(&pod.node);
+            let node = view.cache.nodes.get(&pod.node);
             let ports = ports(service, pod);
             for (family, groups) in &mut families {
                 let group = groups.entry(ports.clone()).or_default();
-                // A Pod on a Node that is not there (any more) cannot be reached, unless its user insists.
+                // A Pod on a missing Node is unreachable, unless publishNotReadyAddresses is set.
                 if node.is_none() && !service.publish_not_ready {
                     continue;
                 }
                 let mut addresses = Vec::new();
                 for address in pod.addresses_of(*family) {
-                    match view.world.services.at(address) {
+                    match view.cache.services.at(address) {
                         Some(other) => looping.push((pod.name().to_owned(), other.to_owned())),
                         None => addresses.push(address.to_string().into()),
                     }
@@ -57,7 +57,7 @@ impl Desired {
 fn endpoint(service: &Service, pod: &Pod, mut addresses: Vec<Box<str>>, zone: Option<Box<str>>) -> Endpoint {
     addresses.sort_unstable();
     let (serving, terminating) = (pod.ready, pod.deleting);
-    // A terminating Pod is never ready, unless its user wants to hear of Pods whatever their state.
+    // A terminating Pod is never ready, unless publishNotReadyAddresses is set.
     let ready = service.publish_not_ready || (serving && !terminating);
     Endpoint {
         addresses,
@@ -75,7 +75,7 @@ pub(crate) fn target(pod: &Pod) -> TargetRef {
     TargetRef { kind: "Pod".into(), namespace: pod.namespace().into(), name: pod.name().into(), uid: pod.uid.clone() }
 }
 
-/// The ports of a Service in a Pod; one that the Pod lacks is left out.
+/// The resolved ports of a Service in a Pod; unresolvable ones are skipped.
 fn ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
     let resolved = service.ports.iter().filter_map(|port| {
         Some(EndpointPort {

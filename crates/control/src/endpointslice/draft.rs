@@ -1,4 +1,4 @@
-//! Slices in the making, and the writes that make them.
+//! Drafts of slices, and their writes.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use crate::objects::service::Service;
 use crate::objects::slice::Slice;
 use crate::write::Write;
 
-/// Labels of a slice that say what it is; those of the Service under the same keys do not count.
+/// Labels that the controller owns; those of the Service with the same keys are ignored.
 const RESERVED: [&str; 3] = [SERVICE_NAME, ENDPOINT_SLICE_MANAGED_BY, HEADLESS];
 
-/// A slice as it should be.
+/// A desired slice.
 pub(super) struct Draft {
-    /// The slice that is changed; none for a new one.
+    /// The slice to update; `None` for a new one.
     pub(super) existing: Option<Slice>,
     /// Its ports.
     pub(super) ports: Vec<EndpointPort>,
@@ -33,18 +33,18 @@ pub(super) struct Drafts {
     family: Family,
     /// Whether an endpoint had hints before.
     pub(super) had_hints: bool,
-    /// Slices to be made.
+    /// Slices to create.
     pub(super) create: Vec<Draft>,
-    /// Slices to be changed.
+    /// Slices to update.
     pub(super) update: Vec<Draft>,
-    /// Slices to be deleted.
+    /// Slices to delete.
     pub(super) delete: Vec<Slice>,
-    /// Slices that stay as they are.
+    /// Unchanged slices.
     pub(super) keep: Vec<Slice>,
 }
 
 impl Drafts {
-    /// Nothing decided yet.
+    /// An empty set of drafts.
     pub(super) fn new(family: Family, existing: &[Slice]) -> Self {
         let had_hints = existing.iter().flat_map(|slice| &slice.endpoints).any(|endpoint| endpoint.hints.is_some());
         Self { family, had_hints, create: Vec::new(), update: Vec::new(), delete: Vec::new(), keep: Vec::new() }
@@ -61,7 +61,7 @@ impl Drafts {
         written.chain(self.keep.iter().flat_map(|slice| &slice.endpoints))
     }
 
-    /// Changes slices that would have stayed as they are.
+    /// Moves unchanged slices that `needs` selects to the updates.
     pub(super) fn touch(&mut self, needs: impl FnMut(&Slice) -> bool) {
         let (touched, keep) = std::mem::take(&mut self.keep).into_iter().partition(needs);
         self.keep = keep;
@@ -73,14 +73,14 @@ impl Drafts {
         self.update.extend(Vec::into_iter(touched).map(draft));
     }
 
-    /// The writes. A slice that would be deleted takes the place of one that would be made: one message instead of two.
+    /// The writes. A slice to delete is reused for one to create: one watch event instead of two.
     pub(super) fn into_writes(mut self, service: &Service, trigger: Option<&str>) -> Vec<Write> {
         let (mut owned, foreign): (Vec<Slice>, Vec<Slice>) =
             self.delete.into_iter().partition(|slice| slice.metadata.is_owned_by("Service", &service.uid));
         for draft in &mut self.create {
             draft.existing = owned.pop();
         }
-        // While a Service is being deleted its slices are only taken away.
+        // While a Service is being deleted no slices are created.
         let wanted = self.create.into_iter().filter(|draft| draft.existing.is_some() || !service.deleting);
         let family = self.family;
         let mut writes: Vec<Write> =
@@ -106,7 +106,7 @@ impl Draft {
 }
 
 fn to_value<T: serde::Serialize>(list: &[T]) -> Value {
-    // Our own lists of strings and numbers can be written as JSON.
+    // Lists of strings and numbers always serialize.
     serde_json::to_value(list).unwrap_or_default()
 }
 
@@ -152,7 +152,7 @@ fn own_labels(labels: &[(Box<str>, Box<str>)]) -> impl Iterator<Item = (&str, &s
     labels.iter().map(|(key, value)| (&**key, &**value)).filter(|(key, _)| !RESERVED.contains(key))
 }
 
-/// Whether a slice lacks labels of its Service, or has others.
+/// Whether the labels of a slice differ from those of its Service.
 pub(super) fn labels_differ(slice: &Slice, service: &Service) -> bool {
     let of = |labels| own_labels(labels).collect::<BTreeMap<_, _>>();
     of(&slice.entry.facts.labels) != of(&service.entry.facts.labels)

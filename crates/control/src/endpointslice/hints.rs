@@ -1,11 +1,11 @@
-//! Hints for `trafficDistribution`: every ready endpoint serves its own zone, or its own node.
+//! Hints for `trafficDistribution`: every ready endpoint is hinted for its own zone or node.
 
 use api::view::endpoint_slice::{Endpoint, Hints, Named};
 
 use super::draft::Drafts;
 use crate::objects::slice::Slice;
 
-/// Gives endpoints the hints that a distribution asks for, or takes hints away when it asks for none.
+/// Sets the hints of a distribution, or removes hints without one.
 pub(super) fn prefer(drafts: &mut Drafts, distribution: Option<&str>) {
     let by_node = match distribution {
         Some("PreferSameNode") => true,
@@ -19,7 +19,7 @@ pub(super) fn prefer(drafts: &mut Drafts, distribution: Option<&str>) {
     }
 }
 
-/// Takes hints away from all endpoints.
+/// Removes the hints of all endpoints.
 pub(super) fn remove(drafts: &mut Drafts) {
     drafts.touch(|slice: &Slice| slice.endpoints.iter().any(|endpoint| endpoint.hints.is_some()));
     for endpoint in drafts.written() {

@@ -1,8 +1,7 @@
-//! Packing: endpoints into slices, so that as few slices as possible change.
+//! Packs endpoints into slices so that as few slices as possible change.
 //!
-//! Every slice is a message to every node of the cluster, so a slice that need not change is worth more than one that is
-//! full. Slices that must change anyway are filled first, the fullest first; then one unchanged slice is taken if the rest
-//! fits into it; then new ones are made. Nothing is ever moved from one slice to another.
+//! Every slice write is sent to every node, so few changes matter more than full slices. Slices that must change anyway are filled first, the fullest
+//! first; then one unchanged slice if the rest fits; then new slices. Endpoints are never moved between slices.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +13,7 @@ use super::draft::{Draft, Drafts, labels_differ};
 use crate::objects::service::Service;
 use crate::objects::slice::Slice;
 
-/// What makes two endpoints the same endpoint, whatever their state.
+/// The identity of an endpoint, independent of its state.
 type Identity<'a> = (&'a [Box<str>], Option<&'a str>, &'a str, &'a str);
 
 /// Packs the endpoints of one family into the slices of that family.
@@ -28,7 +27,7 @@ pub(super) fn pack(service: &Service, family: Family, existing: Vec<Slice>, desi
             ports.sort_unstable();
             by_ports.entry(ports).or_default().push(slice);
         } else {
-            // Left over from a Service of the same name that is gone.
+            // Left over from a deleted Service of the same name.
             drafts.delete.push(slice);
         }
     }
@@ -113,7 +112,7 @@ fn fill(endpoints: &mut Vec<Endpoint>, from: &mut impl Iterator<Item = Endpoint>
     endpoints.extend(from.take(room));
 }
 
-/// The slice that is nearest to full when all of the rest goes into it.
+/// The fullest slice that can take all of the rest.
 fn best_fit(slices: &[Slice], left: usize, max: usize) -> Option<usize> {
     if left >= max {
         return None;
@@ -122,7 +121,7 @@ fn best_fit(slices: &[Slice], left: usize, max: usize) -> Option<usize> {
     fits.max_by_key(|(index, slice)| (slice.endpoints.len(), std::cmp::Reverse(*index))).map(|(index, _)| index)
 }
 
-/// A Service always has a slice, so that "no endpoints" can be told from "not looked at yet".
+/// Every Service has a slice, to distinguish "no endpoints" from "not reconciled yet".
 fn place_holder(service: &Service, drafts: &mut Drafts) {
     let is_placeholder = |slice: &Slice| {
         slice.endpoints.is_empty()
@@ -149,7 +148,7 @@ fn identity(endpoint: &Endpoint) -> Identity<'_> {
     )
 }
 
-/// Whether two endpoints of one identity are in the same state. Hints are looked at later, over all slices.
+/// Whether two endpoints of one identity are equal. Hints are compared later, over all slices.
 fn is_same(have: &Endpoint, want: &Endpoint) -> bool {
     have.conditions == want.conditions
         && have.node_name == want.node_name

@@ -1,7 +1,7 @@
-//! Hints for the annotation `topology-mode: Auto`: every zone gets endpoints in proportion to its processors.
+//! Hints for the annotation `topology-mode: Auto`: zones get endpoints in proportion to their CPU.
 //!
-//! Endpoints serve their own zone as far as that goes; where a zone has more than its share and another less, some endpoints
-//! of the first serve the second. Slices that need not change keep their hints as long as the shares stay possible.
+//! Endpoints are hinted for their own zone; surplus endpoints of one zone are hinted for another. Unchanged slices keep their hints while the shares allow
+//! it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use super::hints::{is_ready, remove};
 use crate::objects::node::Node;
 use crate::objects::slice::Slice;
 
-/// How much more than its share a zone may carry.
+/// The overload threshold of a zone.
 const OVERLOAD: f64 = 0.2;
 
-/// What a Node weighs: its zone and its processors; nothing when it does not count.
+/// Zone and CPU of a Node; `None` when it does not count.
 pub(super) fn weight(node: &Node) -> Option<(Option<String>, u64)> {
     (node.ready && !node.is_control_plane()).then(|| (node.zone().map(str::to_owned), node.millicores))
 }
 
-/// The share of each zone; none when the Nodes do not say enough, or there are fewer than two zones.
+/// The share of each zone; `None` when CPU or zone of a Node is missing, or there are fewer than two zones.
 pub(super) struct Ratios(Option<BTreeMap<String, f64>>);
 
 impl Ratios {
@@ -43,17 +43,17 @@ impl Ratios {
     }
 }
 
-/// What a zone should get.
+/// The allocation of a zone.
 #[derive(Clone, Copy)]
 struct Share {
     desired: f64,
     maximum: usize,
 }
 
-/// Hints that were given, by zone.
-type Given = BTreeMap<String, usize>;
+/// Assigned hints by zone.
+type AssignedHints = BTreeMap<String, usize>;
 
-/// Gives hints, or takes all away and says why.
+/// Assigns hints, or removes all and returns the reason.
 pub(super) fn allocate(drafts: &mut Drafts, ratios: &Ratios) -> Result<(), String> {
     let result = try_allocate(drafts, ratios);
     if result.is_err() {
@@ -65,11 +65,11 @@ pub(super) fn allocate(drafts: &mut Drafts, ratios: &Ratios) -> Result<(), Strin
 fn try_allocate(drafts: &mut Drafts, ratios: &Ratios) -> Result<(), String> {
     let ready = drafts.all().filter(|endpoint| is_ready(endpoint)).count();
     let shares = shares(ratios, ready)?;
-    let mut given = Given::new();
-    drafts.touch(|slice| match hints_of(slice, &given, &shares) {
+    let mut assigned = AssignedHints::new();
+    drafts.touch(|slice| match hints_of(slice, &assigned, &shares) {
         Some(hints) => {
             for (zone, count) in hints {
-                *given.entry(zone).or_default() += count;
+                *assigned.entry(zone).or_default() += count;
             }
             false
         }
@@ -79,13 +79,13 @@ fn try_allocate(drafts: &mut Drafts, ratios: &Ratios) -> Result<(), String> {
         endpoint.hints = None;
         if is_ready(endpoint) {
             let zone = endpoint.zone.clone().ok_or("One or more endpoints do not have a zone specified")?;
-            *given.entry(zone.to_string()).or_default() += 1;
+            *assigned.entry(zone.to_string()).or_default() += 1;
             endpoint.hints = Some(for_zone(zone));
         }
     }
-    let (giving, receiving) = moves(&shares, &given);
+    let (giving, receiving) = moves(&shares, &assigned);
     redistribute(drafts, giving, receiving);
-    if given.is_empty() {
+    if assigned.is_empty() {
         return Err("No hints allocated for zones".to_owned());
     }
     Ok(())
@@ -121,9 +121,9 @@ fn shares(ratios: &Ratios, ready: usize) -> Result<BTreeMap<String, Share>, Stri
     Ok(ratios.iter().map(|(zone, ratio)| (zone.clone(), share(*ratio))).collect())
 }
 
-/// The hints a slice has, by zone; nothing when they cannot stay.
-fn hints_of(slice: &Slice, given: &Given, shares: &BTreeMap<String, Share>) -> Option<Given> {
-    let mut here = Given::new();
+/// The hints of a slice by zone; `None` when they cannot be kept.
+fn hints_of(slice: &Slice, assigned: &AssignedHints, shares: &BTreeMap<String, Share>) -> Option<AssignedHints> {
+    let mut here = AssignedHints::new();
     for endpoint in slice.endpoints.iter().filter(|endpoint| is_ready(endpoint)) {
         let zones = endpoint.hints.as_ref().map(|hints| &hints.for_zones).filter(|zones| !zones.is_empty())?;
         for zone in zones {
@@ -131,19 +131,19 @@ fn hints_of(slice: &Slice, given: &Given, shares: &BTreeMap<String, Share>) -> O
         }
     }
     let fits = |(zone, count): (&String, &usize)| {
-        shares.get(zone).is_some_and(|share| count + given.get(zone).copied().unwrap_or_default() <= share.maximum)
+        shares.get(zone).is_some_and(|share| count + assigned.get(zone).copied().unwrap_or_default() <= share.maximum)
     };
     here.iter().all(fits).then_some(here)
 }
 
-/// How many hints each zone should give away and get.
+/// How many hints each zone gives and receives.
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-fn moves(shares: &BTreeMap<String, Share>, given: &Given) -> (Given, Given) {
+fn moves(shares: &BTreeMap<String, Share>, assigned: &AssignedHints) -> (AssignedHints, AssignedHints) {
     let surplus = |(zone, share): (&String, &Share)| {
-        (zone.clone(), given.get(zone).copied().unwrap_or_default() as f64 - share.desired)
+        (zone.clone(), assigned.get(zone).copied().unwrap_or_default() as f64 - share.desired)
     };
     let mut left: BTreeMap<String, f64> = shares.iter().map(surplus).collect();
-    let (mut giving, mut receiving) = (Given::new(), Given::new());
+    let (mut giving, mut receiving) = (AssignedHints::new(), AssignedHints::new());
     while let (Some((from, most)), Some((to, least))) = (extreme(&left, 1.0), extreme(&left, -1.0)) {
         if (most < 1.0 && least < 1.0) || most < 0.5 || least < 0.5 {
             break;
@@ -156,13 +156,13 @@ fn moves(shares: &BTreeMap<String, Share>, given: &Given) -> (Given, Given) {
     (giving, receiving)
 }
 
-/// The zone that has most too much (sign 1) or too little (sign -1), and how much.
+/// The zone with the largest surplus (sign 1) or deficit (sign -1).
 fn extreme(left: &BTreeMap<String, f64>, sign: f64) -> Option<(String, f64)> {
     let signed = left.iter().map(|(zone, rest)| (zone, rest * sign)).filter(|(_, rest)| *rest > 0.0);
     signed.max_by(|a, b| a.1.total_cmp(&b.1).then_with(|| b.0.cmp(a.0))).map(|(zone, rest)| (zone.clone(), rest))
 }
 
-fn redistribute(drafts: &mut Drafts, mut giving: Given, mut receiving: Given) {
+fn redistribute(drafts: &mut Drafts, mut giving: AssignedHints, mut receiving: AssignedHints) {
     for endpoint in drafts.written().filter(|endpoint| is_ready(endpoint)) {
         let Some(zone) = endpoint.zone.as_deref() else { continue };
         let Some(rest) = giving.get_mut(zone).filter(|rest| **rest > 0) else { continue };

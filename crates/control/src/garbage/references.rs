@@ -1,4 +1,4 @@
-//! Where an owner reference leads, and what stands there.
+//! Resolves owner references.
 
 use api::kinds;
 use api::view::OwnerReference;
@@ -8,63 +8,62 @@ use super::{FOREGROUND, waits};
 use crate::controller::View;
 use crate::objects::{ownership, split};
 
-/// In how many namespaces a lost owner is looked for, to say what is wrong with the reference. It is only for a message, and
-/// many objects may lose their owners at once.
-const SEARCHED: usize = 50;
+/// The most namespaces that are searched for a missing owner; only for the message of an Event.
+const MAX_SEARCHED: usize = 50;
 
-/// What an owner is to its dependent.
+/// The state of an owner reference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
-    /// It is there, or nobody can say that it is not.
+pub(super) enum OwnerState {
+    /// The owner exists, or its kind is unknown.
     Solid,
-    /// It is gone, or another object has its name.
+    /// The owner does not exist, or has another UID.
     Dangling,
-    /// It is being deleted and waits for this dependent to go first.
+    /// The owner is being deleted in the foreground and waits for this dependent.
     Waiting,
-    /// It would be in a namespace, and the dependent is in none: nothing can be said.
+    /// The owner is namespaced and the dependent is cluster-scoped.
     Misplaced,
 }
 
-/// Why there is no key that an owner could be stored under.
+/// Why a reference cannot be resolved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Nowhere {
-    /// We do not know its kind, or do not store it.
+pub(super) enum ReferenceError {
+    /// The kind is unknown or not stored.
     UnknownKind,
-    /// The owner would be in a namespace, and the dependent is in none.
+    /// The owner is namespaced and the dependent is cluster-scoped.
     NoNamespace,
 }
 
 /// The key of an owner of the object `dependent`.
-pub(super) fn locate(owner: &OwnerReference, dependent: &str) -> Result<Key, Nowhere> {
+pub(super) fn locate(owner: &OwnerReference, dependent: &str) -> Result<Key, ReferenceError> {
     let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
     let kind = kinds::find_kind(group, version, &owner.kind).filter(|kind| !kind.table.is_empty());
-    let kind = kind.ok_or(Nowhere::UnknownKind)?;
+    let kind = kind.ok_or(ReferenceError::UnknownKind)?;
     let table = Table::named(kind.table);
     if !kind.namespaced {
         return Ok(Key::new(table, owner.name.clone()));
     }
     match split(dependent).0 {
-        "" => Err(Nowhere::NoNamespace),
+        "" => Err(ReferenceError::NoNamespace),
         namespace => Ok(Key::new(table, format!("{namespace}/{}", owner.name))),
     }
 }
 
-/// What an owner is to the object `dependent` now.
-pub(super) fn standing(view: &View<'_>, owner: &OwnerReference, dependent: &str) -> Standing {
+/// The state of an owner reference of `dependent`.
+pub(super) fn owner_state(view: &View<'_>, owner: &OwnerReference, dependent: &str) -> OwnerState {
     let key = match locate(owner, dependent) {
         Ok(key) => key,
-        Err(Nowhere::UnknownKind) => return Standing::Solid,
-        Err(Nowhere::NoNamespace) => return Standing::Misplaced,
+        Err(ReferenceError::UnknownKind) => return OwnerState::Solid,
+        Err(ReferenceError::NoNamespace) => return OwnerState::Misplaced,
     };
     let found = view.store.get(&key).map(|entry| ownership(&entry.value));
     match found.filter(|found| found.uid == owner.uid) {
-        None => Standing::Dangling,
-        Some(found) if owner.block_owner_deletion && waits(&found, FOREGROUND) => Standing::Waiting,
-        Some(_) => Standing::Solid,
+        None => OwnerState::Dangling,
+        Some(found) if owner.block_owner_deletion && waits(&found, FOREGROUND) => OwnerState::Waiting,
+        Some(_) => OwnerState::Solid,
     }
 }
 
-/// Whether the owner is in another namespace than the object `dependent`, where it does not count.
+/// Whether the owner exists in another namespace than `dependent`, which is invalid.
 pub(super) fn is_elsewhere(view: &View<'_>, owner: &OwnerReference, dependent: &str) -> bool {
     let (home, _) = split(dependent);
     let Ok(here) = locate(owner, dependent) else { return false };
@@ -72,7 +71,7 @@ pub(super) fn is_elsewhere(view: &View<'_>, owner: &OwnerReference, dependent: &
         return false;
     }
     let Ok(namespaces) = view.store.range(Table::named("namespaces"), "", None) else { return false };
-    let others = namespaces.entries.iter().take(SEARCHED).map(|entry| &entry.key.name);
+    let others = namespaces.entries.iter().take(MAX_SEARCHED).map(|entry| &entry.key.name);
     others.filter(|other| ***other != *home).any(|other| {
         let there = view.store.get(&Key::new(here.table, format!("{other}/{}", owner.name)));
         there.is_some_and(|there| ownership(&there.value).uid == owner.uid)

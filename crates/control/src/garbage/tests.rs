@@ -1,4 +1,4 @@
-//! Owners and dependents in a cluster without a store.
+//! Owners and dependents in a simulated cluster.
 
 use serde_json::{Value, json};
 
@@ -46,14 +46,14 @@ fn names(cluster: &Cluster, table: &'static str) -> Vec<String> {
     cluster.all(table).iter().map(|object| object.text("metadata.name").to_owned()).collect()
 }
 
-/// What was removed, in order.
+/// The removed objects, in order.
 fn removed(cluster: &Cluster) -> Vec<&str> {
     let removed = cluster.written.iter().filter(|(.., removed)| *removed);
     removed.map(|(_, key, _)| key.as_str()).collect()
 }
 
 #[test]
-fn what_nobody_owns_any_more_goes_and_all_that_it_owned() {
+fn objects_without_owners_are_deleted_with_their_dependents() {
     let mut cluster = cluster();
     cluster.put(SERVICES, service("web", "web"));
     cluster.put(SLICES, slice("a", &[owned_by("Service", "web", true)]));
@@ -66,17 +66,17 @@ fn what_nobody_owns_any_more_goes_and_all_that_it_owned() {
         ),
     );
     cluster.put(MAPS, map("free", &[]));
-    cluster.settle();
+    cluster.converge();
     assert!(cluster.written.is_empty(), "nothing is to be done: {:?}", cluster.written);
 
     cluster.remove(SERVICES, "default/web");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(removed(&cluster), ["default/a", "default/below"]);
     assert_eq!(names(&cluster, MAPS), ["free"]);
 }
 
 #[test]
-fn an_owner_is_the_one_with_the_uid_and_a_kind_that_nobody_knows_is_there() {
+fn owners_are_identified_by_uid_and_unknown_kinds_exist() {
     let mut cluster = cluster();
     cluster.put(MAPS, map("owner", &[]));
     let mut stranger = owned_by("ConfigMap", "owner", false);
@@ -87,7 +87,7 @@ fn an_owner_is_the_one_with_the_uid_and_a_kind_that_nobody_knows_is_there() {
     cluster.put(MAPS, map("of-nothing", &[owned_by("ConfigMap", "none", false)]));
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "name": "none", "uid": "1"});
     cluster.put(MAPS, map("of-a-review", &[review]));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(names(&cluster, MAPS), ["of-a-job", "of-a-review", "owner"]);
 }
 
@@ -98,15 +98,15 @@ fn an_owner_without_namespace_is_found_without_one() {
     let node = |name: &str, uid: &str| json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid});
     cluster.put(MAPS, map("kept", &[node("one", "1")]));
     cluster.put(MAPS, map("lost", &[node("two", "2")]));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(names(&cluster, MAPS), ["kept"]);
     cluster.remove("minions", "one");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(names(&cluster, MAPS), Vec::<String>::new());
 }
 
 #[test]
-fn one_owner_is_enough_and_the_other_references_are_taken_off() {
+fn one_owner_keeps_an_object_and_dangling_references_are_removed() {
     let mut cluster = cluster();
     cluster.put(MAPS, map("there", &[]));
     let waiting = deleted(map("waiting", &[]), &[FOREGROUND]);
@@ -117,7 +117,7 @@ fn one_owner_is_enough_and_the_other_references_are_taken_off() {
     ];
     cluster.put(MAPS, map("child", &owners));
     cluster.put(MAPS, waiting);
-    cluster.settle();
+    cluster.converge();
     assert_eq!(names(&cluster, MAPS), ["child", "there"], "the owner that waited for the child does so no longer");
     let child = cluster.get(MAPS, "default/child").expect("it is there");
     assert_eq!(*child.at("metadata.ownerReferences"), json!([owned_by("ConfigMap", "there", true)]));
@@ -125,60 +125,60 @@ fn one_owner_is_enough_and_the_other_references_are_taken_off() {
 }
 
 #[test]
-fn in_the_foreground_the_lowest_goes_first() {
+fn foreground_deletion_deletes_dependents_first() {
     let mut cluster = cluster();
     cluster.put(MAPS, map("b", &[owned_by("ConfigMap", "a", true)]));
     cluster.put(MAPS, map("c", &[owned_by("ConfigMap", "b", true)]));
     cluster.put(MAPS, map("a", &[]));
-    cluster.settle();
+    cluster.converge();
     cluster.put(MAPS, deleted(map("a", &[]), &[FOREGROUND]));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(removed(&cluster), ["default/c", "default/b", "default/a"]);
 }
 
 #[test]
-fn who_does_not_block_is_not_waited_for() {
+fn non_blocking_dependents_are_not_waited_for() {
     let mut cluster = cluster();
     cluster.put(MAPS, map("b", &[owned_by("ConfigMap", "a", false)]));
     cluster.put(MAPS, deleted(map("a", &[]), &[FOREGROUND]));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(removed(&cluster), ["default/a", "default/b"]);
 }
 
 #[test]
-fn an_owner_waits_for_what_another_holds() {
+fn an_owner_waits_for_dependents_with_finalizers() {
     let mut cluster = cluster();
     let mut held = map("held", &[owned_by("ConfigMap", "a", true)]);
     held.put("metadata.finalizers", json!(["example.com/hold"]));
     cluster.put(MAPS, held);
     cluster.put(MAPS, deleted(map("a", &[]), &[FOREGROUND]));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(names(&cluster, MAPS), ["a", "held"]);
     assert!(cluster.get(MAPS, "default/held").is_some_and(|held| held.has("metadata.deletionTimestamp")));
     cluster.remove(MAPS, "default/held");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(names(&cluster, MAPS), Vec::<String>::new());
 }
 
 #[test]
-fn a_circle_does_not_wait_for_itself() {
+fn a_cycle_of_owners_is_deleted() {
     for finalizers in [&[FOREGROUND][..], &[]] {
         let mut cluster = cluster();
         let second = map("b", &[owned_by("ConfigMap", "a", true)]);
-        // Once the first alone is deleted, once somebody deleted both.
+        // Either only the first is deleted, or both are.
         cluster.put(MAPS, if finalizers.is_empty() { second } else { deleted(second, finalizers) });
         cluster.put(MAPS, deleted(map("a", &[owned_by("ConfigMap", "b", true)]), &[FOREGROUND]));
-        cluster.settle();
+        cluster.converge();
         assert_eq!(names(&cluster, MAPS), Vec::<String>::new(), "{finalizers:?}");
     }
     let mut cluster = cluster();
     cluster.put(MAPS, deleted(map("a", &[owned_by("ConfigMap", "a", true)]), &[FOREGROUND]));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(names(&cluster, MAPS), Vec::<String>::new());
 }
 
 #[test]
-fn orphans_forget_their_owner_before_it_goes() {
+fn orphans_lose_the_reference_before_the_owner_is_deleted() {
     let mut cluster = cluster();
     let owners = [owned_by("ConfigMap", "web", true), owned_by("ConfigMap", "other", false)];
     cluster.put(MAPS, map("other", &[]));
@@ -186,15 +186,15 @@ fn orphans_forget_their_owner_before_it_goes() {
         cluster.put(SLICES, slice(&format!("s{number:03}"), &owners[..1 + number % 2]));
     }
     cluster.put(MAPS, map("web", &[]));
-    cluster.settle();
+    cluster.converge();
     assert!(cluster.written.is_empty());
     cluster.put(MAPS, deleted(map("web", &[]), &[ORPHAN]));
     cluster.deliver_all();
-    let verdict = cluster.judge(&CONTROLLER, "configmaps|default/web");
-    let sizes: Vec<usize> = verdict.transactions.iter().map(Vec::len).collect();
+    let outcome = cluster.reconcile(&CONTROLLER, "configmaps|default/web");
+    let sizes: Vec<usize> = outcome.transactions.iter().map(Vec::len).collect();
     assert_eq!(sizes, [200, 200, 50, 1]);
 
-    cluster.settle();
+    cluster.converge();
     assert_eq!(removed(&cluster), ["default/web"]);
     let references = |index: usize| cluster.all(SLICES)[index].at("metadata.ownerReferences").clone();
     assert_eq!(cluster.all(SLICES).len(), 450);
@@ -203,7 +203,7 @@ fn orphans_forget_their_owner_before_it_goes() {
 }
 
 #[test]
-fn a_dependent_goes_as_its_own_finalizers_want_it() {
+fn finalizers_of_a_dependent_are_respected() {
     let cluster = {
         let mut cluster = cluster();
         for finalizer in [FOREGROUND, ORPHAN, "example.com/hold"] {
@@ -215,8 +215,8 @@ fn a_dependent_goes_as_its_own_finalizers_want_it() {
         cluster
     };
     let propagation = |name: &str| {
-        let verdict = cluster.judge(&CONTROLLER, &format!("configmaps|default/{name}"));
-        match &verdict.transactions[..] {
+        let outcome = cluster.reconcile(&CONTROLLER, &format!("configmaps|default/{name}"));
+        match &outcome.transactions[..] {
             [writes] => match &writes[..] {
                 [Write::Delete { propagation, .. }] => *propagation,
                 _ => None,
@@ -240,7 +240,7 @@ fn references_across_namespaces_are_reported() {
     let mut node = json!({"metadata": {"name": "one"}});
     node.put("metadata.ownerReferences", json!([owned_by("ConfigMap", "owner", false)]));
     cluster.put("minions", node);
-    cluster.settle();
+    cluster.converge();
 
     let reasons: Vec<&str> = cluster.events.iter().map(|(reason, _)| reason.as_str()).collect();
     assert_eq!(reasons, ["OwnerRefInvalidNamespace"; 2]);
@@ -252,14 +252,14 @@ fn references_across_namespaces_are_reported() {
 }
 
 #[test]
-fn only_what_matters_wakes_anybody() {
+fn only_relevant_changes_queue_keys() {
     let mut cluster = cluster();
     cluster.put(MAPS, map("free", &[]));
     cluster.put(MAPS, map("owner", &[]));
     cluster.put(MAPS, map("child", &[owned_by("ConfigMap", "owner", true)]));
     cluster.deliver_all();
-    assert_eq!(cluster.woken.len(), 1, "{:?}", cluster.woken);
-    cluster.settle();
+    assert_eq!(cluster.queued.len(), 1, "{:?}", cluster.queued);
+    cluster.converge();
 
     for name in ["free", "owner", "child"] {
         let mut changed = cluster.get(MAPS, &format!("default/{name}")).expect("it is there");
@@ -267,11 +267,11 @@ fn only_what_matters_wakes_anybody() {
         cluster.put(MAPS, changed);
     }
     cluster.deliver_all();
-    assert!(cluster.woken.is_empty(), "{:?}", cluster.woken);
+    assert!(cluster.queued.is_empty(), "{:?}", cluster.queued);
 }
 
 #[test]
-fn a_restart_finds_what_is_left_to_do() {
+fn a_restart_continues_deletions() {
     let mut cluster = cluster();
     cluster.put(MAPS, map("lost", &[owned_by("ConfigMap", "gone", true)]));
     cluster.put(MAPS, map("b", &[owned_by("ConfigMap", "a", true)]));
@@ -279,6 +279,6 @@ fn a_restart_finds_what_is_left_to_do() {
     cluster.put(MAPS, map("orphan", &[owned_by("ConfigMap", "c", true)]));
     cluster.put(MAPS, deleted(map("c", &[]), &[ORPHAN]));
     cluster.restart();
-    cluster.settle();
+    cluster.converge();
     assert_eq!(names(&cluster, MAPS), ["orphan"]);
 }

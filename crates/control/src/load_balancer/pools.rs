@@ -1,4 +1,4 @@
-//! How much of each pool is in use: `status` of IPPools. Changes are gathered for a while, since every address given out changes a number.
+//! The status of IPPools: assigned addresses and capacity. Updates are delayed, because every assignment changes the count.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use api::value::ValueExt as _;
 use store::{Key, Table};
 
 use super::POOLS;
-use crate::controller::{Verdict, View};
+use crate::controller::{Outcome, View};
 use crate::write::Write;
 
-/// How long changes are gathered.
-pub(super) const SOON: Duration = Duration::from_millis(500);
-/// What the keys of pools begin with; no name of a namespace has a colon.
+/// The delay of status updates.
+pub(super) const DEBOUNCE: Duration = Duration::from_millis(500);
+/// The prefix of queue keys of pools; namespace names contain no colon.
 const PREFIX: &str = "pool:";
 
 /// The key of a pool.
@@ -20,28 +20,28 @@ pub(super) fn key(pool: &str) -> String {
     format!("{PREFIX}{pool}")
 }
 
-/// The pool of a key, if it is one of a pool.
+/// The pool of a queue key, if it is one.
 pub(super) fn name(key: &str) -> Option<&str> {
     key.strip_prefix(PREFIX)
 }
 
-/// Says how much of a pool is in use.
-pub(super) fn reconcile(view: &View<'_>, name: &str) -> Verdict {
-    let balancers = &view.world.load_balancers;
+/// Updates the status of a pool.
+pub(super) fn reconcile(view: &View<'_>, name: &str) -> Outcome {
+    let balancers = &view.cache.load_balancers;
     let (Some(pool), Some(entry)) =
         (balancers.pool(name), view.store.get(&Key { table: Table::named(POOLS), name: name.into() }))
     else {
-        return Verdict::settled();
+        return Outcome::done();
     };
     let assigned = balancers.claims().filter(|claim| pool.contains(claim.address)).count();
     let (assigned, capacity) = (i64::try_from(assigned).unwrap_or(i64::MAX), pool.capacity().to_string());
     let mut object = object::decode_bare(&entry.value);
     if object.int("status.assigned") == assigned && object.text("status.capacity") == capacity {
-        return Verdict::settled();
+        return Outcome::done();
     }
     object.put("status.assigned", assigned);
     object.put("status.capacity", capacity);
-    Verdict::write(vec![Write::Part {
+    Outcome::write(vec![Write::Subresource {
         table: POOLS,
         part: "status",
         object: Box::new(object),

@@ -11,17 +11,18 @@ use api::view::service::{CLASS_L2, CLASS_PROXY};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::settings::Balancing;
+use crate::objects::load_balancer::{CONDITION, FINALIZER};
+use crate::settings::LoadBalancing;
 use crate::testing::Cluster;
 
-/// A cluster where load balancers are on.
+/// A cluster with load balancers enabled.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::new(&[&CONTROLLER, &COMMAND_LINE]);
-    cluster.settings.load_balancer = Balancing { on: true, ..Balancing::default() };
+    cluster.settings.load_balancer = LoadBalancing { enabled: true, ..LoadBalancing::default() };
     cluster
 }
 
-/// A pool with these addresses and whatever else is said.
+/// A pool with these addresses and further fields.
 fn pool(name: &str, addresses: &[&str], more: &Value) -> Value {
     let mut pool = json!({"metadata": {"name": name}, "spec": {"addresses": addresses}});
     for (key, value) in more.as_object().into_iter().flatten() {
@@ -30,7 +31,7 @@ fn pool(name: &str, addresses: &[&str], more: &Value) -> Value {
     pool
 }
 
-/// A Service of type LoadBalancer on TCP port 80, changed as is said: dotted paths and values.
+/// A Service of type LoadBalancer on TCP port 80, with changes: dotted paths and values.
 fn balancer(name: &str, changes: &[(&str, Value)]) -> Value {
     let mut service = json!({
         "metadata": {"name": name, "namespace": "default", "annotations": {}},
@@ -66,7 +67,7 @@ fn node(name: &str, address: &str) -> Value {
     })
 }
 
-/// What the status of a Service shows, and nothing for a Service that is gone.
+/// The addresses in the status of a Service; empty if it does not exist.
 fn shown(cluster: &Cluster, name: &str) -> String {
     let service = cluster.get(SERVICES, &format!("default/{name}")).unwrap_or_default();
     let ingress = service.items("status.loadBalancer.ingress").iter();
@@ -81,9 +82,9 @@ fn condition(cluster: &Cluster, name: &str) -> (String, String) {
     (found.text("reason").to_owned(), found.text("message").to_owned())
 }
 
-/// Every claim: address, and the Services that have it.
+/// Every claim: address, and its Services.
 fn claimed(cluster: &Cluster) -> BTreeMap<String, Vec<String>> {
-    let entries = store::Store::range(&cluster.shelf, store::Table::named(CLAIMS), "", None).expect("claims").entries;
+    let entries = store::Store::range(&cluster.store, store::Table::named(CLAIMS), "", None).expect("claims").entries;
     let claims = entries.iter().filter_map(|entry| Claim::read(entry));
     claims
         .map(|claim| {
@@ -93,7 +94,7 @@ fn claimed(cluster: &Cluster) -> BTreeMap<String, Vec<String>> {
         .collect()
 }
 
-/// Status and claims say the same of every Service, and no address is anybody's twice.
+/// Asserts that status and claims of every Service agree, and that no address is assigned twice.
 fn assert_agreed(cluster: &Cluster) {
     let mut wanted: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for service in cluster.all(SERVICES) {
@@ -110,11 +111,11 @@ fn has_event(cluster: &Cluster, reason: &str, part: &str) -> bool {
 }
 
 #[test]
-fn s43_a_service_gets_an_address_and_says_so() {
+fn s43_a_service_gets_an_address_and_a_condition() {
     let mut cluster = cluster();
     cluster.put(POOLS, pool("office", &["192.0.2.8/30"], &json!({})));
     cluster.put(SERVICES, balancer("web", &[]));
-    cluster.settle();
+    cluster.converge();
     let service = cluster.get(SERVICES, "default/web").expect("the Service");
     assert_eq!(service.at("status.loadBalancer"), &json!({"ingress": [{"ip": "192.0.2.8", "ipMode": "VIP"}]}));
     assert_eq!(service.texts("metadata.finalizers"), [FINALIZER]);
@@ -126,45 +127,45 @@ fn s43_a_service_gets_an_address_and_says_so() {
     assert_agreed(&cluster);
     let _ = (cluster.writes_to(SERVICES), cluster.writes_to(POOLS));
     cluster.restart();
-    cluster.settle();
+    cluster.converge();
     assert_eq!((cluster.writes_to(SERVICES), cluster.writes_to(POOLS)), (0, 0), "a restart changes nothing");
 }
 
 #[test]
-fn s46_classes_of_others_are_left_alone() {
+fn s46_other_classes_are_ignored() {
     let mut cluster = cluster();
     cluster.put(POOLS, pool("office", &["192.0.2.8/30"], &json!({})));
     cluster.put(SERVICES, balancer("theirs", &[("spec.loadBalancerClass", json!("example.com/lb"))]));
     cluster.put(SERVICES, balancer("ours", &[("spec.loadBalancerClass", json!(CLASS_L2))]));
-    cluster.settle();
+    cluster.converge();
     assert_eq!((shown(&cluster, "theirs").as_str(), shown(&cluster, "ours").as_str()), ("", "192.0.2.8"));
     let theirs = cluster.get(SERVICES, "default/theirs").expect("the Service");
     assert!(!theirs.has("metadata.finalizers") && !theirs.has("status.conditions"), "{theirs}");
 }
 
 #[test]
-fn switched_off_nothing_is_touched_but_what_was_given_is_cleaned_up() {
+fn when_disabled_assigned_addresses_are_released() {
     let mut cluster = cluster();
     cluster.put(POOLS, pool("office", &["192.0.2.8/30"], &json!({})));
     cluster.put(SERVICES, balancer("web", &[]));
-    cluster.settle();
-    cluster.settings.load_balancer.on = false;
+    cluster.converge();
+    cluster.settings.load_balancer.enabled = false;
     cluster.put(SERVICES, balancer("later", &[]));
     cluster.restart();
     let _ = cluster.writes_to(SERVICES);
-    cluster.settle();
+    cluster.converge();
     assert_eq!((cluster.writes_to(SERVICES), shown(&cluster, "web").as_str()), (0, "192.0.2.8"));
     assert_eq!(shown(&cluster, "later"), "");
     let mut going = cluster.get(SERVICES, "default/web").expect("the Service");
     going.put("metadata.deletionTimestamp", "2026-01-01T00:00:00Z");
     cluster.put(SERVICES, going);
-    cluster.settle();
+    cluster.converge();
     assert!(cluster.get(SERVICES, "default/web").is_none(), "nothing holds it");
     assert!(claimed(&cluster).is_empty());
 }
 
 #[test]
-fn many_at_once_get_one_each_in_the_order_they_came() {
+fn concurrent_services_get_one_address_each_in_order() {
     let mut cluster = cluster();
     cluster.put(POOLS, pool("small", &["192.0.2.0/29"], &json!({"priority": -1})));
     cluster.put(POOLS, pool("large", &["198.51.100.0/24"], &json!({})));
@@ -172,12 +173,12 @@ fn many_at_once_get_one_each_in_the_order_they_came() {
         cluster.put(SERVICES, balancer(&format!("s{number:02}"), &[]));
     }
     cluster.deliver_all();
-    // All of them decide before the world shows what any of them has written.
-    for (index, key) in cluster.woken.clone() {
+    // All are reconciled before the cache has any of their writes.
+    for (index, key) in cluster.queued.clone() {
         cluster.run(index, &key);
     }
     assert_eq!(claimed(&cluster).len(), 40, "nobody had to try twice");
-    cluster.settle();
+    cluster.converge();
     assert_eq!((shown(&cluster, "s00").as_str(), shown(&cluster, "s08").as_str()), ("192.0.2.0", "198.51.100.0"));
     assert_agreed(&cluster);
 }

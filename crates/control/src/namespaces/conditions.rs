@@ -1,7 +1,6 @@
-//! What a namespace says while it goes: five conditions, with the words of Kubernetes.
+//! Conditions of a namespace that is being deleted, as in Kubernetes.
 //!
-//! Three of them tell of failures that cannot happen here, where every kind is known and every deletion is a transaction; they
-//! are there because people wait for them.
+//! Three of them are about failures that cannot happen here; they exist for compatibility.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +8,8 @@ use api::kind::Kind;
 use api::value::ValueExt as _;
 use serde_json::{Value, json};
 
-/// The conditions when all is well: type, reason, message.
-const WELL: [(&str, &str, &str); 5] = [
+/// The conditions without problems: type, reason, message.
+const NO_PROBLEMS: [(&str, &str, &str); 5] = [
     ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
     ("NamespaceDeletionGroupVersionParsingFailure", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
     (
@@ -24,17 +23,17 @@ const WELL: [(&str, &str, &str); 5] = [
 const CONTENT: &str = "NamespaceContentRemaining";
 const FINALIZERS: &str = "NamespaceFinalizersRemaining";
 
-/// Objects that were deleted and are still there.
+/// Objects that are being deleted and still exist.
 #[derive(Debug, Default)]
-pub(super) struct Remains {
-    /// How many of each resource, by `plural.group`.
+pub(super) struct RemainingContent {
+    /// Counts by `plural.group`.
     resources: BTreeMap<String, usize>,
-    /// How many have each finalizer.
+    /// Counts by finalizer.
     finalizers: BTreeMap<Box<str>, usize>,
 }
 
-impl Remains {
-    /// One more object, with its finalizers.
+impl RemainingContent {
+    /// Adds an object with its finalizers.
     pub(super) fn add(&mut self, kind: &Kind, finalizers: &[Box<str>]) {
         *self.resources.entry(format!("{}.{}", kind.plural, kind.group)).or_default() += 1;
         for finalizer in finalizers {
@@ -47,10 +46,10 @@ impl Remains {
         self.resources.is_empty()
     }
 
-    /// Puts the conditions into a namespace. A condition that holds as before keeps its time.
-    pub(super) fn tell(&self, namespace: &mut Value, now: &str) {
+    /// Sets the conditions of a namespace; unchanged ones keep their transition time.
+    pub(super) fn write_conditions(&self, namespace: &mut Value, now: &str) {
         let mut conditions = namespace.items("status.conditions").to_vec();
-        for (condition, reason, message) in WELL {
+        for (condition, reason, message) in NO_PROBLEMS {
             let wanted = match self.trouble(condition) {
                 Some((reason, message)) => ("True", reason, message),
                 None => ("False", reason, message.to_owned()),
@@ -60,7 +59,7 @@ impl Remains {
         namespace.put("status.conditions", conditions);
     }
 
-    /// The reason and the message of a condition that does not hold.
+    /// Reason and message of a condition with a problem.
     fn trouble(&self, condition: &str) -> Option<(&'static str, String)> {
         match condition {
             CONTENT if !self.resources.is_empty() => {

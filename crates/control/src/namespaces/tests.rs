@@ -1,4 +1,4 @@
-//! Namespaces that end, in a cluster without a store.
+//! Deletion of namespaces in a simulated cluster.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ fn shop() -> Value {
     json!({"metadata": {"name": "shop"}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}})
 }
 
-/// Begins the end of the namespace.
+/// Starts the deletion of the namespace.
 fn end(cluster: &mut Cluster) {
     let mut shop = cluster.get("namespaces", "shop").expect("it is there");
     shop.put("metadata.deletionTimestamp", "2026-01-02T00:00:00Z");
@@ -46,16 +46,16 @@ fn condition(cluster: &Cluster, name: &str) -> Value {
 }
 
 #[test]
-fn a_namespace_that_nobody_deletes_is_left_alone() {
+fn a_namespace_that_is_not_deleted_is_unchanged() {
     let mut cluster = cluster();
     cluster.put(MAPS, object("a", &[]));
-    cluster.settle();
+    cluster.converge();
     assert!(cluster.written.is_empty() && cluster.get(MAPS, "shop/a").is_some());
-    assert_eq!(cluster.judge(&CONTROLLER, "none"), Verdict::settled());
+    assert_eq!(cluster.reconcile(&CONTROLLER, "none"), Outcome::done());
 }
 
 #[test]
-fn all_goes_and_then_the_namespace_and_nothing_else() {
+fn content_is_deleted_before_the_namespace() {
     let mut cluster = cluster();
     let mut service = crate::testing::service("web", "web");
     service.put("metadata.namespace", "shop");
@@ -68,7 +68,7 @@ fn all_goes_and_then_the_namespace_and_nothing_else() {
     neighbour.put("metadata.namespace", "shop-2");
     cluster.put(MAPS, neighbour);
     end(&mut cluster);
-    cluster.settle();
+    cluster.converge();
     assert!(is_gone(&cluster));
     assert_eq!(cluster.all("services/specs").len() + cluster.all("events").len() + cluster.all("pods").len(), 0);
     assert!(cluster.get("ipaddresses", "10.96.0.9").is_none(), "the address is free");
@@ -77,16 +77,16 @@ fn all_goes_and_then_the_namespace_and_nothing_else() {
 }
 
 #[test]
-fn an_empty_namespace_goes_at_once() {
+fn an_empty_namespace_is_deleted_immediately() {
     let mut cluster = cluster();
     end(&mut cluster);
-    cluster.settle();
+    cluster.converge();
     assert!(is_gone(&cluster));
     assert_eq!(cluster.written.len(), 1);
 }
 
 #[test]
-fn what_is_held_is_told_and_waited_for() {
+fn remaining_objects_are_reported_and_waited_for() {
     let mut cluster = cluster();
     for name in ["a", "b"] {
         cluster.put(MAPS, object(name, &["example.com/hold"]));
@@ -94,7 +94,7 @@ fn what_is_held_is_told_and_waited_for() {
     cluster.put("secrets", object("s", &["example.com/other", "example.com/hold"]));
     cluster.put(MAPS, object("c", &[]));
     end(&mut cluster);
-    cluster.settle();
+    cluster.converge();
     let remaining = condition(&cluster, "NamespaceContentRemaining");
     assert_eq!(
         remaining,
@@ -114,69 +114,69 @@ fn what_is_held_is_told_and_waited_for() {
     assert_eq!(condition(&cluster, "NamespaceDeletionDiscoveryFailure").text("status"), "False");
     let writes = cluster.written.len();
     cluster.restart();
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.written.len(), writes, "what is marked and told needs no further write");
 
     cluster.remove(MAPS, "shop/a");
     cluster.remove("secrets", "shop/s");
-    cluster.settle();
+    cluster.converge();
     let remaining = condition(&cluster, "NamespaceContentRemaining");
     assert_eq!(remaining.text("message"), "Some resources are remaining: configmaps. has 1 resource instances");
     cluster.remove(MAPS, "shop/b");
-    cluster.settle();
+    cluster.converge();
     assert!(is_gone(&cluster));
 }
 
 #[test]
-fn services_lead_to_pods_until_these_have_ended() {
+fn endpoints_are_kept_until_pods_have_ended() {
     let mut cluster = cluster();
     let pod = json!({"metadata": {"name": "p", "namespace": "shop"},
                      "spec": {"nodeName": "one", "terminationGracePeriodSeconds": 30, "containers": []}});
     cluster.put("pods", pod);
     cluster.put(MAPS, object("a", &[]));
     end(&mut cluster);
-    cluster.settle();
+    cluster.converge();
     let pod = cluster.get("pods", "shop/p").expect("it has time to end");
     assert_eq!(pod.int("metadata.deletionGracePeriodSeconds"), 30);
     assert!(cluster.get(MAPS, "shop/a").is_some_and(|map| !map.has("metadata.deletionTimestamp")));
     let message = condition(&cluster, "NamespaceContentRemaining");
     assert_eq!(message.text("message"), "Some resources are remaining: pods. has 1 resource instances");
     cluster.remove("pods", "shop/p");
-    cluster.settle();
+    cluster.converge();
     assert!(is_gone(&cluster) && cluster.all(MAPS).is_empty());
 }
 
 #[test]
-fn other_finalizers_keep_the_namespace_and_all_is_well_in_it() {
+fn other_finalizers_keep_the_namespace() {
     let mut cluster = Cluster::new(&[&CONTROLLER]);
     let mut shop = shop();
     shop.put("spec.finalizers", json!(["example.com/audit", "kubernetes"]));
     cluster.put("namespaces", shop);
     cluster.put(MAPS, object("a", &["example.com/hold"]));
     end(&mut cluster);
-    cluster.settle();
+    cluster.converge();
     assert_eq!(condition(&cluster, "NamespaceContentRemaining").text("status"), "True");
     cluster.remove(MAPS, "shop/a");
-    cluster.settle();
+    cluster.converge();
     let shop = cluster.get("namespaces", "shop").expect("it is kept");
     assert_eq!(*shop.at("spec.finalizers"), json!(["example.com/audit"]));
     assert_eq!(condition(&cluster, "NamespaceContentRemaining").text("reason"), "ContentRemoved");
     assert_eq!(condition(&cluster, "NamespaceFinalizersRemaining").text("status"), "False");
-    // Whoever slipped in before the door was closed goes as well.
+    // Objects that were created before creation was refused are deleted, too.
     cluster.put(MAPS, object("late", &[]));
-    cluster.settle();
+    cluster.converge();
     assert!(cluster.all(MAPS).is_empty());
 }
 
 #[test]
 fn a_condition_keeps_its_time_while_it_holds() {
-    let mut remains = Remains::default();
+    let mut remains = RemainingContent::default();
     let kind = kinds::by_table(MAPS).expect("a kind");
     remains.add(kind, &[]);
     let mut shop = shop();
-    remains.tell(&mut shop, "2026-01-01T00:00:00Z");
+    remains.write_conditions(&mut shop, "2026-01-01T00:00:00Z");
     remains.add(kind, &[]);
-    remains.tell(&mut shop, "2026-01-02T00:00:00Z");
+    remains.write_conditions(&mut shop, "2026-01-02T00:00:00Z");
     let find = |shop: &Value| {
         let conditions = shop.items("status.conditions").iter();
         let mut content = conditions.filter(|condition| condition.text("type") == "NamespaceContentRemaining");
@@ -184,22 +184,22 @@ fn a_condition_keeps_its_time_while_it_holds() {
     };
     assert_eq!(find(&shop).text("lastTransitionTime"), "2026-01-01T00:00:00Z");
     assert!(find(&shop).text("message").ends_with("configmaps. has 2 resource instances"));
-    Remains::default().tell(&mut shop, "2026-01-03T00:00:00Z");
+    RemainingContent::default().write_conditions(&mut shop, "2026-01-03T00:00:00Z");
     assert_eq!(find(&shop).text("lastTransitionTime"), "2026-01-03T00:00:00Z");
 }
 
 #[test]
-fn a_full_namespace_is_emptied_in_portions() {
+fn a_large_namespace_is_deleted_in_batches() {
     let mut cluster = cluster();
-    for number in 0..AT_ONCE + 1 {
+    for number in 0..BATCH_SIZE + 1 {
         cluster.put(MAPS, object(&format!("m{number}"), &[]));
     }
     end(&mut cluster);
     cluster.deliver_all();
-    let verdict = cluster.judge(&CONTROLLER, "shop");
-    assert_eq!(verdict.transactions.len(), AT_ONCE / TOGETHER);
-    assert!(verdict.transactions.iter().all(|writes| writes.len() == TOGETHER));
-    assert_eq!(verdict.again, Some(Duration::ZERO));
-    cluster.settle();
+    let outcome = cluster.reconcile(&CONTROLLER, "shop");
+    assert_eq!(outcome.transactions.len(), BATCH_SIZE / TRANSACTION_SIZE);
+    assert!(outcome.transactions.iter().all(|writes| writes.len() == TRANSACTION_SIZE));
+    assert_eq!(outcome.requeue_after, Some(Duration::ZERO));
+    cluster.converge();
     assert!(is_gone(&cluster) && cluster.all(MAPS).is_empty());
 }

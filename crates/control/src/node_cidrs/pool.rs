@@ -1,7 +1,7 @@
-//! A range of addresses cut into pieces of one size: which pieces are free.
+//! A CIDR divided into subnets of one size.
 //!
-//! In: the range, the size, and what is taken already, in whatever sizes. Out: the free pieces, lowest first. What is taken
-//! is sorted once and walked along with the pieces, so thousands of Nodes cost no more than sorting them.
+//! In: the CIDR, the prefix length, and used CIDRs of any size. Out: the free subnets, lowest first. Used CIDRs are sorted once, so the cost is that of
+//! sorting.
 
 use std::iter::Peekable;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,21 +9,21 @@ use std::vec::IntoIter;
 
 use ipnet::IpNet;
 
-/// How many pieces of a range are used at most: 2 to this power.
+/// At most 2 to this power subnets of a CIDR are used.
 const MAX_BITS: u8 = 16;
 
-/// A range cut into pieces.
+/// A CIDR divided into subnets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Pool {
     range: IpNet,
-    /// How long the prefix of a piece is.
+    /// The prefix length of a subnet.
     mask: u8,
-    /// How many pieces there are.
+    /// The number of subnets.
     pub(super) count: u32,
 }
 
 impl Pool {
-    /// A range, and how long the prefixes of its pieces are, for IPv4 and IPv6.
+    /// Divides a CIDR by prefix lengths for IPv4 and IPv6.
     pub(super) fn new(range: IpNet, masks: (u8, u8)) -> Result<Self, String> {
         let mask = if range.addr().is_ipv4() { masks.0 } else { masks.1 };
         if mask > range.max_prefix_len() || mask < range.prefix_len() {
@@ -33,14 +33,14 @@ impl Pool {
         Ok(Self { range: range.trunc(), mask, count })
     }
 
-    /// The free pieces, lowest first.
+    /// The free subnets, lowest first.
     pub(super) fn free<'a>(&'a self, taken: impl Iterator<Item = IpNet>) -> Free<'a> {
         let mut taken: Vec<(u32, u32)> = taken.filter_map(|net| self.pieces_of(net)).collect();
         taken.sort_unstable();
         Free { pool: self, taken: taken.into_iter().peekable(), next: 0 }
     }
 
-    /// The first and the last piece that other addresses touch.
+    /// The first and last subnet that a CIDR overlaps.
     fn pieces_of(&self, net: IpNet) -> Option<(u32, u32)> {
         if net.addr().is_ipv4() != self.range.addr().is_ipv4() {
             return None;
@@ -80,11 +80,11 @@ impl std::fmt::Display for Pool {
     }
 }
 
-/// Free pieces, lowest first.
+/// Free subnets, lowest first.
 #[derive(Debug)]
 pub(super) struct Free<'a> {
     pool: &'a Pool,
-    /// First and last piece of what is taken, sorted.
+    /// First and last used subnets, sorted.
     taken: Peekable<IntoIter<(u32, u32)>>,
     next: u32,
 }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_free_pieces_come_first() {
+    fn the_lowest_free_subnets_come_first() {
         assert_eq!(free("10.244.0.0/16", 24, &[]), ["10.244.0.0/24", "10.244.1.0/24", "10.244.2.0/24"]);
         let taken = ["10.244.1.0/24", "10.244.0.0/24", "10.244.3.128/25"];
         assert_eq!(free("10.244.0.0/16", 24, &taken), ["10.244.2.0/24", "10.244.4.0/24", "10.244.5.0/24"]);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_may_be_larger_smaller_nested_or_elsewhere() {
+    fn used_cidrs_may_be_larger_smaller_nested_or_disjoint() {
         assert_eq!(free("10.0.0.0/22", 24, &["10.0.0.0/23", "10.0.0.0/24", "10.0.0.7/32"])[0], "10.0.2.0/24");
         assert!(free("10.0.0.0/22", 24, &["10.0.0.0/8"]).is_empty());
         assert!(free("10.0.0.0/22", 24, &["0.0.0.0/0"]).is_empty());
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_counted_and_capped() {
+    fn subnets_are_counted_and_capped() {
         let count = |range: &str, masks| Pool::new(net(range), masks).map(|pool| pool.count);
         assert_eq!(count("fd00::/56", (24, 64)), Ok(256));
         assert_eq!(count("10.0.0.0/24", (24, 64)), Ok(1));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_make_no_sense_are_refused() {
+    fn invalid_prefix_lengths_are_refused() {
         for (range, masks) in [("10.0.0.0/16", (12, 64)), ("10.0.0.0/16", (33, 64)), ("fd00::/64", (24, 56))] {
             assert!(Pool::new(net(range), masks).is_err(), "{range} {masks:?}");
         }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::testing::{Cluster, node};
-use crate::write::{Unfit, Writer};
+use crate::write::{WriteError, Writer};
 
 fn cluster(ranges: &[&str], masks: (u8, u8)) -> Cluster {
     let mut cluster = Cluster::new(&[&CONTROLLER]);
@@ -31,28 +31,28 @@ fn cidrs(cluster: &Cluster, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn each_node_gets_a_piece_of_every_range() {
+fn each_node_gets_a_subnet_of_every_cidr() {
     let mut cluster = cluster(&["10.244.0.0/16", "fd00:10:244::/56"], (24, 64));
     for name in ["b", "a"] {
         cluster.put("minions", node(name));
     }
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cidrs(&cluster, "b"), ["10.244.0.0/24", "fd00:10:244::/64"], "first come, first served");
     assert_eq!(cidrs(&cluster, "a"), ["10.244.1.0/24", "fd00:10:244:1::/64"]);
     assert_eq!(cluster.writes_to("minions"), 2);
     cluster.restart();
-    cluster.settle();
+    cluster.converge();
     assert_eq!((cluster.writes_to("minions"), cluster.events.len()), (0, 0), "nothing is left to do");
 }
 
 #[test]
-fn a_node_keeps_what_it_brings_and_nobody_else_gets_it() {
+fn existing_pod_cidrs_are_kept_and_not_assigned_again() {
     let mut cluster = cluster(&["10.244.0.0/16"], (24, 64));
     cluster.put("minions", with_cidrs("large", &["10.244.0.0/23"]));
     cluster.put("minions", with_cidrs("odd", &["10.244.2.64/26"]));
     cluster.put("minions", with_cidrs("outside", &["192.168.0.0/24", "fd00::/64"]));
     cluster.put("minions", node("plain"));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cidrs(&cluster, "plain"), ["10.244.3.0/24"]);
     assert_eq!(cidrs(&cluster, "outside"), ["192.168.0.0/24", "fd00::/64"]);
     assert_eq!((cluster.writes_to("minions"), cluster.events.len()), (1, 0));
@@ -62,41 +62,41 @@ fn a_node_keeps_what_it_brings_and_nobody_else_gets_it() {
 fn overlaps_are_reported_to_the_younger_node() {
     let mut cluster = cluster(&["10.244.0.0/16"], (24, 64));
     cluster.put("minions", node("first"));
-    cluster.settle();
+    cluster.converge();
     cluster.put("minions", with_cidrs("second", &["10.244.0.0/22"]));
     cluster.put("minions", with_cidrs("apart", &["10.244.4.0/24"]));
-    let verdict = cluster.judge(&CONTROLLER, WHOLE);
-    let [Write::Object { object: event, .. }] = &verdict.events[..] else { panic!("one Event: {:?}", verdict.events) };
+    let outcome = cluster.reconcile(&CONTROLLER, SINGLETON_KEY);
+    let [Write::Object { object: event, .. }] = &outcome.events[..] else { panic!("one Event: {:?}", outcome.events) };
     assert_eq!(event.text("involvedObject.name"), "second");
     assert_eq!(event.text("reason"), "CIDRConflict");
     assert!(event.text("message").contains("10.244.0.0/22 of Node second overlaps 10.244.0.0/24 of Node first"));
-    assert_eq!(verdict.transactions, Vec::<Vec<Write>>::new());
+    assert_eq!(outcome.transactions, Vec::<Vec<Write>>::new());
 }
 
 #[test]
-fn when_nothing_is_left_it_is_said_and_a_freed_piece_goes_to_who_waits_longest() {
+fn exhaustion_is_reported_and_a_freed_subnet_goes_to_the_oldest_node() {
     let mut cluster = cluster(&["10.0.0.0/22", "fd00::/63"], (24, 64));
     for name in ["n0", "n1", "n3", "n2"] {
         cluster.put("minions", node(name));
     }
-    cluster.settle();
+    cluster.converge();
     assert!(cidrs(&cluster, "n3").is_empty() && cidrs(&cluster, "n2").is_empty());
     let (reasons, messages): (BTreeSet<_>, Vec<_>) = cluster.events.iter().cloned().unzip();
     assert_eq!(reasons, ["CIDRNotAvailable".to_owned()].into());
     assert!(messages[0].contains("Node n3 in --cluster-cidr fd00::/63 (2 pieces of size /64)"), "{messages:?}");
     cluster.remove("minions", "n0");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cidrs(&cluster, "n3"), ["10.0.0.0/24", "fd00::/64"]);
     assert!(cidrs(&cluster, "n2").is_empty());
 }
 
 #[test]
-fn addresses_of_services_are_given_to_no_node() {
+fn service_cidrs_are_not_assigned_to_nodes() {
     let mut cluster = cluster(&["10.96.0.0/15"], (16, 64));
     for name in ["a", "b"] {
         cluster.put("minions", node(name));
     }
-    cluster.settle();
+    cluster.converge();
     assert_eq!((cidrs(&cluster, "a"), cidrs(&cluster, "b")), (vec!["10.97.0.0/16".to_owned()], vec![]));
 }
 
@@ -107,16 +107,16 @@ fn a_node_that_is_being_deleted_gets_nothing() {
     leaving.put("metadata.deletionTimestamp", "2026-01-01T00:00:00Z");
     leaving.put("metadata.finalizers", json!(["example.com/wait"]));
     cluster.put("minions", leaving);
-    cluster.settle();
+    cluster.converge();
     assert_eq!((cluster.writes_to("minions"), cluster.events.len()), (0, 0));
 }
 
 #[test]
-fn ranges_that_make_no_sense_give_nothing() {
+fn invalid_ranges_assign_nothing() {
     for ranges in [&["10.0.0.0/16"][..], &["10.0.0.0/8", "10.1.0.0/8"], &["10.0.0.0/8", "fd00::/80"]] {
         let mut cluster = cluster(ranges, (12, 64));
         cluster.put("minions", node("a"));
-        cluster.settle();
+        cluster.converge();
         assert_eq!((cluster.writes_to("minions"), cluster.events.len()), (0, 0), "{ranges:?}");
     }
     let plain = Cluster::new(&[]).settings;
@@ -124,47 +124,47 @@ fn ranges_that_make_no_sense_give_nothing() {
 }
 
 #[test]
-fn only_addresses_wake_it() {
+fn only_changes_of_addresses_queue_the_key() {
     let mut cluster = cluster(&["10.0.0.0/16"], (24, 64));
     cluster.put("minions", node("a"));
-    cluster.settle();
+    cluster.converge();
     let mut beating = cluster.get("minions", "a").expect("a Node");
     beating.put("status.conditions", json!([{"type": "Ready", "status": "True", "lastHeartbeatTime": "now"}]));
     cluster.put("minions", beating);
     cluster.deliver_all();
-    assert!(cluster.woken.is_empty());
+    assert!(cluster.queued.is_empty());
 }
 
 #[test]
-fn its_own_last_write_is_seen_before_the_feed_brings_it() {
+fn own_writes_are_read_before_they_are_delivered() {
     let mut cluster = cluster(&["10.0.0.0/16"], (24, 64));
     cluster.put("minions", node("a"));
-    cluster.run(0, WHOLE);
+    cluster.run(0, SINGLETON_KEY);
     cluster.put("minions", node("b"));
-    cluster.run(0, WHOLE);
+    cluster.run(0, SINGLETON_KEY);
     assert_eq!(cidrs(&cluster, "a"), ["10.0.0.0/24"]);
     assert_eq!(cidrs(&cluster, "b"), ["10.0.1.0/24"]);
 }
 
 #[test]
-fn runs_that_know_nothing_of_each_other_collide() {
+fn concurrent_runs_conflict() {
     let mut cluster = cluster(&["10.0.0.0/16"], (24, 64));
     for name in ["m", "n"] {
         cluster.put("minions", node(name));
     }
-    let late = cluster.judge(&CONTROLLER, WHOLE).transactions;
-    for number in 0..AT_ONCE {
+    let late = cluster.reconcile(&CONTROLLER, SINGLETON_KEY).transactions;
+    for number in 0..TRANSACTION_SIZE {
         cluster.put("minions", node(&format!("a{number}")));
     }
-    cluster.settle();
+    cluster.converge();
     let writer = Writer {
-        store: &cluster.shelf,
+        store: &cluster.store,
         ranges: &cluster.settings.ranges,
         now: Timestamp::UNIX_EPOCH,
         checked: true,
         plugins: &Plugins::none(),
     };
-    assert!(matches!(writer.transaction(&late[0]), Err(Unfit::Stale(_))));
+    assert!(matches!(writer.transaction(&late[0]), Err(WriteError::Stale(_))));
 }
 
 #[test]
@@ -173,33 +173,33 @@ fn five_thousand_nodes_at_once() {
     for number in 0..5000 {
         cluster.put("minions", node(&format!("node{number}")));
     }
-    let verdict = cluster.judge(&CONTROLLER, WHOLE);
-    assert!(verdict.transactions.iter().all(|writes| writes.len() <= AT_ONCE));
-    cluster.run(0, WHOLE);
+    let outcome = cluster.reconcile(&CONTROLLER, SINGLETON_KEY);
+    assert!(outcome.transactions.iter().all(|writes| writes.len() <= TRANSACTION_SIZE));
+    cluster.run(0, SINGLETON_KEY);
     let given: BTreeSet<_> = (0..5000).map(|number| cidrs(&cluster, &format!("node{number}"))).collect();
     assert_eq!(given.len(), 5000);
     assert_eq!(given.first().map(Vec::len), Some(2));
-    assert_eq!(cluster.judge(&CONTROLLER, WHOLE), Verdict::settled());
+    assert_eq!(cluster.reconcile(&CONTROLLER, SINGLETON_KEY), Outcome::done());
 }
 
 #[test]
-fn a_shortage_is_told_bit_by_bit_and_once() {
+fn exhaustion_events_are_rate_limited_and_recorded_once() {
     let mut cluster = cluster(&["10.0.0.0/24"], (24, 64));
     for number in 0..250 {
         cluster.put("minions", node(&format!("node{number}")));
     }
     for left in [true, true, false] {
-        let verdict = cluster.judge(&CONTROLLER, WHOLE);
-        assert_eq!(verdict.again.is_some(), left);
-        assert!(verdict.events.len() <= MAX_EVENTS);
-        cluster.run(0, WHOLE);
-        for event in verdict.events {
+        let outcome = cluster.reconcile(&CONTROLLER, SINGLETON_KEY);
+        assert_eq!(outcome.requeue_after.is_some(), left);
+        assert!(outcome.events.len() <= MAX_EVENTS);
+        cluster.run(0, SINGLETON_KEY);
+        for event in outcome.events {
             let Write::Object { object, .. } = event else { panic!("an Event: {event:?}") };
             cluster.put("events", *object);
         }
     }
     assert_eq!(cluster.all("events").len(), 249);
-    assert_eq!(cluster.judge(&CONTROLLER, WHOLE), Verdict::settled());
+    assert_eq!(cluster.reconcile(&CONTROLLER, SINGLETON_KEY), Outcome::done());
 }
 
 #[derive(Clone, Debug)]
@@ -232,7 +232,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What every Node has.
+/// The CIDRs of every Node.
 fn stored(cluster: &Cluster) -> BTreeMap<String, Vec<IpNet>> {
     let nets = |node: &Value| node.texts("spec.podCIDRs").into_iter().filter_map(parse).collect();
     let nodes = cluster.all("minions");
@@ -243,10 +243,10 @@ fn overlap(a: IpNet, b: IpNet) -> bool {
     a.contains(&b) || b.contains(&a)
 }
 
-/// Runs the controller, and looks at what it gave.
+/// Runs the controller and checks its assignments.
 fn run_and_check(cluster: &mut Cluster) -> Result<(), TestCaseError> {
     let before = stored(cluster);
-    cluster.run(0, WHOLE);
+    cluster.run(0, SINGLETON_KEY);
     let mut taken: Vec<IpNet> = before.values().flatten().copied().collect();
     let mut waiting = 0;
     for (name, nets) in stored(cluster) {
@@ -278,7 +278,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_piece_is_ever_given_twice(steps in proptest::collection::vec(step(), 1..80)) {
+    fn no_subnet_is_assigned_twice(steps in proptest::collection::vec(step(), 1..80)) {
         let mut cluster = cluster(&["10.0.0.0/22", "fd00::/60"], (26, 64));
         for step in steps {
             match step {
@@ -297,7 +297,7 @@ proptest! {
                 Step::Restart => cluster.restart(),
             }
         }
-        cluster.settle();
+        cluster.converge();
         run_and_check(&mut cluster)?;
     }
 }

@@ -7,11 +7,11 @@ use crate::endpointslice;
 use crate::testing::{Cluster, pod, service};
 
 const BEFORE: &str = "2026-01-01T00:00:00Z";
-/// The time of day in test clusters.
+/// The current time in test clusters.
 const NOW: &str = "1970-01-01T00:00:00Z";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A Node that last spoke at some time.
+/// A Node with the time of its last heartbeat.
 fn node(name: &str, ready: &str, beat: usize) -> Value {
     let condition = |kind: &str, status: &str| {
         json!({"type": kind, "status": status, "reason": "Said", "message": "by the Node",
@@ -34,7 +34,7 @@ fn lease(name: &str, time: usize) -> Value {
            "spec": {"holderIdentity": name, "renewTime": format!("2026-01-01T00:00:{time:02}.000000Z")}})
 }
 
-/// Two Nodes with so many ready Pods each.
+/// Two Nodes with this number of ready Pods each.
 fn cluster(pods: usize) -> Cluster {
     let mut cluster = Cluster::new(&[&CONTROLLER, &endpointslice::CONTROLLER]);
     for (place, name) in ["dying", "living"].into_iter().enumerate() {
@@ -44,18 +44,18 @@ fn cluster(pods: usize) -> Cluster {
         }
     }
     cluster.put("services/specs", service("web", "web"));
-    cluster.settle();
+    cluster.converge();
     cluster.written.clear();
     cluster
 }
 
-/// Time passes, and the clocks of all Nodes ring.
-fn pass(cluster: &mut Cluster, time: Duration) {
-    cluster.pass(time);
+/// Advances the clock and reconciles all Nodes.
+fn advance(cluster: &mut Cluster, time: Duration) {
+    cluster.advance(time);
     for node in cluster.all("minions") {
-        cluster.woken.insert((0, node.text("metadata.name").to_owned()));
+        cluster.queued.insert((0, node.text("metadata.name").to_owned()));
     }
-    cluster.settle();
+    cluster.converge();
 }
 
 fn ready_pods(cluster: &Cluster) -> Vec<String> {
@@ -83,11 +83,11 @@ fn s19_pods_of_a_dead_node_leave_the_endpoints() {
         ready
     };
     assert_eq!(ready_endpoints(&cluster), ["dying-0", "dying-1", "living-0", "living-1"]);
-    pass(&mut cluster, SECOND * 30);
+    advance(&mut cluster, SECOND * 30);
     cluster.put("leases", lease("living", 30));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.written, [], "nothing happens within the grace");
-    pass(&mut cluster, SECOND * 20);
+    advance(&mut cluster, SECOND * 20);
     assert_eq!(ready_endpoints(&cluster), ["living-0", "living-1"]);
     assert_eq!((status(&cluster, "dying"), status(&cluster, "living")), ("Unknown".to_owned(), "True".to_owned()));
     assert_eq!(cluster.writes_to("endpointslices"), 1, "they leave together");
@@ -97,22 +97,22 @@ fn s19_pods_of_a_dead_node_leave_the_endpoints() {
         [said("NodeNotReady", "Node dying status is now: NodeNotReady"), said("NodeNotReady", "Node is not ready")]
     );
     cluster.written.clear();
-    pass(&mut cluster, SECOND);
+    advance(&mut cluster, SECOND);
     cluster.restart();
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.written, [], "it is done once");
     cluster.put("minions", node("dying", "True", 51));
     for number in 0..2 {
         cluster.put("pods", bound(&format!("dying-{number}"), "dying", number, true));
     }
-    cluster.settle();
+    cluster.converge();
     assert_eq!(ready_endpoints(&cluster).len(), 4, "it comes back by its own word");
 }
 
 #[test]
-fn conditions_of_a_silent_node() {
+fn conditions_of_a_node_without_heartbeats() {
     let mut cluster = cluster(0);
-    pass(&mut cluster, SECOND * 50);
+    advance(&mut cluster, SECOND * 50);
     let node = cluster.get("minions", "dying").expect("a Node");
     let facts = |kind: &str| {
         let condition = condition(&node, kind).unwrap_or_else(|| panic!("{kind}"));
@@ -126,7 +126,7 @@ fn conditions_of_a_silent_node() {
 }
 
 #[test]
-fn a_pod_keeps_all_but_its_readiness() {
+fn only_the_readiness_of_a_pod_changes() {
     let mut cluster = cluster(1);
     let mut pod = cluster.get("pods", "default/dying-0").expect("a Pod");
     let conditions = |ready: &str, since: &str| {
@@ -138,159 +138,159 @@ fn a_pod_keeps_all_but_its_readiness() {
     };
     pod.put("status.conditions", conditions("True", BEFORE));
     cluster.put("pods", pod);
-    pass(&mut cluster, SECOND * 50);
+    advance(&mut cluster, SECOND * 50);
     let pod = cluster.get("pods", "default/dying-0").expect("a Pod");
     assert_eq!(pod.text("status.podIP"), "10.244.0.1");
     assert_eq!(pod.at("status.conditions"), &conditions("False", NOW));
 }
 
 #[test]
-fn every_sign_of_life_counts_and_the_rest_of_the_grace_is_waited_for() {
+fn every_heartbeat_restarts_the_grace_period() {
     let mut cluster = cluster(1);
-    let rest = |cluster: &Cluster| cluster.judge(&CONTROLLER, "dying").again;
+    let rest = |cluster: &Cluster| cluster.reconcile(&CONTROLLER, "dying").requeue_after;
     assert_eq!(rest(&cluster), Some(SECOND * 50));
-    cluster.pass(SECOND * 49);
+    cluster.advance(SECOND * 49);
     assert_eq!(rest(&cluster), Some(SECOND));
     cluster.put("leases", lease("dying", 49));
     cluster.deliver_all();
-    assert!(cluster.woken.is_empty(), "a heartbeat wakes nobody");
-    cluster.pass(SECOND * 20);
+    assert!(cluster.queued.is_empty(), "a heartbeat queues no key");
+    cluster.advance(SECOND * 20);
     assert_eq!(rest(&cluster), Some(SECOND * 30));
     cluster.put("minions", node("dying", "True", 1));
     cluster.deliver_all();
     assert_eq!(rest(&cluster), Some(SECOND * 50));
     let mut labelled = node("dying", "True", 1);
     labelled.put("metadata.labels", json!({"a": "b"}));
-    cluster.pass(SECOND * 10);
+    cluster.advance(SECOND * 10);
     cluster.put("minions", labelled);
     cluster.deliver_all();
     assert_eq!(rest(&cluster), Some(SECOND * 40), "what others write is no sign of life");
 }
 
 #[test]
-fn after_a_restart_the_grace_begins_anew() {
+fn a_restart_of_the_controller_restarts_the_grace_period() {
     let mut cluster = cluster(1);
-    cluster.pass(SECOND * 1000);
+    cluster.advance(SECOND * 1000);
     cluster.restart();
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.writes_to("minions") + cluster.writes_to("pods"), 0);
-    pass(&mut cluster, SECOND * 50);
+    advance(&mut cluster, SECOND * 50);
     assert_eq!((cluster.writes_to("minions"), cluster.writes_to("pods")), (2, 2));
 }
 
 #[test]
-fn a_restart_halfway_takes_the_remaining_pods_out() {
+fn a_restart_marks_the_remaining_pods_not_ready() {
     let mut cluster = cluster(0);
-    pass(&mut cluster, SECOND * 50);
+    advance(&mut cluster, SECOND * 50);
     cluster.put("pods", bound("left", "dying", 1, true));
     cluster.restart();
-    cluster.settle();
+    cluster.converge();
     assert_eq!(ready_pods(&cluster), ["left"], "it may be speaking again");
-    pass(&mut cluster, SECOND * 50);
+    advance(&mut cluster, SECOND * 50);
     assert_eq!(ready_pods(&cluster), Vec::<String>::new());
 }
 
 #[test]
-fn a_lost_node_that_only_beats_is_lost_again() {
+fn a_node_with_one_more_heartbeat_becomes_unknown_again() {
     let mut cluster = cluster(1);
-    pass(&mut cluster, SECOND * 50);
+    advance(&mut cluster, SECOND * 50);
     cluster.put("leases", lease("dying", 51));
     cluster.put("pods", bound("dying-0", "dying", 0, true));
     cluster.deliver_all();
-    assert!(cluster.woken.contains(&(0, "dying".to_owned())), "somebody waits for it again");
-    cluster.settle();
+    assert!(cluster.queued.contains(&(0, "dying".to_owned())), "the key is queued again");
+    cluster.converge();
     assert_eq!(ready_pods(&cluster), ["dying-0"]);
-    pass(&mut cluster, SECOND * 50);
+    advance(&mut cluster, SECOND * 50);
     assert_eq!(ready_pods(&cluster), Vec::<String>::new());
 }
 
 #[test]
-fn a_node_that_says_it_is_not_ready_takes_its_pods_out_once() {
+fn pods_of_a_node_that_reports_not_ready_are_marked_once() {
     let mut cluster = cluster(2);
     cluster.put("minions", node("dying", "False", 1));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(ready_pods(&cluster), ["living-0", "living-1"]);
     assert_eq!(cluster.events[0].1, "Node dying status is now: NodeNotReady");
     assert_eq!(cluster.writes_to("minions"), 0, "it has said so itself");
-    // Its agent says otherwise of one Pod, and goes on beating.
+    // Its agent reports one Pod ready and keeps sending heartbeats.
     cluster.put("pods", bound("dying-1", "dying", 1, true));
-    cluster.settle();
+    cluster.converge();
     cluster.put("minions", node("dying", "False", 2));
-    pass(&mut cluster, SECOND);
+    advance(&mut cluster, SECOND);
     assert_eq!(ready_pods(&cluster).len(), 3, "the last word is the Node's");
-    pass(&mut cluster, SECOND * 50);
+    advance(&mut cluster, SECOND * 50);
     assert_eq!((ready_pods(&cluster).len(), status(&cluster, "dying")), (0, "Unknown".to_owned()));
 }
 
 #[test]
-fn a_pod_that_the_feed_brings_late_is_taken_out_too() {
+fn a_pod_that_is_delivered_late_is_marked_not_ready() {
     let mut cluster = cluster(1);
     cluster.put("pods", bound("late", "dying", 9, false));
-    cluster.settle();
+    cluster.converge();
     cluster.put("pods", bound("late", "dying", 9, true));
     cluster.put("minions", node("dying", "False", 1));
     cluster.deliver(Table::named("minions"));
     cluster.run(0, "dying/not-ready");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(ready_pods(&cluster), ["living-0"]);
 }
 
 #[test]
-fn a_node_that_never_spoke_is_unknown_but_its_pods_stay() {
+fn a_node_without_any_status_is_unknown_and_its_pods_are_unchanged() {
     let mut cluster = Cluster::new(&[&CONTROLLER]);
     cluster.put("minions", json!({"metadata": {"name": "made-by-hand"}}));
     cluster.put("pods", bound("p", "made-by-hand", 1, true));
-    cluster.settle();
+    cluster.converge();
     for _ in 0..2 {
-        pass(&mut cluster, SECOND * 50);
+        advance(&mut cluster, SECOND * 50);
         assert_eq!((status(&cluster, "made-by-hand"), ready_pods(&cluster).len()), ("Unknown".to_owned(), 1));
         cluster.restart();
-        cluster.settle();
+        cluster.converge();
     }
     assert_eq!((cluster.writes_to("minions"), cluster.events.len()), (1, 0));
 }
 
 #[test]
-fn pods_are_written_in_chunks_and_only_if_the_node_is_still_silent() {
+fn pods_are_written_in_chunks_while_the_node_has_no_heartbeat() {
     let mut cluster = cluster(240);
-    cluster.pass(SECOND * 50);
+    cluster.advance(SECOND * 50);
     let sizes = |cluster: &Cluster| -> Vec<usize> {
-        cluster.judge(&CONTROLLER, "dying").transactions.iter().map(Vec::len).collect()
+        cluster.reconcile(&CONTROLLER, "dying").transactions.iter().map(Vec::len).collect()
     };
     assert_eq!(sizes(&cluster), [1, 100, 100, 40]);
-    // It speaks, but the feed has not told yet.
+    // The heartbeat is stored but not delivered yet.
     cluster.put("minions", node("dying", "True", 50));
     cluster.run(0, "dying");
     assert_eq!(cluster.writes_to("minions") + cluster.writes_to("pods"), 0);
-    cluster.settle();
+    cluster.converge();
     assert_eq!((ready_pods(&cluster).len(), status(&cluster, "dying")), (480, "True".to_owned()));
 }
 
 #[test]
-fn a_pod_that_took_the_name_of_another_is_left_alone() {
+fn a_new_pod_of_the_same_name_is_unchanged() {
     let mut cluster = cluster(1);
     let mut other = bound("dying-0", "living", 7, true);
     other.put("metadata.uid", "another");
     cluster.put("pods", other);
-    cluster.pass(SECOND * 50);
-    let verdict = cluster.judge(&CONTROLLER, "dying");
-    assert_eq!(verdict.transactions.len(), 1, "only the Node: {:?}", verdict.transactions);
+    cluster.advance(SECOND * 50);
+    let outcome = cluster.reconcile(&CONTROLLER, "dying");
+    assert_eq!(outcome.transactions.len(), 1, "only the Node: {:?}", outcome.transactions);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
-    /// Whatever beats when: a Node is given up exactly when nothing was heard of it for the grace.
+    /// For any heartbeats: a Node becomes Unknown exactly when the grace period passed without one.
     #[test]
-    fn a_node_is_given_up_exactly_when_it_was_silent_for_the_grace(
+    fn a_node_is_unknown_exactly_after_the_grace_period(
         beats in proptest::collection::vec((1_u64..70, 0_u8..4), 1..20)
     ) {
         let mut cluster = cluster(1);
         let (mut silence, mut given_up) = (0, false);
         for (index, (seconds, how)) in beats.into_iter().enumerate() {
             cluster.put("minions", node("living", "True", index + 1));
-            cluster.settle();
-            pass(&mut cluster, SECOND * u32::try_from(seconds).unwrap_or_default());
+            cluster.converge();
+            advance(&mut cluster, SECOND * u32::try_from(seconds).unwrap_or_default());
             silence += seconds;
             given_up |= silence >= 50;
             prop_assert_eq!(status(&cluster, "dying") == "Unknown", given_up);
@@ -308,7 +308,7 @@ proptest! {
                 }
                 _ => {}
             }
-            cluster.settle();
+            cluster.converge();
         }
     }
 }

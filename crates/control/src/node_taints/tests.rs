@@ -21,7 +21,7 @@ fn taints(cluster: &Cluster) -> Vec<String> {
 fn taints_follow_the_conditions() {
     let mut cluster = cluster();
     cluster.put("minions", with_ready("False", "KubeletNotReady"));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(taints(&cluster), [format!("{NOT_READY}:NoSchedule"), format!("{NOT_READY}:NoExecute")]);
     let mut object = cluster.get("minions", "node").expect("the Node");
     let own = json!({"key": "mine", "effect": "NoSchedule"});
@@ -31,7 +31,7 @@ fn taints_follow_the_conditions() {
     object.put("spec.unschedulable", true);
     object.put("status.conditions", json!([{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]));
     cluster.put("minions", object);
-    cluster.settle();
+    cluster.converge();
     let have = taints(&cluster);
     assert!(have.contains(&format!("{UNREACHABLE}:NoExecute")) && have.contains(&"mine:NoSchedule".to_owned()));
     assert!(have.contains(&format!("{UNSCHEDULABLE}:NoSchedule")) && !have.contains(&format!("{NOT_READY}:NoExecute")));
@@ -39,32 +39,32 @@ fn taints_follow_the_conditions() {
     object.put("spec.unschedulable", false);
     object.put("status.conditions", json!([{"type": "Ready", "status": "True"}]));
     cluster.put("minions", object);
-    cluster.settle();
+    cluster.converge();
     assert_eq!(taints(&cluster), ["mine:NoSchedule"]);
 }
 
 #[test]
-fn nodes_that_never_spoke_are_left_alone() {
+fn nodes_without_status_get_no_taints() {
     let mut cluster = cluster();
     cluster.put("minions", node("node"));
-    cluster.settle();
+    cluster.converge();
     assert!(taints(&cluster).is_empty());
     cluster.put("minions", with_ready("Unknown", "NodeStatusNeverUpdated"));
-    cluster.settle();
+    cluster.converge();
     assert!(taints(&cluster).is_empty());
     let mut new = node("node");
     new.put("spec.taints", json!([{"key": NOT_READY, "effect": "NoSchedule"}]));
     cluster.put("minions", new.clone());
-    cluster.settle();
+    cluster.converge();
     assert_eq!(taints(&cluster), [format!("{NOT_READY}:NoSchedule")], "as admission gave it");
     new.put("status.conditions", json!([{"type": "Ready", "status": "True"}]));
     cluster.put("minions", new);
-    cluster.settle();
+    cluster.converge();
     assert!(taints(&cluster).is_empty(), "it is ready now");
 }
 
 #[test]
-fn pods_go_when_they_no_longer_put_up_with_it() {
+fn pods_are_evicted_after_their_toleration() {
     let mut cluster = cluster();
     let put = |cluster: &mut Cluster, name: &str, tolerations: Value| {
         let mut object = pod(name, "app", 1, true);
@@ -80,17 +80,17 @@ fn pods_go_when_they_no_longer_put_up_with_it() {
     );
     put(&mut cluster, "never", json!([{"operator": "Exists"}]));
     cluster.put("minions", with_ready("False", "KubeletNotReady"));
-    cluster.settle();
+    cluster.converge();
     let going = |cluster: &Cluster, name: &str| {
         cluster.get("pods", &format!("default/{name}")).is_none_or(|pod| pod.has("metadata.deletionTimestamp"))
     };
     assert_eq!(["now", "later", "never"].map(|name| going(&cluster, name)), [true, false, false]);
-    assert_eq!(cluster.judge(&EVICTION, "node").again, Some(Duration::from_secs(300)));
+    assert_eq!(cluster.reconcile(&EVICTION, "node").requeue_after, Some(Duration::from_secs(300)));
     let mut object = cluster.get("minions", "node").expect("the Node");
     for taint in object.items_mut("spec.taints") {
         taint.put("timeAdded", "1969-12-31T23:50:00Z");
     }
     cluster.put("minions", object);
-    cluster.settle();
+    cluster.converge();
     assert_eq!(["now", "later", "never"].map(|name| going(&cluster, name)), [true, true, false]);
 }

@@ -1,4 +1,4 @@
-//! A Node: its zone, whether it is ready, what hints are weighed by, and what it has room for.
+//! A reduced Node.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use store::Entry;
 pub struct Node {
     /// The stored form: key and labels.
     pub entry: Arc<Entry>,
-    /// Whether it says that it is ready.
+    /// The Ready condition.
     pub ready: bool,
-    /// When it last said anything of that.
+    /// The heartbeat time of the Ready condition.
     pub heartbeat: Option<Box<str>>,
-    /// What Pods may use of its processors, in thousandths of one.
+    /// Allocatable CPU, in millicores.
     pub millicores: u64,
-    /// What Pods may use of its memory, in bytes; none when it does not say.
+    /// Allocatable memory, in bytes.
     pub memory: Option<u64>,
-    /// How many Pods it can have; none when it does not say.
+    /// Allocatable Pods.
     pub pods: Option<u64>,
-    /// The addresses of its Pods.
+    /// Pod CIDRs.
     pub pod_cidrs: Box<[Box<str>]>,
-    /// Whether somebody said that it should get no more Pods.
+    /// `spec.unschedulable`
     pub unschedulable: bool,
-    /// What keeps Pods away that do not put up with it.
+    /// Taints.
     pub taints: Box<[Taint]>,
-    /// Its own addresses, with what each is (`InternalIP`).
+    /// Addresses with their types.
     pub addresses: Box<[NodeAddress]>,
 }
 
@@ -54,7 +54,7 @@ impl Node {
         }
     }
 
-    /// Its own addresses of a kind.
+    /// Addresses of a type.
     pub fn ips<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = IpAddr> + 'a {
         let of_kind = self.addresses.iter().filter(move |address| &*address.kind == kind);
         of_kind.filter_map(|address| address.address.parse().ok())
@@ -66,13 +66,13 @@ impl Node {
         &self.entry.key.name
     }
 
-    /// The zone it is in, if it says so.
+    /// The zone label.
     #[must_use]
     pub fn zone(&self) -> Option<&str> {
         self.entry.facts.label(ZONE).filter(|zone| !zone.is_empty())
     }
 
-    /// Whether it runs the control plane and no ordinary Pods.
+    /// Whether it has a control plane label.
     #[must_use]
     pub fn is_control_plane(&self) -> bool {
         [CONTROL_PLANE, "node-role.kubernetes.io/master"].iter().any(|label| self.entry.facts.label(label).is_some())
@@ -83,7 +83,7 @@ fn whole(quantity: Option<&str>) -> Option<u64> {
     api::quantity::thousandths(quantity?).map(|thousandths| thousandths / 1000)
 }
 
-/// `4`, `2500m`, `1.5`: quantities of processors, in thousandths. Stored quantities are canonical.
+/// A CPU quantity (`4`, `2500m`, `1.5`) in millicores. Stored quantities are canonical.
 fn millicores(text: &str) -> u64 {
     let (number, factor) = text.strip_suffix('m').map_or((text, 1000.0), |number| (number, 1.0));
     let value = number.parse::<f64>().unwrap_or_default() * factor;
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processors_are_counted_in_thousandths() {
+    fn cpu_quantities_are_read_as_millicores() {
         assert_eq!(["4", "2500m", "1.5", "0", "much"].map(millicores), [4000, 2500, 1500, 0, 0]);
     }
 }

@@ -1,7 +1,6 @@
-//! What decides where a Pod goes: what it takes from a node, and which nodes it wants.
+//! Scheduling constraints of a Pod: requests, host ports, node selector, affinity, tolerations.
 //!
-//! In: parts of the spec of a Pod. Out: sums that can be compared, selectors that can be asked. The wishes are kept only
-//! for Pods that wait for a node; most Pods have one.
+//! In: parts of the Pod spec. Out: comparable sums and parsed selectors. Constraints are kept for unscheduled Pods only.
 
 use api::quantity;
 use api::selector::{self, Selector};
@@ -13,68 +12,68 @@ use serde_json::{Value, json};
 
 use super::node::Node;
 
-/// The name of our scheduler in the spec of a Pod.
+/// The `schedulerName` of this scheduler.
 pub(crate) const SCHEDULER: &str = "default-scheduler";
 
-/// What a Pod takes from its node.
+/// Resource requests of a Pod.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Requests {
-    /// Processors, in thousandths of one.
+    /// CPU, in millicores.
     pub millicores: u64,
     /// Memory, in bytes.
     pub memory: u64,
 }
 
-/// A port of its node that a Pod takes.
+/// A hostPort of a Pod.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostPort {
     /// Its protocol; none for an unknown one.
     pub protocol: Option<Protocol>,
-    /// The address, empty for all.
+    /// `hostIP`; empty for all addresses.
     pub address: Box<str>,
     /// The number.
     pub number: u16,
 }
 
-/// Where a Pod may go, and where it would like to go.
+/// Node constraints and preferences of a Pod.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Placement {
-    /// Who comes first: the larger.
+    /// The priority; higher values are scheduled first.
     pub priority: i32,
-    /// Labels that its node must have.
+    /// `nodeSelector`
     pub labels: Selector,
-    /// One of these must hold for its node; none when any node will do.
+    /// Required node affinity terms, of which one must match.
     pub required: Option<Box<[Term]>>,
-    /// What it would like, and how much.
+    /// Preferred node affinity terms with weights.
     pub preferred: Box<[(i64, Term)]>,
-    /// What it puts up with.
+    /// Tolerations.
     pub tolerations: Box<[Toleration]>,
-    /// What was last said of why it has no node.
-    pub told: Option<Box<str>>,
+    /// The last message of the PodScheduled condition.
+    pub last_message: Option<Box<str>>,
 }
 
-/// What a node must be; all of it. Nothing at all means no node.
+/// A node selector term: all requirements must match. An empty term matches no node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Term {
-    /// Its labels; none when what is asked makes no sense.
+    /// Label requirements; `None` when they are invalid.
     labels: Option<Selector>,
-    /// Its name: `true` for one of these, `false` for none of these.
+    /// Name requirements: `true` for In, `false` for NotIn.
     names: Vec<(bool, Vec<Box<str>>)>,
     empty: bool,
 }
 
-/// Something that a Pod puts up with.
+/// A toleration.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Toleration {
     key: Box<str>,
     exists: bool,
     value: Box<str>,
     effect: Box<str>,
-    /// For how many seconds; none for ever.
+    /// `tolerationSeconds`; `None` is unlimited.
     pub seconds: Option<i64>,
 }
 
-/// What all containers of a Pod take together. Those that run before the others take it before them.
+/// The effective requests of a Pod: the maximum of the containers together and each init container, plus overhead.
 pub(super) fn requests(spec: &PodSpec) -> Requests {
     let takes = |container: &Container| of(&container.resources.requests);
     let together = spec.running_containers().map(takes).fold(Requests::default(), Requests::plus);
@@ -88,7 +87,7 @@ fn of(amounts: &StringMap) -> Requests {
 }
 
 impl Requests {
-    /// Both together.
+    /// The sum.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -97,7 +96,7 @@ impl Requests {
         }
     }
 
-    /// Without the other.
+    /// The difference.
     #[must_use]
     pub const fn minus(self, other: Self) -> Self {
         Self {
@@ -111,7 +110,7 @@ impl Requests {
     }
 }
 
-/// The ports of its node that a Pod takes.
+/// The hostPorts of a Pod.
 pub(super) fn host_ports(containers: &[Container]) -> Box<[HostPort]> {
     let ports = containers.iter().flat_map(|container| &container.ports).filter(|port| port.host_port != 0);
     ports
@@ -120,7 +119,7 @@ pub(super) fn host_ports(containers: &[Container]) -> Box<[HostPort]> {
 }
 
 impl HostPort {
-    /// Whether two Pods with these cannot be on one node.
+    /// Whether two hostPorts conflict on one node.
     #[must_use]
     pub fn collides(&self, other: &Self) -> bool {
         let any = |address: &str| matches!(address, "" | "0.0.0.0" | "::");
@@ -131,7 +130,7 @@ impl HostPort {
 }
 
 impl Placement {
-    /// Reads the wishes of a Pod.
+    /// Reads the constraints of a Pod.
     pub(super) fn read(labels: &Value, affinity: &Value, tolerations: &[Value]) -> Self {
         let node = affinity.at("nodeAffinity");
         let required = node.at("requiredDuringSchedulingIgnoredDuringExecution");
@@ -146,33 +145,33 @@ impl Placement {
         }
     }
 
-    /// Whether the Pod may go to a node, as far as labels and names are concerned.
+    /// Whether a node matches the node selector and the required affinity.
     #[must_use]
-    pub fn wants(&self, node: &Node) -> bool {
+    pub fn matches(&self, node: &Node) -> bool {
         self.labels.matches(&node.entry.facts, "", node.name())
             && self.required.as_ref().is_none_or(|terms| terms.iter().any(|term| term.holds(node)))
     }
 
-    /// How much the Pod would like a node.
+    /// The sum of the weights of matching preferred terms.
     #[must_use]
-    pub fn liking(&self, node: &Node) -> i64 {
+    pub fn preference(&self, node: &Node) -> i64 {
         self.preferred.iter().filter(|(_, term)| term.holds(node)).map(|(weight, _)| weight).sum()
     }
 
-    /// The first taint of a node that keeps the Pod away.
+    /// The first NoSchedule or NoExecute taint that is not tolerated.
     #[must_use]
-    pub fn repelled<'n>(&self, node: &'n Node) -> Option<&'n Taint> {
+    pub fn untolerated_taint<'n>(&self, node: &'n Node) -> Option<&'n Taint> {
         let hard = node.taints.iter().filter(|taint| matches!(&*taint.effect, "NoSchedule" | "NoExecute"));
         hard.into_iter().find(|taint| !self.tolerates(taint))
     }
 
-    /// How many taints of a node the Pod would rather not meet.
+    /// The number of PreferNoSchedule taints that are not tolerated.
     #[must_use]
-    pub fn reluctance(&self, node: &Node) -> usize {
+    pub fn untolerated_soft_taints(&self, node: &Node) -> usize {
         node.taints.iter().filter(|taint| &*taint.effect == "PreferNoSchedule" && !self.tolerates(taint)).count()
     }
 
-    /// Whether the Pod puts up with a taint.
+    /// Whether a taint is tolerated.
     #[must_use]
     pub fn tolerates(&self, taint: &Taint) -> bool {
         self.tolerations.iter().any(|toleration| toleration.covers(taint))
@@ -202,7 +201,7 @@ impl Term {
 }
 
 impl Toleration {
-    /// Reads what a Pod puts up with.
+    /// Reads a toleration.
     #[must_use]
     pub fn read(toleration: &Value) -> Self {
         let text = |field: &str| Box::from(toleration.text(field));
@@ -215,7 +214,7 @@ impl Toleration {
         }
     }
 
-    /// Whether this is about a taint.
+    /// Whether it matches a taint.
     #[must_use]
     pub fn covers(&self, taint: &Taint) -> bool {
         (self.effect.is_empty() || self.effect == taint.effect)
@@ -224,13 +223,13 @@ impl Toleration {
     }
 }
 
-/// A taint of a node that is not meant to have more Pods, as if it had been written.
+/// The taint that corresponds to `spec.unschedulable`.
 #[must_use]
 pub(crate) fn unschedulable() -> Taint {
     Taint { key: taints::UNSCHEDULABLE.into(), effect: "NoSchedule".into(), ..Taint::default() }
 }
 
-/// The condition of a Pod that found no node.
+/// The PodScheduled condition of an unschedulable Pod.
 #[must_use]
 pub(crate) fn unscheduled(message: &str, now: &str) -> Value {
     json!({

@@ -1,4 +1,4 @@
-//! A Pod: where it is, whether it is ready, which of its ports have names, what it takes from its node.
+//! A reduced Pod.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,49 +24,49 @@ pub struct Pod {
     pub node: Box<str>,
     /// Its addresses.
     pub addresses: Box<[IpAddr]>,
-    /// Whether it says that it is ready.
+    /// The Ready condition.
     pub ready: bool,
-    /// Since when it has said so, or has not.
+    /// The transition time of the Ready condition.
     pub ready_since: Option<Box<str>>,
-    /// Whether it has ended for good.
+    /// Whether its phase is Succeeded or Failed.
     pub finished: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
-    /// Its host name, if it asks for one.
+    /// `spec.hostname`
     pub hostname: Box<str>,
-    /// The Service under whose name its host name is found.
+    /// `spec.subdomain`
     pub subdomain: Box<str>,
-    /// Ports that have names, in the order in which they are looked up.
+    /// Named ports, in lookup order.
     pub ports: Box<[NamedPort]>,
-    /// What it says it is doing.
+    /// The phase.
     pub phase: Phase,
-    /// When it was created, in seconds since 1970.
+    /// The creation time, in seconds since the epoch.
     pub created: i64,
-    /// How often its containers were started again, the most of them.
+    /// The highest restart count of its containers.
     pub restarts: u32,
-    /// What it costs to delete it: the cheapest go first.
+    /// The deletion cost; Pods with lower cost are deleted first.
     pub deletion_cost: i32,
-    /// What it takes from its node.
+    /// Resource requests.
     pub requests: Requests,
-    /// Ports of its node that it takes.
+    /// hostPorts.
     pub host_ports: Box<[HostPort]>,
-    /// Where it may go and would like to go; only while it waits for our scheduler.
+    /// Scheduling constraints, while it waits for the scheduler.
     pub placement: Option<Box<Placement>>,
 }
 
-/// What a Pod says it is doing, in the order in which Pods are given up.
+/// The phase of a Pod, in the order in which Pods are deleted on scale-down.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Phase {
-    /// Not all of its containers have begun.
+    /// Not all containers have started.
     #[default]
     Pending,
-    /// Nobody has heard of it.
+    /// The node does not report it.
     Unknown,
-    /// It runs.
+    /// Running.
     Running,
-    /// It has ended well.
+    /// All containers exited with 0.
     Succeeded,
-    /// It has ended badly.
+    /// A container failed.
     Failed,
 }
 
@@ -82,7 +82,7 @@ pub struct NamedPort {
 }
 
 impl Phase {
-    /// The phase of this name. An unknown one says nothing, like none at all.
+    /// The phase with this name; an unknown one counts as Pending.
     fn named(name: &str) -> Self {
         match name {
             "Running" => Self::Running,
@@ -136,13 +136,13 @@ impl Pod {
         }
     }
 
-    /// Whether it runs or is about to: neither ended nor being deleted.
+    /// Whether it has neither terminated nor is being deleted.
     #[must_use]
     pub fn is_active(&self) -> bool {
         !self.finished && !self.deleting
     }
 
-    /// Since when it has been ready, in seconds since 1970; none when it is not.
+    /// When it became ready, in seconds since the epoch; `None` when it is not ready.
     #[must_use]
     pub fn ready_for(&self) -> Option<i64> {
         self.ready.then(|| self.ready_since.as_deref().map_or(0, seconds))
@@ -171,7 +171,7 @@ impl Pod {
         self.ports.iter().find(|port| *port.name == *name && port.protocol == protocol).map(|port| port.number)
     }
 
-    /// Whether something about it changed that endpoints show, besides which Services select it.
+    /// Whether a field differs that endpoints contain.
     #[must_use]
     pub fn differs_for_endpoints(&self, other: &Self) -> bool {
         self.ready != other.ready
@@ -183,7 +183,7 @@ impl Pod {
             || self.ports != other.ports
     }
 
-    /// Whether something about it changed that decides which Services select it, and under which name it is found.
+    /// Whether labels, host name or subdomain differ.
     #[must_use]
     pub fn differs_for_selection(&self, other: &Self) -> bool {
         self.entry.facts.labels != other.entry.facts.labels
@@ -192,21 +192,21 @@ impl Pod {
     }
 }
 
-/// A time that objects write, in seconds since 1970.
+/// A metav1.Time in seconds since the epoch.
 pub(crate) fn seconds(time: &str) -> i64 {
     time.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_second)
 }
 
-/// What only Pods without a node are asked; most have one, so it is read apart.
+/// Fields that only the scheduler needs; parsed for unscheduled Pods only.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Wishing {
-    spec: Wishes,
+struct SchedulingFields {
+    spec: SchedulingSpec,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Wishes {
+struct SchedulingSpec {
     priority: Option<i32>,
     #[serde(deserialize_with = "or_default")]
     node_selector: serde_json::Value,
@@ -216,7 +216,7 @@ struct Wishes {
     tolerations: Vec<serde_json::Value>,
 }
 
-/// What the scheduler must know, if it is to look at this Pod.
+/// The scheduling constraints, if this scheduler is responsible for the Pod.
 fn placement(pod: &view::Pod, entry: &Entry) -> Option<Box<Placement>> {
     let spec = &pod.spec;
     let ours = matches!(&*spec.scheduler_name, "" | placement::SCHEDULER);
@@ -224,10 +224,10 @@ fn placement(pod: &view::Pod, entry: &Entry) -> Option<Box<Placement>> {
     if !spec.node_name.is_empty() || !ours || done || !spec.scheduling_gates.is_empty() {
         return None;
     }
-    let wishes = super::read::<Wishing>(&entry.value).spec;
+    let scheduling = super::read::<SchedulingFields>(&entry.value).spec;
     Some(Box::new(Placement {
-        priority: wishes.priority.unwrap_or_default(),
-        told: pod.condition("PodScheduled").and_then(|condition| condition.message.clone()),
-        ..Placement::read(&wishes.node_selector, &wishes.affinity, &wishes.tolerations)
+        priority: scheduling.priority.unwrap_or_default(),
+        last_message: pod.condition("PodScheduled").and_then(|condition| condition.message.clone()),
+        ..Placement::read(&scheduling.node_selector, &scheduling.affinity, &scheduling.tolerations)
     }))
 }

@@ -1,4 +1,4 @@
-//! A Service: which Pods it selects, on which ports, and how it wants them listed.
+//! A reduced Service.
 
 use std::sync::Arc;
 
@@ -18,25 +18,25 @@ pub struct Service {
     pub entry: Arc<Entry>,
     /// Its uid.
     pub uid: Box<str>,
-    /// When it was created, as it says it.
+    /// The creation timestamp.
     pub created: Box<str>,
     /// Whether it is being deleted.
     pub deleting: bool,
-    /// The labels it selects by, sorted; `None` for a Service without selector.
+    /// The selector, sorted; `None` without a selector.
     pub selector: Option<Selector>,
-    /// Whether it is only another name of something outside.
+    /// Whether its type is ExternalName.
     pub is_external_name: bool,
-    /// Its cluster addresses; `None` among them for a headless Service.
+    /// Cluster IPs; the text `None` for a headless Service.
     pub cluster_ips: Box<[Box<str>]>,
-    /// The families of its endpoints.
+    /// IP families.
     pub families: Box<[Family]>,
     /// Its ports.
     pub ports: Box<[Port]>,
-    /// Whether Pods count before they are ready.
+    /// `publishNotReadyAddresses`
     pub publish_not_ready: bool,
-    /// Which endpoints clients prefer.
+    /// `trafficDistribution`
     pub distribution: Option<Box<str>>,
-    /// Whether the older annotation asks for zone hints.
+    /// Whether the topology mode annotation requests zone hints.
     pub has_topology_hints: bool,
 }
 
@@ -50,9 +50,9 @@ pub struct Port {
     pub name: Box<str>,
     /// Its protocol; none for an unknown one.
     pub protocol: Option<Protocol>,
-    /// What is spoken on it.
+    /// `appProtocol`
     pub app_protocol: Option<Box<str>>,
-    /// Where it leads.
+    /// The target port.
     pub target: TargetPort,
 }
 
@@ -63,7 +63,7 @@ impl From<ServicePort> for Port {
     }
 }
 
-/// Whether labels are what a selector asks for.
+/// Whether a selector matches labels.
 #[must_use]
 pub fn selects(selector: &[(Box<str>, Box<str>)], facts: &Facts) -> bool {
     selector.iter().all(|(key, value)| facts.label(key) == Some(value))
@@ -80,7 +80,7 @@ impl Service {
             uid: metadata.uid,
             created: metadata.creation_timestamp,
             deleting: metadata.deletion_timestamp.is_some(),
-            has_topology_hints: asks_for_hints(&metadata.annotations),
+            has_topology_hints: wants_hints(&metadata.annotations),
             selector: Some(spec.selector).filter(|labels| !labels.is_empty()).map(Into::into),
             is_external_name: &*spec.kind == "ExternalName",
             cluster_ips: if spec.cluster_ips.is_empty() && !spec.cluster_ip.is_empty() {
@@ -107,13 +107,13 @@ impl Service {
         split(&self.entry.key.name).0
     }
 
-    /// Whether it has no address of its own.
+    /// Whether it is headless.
     #[must_use]
     pub fn is_headless(&self) -> bool {
         self.cluster_ips.first().is_none_or(|address| &**address == "None" || address.is_empty())
     }
 
-    /// Whether endpoints may have to follow: anything but its status and its annotations.
+    /// Whether a field differs that endpoints depend on.
     #[must_use]
     pub fn differs_for_endpoints(&self, other: &Self) -> bool {
         let labels = |service: &Self| Arc::clone(&service.entry.facts);
@@ -121,7 +121,7 @@ impl Service {
         *self != same || labels(self).labels != labels(other).labels
     }
 
-    /// Its selector, if its endpoints are ours to make.
+    /// Its selector, if its endpoints are managed by the controller.
     #[must_use]
     pub fn managed_selector(&self) -> Option<&Selector> {
         self.selector.as_ref().filter(|_| !self.is_external_name)
@@ -133,15 +133,15 @@ fn families(spec: &ServiceSpec) -> Box<[Family]> {
     if !named.is_empty() {
         return named;
     }
-    // Only objects of another age have no families: those with an address have its family, the others may have both.
+    // Objects from before dual-stack have no ipFamilies: use the family of the cluster IP, or both.
     match parse_lenient(&spec.cluster_ip) {
         Some(address) => [Family::of(address)].into(),
         None => [Family::V4, Family::V6].into(),
     }
 }
 
-/// The deprecated key wins when both are there.
-fn asks_for_hints(annotations: &StringMap) -> bool {
+/// The deprecated key takes precedence.
+fn wants_hints(annotations: &StringMap) -> bool {
     let mode = annotations.get(TOPOLOGY_AWARE_HINTS).or_else(|| annotations.get(TOPOLOGY_MODE));
     matches!(mode, Some("Auto" | "auto"))
 }

@@ -1,6 +1,4 @@
-//! What keeps Pods or ReplicaSets: which of them it selects, and who it is.
-//!
-//! Only enough to find out whom an object without an owner may belong to. Everything else is read when it is needed.
+//! A reduced workload: only its selector, to find possible owners of orphans.
 
 use std::sync::Arc;
 
@@ -14,7 +12,7 @@ use super::or_default;
 /// A Deployment, ReplicaSet, StatefulSet or ReplicationController.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Workload {
-    /// The labels of what belongs to it; none when they select nothing.
+    /// The selector; `None` when it selects nothing.
     pub selector: Option<Selector>,
 }
 

@@ -8,40 +8,40 @@ fn names(cluster: &Cluster) -> Vec<String> {
 }
 
 #[test]
-fn pods_of_a_node_that_went_go_after_a_while() {
+fn pods_of_a_deleted_node_are_deleted_after_the_quarantine() {
     let mut cluster = Cluster::new(&[&CONTROLLER]);
     cluster.put("minions", node("node"));
     cluster.put("pods", pod("a", "app", 1, true));
     let mut elsewhere = pod("b", "app", 2, true);
     elsewhere.put("spec.nodeName", "never-was");
     cluster.put("pods", elsewhere);
-    cluster.settle();
+    cluster.converge();
     cluster.remove("minions", "node");
     cluster.deliver_all();
-    cluster.run(0, WHOLE);
+    cluster.run(0, SINGLETON_KEY);
     assert_eq!(names(&cluster), ["a", "b"], "it may come back");
-    cluster.pass(QUARANTINE);
-    cluster.run(0, WHOLE);
+    cluster.advance(QUARANTINE);
+    cluster.run(0, SINGLETON_KEY);
     assert_eq!(names(&cluster), ["b"], "Pods of nodes that we never saw are somebody else's");
 }
 
 #[test]
-fn a_node_that_came_back_keeps_its_pods() {
+fn a_node_that_is_registered_again_keeps_its_pods() {
     let mut cluster = Cluster::new(&[&CONTROLLER]);
     cluster.put("minions", node("node"));
     cluster.put("pods", pod("a", "app", 1, true));
-    cluster.settle();
+    cluster.converge();
     cluster.remove("minions", "node");
     cluster.deliver_all();
     cluster.put("minions", node("node"));
     cluster.deliver_all();
-    cluster.pass(QUARANTINE * 2);
-    cluster.run(0, WHOLE);
+    cluster.advance(QUARANTINE * 2);
+    cluster.run(0, SINGLETON_KEY);
     assert_eq!(names(&cluster), ["a"]);
 }
 
 #[test]
-fn deleted_pods_without_a_node_end_at_once() {
+fn deleted_pods_without_a_node_are_removed_immediately() {
     let mut cluster = Cluster::new(&[&CONTROLLER]);
     let mut lost = pod("a", "app", 1, false);
     lost.put("spec.nodeName", "");
@@ -53,6 +53,6 @@ fn deleted_pods_without_a_node_end_at_once() {
     held.put("metadata.deletionGracePeriodSeconds", 30);
     held.put("status.conditions", json!([]));
     cluster.put("pods", held);
-    cluster.settle();
+    cluster.converge();
     assert_eq!(names(&cluster), ["b"], "that one's node has to end it");
 }

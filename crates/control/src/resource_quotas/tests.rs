@@ -16,19 +16,19 @@ fn status(cluster: &Cluster) -> Value {
     cluster.get(QUOTAS, "default/q").expect("a quota").at("status").clone()
 }
 
-/// The delays of the recalculations that a change of an object leads to.
+/// The delays of the recalculations that a change of an object causes.
 fn delays(cluster: &Cluster, table: &str, old: Option<&Value>, new: &Value, deleted: bool) -> Vec<Duration> {
     let entry = |object: &Value, modified| {
         let key = Key::new(Table::named(table), format!("default/{}", object.text("metadata.name")));
         let (value, facts) = (object::encode(object), std::sync::Arc::default());
         std::sync::Arc::new(store::Entry { key, created: 1, modified, expires: None, value, facts })
     };
-    let mut world = crate::World::default();
+    let mut cache = crate::Cache::default();
     let previous = old.map(|old| entry(old, 1));
-    let change = world.apply(&entry(new, 2), previous.as_ref(), deleted, cluster.instant);
-    let mut wakes = Vec::new();
-    concerns(&cluster.view(None), &change, &mut Wakes::new(&mut wakes));
-    wakes.into_iter().map(|wake| wake.delay).collect()
+    let change = cache.apply(&entry(new, 2), previous.as_ref(), deleted, cluster.instant);
+    let mut affected = Vec::new();
+    affected_keys(&cluster.view(None), &change, &mut AffectedKeys::new(&mut affected));
+    affected.into_iter().map(|item| item.delay).collect()
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn status_is_the_usage_of_all_objects() {
     ] {
         cluster.put(table, object);
     }
-    cluster.settle();
+    cluster.converge();
     let used = |services: &str, ports: &str, pods: &str, cpu: &str| {
         json!({
             "services": services, "services.nodeports": ports, "count/configmaps": "0", "pods": pods,
@@ -60,24 +60,24 @@ fn status_is_the_usage_of_all_objects() {
     assert_eq!(status(&cluster), json!({"hard": hard, "used": used("2", "1", "1", "300m")}));
     assert_eq!(cluster.writes_to(QUOTAS), 1);
     cluster.restart();
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.writes_to(QUOTAS), 0, "no write without a change");
 
     cluster.remove("services/specs", "default/b");
     busy.put("status.phase", "Succeeded");
     cluster.put("pods", busy);
-    cluster.settle();
+    cluster.converge();
     assert_eq!(status(&cluster).at("used"), &used("1", "0", "0", "0"));
 }
 
 #[test]
 fn a_changed_spec_is_recalculated() {
     let mut cluster = cluster(&json!({"services": "5"}));
-    cluster.settle();
+    cluster.converge();
     let mut quota = cluster.get(QUOTAS, "default/q").expect("a quota");
     quota.put("spec.hard", json!({"resourcequotas": "2", "count/frobs.example.com": "1"}));
     cluster.put(QUOTAS, quota.clone());
-    cluster.settle();
+    cluster.converge();
     let status_now = status(&cluster);
     assert_eq!(status_now.at("hard"), quota.at("spec.hard"));
     assert_eq!(status_now.at("used"), &json!({"resourcequotas": "1"}), "the usage of unknown kinds is unknown");
@@ -86,16 +86,16 @@ fn a_changed_spec_is_recalculated() {
 #[test]
 fn a_quota_without_limits_is_not_written() {
     let mut cluster = cluster(&json!({}));
-    cluster.settle();
+    cluster.converge();
     assert_eq!((cluster.writes_to(QUOTAS), status(&cluster)), (0, json!({})));
 }
 
 #[test]
 fn a_charge_during_a_recalculation_is_kept() {
     let mut cluster = cluster(&json!({"services": "5"}));
-    cluster.settle();
+    cluster.converge();
     cluster.put("services/specs", service("a", "a"));
-    let Verdict { transactions, .. } = cluster.judge(&CONTROLLER, "default/q");
+    let Outcome { transactions, .. } = cluster.reconcile(&CONTROLLER, "default/q");
     let mut quota = cluster.get(QUOTAS, "default/q").expect("a quota");
     let new = service("b", "b");
     let request =
@@ -104,8 +104,8 @@ fn a_charge_during_a_recalculation_is_kept() {
     quota.put("status.used", charges[0].used.clone());
     cluster.put(QUOTAS, quota);
     cluster.put("services/specs", new);
-    assert!(!cluster.carry_out(&transactions[0]), "the quota has changed");
-    cluster.settle();
+    assert!(!cluster.try_commit(&transactions[0]), "the quota has changed");
+    cluster.converge();
     assert_eq!(status(&cluster).at("used"), &json!({"services": "2"}));
 }
 
@@ -116,11 +116,11 @@ fn a_pod_past_its_grace_period_is_not_counted() {
     stuck.put("metadata.deletionTimestamp", "1970-01-01T00:00:00Z");
     stuck.put("metadata.deletionGracePeriodSeconds", 30);
     cluster.put("pods", stuck);
-    let verdict = cluster.judge(&CONTROLLER, "default/q");
-    assert_eq!(verdict.again, Some(Duration::from_secs(30) + AFTER_END));
+    let outcome = cluster.reconcile(&CONTROLLER, "default/q");
+    assert_eq!(outcome.requeue_after, Some(Duration::from_secs(30) + AFTER_END));
     let after = |seconds| View { now: Timestamp::from_second(seconds).expect("a time"), ..cluster.view(None) };
-    let used = |verdict: &Verdict| match verdict.transactions[0].as_slice() {
-        [Write::Part { object, .. }] => object.text("status.used.pods").to_owned(),
+    let used = |outcome: &Outcome| match outcome.transactions[0].as_slice() {
+        [Write::Subresource { object, .. }] => object.text("status.used.pods").to_owned(),
         other => panic!("{other:?}"),
     };
     assert_eq!(
@@ -132,7 +132,7 @@ fn a_pod_past_its_grace_period_is_not_counted() {
 #[test]
 fn only_changes_of_usage_lead_to_a_recalculation() {
     let mut cluster = cluster(&json!({"pods": "5"}));
-    cluster.settle();
+    cluster.converge();
     let old = pod("p", "a", 1, true);
     let changed = |path: &str, value: Value| {
         let mut new = old.clone();
@@ -149,7 +149,7 @@ fn only_changes_of_usage_lead_to_a_recalculation() {
 #[test]
 fn a_changed_spec_comes_before_a_changed_status() {
     let mut cluster = cluster(&json!({"pods": "5"}));
-    cluster.settle();
+    cluster.converge();
     let old = cluster.get(QUOTAS, "default/q").expect("a quota");
     let changed = |path: &str, value: Value| {
         let mut new = old.clone();

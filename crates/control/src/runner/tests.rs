@@ -13,7 +13,7 @@ use crate::bootstrap;
 use crate::testing::{node, pod, service};
 use crate::write::object_key;
 
-/// Longer than anything here takes, even on a busy machine.
+/// The timeout of all waits.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Bench {
@@ -26,13 +26,13 @@ impl Bench {
         let index = |table: &str, value: &[u8]| {
             kinds::by_table(table).map_or_else(Default::default, |kind| kind.facts(&object::decode_light(value)))
         };
-        let store = Embedded::open(home.join("store"), index, Options::default()).expect("a store");
+        let store = Embedded::release_written(home.join("store"), index, Options::default()).expect("a store");
         let ranges = Ranges { addresses: vec!["10.96.0.0/16".parse().expect("a range")], ports: 30000..=32767 };
         bootstrap::run(&store, &ranges, "10.0.0.1:6443".parse().expect("an address")).await.expect("first objects");
         Self { store: Arc::new(store), settings: Settings::plain(ranges) }
     }
 
-    /// Stores an object whatever is there.
+    /// Stores an object unconditionally.
     async fn put(&self, table: &str, mut object: Value) {
         let key = object_key(table, &object);
         if !object.has("metadata.uid") {
@@ -66,7 +66,7 @@ impl Bench {
         ready
     }
 
-    /// Waits until the slices fulfil a wish.
+    /// Waits until the slices meet a condition.
     async fn until(&self, wish: impl Fn(&Self) -> bool) {
         let waiting = async {
             let after = self.store.revision();
@@ -106,11 +106,11 @@ fn all_complete(bench: &Bench) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s02_a_restart_in_the_middle_of_anything_converges() {
+async fn s02_a_restart_at_any_point_converges() {
     let home = tempfile::tempdir().expect("a directory");
     let bench = Bench::new(home.path()).await;
     ten_services(&bench).await;
-    // Ended after each number of slices that it may have got to.
+    // Stopped after every possible number of slices.
     for slices in 1..=10 {
         let runner = bench.start();
         bench.until(|bench| bench.slices().len() >= slices).await;
@@ -118,16 +118,16 @@ async fn s02_a_restart_in_the_middle_of_anything_converges() {
         let _ = runner.await;
     }
     let _runner = bench.start();
-    // One each: what two runs made for one Service while one took over from the other is one again.
+    // One slice each: duplicates of two overlapping runs are merged.
     bench.until(|bench| all_complete(bench) && bench.slices().len() == 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_watch_is_found_and_made_up_for() {
+async fn a_lost_watch_is_replaced_by_a_new_list() {
     let home = tempfile::tempdir().expect("a directory");
     let bench = Bench::new(home.path()).await;
-    let mut round = Round::new(bench.store.clone(), bench.settings.clone(), Metrics::new());
-    assert!(round.hear(News::Lost(Table::named("pods"))).is_err(), "the round ends");
+    let mut round = ReconcileLoop::new(bench.store.clone(), bench.settings.clone(), Metrics::new());
+    assert!(round.handle(FeedEvent::WatchLost(Table::named("pods"))).is_err(), "the round ends");
     ten_services(&bench).await;
     let _runner = bench.start();
     bench.until(all_complete).await;
@@ -140,7 +140,7 @@ async fn a_conflicting_writer_loses_nothing() {
     ten_services(&bench).await;
     let _runner = bench.start();
     bench.until(all_complete).await;
-    // Somebody writes annotations on the slices while their endpoints change.
+    // A client writes annotations on the slices while their endpoints change.
     let foreign = tokio::spawn({
         let bench = bench.clone();
         async move {

@@ -1,26 +1,26 @@
-//! Whether a node takes a Pod, and why not.
+//! Filters: whether a Pod fits on a node, and why not.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
 use api::view::node::Taint;
 
+use crate::cache::Load;
 use crate::controller::View;
 use crate::objects::node::Node;
 use crate::objects::placement::{HostPort, Placement, unschedulable};
 use crate::objects::pod::Pod;
-use crate::world::Load;
 
-/// A node, and what is taken from it.
-pub(super) struct Room<'a> {
+/// A node and its load.
+pub(super) struct NodeCapacity<'a> {
     pub(super) node: &'a Node,
     pub(super) load: Load,
     ports: Vec<&'a HostPort>,
 }
 
-/// Why a node does not take a Pod.
+/// Why a Pod does not fit.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Unfit {
+pub(super) enum FilterFailure {
     NotReady,
     Unschedulable,
     Unwanted,
@@ -31,7 +31,7 @@ pub(super) enum Unfit {
     Full,
 }
 
-impl Display for Unfit {
+impl Display for FilterFailure {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotReady => f.write_str("node(s) were not ready"),
@@ -46,8 +46,8 @@ impl Display for Unfit {
     }
 }
 
-/// What is said to a Pod that finds no node: how many there are, and what is wrong with how many of them.
-pub(super) fn explain(nodes: usize, reasons: Vec<Unfit>) -> String {
+/// The message of an unschedulable Pod: counts of nodes by reason.
+pub(super) fn explain(nodes: usize, reasons: Vec<FilterFailure>) -> String {
     if nodes == 0 {
         return "no nodes available to schedule pods".to_owned();
     }
@@ -60,51 +60,55 @@ pub(super) fn explain(nodes: usize, reasons: Vec<Unfit>) -> String {
     format!("0/{nodes} nodes are available: {}.", parts.join(", "))
 }
 
-impl<'a> Room<'a> {
+impl<'a> NodeCapacity<'a> {
     pub(super) fn of(view: &View<'a>, node: &'a Node) -> Self {
-        let pods = view.world.pods.on_node(node.name()).filter(|pod| !pod.finished);
+        let pods = view.cache.pods.on_node(node.name()).filter(|pod| !pod.finished);
         let ports = pods.flat_map(|pod| pod.host_ports.iter()).collect();
-        Self { node, load: view.world.pods.load(node.name()), ports }
+        Self { node, load: view.cache.pods.load(node.name()), ports }
     }
 
-    /// Whether a Pod may come here.
-    pub(super) fn takes(&self, pod: &Pod, placement: &Placement) -> Result<(), Unfit> {
+    /// Whether a Pod fits.
+    pub(super) fn accepts(&self, pod: &Pod, placement: &Placement) -> Result<(), FilterFailure> {
         if !self.node.ready {
-            return Err(Unfit::NotReady);
+            return Err(FilterFailure::NotReady);
         }
         if self.node.unschedulable && !placement.tolerates(&unschedulable()) {
-            return Err(Unfit::Unschedulable);
+            return Err(FilterFailure::Unschedulable);
         }
-        if !placement.wants(self.node) {
-            return Err(Unfit::Unwanted);
+        if !placement.matches(self.node) {
+            return Err(FilterFailure::Unwanted);
         }
-        if let Some(Taint { key, value, .. }) = placement.repelled(self.node) {
-            return Err(Unfit::Tainted(if value.is_empty() { format!("{key}: ") } else { format!("{key}: {value}") }));
+        if let Some(Taint { key, value, .. }) = placement.untolerated_taint(self.node) {
+            return Err(FilterFailure::Tainted(if value.is_empty() {
+                format!("{key}: ")
+            } else {
+                format!("{key}: {value}")
+            }));
         }
         let wanted = || pod.host_ports.iter();
         if wanted().any(|port| self.ports.iter().any(|taken| taken.collides(port))) {
-            return Err(Unfit::Ports);
+            return Err(FilterFailure::Ports);
         }
         self.has_room(pod)
     }
 
-    /// A node that does not say what it has has enough.
-    fn has_room(&self, pod: &Pod) -> Result<(), Unfit> {
+    /// Whether resources suffice; unknown capacity is unlimited.
+    fn has_room(&self, pod: &Pod) -> Result<(), FilterFailure> {
         let after = self.load.with(pod);
         if self.node.pods.is_some_and(|limit| after.pods > limit) {
-            return Err(Unfit::Full);
+            return Err(FilterFailure::Full);
         }
         let cores = self.node.millicores;
         if cores > 0 && pod.requests.millicores > 0 && after.requests.millicores > cores {
-            return Err(Unfit::Cpu);
+            return Err(FilterFailure::Cpu);
         }
         if pod.requests.memory > 0 && self.node.memory.is_some_and(|limit| after.requests.memory > limit) {
-            return Err(Unfit::Memory);
+            return Err(FilterFailure::Memory);
         }
         Ok(())
     }
 
-    /// A Pod comes here.
+    /// Adds a Pod.
     pub(super) fn take(&mut self, pod: &'a Pod) {
         self.load = self.load.with(pod);
         self.ports.extend(pod.host_ports.iter());

@@ -50,7 +50,7 @@ fn pods_are_bound_to_nodes_that_are_ready() {
         .put("minions", node("a", |node| node.put("status.conditions", json!([{"type": "Ready", "status": "False"}]))));
     cluster.put("minions", node("b", |_| {}));
     cluster.put("pods", pod("p", |_| {}));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(place(&cluster, "p"), "b");
     let bound = cluster.get("pods", "default/p").expect("the Pod");
     assert_eq!(bound.items("status.conditions")[0].text("status"), "True");
@@ -59,7 +59,7 @@ fn pods_are_bound_to_nodes_that_are_ready() {
 }
 
 #[test]
-fn pods_of_others_are_left_alone() {
+fn pods_of_other_schedulers_are_ignored() {
     let mut cluster = cluster();
     cluster.put("minions", node("a", |_| {}));
     cluster.put("pods", pod("other", |pod| pod.put("spec.schedulerName", "mine")));
@@ -68,14 +68,14 @@ fn pods_of_others_are_left_alone() {
     let mut done = cluster.get("pods", "default/done").expect("a Pod");
     done.put("status.phase", "Failed");
     cluster.put("pods", done);
-    cluster.settle();
+    cluster.converge();
     for name in ["other", "gated", "done"] {
         assert_eq!(place(&cluster, name), "", "{name}");
     }
 }
 
 #[test]
-fn wishes_and_taints_are_respected() {
+fn affinity_and_taints_are_respected() {
     let mut cluster = cluster();
     let taint = json!([{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]);
     cluster.put("minions", node("a", |node| node.put("spec.taints", taint)));
@@ -100,7 +100,7 @@ fn wishes_and_taints_are_respected() {
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["c"]}]},
     ]}}});
     cluster.put("pods", pod("named", |pod| pod.put("spec.affinity", named)));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(["plain", "fast", "in", "tolerant"].map(|name| place(&cluster, name)), ["b", "b", "b", "a"]);
     assert_eq!(
         why(&cluster, "named"),
@@ -110,13 +110,13 @@ fn wishes_and_taints_are_respected() {
     let mut open = cluster.get("minions", "c").expect("a Node");
     open.drop_path("spec.unschedulable");
     cluster.put("minions", open);
-    cluster.settle();
+    cluster.converge();
     assert_eq!(place(&cluster, "named"), "c");
     assert_eq!(why(&cluster, "named"), "");
 }
 
 #[test]
-fn no_node_gets_more_than_it_has() {
+fn capacity_is_not_exceeded() {
     let mut cluster = cluster();
     cluster.put("minions", node("a", |_| {}));
     let asks = |cpu: &'static str, memory: &'static str| {
@@ -128,17 +128,17 @@ fn no_node_gets_more_than_it_has() {
     cluster.put("pods", pod("a", asks("1500m", "100Mi")));
     cluster.put("pods", pod("b", asks("600m", "100Mi")));
     cluster.put("pods", pod("c", asks("100m", "1000Mi")));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(place(&cluster, "a"), "a");
     assert_eq!(why(&cluster, "b"), "0/1 nodes are available: 1 Insufficient cpu.");
     assert_eq!(why(&cluster, "c"), "0/1 nodes are available: 1 Insufficient memory.");
     cluster.remove("pods", "default/a");
-    cluster.settle();
+    cluster.converge();
     assert_eq!((place(&cluster, "b").as_str(), place(&cluster, "c").as_str()), ("a", ""), "there is room for one");
 }
 
 #[test]
-fn ports_and_places_are_counted() {
+fn host_ports_and_pod_slots_are_counted() {
     let mut cluster = cluster();
     cluster.put("minions", node("a", |node| node.put("status.allocatable.pods", "2")));
     let port = |pod: &mut Value| {
@@ -147,20 +147,20 @@ fn ports_and_places_are_counted() {
     };
     cluster.put("pods", pod("a", port));
     cluster.put("pods", pod("b", port));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(
         why(&cluster, "b"),
         "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."
     );
     cluster.put("pods", pod("c", |_| {}));
     cluster.put("pods", pod("d", |_| {}));
-    cluster.settle();
+    cluster.converge();
     assert_eq!((place(&cluster, "c").as_str(), place(&cluster, "d").as_str()), ("a", ""));
     assert_eq!(why(&cluster, "d"), "0/1 nodes are available: 1 Too many pods.");
 }
 
 #[test]
-fn pods_of_one_owner_are_spread_and_wishes_weigh() {
+fn pods_of_one_owner_are_spread_and_preferences_have_weight() {
     let mut cluster = cluster();
     for name in ["a", "b", "c"] {
         cluster.put("minions", node(name, |_| {}));
@@ -173,7 +173,7 @@ fn pods_of_one_owner_are_spread_and_wishes_weigh() {
     for number in 0..6 {
         cluster.put("pods", pod(&format!("p{number}"), owned));
     }
-    cluster.settle();
+    cluster.converge();
     let mut places: Vec<String> = (0..6).map(|number| place(&cluster, &format!("p{number}"))).collect();
     places.sort();
     assert_eq!(places, ["a", "a", "b", "b", "c", "c"]);
@@ -182,7 +182,7 @@ fn pods_of_one_owner_are_spread_and_wishes_weigh() {
             [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["c"]}]}},
     ]}});
     cluster.put("pods", pod("wish", |pod| pod.put("spec.affinity", wish)));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(place(&cluster, "wish"), "c");
 }
 
@@ -194,19 +194,19 @@ fn many_pods_are_bound_in_a_few_transactions() {
         cluster.put("pods", pod(&format!("p{number:03}"), |_| {}));
     }
     cluster.deliver_all();
-    let verdict = cluster.judge(&CONTROLLER, WHOLE);
-    assert_eq!(verdict.transactions.len(), AT_ONCE / TOGETHER);
-    assert_eq!(verdict.again, Some(Duration::ZERO));
+    let outcome = cluster.reconcile(&CONTROLLER, SINGLETON_KEY);
+    assert_eq!(outcome.transactions.len(), BATCH_SIZE / TRANSACTION_SIZE);
+    assert_eq!(outcome.requeue_after, Some(Duration::ZERO));
 }
 
 #[test]
-fn without_nodes_a_pod_is_told_so_once() {
+fn unschedulable_pods_are_reported_once() {
     let mut cluster = cluster();
     cluster.put("pods", pod("p", |_| {}));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.events, [("FailedScheduling".into(), "no nodes available to schedule pods".into())]);
     assert_eq!(cluster.writes_to("pods"), 0, "where there are no nodes, nobody waits for one");
     cluster.put("minions", node("a", |_| {}));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(place(&cluster, "p"), "a");
 }

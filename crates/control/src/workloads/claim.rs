@@ -1,6 +1,6 @@
-//! Whose an object is: owners adopt what they select and nobody owns, and let go of what they no longer select.
+//! Adoption and release: owners adopt matching orphans and release dependents that no longer match.
 //!
-//! In: an owner, and the objects that could be its own. Out: those that are, and the changes of owner references.
+//! In: an owner, and possible dependents. Out: its dependents, and the changes of owner references.
 
 use std::sync::Arc;
 
@@ -11,31 +11,31 @@ use api::view::metadata::controller_of;
 use serde_json::Value;
 use store::Entry;
 
-use super::{Flavor, Held};
+use super::{StoredObject, WorkloadKind};
 use crate::controller::View;
 use crate::objects::ownership;
 use crate::objects::pod::Pod;
 use crate::write::Write;
 
-/// What an owner has, and what must be written so that it is so.
+/// The dependents of an owner, and the writes.
 pub(super) struct Claim<T> {
-    /// What is its own, or will be after the writes.
+    /// The dependents after the writes.
     pub(super) own: Vec<T>,
     /// Adoptions and releases.
     pub(super) writes: Vec<Write>,
 }
 
-/// The Pods of an owner, whether they have ended or are being deleted or not. Only those that fit are adopted.
+/// The Pods of an owner, terminated and terminating ones included. Only those that fit are adopted.
 pub(super) fn pods<'a>(
     view: &View<'a>,
-    flavor: &Flavor,
-    owner: &Held,
+    kind: &WorkloadKind,
+    owner: &StoredObject,
     selector: &Selector,
     fits: impl Fn(&Pod) -> bool,
 ) -> Claim<&'a Arc<Pod>> {
     let mut claim = Claim { own: Vec::new(), writes: Vec::new() };
-    let pods = &view.world.pods;
-    for dependent in view.world.owners.dependents_of(owner.uid()) {
+    let pods = &view.cache.pods;
+    for dependent in view.cache.owners.dependents_of(owner.uid()) {
         let Some(pod) = pods.get(&dependent.key.name).filter(|_| dependent.key.table.as_str() == "pods") else {
             continue;
         };
@@ -52,11 +52,11 @@ pub(super) fn pods<'a>(
         return claim;
     }
     for pod in pods.selected(owner.namespace(), owner.object.at("spec.selector"), selector) {
-        let free = controller_of(view.world.owners.of(&pod.entry.key)).is_none();
+        let free = controller_of(view.cache.owners.of(&pod.entry.key)).is_none();
         if free
             && pod.is_active()
             && fits(pod)
-            && let Some(write) = adopted(view, &pod.entry, flavor.reference(&owner.object))
+            && let Some(write) = adopted(view, &pod.entry, kind.reference(&owner.object))
         {
             claim.own.push(pod);
             claim.writes.push(write);
@@ -65,24 +65,24 @@ pub(super) fn pods<'a>(
     claim
 }
 
-/// The objects of another table that belong to an owner, read whole.
+/// The dependents of an owner in a table.
 pub(super) fn objects(
     view: &View<'_>,
-    flavor: &Flavor,
-    owner: &Held,
+    kind: &WorkloadKind,
+    owner: &StoredObject,
     table: &'static str,
     selector: &Selector,
-) -> Claim<Held> {
+) -> Claim<StoredObject> {
     let mut claim = Claim { own: Vec::new(), writes: Vec::new() };
-    for dependent in view.world.owners.dependents_of(owner.uid()).filter(|one| one.key.table.as_str() == table) {
-        let Some(held) = Held::read(view, table, &dependent.key.name) else { continue };
-        if !is_controller(view, &held.entry, owner.uid()) {
+    for dependent in view.cache.owners.dependents_of(owner.uid()).filter(|one| one.key.table.as_str() == table) {
+        let Some(workload) = StoredObject::read(view, table, &dependent.key.name) else { continue };
+        if !is_controller(view, &workload.entry, owner.uid()) {
             continue;
         }
-        if owner.is_deleting() || held.is_deleting() || selector.matches(&held.entry.facts, "", "") {
-            claim.own.push(held);
+        if owner.is_deleting() || workload.is_deleting() || selector.matches(&workload.entry.facts, "", "") {
+            claim.own.push(workload);
         } else {
-            claim.writes.extend(released(view, &held.entry, owner.uid()));
+            claim.writes.extend(released(view, &workload.entry, owner.uid()));
         }
     }
     if owner.is_deleting() {
@@ -96,18 +96,18 @@ pub(super) fn objects(
         }
         let metadata = ownership(&entry.value);
         if controller_of(&metadata.owner_references).is_none() && !metadata.is_deleting() {
-            claim.writes.extend(adopted(view, &entry, flavor.reference(&owner.object)));
+            claim.writes.extend(adopted(view, &entry, kind.reference(&owner.object)));
         }
     }
     claim
 }
 
-/// Whether an owner manages an object, and does not merely own it.
+/// Whether an owner is the controller of an object.
 fn is_controller(view: &View<'_>, entry: &Entry, uid: &str) -> bool {
-    controller_of(view.world.owners.of(&entry.key)).is_some_and(|owner| *owner.uid == *uid)
+    controller_of(view.cache.owners.of(&entry.key)).is_some_and(|owner| *owner.uid == *uid)
 }
 
-/// An object with one more owner; nothing if it is being deleted or has found another owner meanwhile.
+/// Adopts an object, unless it is being deleted or has a controller.
 fn adopted(view: &View<'_>, entry: &Entry, reference: Value) -> Option<Write> {
     change(view, entry, |owners| {
         let free = !owners.iter().any(|owner| owner.flag("controller") || owner.text("uid") == reference.text("uid"));
@@ -117,7 +117,7 @@ fn adopted(view: &View<'_>, entry: &Entry, reference: Value) -> Option<Write> {
     })
 }
 
-/// An object without one of its owners.
+/// Releases an object.
 fn released(view: &View<'_>, entry: &Entry, uid: &str) -> Option<Write> {
     change(view, entry, |owners| owners.retain(|owner| owner.text("uid") != uid))
 }

@@ -1,10 +1,10 @@
-//! Deployment: one ReplicaSet for each template it ever had, Pods moved from the old ones to the newest.
+//! Deployments: one ReplicaSet per Pod template; rollouts move Pods from old ReplicaSets to the newest.
 //!
 //! ```text
-//! claim ─▶ revision (find or make the newest set) ─▶ scale | rolling | recreate ─▶ clean up ─▶ status
+//! claim ─▶ revision (find or create the newest set) ─▶ scale | rolling | recreate ─▶ clean up ─▶ status
 //! ```
-//! In: the Deployment, its ReplicaSets and what they say of their Pods. Out: one transaction: sizes of ReplicaSets, a new
-//! one, old ones deleted, and the status. Each run takes one step; the ReplicaSets report, and that wakes the next.
+//! In: the Deployment, its ReplicaSets and their statuses. Out: one transaction with sizes of ReplicaSets, a new one, deletions of old ones, and the
+//! status. Each reconcile does one step; status changes of ReplicaSets trigger the next.
 
 mod proportion;
 mod revision;
@@ -23,111 +23,124 @@ use api::view::annotations::DEPLOYMENT_REVISION;
 use serde_json::Value;
 
 use super::claim;
-use super::{Flavor, Held};
-use crate::controller::{Controller, Verdict, View, Wakes, always};
+use super::{StoredObject, WorkloadKind};
+use crate::cache::Change;
+use crate::controller::{AffectedKeys, Controller, Outcome, View, always};
 use crate::objects::pod::seconds;
-use crate::world::Change;
 use crate::write::Write;
 
-/// How many Pods the Deployment wanted when a set was last scaled.
+/// The annotation with `spec.replicas` of the Deployment at the last scaling.
 const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
-/// How many Pods there could be then, the surge among them.
+/// The annotation with the maximum including surge at the last scaling.
 const MAXIMUM: &str = "deployment.kubernetes.io/max-replicas";
-/// A deadline or a limit that is none.
+/// The value of a disabled deadline or limit.
 const UNLIMITED: i64 = i32::MAX as i64;
 
 /// Deployments.
-pub(crate) const FLAVOR: Flavor =
-    Flavor { table: "deployments", kind: "Deployment", api_version: "apps/v1", controller: "deployment-controller" };
+pub(crate) const KIND: WorkloadKind = WorkloadKind {
+    table: "deployments",
+    kind: "Deployment",
+    api_version: "apps/v1",
+    controller: "deployment-controller",
+};
 
 /// The controller.
 pub(crate) const CONTROLLER: Controller =
-    Controller { name: "deployment", enabled: always, concerns, reconcile, every: None };
+    Controller { name: "deployment", enabled: always, affected_keys, reconcile, resync_period: None };
 
-fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
+fn affected_keys(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
     if change.is_of(super::replicas::SETS.table) {
-        FLAVOR.wake(view, change, wakes);
-    } else if change.is_of(FLAVOR.table) && !change.deleted {
-        wakes.add(change.key());
+        KIND.affected_keys(view, change, affected);
+    } else if change.is_of(KIND.table) && !change.deleted {
+        affected.add(change.key());
     }
 }
 
-fn reconcile(view: &View<'_>, key: &str) -> Verdict {
-    let Some(held) = Held::read(view, FLAVOR.table, key) else { return Verdict::settled() };
-    let Some(selector) = held.selector() else { return Verdict::settled() };
-    let claim = claim::objects(view, &FLAVOR, &held, super::replicas::SETS.table, &selector);
+fn reconcile(view: &View<'_>, key: &str) -> Outcome {
+    let Some(workload) = StoredObject::read(view, KIND.table, key) else { return Outcome::done() };
+    let Some(selector) = workload.selector() else { return Outcome::done() };
+    let claim = claim::objects(view, &KIND, &workload, super::replicas::SETS.table, &selector);
     if !claim.writes.is_empty() {
-        return Verdict::write(claim.writes);
+        return Outcome::write(claim.writes);
     }
-    let mut work = Work::new(view, &held, claim.own);
-    work.take_a_step();
+    let mut work = Work::new(view, &workload, claim.own);
+    work.step();
     work.finish()
 }
 
-/// A Deployment, and what is to become of it and its sets.
+/// A Deployment and its changes.
 struct Work<'a> {
     view: &'a View<'a>,
-    held: &'a Held,
-    /// The Deployment as it should be written.
+    workload: &'a StoredObject,
+    /// The desired Deployment.
     new: Value,
     /// Its sets, the oldest first.
     sets: Vec<Set>,
-    /// Which of them has the present template.
+    /// The index of the set with the current template.
     newest: Option<usize>,
     events: Vec<Write>,
-    again: Option<std::time::Duration>,
+    requeue_after: Option<std::time::Duration>,
 }
 
-/// A ReplicaSet, and what is to become of it.
+/// A ReplicaSet and its changes.
 struct Set {
-    /// As it is stored; none when it is to be made.
-    held: Option<Held>,
-    /// As it should be.
+    /// The stored object; `None` when it is to be created.
+    workload: Option<StoredObject>,
+    /// The desired object.
     object: Value,
     delete: bool,
 }
 
 impl<'a> Work<'a> {
-    fn new(view: &'a View<'a>, held: &'a Held, sets: Vec<Held>) -> Self {
-        let mut sets: Vec<Set> =
-            sets.into_iter().map(|held| Set { object: held.object.clone(), held: Some(held), delete: false }).collect();
+    fn new(view: &'a View<'a>, workload: &'a StoredObject, sets: Vec<StoredObject>) -> Self {
+        let mut sets: Vec<Set> = sets
+            .into_iter()
+            .map(|workload| Set { object: workload.object.clone(), workload: Some(workload), delete: false })
+            .collect();
         sets.sort_by_cached_key(|set| (set.created(), set.name().to_owned()));
-        let mut work =
-            Self { view, held, new: held.object.clone(), sets, newest: None, events: Vec::new(), again: None };
+        let mut work = Self {
+            view,
+            workload,
+            new: workload.object.clone(),
+            sets,
+            newest: None,
+            events: Vec::new(),
+            requeue_after: None,
+        };
         work.newest = work.find_newest();
         work
     }
 
-    fn take_a_step(&mut self) {
-        if self.held.is_deleting() {
+    fn step(&mut self) {
+        if self.workload.is_deleting() {
             self.set_status(false);
             return;
         }
         self.note_pause();
-        if self.held.object.flag("spec.paused") || self.is_scaling() {
+        if self.workload.object.flag("spec.paused") || self.is_scaling() {
             self.update_newest();
             self.scale();
-            if self.held.object.flag("spec.paused") {
+            if self.workload.object.flag("spec.paused") {
                 self.clean_up();
             }
             self.set_status(false);
             return;
         }
-        match self.held.object.text("spec.strategy.type") {
+        match self.workload.object.text("spec.strategy.type") {
             "Recreate" => self.recreate(),
             _ => self.roll(),
         }
         self.set_status(true);
     }
 
-    /// How many Pods are wanted.
+    /// `spec.replicas`
     fn wanted(&self) -> i64 {
-        self.held.object.int("spec.replicas")
+        self.workload.object.int("spec.replicas")
     }
 
-    /// How many Pods there may be beyond those, and how many of those may be missing, during a rolling update.
+    /// `maxSurge` and `maxUnavailable` as numbers.
     fn bounds(&self) -> (i64, i64) {
-        let strategy = self.held.object.at("spec.strategy");
+        let strategy = self.workload.object.at("spec.strategy");
         if strategy.text("type") != "RollingUpdate" {
             return (0, 0);
         }
@@ -135,7 +148,7 @@ impl<'a> Work<'a> {
             Portion::read(strategy.at("rollingUpdate").at(field)).map_or(0, |part| part.of(self.wanted(), rounding))
         };
         match (of("maxSurge", Rounding::Up), of("maxUnavailable", Rounding::Down)) {
-            // Percentages of little may both come to nothing, and then nothing would ever move.
+            // Both may round to 0, which would block the rollout.
             (0, 0) => (0, 1),
             bounds => bounds,
         }
@@ -149,29 +162,29 @@ impl<'a> Work<'a> {
         if self.wanted() == 0 { 0 } else { self.bounds().1.min(self.wanted()) }
     }
 
-    /// The places of the sets that are not the newest.
+    /// Indexes of the old sets.
     fn old(&self) -> Vec<usize> {
         (0..self.sets.len()).filter(|index| Some(*index) != self.newest).collect()
     }
 
-    /// The places of old sets that want Pods.
+    /// Indexes of old sets with replicas.
     fn active_old(&self) -> Vec<usize> {
         self.old().into_iter().filter(|index| self.sets[*index].size() > 0).collect()
     }
 
-    /// How many Pods all sets want together.
+    /// The sum of the replicas of all sets.
     fn total(&self) -> i64 {
         self.sets.iter().map(Set::size).sum()
     }
 
-    /// Whether the Deployment wants another number of Pods than when its sets were last scaled.
+    /// Whether `spec.replicas` changed since the last scaling.
     fn is_scaling(&self) -> bool {
         let wanted = self.wanted();
         let active = self.sets.iter().filter(|set| set.size() > 0);
         active.into_iter().any(|set| set.number(DESIRED).is_some_and(|desired| desired != wanted))
     }
 
-    /// Gives a set another size, and says so.
+    /// Scales a set, with an Event.
     fn resize(&mut self, index: usize, size: i64) {
         let (wanted, most) = (self.wanted(), self.wanted() + self.surge());
         let set = &mut self.sets[index];
@@ -182,17 +195,17 @@ impl<'a> Work<'a> {
         if before != size {
             let direction = if before < size { "up" } else { "down" };
             let message = format!("Scaled {direction} replica set {} from {before} to {size}", set.name());
-            self.say("ScalingReplicaSet", &message);
+            self.record_event("ScalingReplicaSet", &message);
         }
     }
 
-    fn say(&mut self, reason: &str, message: &str) {
-        self.events.push(FLAVOR.event(self.view, &self.held.object, true, reason, message));
+    fn record_event(&mut self, reason: &str, message: &str) {
+        self.events.push(KIND.event(self.view, &self.workload.object, true, reason, message));
     }
 
-    /// Deletes old sets beyond those that are kept to go back to.
+    /// Deletes old sets beyond `revisionHistoryLimit`.
     fn clean_up(&mut self) {
-        let limit = self.held.object.int("spec.revisionHistoryLimit");
+        let limit = self.workload.object.int("spec.revisionHistoryLimit");
         if limit >= UNLIMITED {
             return;
         }
@@ -206,12 +219,12 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Everything in one transaction: it holds together or not at all.
-    fn finish(self) -> Verdict {
+    /// All writes in one transaction.
+    fn finish(self) -> Outcome {
         let mut writes: Vec<Write> = self.sets.into_iter().filter_map(Set::written).collect();
-        writes.extend(self.held.with_status(self.new));
+        writes.extend(self.workload.with_status(self.new));
         let events = if writes.is_empty() { Vec::new() } else { self.events };
-        Verdict { events, again: self.again, ..Verdict::write(writes) }
+        Outcome { events, requeue_after: self.requeue_after, ..Outcome::write(writes) }
     }
 }
 
@@ -224,12 +237,12 @@ impl Set {
         self.object.at("metadata.creationTimestamp").as_str().map_or(i64::MAX, seconds)
     }
 
-    /// How many Pods it wants.
+    /// `spec.replicas`
     fn size(&self) -> i64 {
         self.object.int("spec.replicas")
     }
 
-    /// How many Pods are available and will stay so: what was said before it was made smaller counts no more.
+    /// Available replicas, limited by the desired size: a status from before a scale-down is stale.
     fn available(&self) -> i64 {
         self.object.int("status.availableReplicas").min(self.size())
     }
@@ -250,7 +263,7 @@ impl Set {
         self.number(DEPLOYMENT_REVISION).unwrap_or_default()
     }
 
-    /// Sets an annotation, and says whether that changed anything.
+    /// Sets an annotation; true when it changed.
     fn annotate(&mut self, name: &str, value: &str) -> bool {
         if self.annotation(name) == Some(value) {
             return false;
@@ -268,10 +281,10 @@ impl Set {
     }
 
     fn written(self) -> Option<Write> {
-        match self.held {
+        match self.workload {
             None => Some(Write::create(super::replicas::SETS.table, self.object)),
-            Some(held) if self.delete => Some(held.deleted()),
-            Some(held) => held.replaced(self.object),
+            Some(workload) if self.delete => Some(workload.deleted()),
+            Some(workload) => workload.replaced(self.object),
         }
     }
 }

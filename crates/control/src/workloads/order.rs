@@ -1,8 +1,7 @@
-//! Which Pods go first when there are too many: those that do the least.
+//! The order of deletion on scale-down.
 //!
-//! In: Pods of an owner, and those of its relatives. Out: the same Pods, the first to go in front. The order is that of
-//! Kubernetes: without a node, not running, not ready, cheap to delete, crowded together, ready for a short time, often
-//! started again, young.
+//! In: Pods of an owner, and related Pods. Out: the Pods, the first to delete in front. The order of Kubernetes: unscheduled, not running, not ready, low
+//! deletion cost, many related Pods on the node, ready for a short time, many restarts, young.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -10,7 +9,7 @@ use std::sync::Arc;
 
 use crate::objects::pod::Pod;
 
-/// Sorts Pods, the first to go in front. `related` are the Pods that do the same work, these among them.
+/// Sorts Pods, the first to delete in front. `related` are the Pods of the same Deployment, these included.
 pub(super) fn sort(pods: &mut [&Arc<Pod>], related: &[&Arc<Pod>], now: i64) {
     let mut crowd: HashMap<&str, usize> = HashMap::new();
     for pod in related.iter().filter(|pod| pod.is_active() && !pod.node.is_empty()) {
@@ -32,7 +31,7 @@ pub(super) fn sort(pods: &mut [&Arc<Pod>], related: &[&Arc<Pod>], now: i64) {
     });
 }
 
-/// Times that differ little are alike, so that it is not always the youngest that goes.
+/// The logarithm of a duration: similar times are equal.
 fn magnitude(seconds: i64) -> u32 {
     u64::try_from(seconds).map_or(0, |seconds| u64::BITS - seconds.leading_zeros())
 }
@@ -58,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_the_least_goes_first() {
+    fn the_least_useful_pods_are_deleted_first() {
         let set = |path: &'static str, value: Value| {
             move |pod: &mut Value| {
                 let mut here = pod;

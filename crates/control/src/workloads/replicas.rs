@@ -1,7 +1,6 @@
-//! ReplicaSet and ReplicationController: as many Pods as it says, no more and no fewer.
+//! ReplicaSets and ReplicationControllers: keep the number of Pods at `spec.replicas`.
 //!
-//! In: the owner as it is stored, the Pods that are its own. Out: Pods that are missing, deletions of those that are too
-//! many, adoptions and releases, and the counts in its status.
+//! In: the stored owner and its Pods. Out: new Pods, deletions of excess Pods, adoptions and releases, and status counts.
 
 #[cfg(test)]
 mod tests;
@@ -14,24 +13,28 @@ use api::view::metadata::controller_of;
 use serde_json::Value;
 
 use super::claim::{self, Claim};
-use super::{Flavor, Held, availability, delete_pod, name_from, new_pod, order, slow_start};
-use crate::controller::{Controller, Verdict, View, Wakes, always};
+use super::{StoredObject, WorkloadKind, availability, delete_pod, name_from, new_pod, order, slow_start};
+use crate::cache::{Change, TypedChange};
+use crate::controller::{AffectedKeys, Controller, Outcome, View, always};
 use crate::objects::ownership;
 use crate::objects::pod::Pod;
-use crate::world::{Change, What};
 use crate::write::Write;
 
-/// How many Pods are made before the world is looked at again.
-const MADE_AT_ONCE: usize = 500;
-/// How many Pods are deleted in one transaction: each of them may be changed by its node meanwhile, and then none goes.
-const DELETED_AT_ONCE: usize = 50;
+/// The most Pods created in one reconcile.
+const MAX_CREATED: usize = 500;
+/// The most Pods deleted in one transaction: a concurrent change of any of them is a conflict of all.
+const MAX_DELETED: usize = 50;
 
 /// ReplicaSets.
-pub(crate) const SETS: Flavor =
-    Flavor { table: "replicasets", kind: "ReplicaSet", api_version: "apps/v1", controller: "replicaset-controller" };
+pub(crate) const SETS: WorkloadKind = WorkloadKind {
+    table: "replicasets",
+    kind: "ReplicaSet",
+    api_version: "apps/v1",
+    controller: "replicaset-controller",
+};
 
 /// ReplicationControllers.
-pub(crate) const CONTROLLERS: Flavor = Flavor {
+pub(crate) const CONTROLLERS: WorkloadKind = WorkloadKind {
     table: "controllers",
     kind: "ReplicationController",
     api_version: "v1",
@@ -42,75 +45,75 @@ pub(crate) const CONTROLLERS: Flavor = Flavor {
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "replicaset",
     enabled: always,
-    concerns: |view, change, wakes| concerns(&SETS, view, change, wakes),
+    affected_keys: |view, change, affected| affected_keys(&SETS, view, change, affected),
     reconcile: |view, key| reconcile(&SETS, view, key),
-    every: None,
+    resync_period: None,
 };
 
 /// The controller of ReplicationControllers.
 pub(crate) const REPLICATION: Controller = Controller {
     name: "replicationcontroller",
     enabled: always,
-    concerns: |view, change, wakes| concerns(&CONTROLLERS, view, change, wakes),
+    affected_keys: |view, change, affected| affected_keys(&CONTROLLERS, view, change, affected),
     reconcile: |view, key| reconcile(&CONTROLLERS, view, key),
-    every: None,
+    resync_period: None,
 };
 
-fn concerns(flavor: &Flavor, view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
-    match &change.what {
-        What::Pod(_) => flavor.wake(view, change, wakes),
-        _ if change.is_of(flavor.table) && !change.deleted => wakes.add(change.key()),
+fn affected_keys(kind: &WorkloadKind, view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
+    match &change.typed {
+        TypedChange::Pod(_) => kind.affected_keys(view, change, affected),
+        _ if change.is_of(kind.table) && !change.deleted => affected.add(change.key()),
         _ => {}
     }
 }
 
-fn reconcile(flavor: &Flavor, view: &View<'_>, key: &str) -> Verdict {
-    let Some(owner) = Held::read(view, flavor.table, key) else { return Verdict::settled() };
-    let Some(selector) = owner.selector() else { return Verdict::settled() };
-    let Claim { own, writes } = claim::pods(view, flavor, &owner, &selector, |_| true);
-    let mut verdict = Verdict::write(writes);
+fn reconcile(kind: &WorkloadKind, view: &View<'_>, key: &str) -> Outcome {
+    let Some(owner) = StoredObject::read(view, kind.table, key) else { return Outcome::done() };
+    let Some(selector) = owner.selector() else { return Outcome::done() };
+    let Claim { own, writes } = claim::pods(view, kind, &owner, &selector, |_| true);
+    let mut outcome = Outcome::write(writes);
     let active: Vec<&Arc<Pod>> = own.iter().copied().filter(|pod| pod.is_active()).collect();
     let wanted = usize::try_from(owner.object.int("spec.replicas")).unwrap_or_default();
     let excess = if owner.is_deleting() { Vec::new() } else { excess(view, &owner, &active, wanted) };
-    let (status, wait) = status(flavor, view, &owner, &own, &excess);
-    // Together: whoever reads the status must not count Pods that are on their way out because of it.
+    let (status, wait) = status(kind, view, &owner, &own, &excess);
+    // In one transaction: the status must not count Pods that are deleted with it.
     let mut together: Vec<Write> = status.into_iter().collect();
     for pod in excess {
         if let Some(write) = delete_pod(view, pod) {
             let message = format!("Deleted pod: {}", pod.name());
-            verdict.events.push(flavor.event(view, &owner.object, true, "SuccessfulDelete", &message));
+            outcome.events.push(kind.event(view, &owner.object, true, "SuccessfulDelete", &message));
             together.push(write);
         }
     }
     if !together.is_empty() {
-        verdict.transactions.push(together);
+        outcome.transactions.push(together);
     }
     if active.len() < wanted && !owner.is_deleting() {
-        create(flavor, view, &owner, wanted - active.len(), &mut verdict);
+        create(kind, view, &owner, wanted - active.len(), &mut outcome);
     }
-    verdict.again = wait;
-    verdict
+    outcome.requeue_after = wait;
+    outcome
 }
 
-/// Makes Pods that are missing.
-fn create(flavor: &Flavor, view: &View<'_>, owner: &Held, missing: usize, verdict: &mut Verdict) {
+/// Creates missing Pods.
+fn create(kind: &WorkloadKind, view: &View<'_>, owner: &StoredObject, missing: usize, outcome: &mut Outcome) {
     let template = owner.object.at("spec.template");
     let base = format!("{}-", owner.name());
     let mut pods = Vec::new();
-    for index in 0..missing.min(MADE_AT_ONCE) {
+    for index in 0..missing.min(MAX_CREATED) {
         let name = name_from(&base, (owner.uid(), view.store.revision(), index));
         let message = format!("Created pod: {name}");
-        verdict.events.push(flavor.event(view, &owner.object, true, "SuccessfulCreate", &message));
-        let mut pod = new_pod(template, owner.namespace(), &name, &flavor.reference(&owner.object));
+        outcome.events.push(kind.event(view, &owner.object, true, "SuccessfulCreate", &message));
+        let mut pod = new_pod(template, owner.namespace(), &name, &kind.reference(&owner.object));
         pod.put("metadata.generateName", base.as_str());
         pods.push(Write::create("pods", pod));
     }
-    verdict.transactions.extend(slow_start(pods));
+    outcome.transactions.extend(slow_start(pods));
 }
 
-/// The Pods that are too many, as many of them as go at once.
-fn excess<'a>(view: &View<'a>, owner: &Held, active: &[&'a Arc<Pod>], wanted: usize) -> Vec<&'a Arc<Pod>> {
-    let count = active.len().saturating_sub(wanted).min(DELETED_AT_ONCE);
+/// The excess Pods, limited per transaction.
+fn excess<'a>(view: &View<'a>, owner: &StoredObject, active: &[&'a Arc<Pod>], wanted: usize) -> Vec<&'a Arc<Pod>> {
+    let count = active.len().saturating_sub(wanted).min(MAX_DELETED);
     if count == 0 {
         return Vec::new();
     }
@@ -120,25 +123,25 @@ fn excess<'a>(view: &View<'a>, owner: &Held, active: &[&'a Arc<Pod>], wanted: us
     excess
 }
 
-/// The Pods that do the same work: those of all ReplicaSets of the same Deployment.
-fn related<'a>(view: &View<'a>, owner: &Held, own: &[&'a Arc<Pod>]) -> Vec<&'a Arc<Pod>> {
-    let Some(above) = controller_of(view.world.owners.of(&owner.entry.key)) else { return own.to_vec() };
-    let sets = view.world.owners.dependents_of(&above.uid).filter(|one| one.key.table == owner.entry.key.table);
+/// The Pods of all ReplicaSets of the same Deployment.
+fn related<'a>(view: &View<'a>, owner: &StoredObject, own: &[&'a Arc<Pod>]) -> Vec<&'a Arc<Pod>> {
+    let Some(above) = controller_of(view.cache.owners.of(&owner.entry.key)) else { return own.to_vec() };
+    let sets = view.cache.owners.dependents_of(&above.uid).filter(|one| one.key.table == owner.entry.key.table);
     let mut pods = Vec::new();
     for set in sets {
         let Some(entry) = view.store.get(set.key) else { continue };
         let uid = ownership(&entry.value).uid;
-        let below = view.world.owners.dependents_of(&uid).filter(|one| one.key.table.as_str() == "pods");
-        pods.extend(below.filter_map(|one| view.world.pods.get(&one.key.name)).filter(|pod| pod.is_active()));
+        let below = view.cache.owners.dependents_of(&uid).filter(|one| one.key.table.as_str() == "pods");
+        pods.extend(below.filter_map(|one| view.cache.pods.get(&one.key.name)).filter(|pod| pod.is_active()));
     }
     pods
 }
 
-/// The status as it should be once the excess is deleted, if it is not, and when it will change without another reason.
+/// The status after the deletion of excess Pods, if it changed, and when it changes by time.
 fn status(
-    flavor: &Flavor,
+    kind: &WorkloadKind,
     view: &View<'_>,
-    owner: &Held,
+    owner: &StoredObject,
     own: &[&Arc<Pod>],
     excess: &[&Arc<Pod>],
 ) -> (Option<Write>, Option<Duration>) {
@@ -151,7 +154,7 @@ fn status(
     let (mut counts, mut wait) = ([0_i64; 5], None::<i64>);
     for pod in own {
         let goes = excess.iter().any(|other| other.uid == pod.uid);
-        // One without a node is gone at once.
+        // An unscheduled Pod is deleted immediately.
         if (pod.deleting || (goes && !pod.node.is_empty())) && !pod.finished {
             counts[4] += 1;
         }
@@ -170,8 +173,8 @@ fn status(
     let mut new = owner.object.clone();
     let fields = ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "terminatingReplicas"];
     for (field, count) in fields.into_iter().zip(counts) {
-        // The older kind does not tell how many are about to go; nothing is written where Go would write nothing.
-        if field == "terminatingReplicas" && *flavor == CONTROLLERS {
+        // ReplicationControllers have no terminatingReplicas; zero values are omitted as in Go.
+        if field == "terminatingReplicas" && *kind == CONTROLLERS {
             continue;
         }
         set(&mut new, field, count, matches!(field, "replicas" | "terminatingReplicas"));
@@ -181,7 +184,7 @@ fn status(
     (owner.with_status(new), wait)
 }
 
-/// Sets a number of a status; nothing is no number there, unless it is kept.
+/// Sets a status count; 0 is omitted unless `keep`.
 fn set(object: &mut Value, field: &str, value: i64, keep: bool) {
     let path = format!("status.{field}");
     if value == 0 && !keep {

@@ -1,10 +1,10 @@
-//! StatefulSet: Pods with names of their own, made, replaced and removed in their order.
+//! StatefulSets: Pods with stable names, created, updated and deleted in order.
 //!
 //! ```text
 //! claim ─▶ revision ─▶ missing Pods, first to last ─▶ too many, last to first ─▶ update, last to first ─▶ status
 //! ```
-//! In: the set, its Pods, its revisions. Out: the next Pod that is made or deleted (all at once when the set says
-//! `Parallel`), revisions, and the status. Whoever waits for a Pod waits for the change that says that it is ready.
+//! In: the set, its Pods, its revisions. Out: the next Pod to create or delete (all at once with `Parallel`), revisions, and the status. The readiness change
+//! of a Pod triggers the next step.
 
 mod identity;
 mod revision;
@@ -22,73 +22,77 @@ use serde_json::Value;
 
 use self::revision::Revisions;
 use super::claim;
-use super::{Flavor, Held, availability, delete_pod, slow_start};
-use crate::controller::{Controller, Verdict, View, Wakes, always};
+use super::{StoredObject, WorkloadKind, availability, delete_pod, slow_start};
+use crate::cache::{Change, TypedChange};
+use crate::controller::{AffectedKeys, Controller, Outcome, View, always};
 use crate::objects::pod::{Phase, Pod};
-use crate::world::{Change, What};
 use crate::write::Write;
 
 /// StatefulSets.
-pub(crate) const FLAVOR: Flavor =
-    Flavor { table: "statefulsets", kind: "StatefulSet", api_version: "apps/v1", controller: "statefulset-controller" };
+pub(crate) const KIND: WorkloadKind = WorkloadKind {
+    table: "statefulsets",
+    kind: "StatefulSet",
+    api_version: "apps/v1",
+    controller: "statefulset-controller",
+};
 
 /// The controller.
 pub(crate) const CONTROLLER: Controller =
-    Controller { name: "statefulset", enabled: always, concerns, reconcile, every: None };
+    Controller { name: "statefulset", enabled: always, affected_keys, reconcile, resync_period: None };
 
-fn concerns(view: &View<'_>, change: &Change, wakes: &mut Wakes<'_>) {
-    match &change.what {
-        What::Pod(_) => FLAVOR.wake(view, change, wakes),
-        _ if change.is_of(revision::TABLE) => FLAVOR.wake(view, change, wakes),
-        _ if change.is_of(FLAVOR.table) && !change.deleted => wakes.add(change.key()),
+fn affected_keys(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
+    match &change.typed {
+        TypedChange::Pod(_) => KIND.affected_keys(view, change, affected),
+        _ if change.is_of(revision::TABLE) => KIND.affected_keys(view, change, affected),
+        _ if change.is_of(KIND.table) && !change.deleted => affected.add(change.key()),
         _ => {}
     }
 }
 
-fn reconcile(view: &View<'_>, key: &str) -> Verdict {
-    let Some(held) = Held::read(view, FLAVOR.table, key) else { return Verdict::settled() };
-    let Some(selector) = held.selector() else { return Verdict::settled() };
-    let claimed = claim::objects(view, &FLAVOR, &held, revision::TABLE, &selector);
+fn reconcile(view: &View<'_>, key: &str) -> Outcome {
+    let Some(workload) = StoredObject::read(view, KIND.table, key) else { return Outcome::done() };
+    let Some(selector) = workload.selector() else { return Outcome::done() };
+    let claimed = claim::objects(view, &KIND, &workload, revision::TABLE, &selector);
     if !claimed.writes.is_empty() {
-        return Verdict::write(claimed.writes);
+        return Outcome::write(claimed.writes);
     }
-    let name = held.name().to_owned();
+    let name = workload.name().to_owned();
     let fits = |pod: &Pod| identity::ordinal(&name, pod.name()).is_some();
-    let pods = claim::pods(view, &FLAVOR, &held, &selector, fits);
+    let pods = claim::pods(view, &KIND, &workload, &selector, fits);
     if !pods.writes.is_empty() {
-        return Verdict::write(pods.writes);
+        return Outcome::write(pods.writes);
     }
-    let revisions = Revisions::of(view, &held, claimed.own);
-    let mut work = Work::new(view, &held, &revisions, &pods.own);
-    if !held.is_deleting() {
-        work.take_a_step();
+    let revisions = Revisions::of(view, &workload, claimed.own);
+    let mut work = Work::new(view, &workload, &revisions, &pods.own);
+    if !workload.is_deleting() {
+        work.step();
     }
     work.finish()
 }
 
-/// A set, and what is to become of it.
+/// A StatefulSet and its changes.
 struct Work<'a> {
     view: &'a View<'a>,
-    held: &'a Held,
+    workload: &'a StoredObject,
     revisions: &'a Revisions,
-    /// The Pods that should be there, by number from the first on.
+    /// The desired Pods by index.
     replicas: Vec<Option<&'a Arc<Pod>>>,
-    /// The Pods that should not, the last first.
+    /// Excess Pods, the highest ordinal first.
     condemned: Vec<&'a Arc<Pod>>,
     created: Vec<Write>,
     deleted: Vec<Write>,
     events: Vec<Write>,
-    /// In how many seconds the next Pod will have been ready for long enough.
+    /// In how many seconds the next Pod becomes available.
     wait: Cell<Option<i64>>,
 }
 
 impl<'a> Work<'a> {
-    fn new(view: &'a View<'a>, held: &'a Held, revisions: &'a Revisions, pods: &[&'a Arc<Pod>]) -> Self {
-        let count = usize::try_from(held.object.int("spec.replicas")).unwrap_or_default();
-        let first = first(held);
+    fn new(view: &'a View<'a>, workload: &'a StoredObject, revisions: &'a Revisions, pods: &[&'a Arc<Pod>]) -> Self {
+        let count = usize::try_from(workload.object.int("spec.replicas")).unwrap_or_default();
+        let first = first(workload);
         let (mut replicas, mut condemned) = (vec![None; count], Vec::new());
         for pod in pods {
-            let Some(number) = identity::ordinal(held.name(), pod.name()) else { continue };
+            let Some(number) = identity::ordinal(workload.name(), pod.name()) else { continue };
             match number.checked_sub(first).and_then(|index| replicas.get_mut(index)) {
                 Some(place) => *place = Some(*pod),
                 None => condemned.push((number, *pod)),
@@ -97,22 +101,22 @@ impl<'a> Work<'a> {
         condemned.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
         let condemned = condemned.into_iter().map(|(_, pod)| pod).collect();
         let (created, deleted, events) = (Vec::new(), Vec::new(), Vec::new());
-        Self { view, held, revisions, replicas, condemned, created, deleted, events, wait: Cell::default() }
+        Self { view, workload, revisions, replicas, condemned, created, deleted, events, wait: Cell::default() }
     }
 
-    /// Whether one Pod waits for another.
+    /// Whether the policy is OrderedReady.
     fn is_ordered(&self) -> bool {
-        self.held.object.text("spec.podManagementPolicy") != "Parallel"
+        self.workload.object.text("spec.podManagementPolicy") != "Parallel"
     }
 
-    fn take_a_step(&mut self) {
-        if self.fill() || self.shrink() || self.held.object.text("spec.updateStrategy.type") == "OnDelete" {
+    fn step(&mut self) {
+        if self.fill() || self.shrink() || self.workload.object.text("spec.updateStrategy.type") == "OnDelete" {
             return;
         }
         self.update();
     }
 
-    /// Makes Pods that are missing; says whether that is all for now.
+    /// Creates missing Pods; true when this step is complete.
     fn fill(&mut self) -> bool {
         let ordered = self.is_ordered();
         for index in 0..self.replicas.len() {
@@ -129,7 +133,7 @@ impl<'a> Work<'a> {
         !self.created.is_empty() || !self.deleted.is_empty()
     }
 
-    /// Deletes Pods that are too many; says whether that is all for now.
+    /// Deletes excess Pods; true when this step is complete.
     fn shrink(&mut self) -> bool {
         let ordered = self.is_ordered();
         let all = self.replicas.iter().flatten().copied().chain(self.condemned.iter().rev().copied());
@@ -149,9 +153,9 @@ impl<'a> Work<'a> {
         !self.condemned.is_empty()
     }
 
-    /// Replaces Pods of an older revision, the last first, as many at a time as may be missing.
+    /// Replaces Pods of an older revision, the highest ordinal first, within `maxUnavailable`.
     fn update(&mut self) {
-        let rolling = self.held.object.at("spec.updateStrategy.rollingUpdate");
+        let rolling = self.workload.object.at("spec.updateStrategy.rollingUpdate");
         let partition = usize::try_from(rolling.int("partition")).unwrap_or_default();
         let count = i64::try_from(self.replicas.len()).unwrap_or(i64::MAX);
         let budget = Portion::read(rolling.at("maxUnavailable")).map_or(1, |part| part.of(count, Rounding::Up));
@@ -171,21 +175,21 @@ impl<'a> Work<'a> {
     }
 
     fn create(&mut self, index: usize) {
-        let number = index + first(self.held);
-        let rolling = self.held.object.text("spec.updateStrategy.type") == "RollingUpdate";
-        let partition = self.held.object.int("spec.updateStrategy.rollingUpdate.partition");
+        let number = index + first(self.workload);
+        let rolling = self.workload.object.text("spec.updateStrategy.type") == "RollingUpdate";
+        let partition = self.workload.object.int("spec.updateStrategy.rollingUpdate.partition");
         let kept = rolling && i64::try_from(index).is_ok_and(|index| index < partition);
-        let pod = self.revisions.new_pod(self.held, number, kept);
+        let pod = self.revisions.new_pod(self.workload, number, kept);
         let message =
-            format!("create Pod {} in StatefulSet {} successful", pod.text("metadata.name"), self.held.name());
-        self.events.push(FLAVOR.event(self.view, &self.held.object, true, "SuccessfulCreate", &message));
+            format!("create Pod {} in StatefulSet {} successful", pod.text("metadata.name"), self.workload.name());
+        self.events.push(KIND.event(self.view, &self.workload.object, true, "SuccessfulCreate", &message));
         self.created.push(Write::create("pods", pod));
     }
 
     fn delete(&mut self, pod: &Pod) {
         if let Some(write) = delete_pod(self.view, pod) {
-            let message = format!("delete Pod {} in StatefulSet {} successful", pod.name(), self.held.name());
-            self.events.push(FLAVOR.event(self.view, &self.held.object, true, "SuccessfulDelete", &message));
+            let message = format!("delete Pod {} in StatefulSet {} successful", pod.name(), self.workload.name());
+            self.events.push(KIND.event(self.view, &self.workload.object, true, "SuccessfulDelete", &message));
             self.deleted.push(write);
         }
     }
@@ -194,12 +198,12 @@ impl<'a> Work<'a> {
         pod.phase == Phase::Running && pod.ready
     }
 
-    /// Whether a Pod has been ready for long enough; when it will have been is noted.
+    /// Whether a Pod is available; otherwise records when it will be.
     fn is_available(&self, pod: &Pod) -> bool {
         if !self.is_ready(pod) {
             return false;
         }
-        match availability(pod, self.held.object.int("spec.minReadySeconds"), self.view.now.as_second()) {
+        match availability(pod, self.workload.object.int("spec.minReadySeconds"), self.view.now.as_second()) {
             Ok(()) => true,
             Err(left) => {
                 self.wait.set(self.wait.get().into_iter().chain(left).min());
@@ -208,28 +212,28 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn finish(self) -> Verdict {
+    fn finish(self) -> Outcome {
         let status = self.status();
-        let Self { created, deleted, events, wait, revisions, held, .. } = self;
-        let mut verdict = Verdict { events, ..Verdict::write(revisions.writes.clone()) };
-        if let Some(write) = held.with_status(status) {
-            verdict.transactions.push(vec![write]);
+        let Self { created, deleted, events, wait, revisions, workload, .. } = self;
+        let mut outcome = Outcome { events, ..Outcome::write(revisions.writes.clone()) };
+        if let Some(write) = workload.with_status(status) {
+            outcome.transactions.push(vec![write]);
         }
         if !deleted.is_empty() {
-            verdict.transactions.push(deleted);
+            outcome.transactions.push(deleted);
         }
-        verdict.transactions.extend(slow_start(created));
-        verdict.again = wait.get().and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
-        verdict
+        outcome.transactions.extend(slow_start(created));
+        outcome.requeue_after = wait.get().and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
+        outcome
     }
 }
 
-/// The number of the first Pod.
-fn first(held: &Held) -> usize {
-    usize::try_from(held.object.int("spec.ordinals.start")).unwrap_or_default()
+/// `spec.ordinals.start`
+fn first(workload: &StoredObject) -> usize {
+    usize::try_from(workload.object.int("spec.ordinals.start")).unwrap_or_default()
 }
 
-/// Sets a number of a status.
+/// Sets a status count; 0 is omitted unless `keep`.
 fn set(object: &mut Value, field: &str, value: i64, keep: bool) {
     let path = format!("status.{field}");
     if value == 0 && !keep {

@@ -10,7 +10,7 @@ use store::{Entry, Key, Table};
 use crate::objects::pod::Pod;
 use crate::testing::Cluster;
 
-/// The small form of a Pod.
+/// A reduced Pod.
 pub(crate) fn stored_pod(object: &Value) -> Arc<Pod> {
     let key = format!("{}/{}", object.text("metadata.namespace"), object.text("metadata.name"));
     Arc::new(Pod::read(&Arc::new(Entry {
@@ -23,7 +23,7 @@ pub(crate) fn stored_pod(object: &Value) -> Arc<Pod> {
     })))
 }
 
-/// An owner of Pods with its defaults, as the server would store it.
+/// A workload with defaults, as the server stores it.
 pub(crate) fn owner(table: &'static str, name: &str, replicas: i64, image: &str) -> Value {
     let labels = json!({"app": name});
     let selector = if table == "controllers" { labels.clone() } else { json!({"matchLabels": labels}) };
@@ -40,7 +40,7 @@ pub(crate) fn owner(table: &'static str, name: &str, replicas: i64, image: &str)
     object
 }
 
-/// Changes an object as its author would.
+/// Changes an object as a user would.
 pub(crate) fn edit(cluster: &mut Cluster, table: &'static str, key: &str, change: impl FnOnce(&mut Value)) {
     let mut object = cluster.get(table, key).expect("an object");
     change(&mut object);
@@ -48,7 +48,7 @@ pub(crate) fn edit(cluster: &mut Cluster, table: &'static str, key: &str, change
     cluster.put(table, object);
 }
 
-/// What a node does with a Pod that was made for it: it runs and is ready.
+/// Simulates the node: the Pod becomes running and ready.
 pub(crate) fn start(cluster: &mut Cluster, key: &str) {
     let mut pod = cluster.get("pods", key).expect("a Pod");
     if pod.text("spec.nodeName").is_empty() {
@@ -60,7 +60,7 @@ pub(crate) fn start(cluster: &mut Cluster, key: &str) {
     cluster.put("pods", pod);
 }
 
-/// Starts every Pod that does not run, and lets those go that are being deleted; says whether there was one.
+/// Starts pending Pods and removes terminating ones; true when there was one.
 pub(crate) fn play_the_node(cluster: &mut Cluster) -> bool {
     let mut did = false;
     for pod in cluster.all("pods") {
@@ -76,10 +76,10 @@ pub(crate) fn play_the_node(cluster: &mut Cluster) -> bool {
     did
 }
 
-/// Lets controllers and nodes work until there is nothing left to do.
-pub(crate) fn settle(cluster: &mut Cluster) {
-    cluster.settle();
+/// Runs controllers and simulated nodes until nothing changes.
+pub(crate) fn converge(cluster: &mut Cluster) {
+    cluster.converge();
     while play_the_node(cluster) {
-        cluster.settle();
+        cluster.converge();
     }
 }

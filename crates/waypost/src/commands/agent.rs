@@ -44,6 +44,8 @@ pub(super) struct Places<'a> {
     pub(super) node: Option<&'a str>,
     /// How it shows the server who it is; without this nobody can look into its Pods.
     pub(super) tls: Option<::agent::serve::Tls>,
+    /// Metrics of the agent; the proxy's `/metrics` shows them.
+    pub(super) metrics: Arc<::agent::metrics::Metrics>,
     /// Who can tell how the proxy of this machine stands, if there is one.
     pub(super) reports: Option<Arc<dyn ::agent::serve::reports::Reports>>,
 }
@@ -118,6 +120,7 @@ pub(super) async fn start(places: &Places<'_>, arguments: &AgentArguments) -> an
     let tools = ::agent::agent::Tools {
         api: Arc::new(Requests::new(places.remote.clone())),
         network: Box::new(pod_network::linux::Linux::open().context("opening the network of Pods")?),
+        metrics: places.metrics.clone(),
         host: own_addresses(),
     };
     let agent =
@@ -127,7 +130,7 @@ pub(super) async fn start(places: &Places<'_>, arguments: &AgentArguments) -> an
         match serve::open(arguments.agent_port, tls, agent.workloads()).await {
             Ok(listening) => {
                 let listening = match &places.reports {
-                    Some(reports) => listening.telling(reports.clone()),
+                    Some(reports) => listening.with_reports(reports.clone()),
                     None => listening,
                 };
                 serving.spawn(listening.run(std::future::pending()));

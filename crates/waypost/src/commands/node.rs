@@ -64,6 +64,7 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
                 true => credentials.serving(&remote),
                 false => None,
             },
+            metrics: proxy.as_ref().map_or_else(::agent::metrics::Metrics::new, Proxy::agent_metrics),
             reports: proxy.as_ref().map(|proxy| proxy.reports(&arguments.cluster_domain)),
         };
         let pods = match runs_pods {

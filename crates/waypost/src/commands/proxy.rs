@@ -3,6 +3,7 @@
 //! `up` and `node` differ only in where objects come from.
 
 pub(super) mod modes;
+mod pages;
 mod reports;
 mod switch;
 mod tried;
@@ -32,6 +33,7 @@ use plan::{LocalDetector, Loopback, NodePortAddresses, Options, Planner, Problem
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
+use self::pages::NodePages;
 use self::switch::Switch;
 use self::tried::Trier;
 use super::gateway::Gateway;
@@ -77,6 +79,8 @@ pub(super) struct Proxy {
     metrics: Arc<Metrics>,
     /// Metrics of the announcers, on the same page.
     announcing: announce::metrics::Figures,
+    /// Metrics of the agent, on the same page.
+    agent: Arc<agent::metrics::Metrics>,
     stop: Sender<Message>,
     thread: Option<JoinHandle<()>>,
     _inputs: Inputs,
@@ -125,7 +129,12 @@ impl Proxy {
             drop(lock);
         })?;
         let at = (arguments.healthz_listen.unwrap_or(around.healthz), arguments.metrics_listen);
-        let mut tasks = pages(at, switch.mode.clone(), &health, metrics.clone(), recorder).await;
+        let agent = agent::metrics::Metrics::new();
+        let page = NodePages {
+            proxy: MetricsPages { metrics: metrics.clone(), mode: switch.mode.clone() },
+            agent: agent.clone(),
+        };
+        let mut tasks = pages(at, page, &health, metrics.clone(), recorder).await;
         if !rootless {
             tasks.spawn(switch.follow(arguments.clone(), sender.clone()));
         }
@@ -133,7 +142,7 @@ impl Proxy {
         let inputs = inputs.map_err(|status| anyhow::anyhow!("{}", status.message))?;
         let thread = Some(thread);
         let (stop, _inputs, _tasks) = (sender, inputs, tasks);
-        Ok(Some(Self { way: chosen, node, remote, health, metrics, announcing, stop, thread, _inputs, _tasks }))
+        Ok(Some(Self { way: chosen, node, remote, health, metrics, announcing, agent, stop, thread, _inputs, _tasks }))
     }
 
     /// Somebody who can tell how this proxy stands, and can try Services of the domain.
@@ -145,6 +154,11 @@ impl Proxy {
     /// What the announcer of this machine counts, to be shown with the rest.
     pub(super) fn announcing(&self) -> announce::metrics::Figures {
         self.announcing.clone()
+    }
+
+    /// Metrics for the agent of this machine, shown with the rest.
+    pub(super) fn agent_metrics(&self) -> Arc<agent::metrics::Metrics> {
+        self.agent.clone()
     }
 
     /// Shows what the gateway of this machine counts, if one runs, with the rest.
@@ -210,15 +224,14 @@ fn finding(problem: &Problem) -> ObjectEvent {
 /// Serves what people, dashboards and load balancers ask.
 async fn pages(
     (healthz, figures): (SocketAddr, SocketAddr),
-    mode: Arc<Mutex<&'static str>>,
+    dashboards: NodePages,
     health: &Arc<Health>,
     metrics: Arc<Metrics>,
     recorder: EventRecorder,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    let supervisors = HealthPages { health: health.clone(), metrics: metrics.clone() };
+    let supervisors = HealthPages { health: health.clone(), metrics };
     tasks.spawn(listen(healthz, "--healthz-listen", Arc::new(supervisors)).await);
-    let dashboards = MetricsPages { metrics, mode };
     tasks.spawn(listen(figures, "--metrics-listen", Arc::new(dashboards)).await);
     let any = vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
     tasks.spawn(ports::run(health.clone(), any, move |service, port, why| {

@@ -13,9 +13,8 @@ use api::kinds::certificatesigningrequest::NODE_SERVING;
 use bytes::Bytes;
 use client::http::Method;
 use client::remote::Remote;
-use control::certificates::{Order, ServerNames, Signer};
-use control::service_accounts::{TokenOrder, TokenSigner};
-use control::{Election, Settings};
+use control::signers::{CertificateRequest, Signer, TokenRequest, TokenSigner};
+use control::{Election, ServerNames, Settings};
 use jiff::Timestamp;
 use kernel::addresses::Addresses as _;
 use rest::auth::service_account::ServiceAccounts;
@@ -205,7 +204,7 @@ pub(super) async fn start(arguments: &ServerArguments, beside: Beside) -> anyhow
 /// Signs the tokens that Secrets keep.
 fn token_signer(accounts: ServiceAccounts) -> TokenSigner {
     let keys = accounts.clone();
-    let sign = move |order: &TokenOrder<'_>| {
+    let sign = move |order: &TokenRequest<'_>| {
         accounts.sign_kept(order.namespace, order.account, order.secret).map_err(|error| error.to_string())
     };
     TokenSigner::new(sign, move |token| keys.accepts_key_of(token, Timestamp::now()))
@@ -343,7 +342,7 @@ async fn controllers(
     let election = elect.then(|| Election::new(format!("{host}_{}", uuid::Uuid::new_v4())));
     let work = async {
         match &election {
-            Some(election) => election.lead(store.clone(), &settings.ranges, &metrics, run).await,
+            Some(election) => election.run_while_leader(store.clone(), &settings.ranges, &metrics, run).await,
             None => run().await,
         }
     };
@@ -365,7 +364,7 @@ fn settings(arguments: &ServerArguments, ranges: &Ranges, live: &Live) -> Settin
         cluster_cidrs: if allocates { arguments.cluster_cidr.clone() } else { Vec::new() },
         node_masks: (arguments.node_cidr_mask_size_ipv4, arguments.node_cidr_mask_size_ipv6),
         node_grace: arguments.node_monitor_grace_period,
-        signer: Some(Signer::new(move |order: &Order<'_>| {
+        signer: Some(Signer::new(move |order: &CertificateRequest<'_>| {
             let pki = live.get();
             let signing = if order.signer == NODE_SERVING { pki.agent_signing() } else { pki.signing() };
             signing.sign(order.request, order.usages, order.lifetime, order.now).map_err(|error| error.to_string())

@@ -84,6 +84,7 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
             domain: &settings.cluster_domain,
             node: proxying.node_name.as_deref(),
             tls: Some(tls),
+            metrics: proxy.as_ref().map_or_else(::agent::metrics::Metrics::new, Proxy::agent_metrics),
             reports: proxy.as_ref().map(|proxy| proxy.reports(&settings.cluster_domain)),
         };
         let pods = agent::for_one_machine(&places, &agent).await?;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use agent::adapters::Adapters;
+use agent::settings::Adapters;
 use clap::Args;
 
 /// Who is asked for what already runs.

@@ -2,7 +2,7 @@
 
 use api::pool::Range;
 use clap::Args;
-use control::{Balancing, Taken};
+use control::{LoadBalancing, PortsInUse};
 
 /// Settings of load balancers.
 #[derive(Args, Debug, Clone, Default)]
@@ -46,9 +46,10 @@ impl LoadBalancerArguments {
     }
 
     /// What the controllers are told.
-    pub(crate) fn settings(&self) -> Balancing {
-        let taken = if self.on_this_machine { Taken::by(kernel::ports::is_taken) } else { Taken::default() };
-        Balancing { on: self.is_on(), ranges: self.load_balancer_pool.clone(), taken }
+    pub(crate) fn settings(&self) -> LoadBalancing {
+        let ports_in_use =
+            if self.on_this_machine { PortsInUse::checked_by(kernel::ports::is_taken) } else { PortsInUse::default() };
+        LoadBalancing { enabled: self.is_on(), ranges: self.load_balancer_pool.clone(), ports_in_use }
     }
 }
 
@@ -76,12 +77,14 @@ mod tests {
 
     #[test]
     fn a_server_gives_addresses_only_when_it_is_told_to() {
-        let on = |words: &[&str]| parse(words).expect("good arguments").is_on();
-        assert!(!on(&[]) && on(&["--load-balancer", "on"]) && on(&["--load-balancer-pool", "192.0.2.0/28"]));
-        assert!(!on(&["--load-balancer", "off", "--load-balancer-pool", "192.0.2.0/28"]));
+        let enabled = |words: &[&str]| parse(words).expect("good arguments").is_on();
+        assert!(
+            !enabled(&[]) && enabled(&["--load-balancer", "on"]) && enabled(&["--load-balancer-pool", "192.0.2.0/28"])
+        );
+        assert!(!enabled(&["--load-balancer", "off", "--load-balancer-pool", "192.0.2.0/28"]));
         let mut up = parse(&[]).expect("good arguments");
         up.for_one_machine();
-        assert!(up.is_on() && up.settings().taken != Taken(None));
+        assert!(up.is_on() && up.settings().ports_in_use != PortsInUse(None));
         let mut off = parse(&["--load-balancer=off"]).expect("good arguments");
         off.for_one_machine();
         assert!(!off.is_on());

@@ -56,10 +56,10 @@ fn s13_a_program_on_loopback_is_no_endpoint_and_is_told_what_to_do() {
     let address = machine.service("shy", &json!(3001));
     machine.node.echo_at(Tcp, "127.0.0.1", 3001);
     let run = machine.waypost("register shy --port 3001 --period 1");
-    assert!(run.ok && run.err.contains("listens on loopback alone") && run.err.contains("0.0.0.0:3001"), "{run:?}");
+    assert!(run.ok && run.err.contains("listens on loopback only") && run.err.contains("0.0.0.0:3001"), "{run:?}");
     let pod = machine.pod("shy");
     assert!(!is_ready(&pod) && !ips(&pod).iter().any(|ip| ip.starts_with("127.") || ip == "::1"), "{pod}");
-    eventually("people are told", || machine.words("shy").contains("endpoints there are forbidden"));
+    eventually("people are told", || machine.words("shy").contains("no other machine can reach"));
     assert!(!machine.endpoints("shy").iter().any(|(_, ready)| *ready));
     assert!(machine.node.ask(Tcp, &address, 80).is_err());
 
@@ -111,7 +111,7 @@ fn registrations_are_listed_changed_and_taken_back_and_the_program_stays() {
     }
 
     let logs = machine.kubectl("logs web").failure();
-    assert!(logs.contains("a program that was registered"), "{logs}");
+    assert!(logs.contains("a registered program"), "{logs}");
     let spec = json!({"nodeName": "n1", "containers": [{"name": "c", "image": "host", "command": ["sleep", "1000"]}]});
     let plain = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "plain"}, "spec": spec});
     let _ = machine.api(|session| session.post("/api/v1/namespaces/default/pods", &plain)).success();

@@ -107,7 +107,8 @@ fn the_command_that_the_reason_names_mends_it() {
     let mut desk = Desk::new();
     desk.balancer("web", "", "");
     let (_, message) = desk.pending("web");
-    let command = message.rsplit_once("make one: ").expect("a command").1.replace("FIRST-LAST", "192.0.2.1-192.0.2.9");
+    let command =
+        message.rsplit_once("create one: ").expect("a command").1.replace("FIRST-LAST", "192.0.2.1-192.0.2.9");
     let json = command.split('\'').nth(1).expect("what is piped");
     desk.ok_with("apply -f -", json);
     assert_eq!(desk.assigned("web"), "192.0.2.1");

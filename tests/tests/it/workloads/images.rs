@@ -231,7 +231,7 @@ fn an_image_that_is_not_what_it_says_never_runs() {
     machine.pod("one", json!({"containers": [{"name": "c", "image": registry.name("web:v1")}]}));
     let pod = machine.until("one", "refused", |pod| waits_for_image(pod, "ErrImagePull"));
     let why = waiting_message(&pod);
-    assert!(why.contains("with the digest sha256:") && why.contains("it is not used"), "{why}");
+    assert!(why.contains("with the digest sha256:") && why.contains("content rejected"), "{why}");
     assert_eq!(layers(&machine), 0, "nothing of it was unpacked");
     registry.set(None);
     machine.pod("two", json!({"containers": [{"name": "c", "image": registry.name("web:v2")}]}));
@@ -254,7 +254,7 @@ fn pulling_goes_on_where_it_broke_off_and_says_what_went_wrong() {
     registry.push("a/large", "v1", std::slice::from_ref(&large), &json!({}));
     let name = registry.name("a/large:v1");
     let pull = |name: &str| image(&machine, &["pull", name], "");
-    for (code, wanted) in [(500, "a fault of its own"), (429, "asked too often"), (403, "imagePullSecrets")] {
+    for (code, wanted) in [(500, "server error"), (429, "rate limit exceeded"), (403, "imagePullSecrets")] {
         registry.set(Some(Fault::Answers(code)));
         let said = pull(&name).failure();
         assert!(said.contains(&code.to_string()) && said.contains(wanted), "{said}");
@@ -301,7 +301,7 @@ fn other_hosts_get_no_tokens_and_plain_http_is_for_those_who_were_named() {
     let plain = |asked: &registry::Asked| !asked.path.is_empty() && asked.path.starts_with('/');
     assert!(!outside.asked().iter().any(plain), "nothing was asked without TLS");
     let _ = image(&machine, &["pull", "--insecure-registry", &outside.at.to_string(), &name], "").success();
-    assert!(image(&machine, &["pull", "Not/A:Name"], "").failure().contains("no name of an image"));
+    assert!(image(&machine, &["pull", "Not/A:Name"], "").failure().contains("is not a valid image name"));
 }
 
 #[test]

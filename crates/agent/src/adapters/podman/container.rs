@@ -1,12 +1,12 @@
-//! A container as podman and docker tell of it, read as a Pod: a pure function.
+//! Maps the inspection of a podman or docker container to a Pod. Pure.
 //!
 //! ```text
 //! name, or the label waypost.dev/name ─▶ name        labels that Pods may have ─▶ labels
-//! addresses of its networks ─▶ podIPs                ports that it exposes, labels waypost.dev/port.NAME ─▶ ports
-//! its health ─▶ readiness                            the label waypost.dev/namespace ─▶ namespace
+//! addresses of its networks ─▶ podIPs                exposed ports, labels waypost.dev/port.NAME ─▶ ports
+//! health check ─▶ readiness                          the label waypost.dev/namespace ─▶ namespace
 //! ```
-//! A container on the network of the machine is at the machine's addresses. So is one that nobody can reach but through ports that it
-//! publishes, as those of users without rights are: then these are its ports.
+//! A container on the host network has the node's addresses. So has one without an address of its own that publishes ports (rootless podman):
+//! then its ports are the published ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -16,41 +16,42 @@ use api::names;
 use api::value::ValueExt as _;
 use serde_json::{Map, Value};
 
-use super::super::Found;
-use super::super::standing::{Life, Standing};
+use super::super::Discovered;
+use super::super::observed::{Observed, RunState};
 
 const NAMESPACE: &str = "waypost.dev/namespace";
 const NAME: &str = "waypost.dev/name";
 const PORT: &str = "waypost.dev/port.";
 
-/// Whether its health is looked after.
-pub(super) fn has_health(told: &Value) -> bool {
-    !matches!(told.text("State.Health.Status"), "" | "none")
+/// Whether the container has a health check.
+pub(super) fn has_health(inspected: &Value) -> bool {
+    !matches!(inspected.text("State.Health.Status"), "" | "none")
 }
 
-/// Reads it; nothing when it does not run, or cannot be a Pod.
-pub(super) fn read(how: &'static str, told: &Value) -> Option<Found> {
-    let label = |key: &str| told.at("Config.Labels").get(key).and_then(Value::as_str).filter(|value| !value.is_empty());
-    let own_name = told.text("Name").trim_start_matches('/');
-    let life = match (told.flag("State.Running"), told.flag("State.Paused")) {
-        (_, true) => Life::Waiting,
-        (true, false) => Life::Running(told.text("State.StartedAt").parse().ok()),
+/// Reads a container; nothing when it is stopped or has no valid Pod name.
+pub(super) fn read(how: &'static str, inspected: &Value) -> Option<Discovered> {
+    let label =
+        |key: &str| inspected.at("Config.Labels").get(key).and_then(Value::as_str).filter(|value| !value.is_empty());
+    let own_name = inspected.text("Name").trim_start_matches('/');
+    let state = match (inspected.flag("State.Running"), inspected.flag("State.Paused")) {
+        (_, true) => RunState::Waiting,
+        (true, false) => RunState::Running(inspected.text("State.StartedAt").parse().ok()),
         (false, false) => return None,
     };
-    let mut addresses = addresses(told);
-    let mut host_network = told.text("HostConfig.NetworkMode") == "host";
-    let mut ports = exposed(told);
+    let mut addresses = addresses(inspected);
+    let mut host_network = inspected.text("HostConfig.NetworkMode") == "host";
+    let mut ports = exposed(inspected);
     if addresses.is_empty() && !host_network {
-        ports = published(told);
+        ports = published(inspected);
         host_network = !ports.is_empty();
     }
     if host_network {
         addresses.clear();
     }
-    name_ports(&mut ports, told);
-    let labels = told.map("Config.Labels").into_iter().flatten();
+    name_ports(&mut ports, inspected);
+    let labels = inspected.map("Config.Labels").into_iter().flatten();
     let labels = labels.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)));
-    let image = told.text("Config.Image");
+    let image = inspected.text("Config.Image");
     let draft = Draft {
         how,
         source: own_name.to_owned(),
@@ -62,18 +63,18 @@ pub(super) fn read(how: &'static str, told: &Value) -> Option<Found> {
         ports,
         probe: Value::Null,
     };
-    let healthy = match told.text("State.Health.Status") {
+    let healthy = match inspected.text("State.Health.Status") {
         "" | "none" => None,
         status => Some(status == "healthy"),
     };
-    Some(Found { draft, standing: Standing { life, addresses, healthy, id: told.text("Id").to_owned() } })
+    Some(Discovered { draft, observed: Observed { state, addresses, healthy, id: inspected.text("Id").to_owned() } })
 }
 
-/// One of each family, as Pods have; that of the first network by name that has one.
-fn addresses(told: &Value) -> Vec<IpAddr> {
-    let networks: BTreeMap<&String, &Value> = told.map("NetworkSettings.Networks").into_iter().flatten().collect();
+/// One address per family: that of the first network by name that has one.
+fn addresses(inspected: &Value) -> Vec<IpAddr> {
+    let networks: BTreeMap<&String, &Value> = inspected.map("NetworkSettings.Networks").into_iter().flatten().collect();
     let all = |field: &str| -> Option<IpAddr> {
-        let own = told.at("NetworkSettings").text(field);
+        let own = inspected.at("NetworkSettings").text(field);
         networks.values().map(|network| network.text(field)).chain([own]).find_map(|text| text.parse().ok())
     };
     [all("IPAddress"), all("GlobalIPv6Address")].into_iter().flatten().collect()
@@ -88,18 +89,18 @@ fn port(text: &str) -> Option<Port> {
     known.then_some(Port { name: String::new(), number, protocol })
 }
 
-/// The ports that it says it listens on.
-fn exposed(told: &Value) -> Vec<Port> {
-    let keys = |path: &str| told.map(path).map(Map::keys).into_iter().flatten();
+/// The exposed ports.
+fn exposed(inspected: &Value) -> Vec<Port> {
+    let keys = |path: &str| inspected.map(path).map(Map::keys).into_iter().flatten();
     let all = keys("Config.ExposedPorts").chain(keys("NetworkSettings.Ports"));
     let all: BTreeSet<Port> = all.filter_map(|text| port(text)).collect();
     all.into_iter().collect()
 }
 
-/// The ports of the machine that lead to it, from elsewhere too.
-fn published(told: &Value) -> Vec<Port> {
+/// The published ports, except those on loopback.
+fn published(inspected: &Value) -> Vec<Port> {
     let mut all = BTreeSet::new();
-    for (text, bindings) in told.map("NetworkSettings.Ports").into_iter().flatten() {
+    for (text, bindings) in inspected.map("NetworkSettings.Ports").into_iter().flatten() {
         for binding in bindings.as_array().into_iter().flatten() {
             let closed = binding.text("HostIp").parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
             let number = binding.text("HostPort").parse().ok().filter(|_| !closed);
@@ -109,9 +110,9 @@ fn published(told: &Value) -> Vec<Port> {
     all.into_iter().collect()
 }
 
-/// Gives ports the names that labels give them, and adds those that only labels speak of.
-fn name_ports(ports: &mut Vec<Port>, told: &Value) {
-    for (key, value) in told.map("Config.Labels").into_iter().flatten() {
+/// Applies `waypost.dev/port.NAME` labels: names ports, and adds ports that only labels declare.
+fn name_ports(ports: &mut Vec<Port>, inspected: &Value) {
+    for (key, value) in inspected.map("Config.Labels").into_iter().flatten() {
         let Some(name) = key.strip_prefix(PORT).filter(|name| names::port_name(name).is_empty()) else { continue };
         let Some(wanted) = value.as_str().and_then(port) else { continue };
         match ports.iter_mut().find(|port| (port.number, &port.protocol) == (wanted.number, &wanted.protocol)) {
@@ -128,8 +129,8 @@ mod tests {
 
     use super::*;
 
-    /// As podman 4.3 tells of it.
-    fn told() -> Value {
+    /// As podman 4.3 reports it.
+    fn inspected() -> Value {
         json!({
             "Id": "26460a1f", "Name": "/My_Web", "Image": "sha256:",
             "State": {
@@ -148,15 +149,15 @@ mod tests {
         })
     }
 
-    fn change(path: &str, value: Value) -> Option<Found> {
-        let mut told = told();
-        told.put(path, value);
-        read(PODMAN, &told)
+    fn change(path: &str, value: Value) -> Option<Discovered> {
+        let mut inspected = inspected();
+        inspected.put(path, value);
+        read(PODMAN, &inspected)
     }
 
     #[test]
-    fn a_container_is_a_pod() {
-        let found = read(PODMAN, &told()).unwrap();
+    fn a_container_is_mapped_to_a_pod() {
+        let found = read(PODMAN, &inspected()).unwrap();
         let draft = &found.draft;
         assert_eq!((draft.name.as_str(), draft.source.as_str()), ("my-web", "My_Web"));
         assert_eq!((draft.namespace.as_str(), draft.image.as_str()), ("default", "podman-rootfs"));
@@ -165,30 +166,30 @@ mod tests {
         let ports: Vec<(&str, u16, &str)> =
             draft.ports.iter().map(|port| (port.name.as_str(), port.number, port.protocol.as_str())).collect();
         assert_eq!(ports, [("http", 8080, "TCP"), ("dns", 53, "UDP")]);
-        assert_eq!(found.standing.addresses, [IpAddr::from([10, 88, 0, 7])]);
-        assert_eq!((found.standing.healthy, has_health(&told())), (Some(false), true));
-        assert!(matches!(found.standing.life, Life::Running(Some(_))));
+        assert_eq!(found.observed.addresses, [IpAddr::from([10, 88, 0, 7])]);
+        assert_eq!((found.observed.healthy, has_health(&inspected())), (Some(false), true));
+        assert!(matches!(found.observed.state, RunState::Running(Some(_))));
     }
 
     #[test]
-    fn health_counts_when_there_is_one() {
+    fn health_check_results_are_read() {
         for (status, healthy) in [("healthy", Some(true)), ("unhealthy", Some(false)), ("", None), ("none", None)] {
             let found = change("State.Health.Status", json!(status)).unwrap();
-            assert_eq!(found.standing.healthy, healthy, "{status}");
+            assert_eq!(found.observed.healthy, healthy, "{status}");
         }
     }
 
     #[test]
-    fn what_does_not_run_is_no_pod_and_what_pauses_is_not_ready() {
+    fn a_stopped_container_is_no_pod_and_a_paused_one_waits() {
         assert_eq!(change("State.Running", json!(false)), None);
-        assert_eq!(change("State.Paused", json!(true)).unwrap().standing.life, Life::Waiting);
+        assert_eq!(change("State.Paused", json!(true)).unwrap().observed.state, RunState::Waiting);
         assert_eq!(change("Name", json!("/__")), None);
     }
 
     #[test]
-    fn a_container_without_a_network_of_its_own_is_at_the_machine() {
+    fn a_container_without_an_address_uses_the_host_network() {
         let host = change("HostConfig.NetworkMode", json!("host")).unwrap();
-        assert!(host.draft.host_network && host.standing.addresses.is_empty());
+        assert!(host.draft.host_network && host.observed.addresses.is_empty());
         let ports = json!({
             "8080/tcp": [{"HostIp": "", "HostPort": "18080"}], "9090/tcp": [{"HostIp": "127.0.0.1", "HostPort": "19090"}],
         });
@@ -196,14 +197,14 @@ mod tests {
         let numbers: Vec<u16> = without.draft.ports.iter().map(|port| port.number).collect();
         assert!(without.draft.host_network && numbers.contains(&18080) && !numbers.contains(&19090), "{numbers:?}");
         let alone = change("NetworkSettings", json!({"Ports": {}, "Networks": {}})).unwrap();
-        assert!(!alone.draft.host_network && alone.standing.addresses.is_empty(), "nobody reaches it");
+        assert!(!alone.draft.host_network && alone.observed.addresses.is_empty(), "it is unreachable");
     }
 
     #[test]
     fn labels_choose_name_and_namespace() {
-        let mut told = told();
-        told["Config"]["Labels"] = json!({"waypost.dev/name": "cart", "waypost.dev/namespace": "shop"});
-        let found = read(PODMAN, &told).unwrap();
+        let mut inspected = inspected();
+        inspected["Config"]["Labels"] = json!({"waypost.dev/name": "cart", "waypost.dev/namespace": "shop"});
+        let found = read(PODMAN, &inspected).unwrap();
         assert_eq!((found.draft.namespace.as_str(), found.draft.name.as_str()), ("shop", "cart"));
     }
 }

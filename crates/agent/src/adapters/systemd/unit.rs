@@ -1,14 +1,14 @@
-//! A unit as `systemctl show` and its files tell of it, read as a Pod: pure functions.
+//! Maps the output of `systemctl show` and the files of a unit to a Pod. Pure.
 //!
 //! ```ini
 //! [X-Waypost]
-//! Port=3000            the only one that must be there; 3000/udp for other protocols
-//! PortName=http        [default: http when its health is a page, else the protocol]
+//! Port=3000            required; 3000/udp for other protocols
+//! PortName=http        [default: http for an HTTP health check, else the protocol]
 //! Labels=app=web,tier=front          [default: app=NAME]
 //! Namespace=shop       [default: default]
-//! Name=web             [default: that of the unit]
+//! Name=web             [default: the name of the unit]
 //! Health=http:/healthz [default: tcp]
-//! Period=2             seconds between two questions
+//! Period=2             seconds between two probes
 //! ```
 
 use std::collections::BTreeMap;
@@ -17,30 +17,30 @@ use std::path::PathBuf;
 use api::adopted::{Draft, Port, SYSTEMD, pod_labels, pod_name, probe};
 use api::names;
 
-use super::super::Found;
-use super::super::standing::{Life, Standing};
+use super::super::Discovered;
+use super::super::observed::{Observed, RunState};
 
 const SECTION: &str = "[X-Waypost]";
-/// Seconds between two questions.
+/// The default probe period, in seconds.
 const PERIOD: u64 = 2;
 
-/// What `systemctl show` says of a unit.
+/// The properties of a unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Shown {
+pub(super) struct UnitStatus {
     pub(super) id: String,
     active: String,
     result: String,
     code: i32,
     invocation: String,
-    /// Its files: its own, then those that change it.
+    /// The unit file, then its drop-ins.
     pub(super) files: Vec<PathBuf>,
 }
 
-/// Reads what `systemctl show` prints: lines `Name=value`, an empty line between two units.
-pub(super) fn shown(text: &str) -> Vec<Shown> {
+/// Parses the output of `systemctl show`: lines `Name=value`, units separated by an empty line.
+pub(super) fn parse_show(text: &str) -> Vec<UnitStatus> {
     let mut out = Vec::new();
     for block in text.split("\n\n") {
-        let mut unit = Shown::default();
+        let mut unit = UnitStatus::default();
         let mut changes = Vec::new();
         for (key, value) in block.lines().filter_map(|line| line.split_once('=')) {
             match key {
@@ -62,7 +62,7 @@ pub(super) fn shown(text: &str) -> Vec<Shown> {
     out
 }
 
-/// The settings of our section. What is said later counts.
+/// The settings of the section; later files override earlier ones.
 fn section(files: &[String]) -> BTreeMap<&str, &str> {
     let mut out = BTreeMap::new();
     for file in files {
@@ -78,24 +78,24 @@ fn section(files: &[String]) -> BTreeMap<&str, &str> {
     out
 }
 
-/// Reads a unit; nothing when it has no section of ours, or does not run.
+/// Reads a unit; nothing when it has no section or is stopped.
 ///
 /// # Errors
-/// What is wrong with its section.
-pub(super) fn read(unit: &Shown, files: &[String]) -> Result<Option<Found>, String> {
+/// When a setting is invalid.
+pub(super) fn read(unit: &UnitStatus, files: &[String]) -> Result<Option<Discovered>, String> {
     let settings = section(files);
     let setting = |key: &str| settings.get(key).copied().filter(|value| !value.is_empty());
     let Some(port) = setting("Port") else { return Ok(None) };
-    let life = match unit.active.as_str() {
-        "active" | "reloading" => Life::Running(None),
-        "activating" | "deactivating" => Life::Waiting,
-        "failed" => Life::Failed(unit.code, unit.result.clone()),
+    let state = match unit.active.as_str() {
+        "active" | "reloading" => RunState::Running(None),
+        "activating" | "deactivating" => RunState::Waiting,
+        "failed" => RunState::Failed(unit.code, unit.result.clone()),
         _ => return Ok(None),
     };
     let (number, protocol) = port.split_once('/').unwrap_or((port, "tcp"));
     let protocol = protocol.to_ascii_uppercase();
     let number = number.parse().ok().filter(|number: &u16| *number > 0);
-    let number = number.ok_or_else(|| format!("Port={port} is not a port: say a number, such as 3000 or 53/udp"))?;
+    let number = number.ok_or_else(|| format!("Port={port} is not a port: use a number, such as 3000 or 53/udp"))?;
     if !["TCP", "UDP", "SCTP"].contains(&protocol.as_str()) {
         return Err(format!("Port={port}: the protocol is tcp, udp or sctp"));
     }
@@ -109,14 +109,14 @@ pub(super) fn read(unit: &Shown, files: &[String]) -> Result<Option<Found>, Stri
     let period = period.map_err(|_| "Period is a number of seconds".to_owned())?;
     let probe = probe(health, &port, period).map_err(|why| format!("Health={why}"))?;
     let stem = unit.id.strip_suffix(".service").unwrap_or(&unit.id);
-    let name = pod_name(setting("Name").unwrap_or(stem)).ok_or("its name cannot be that of a Pod: say Name=")?;
+    let name = pod_name(setting("Name").unwrap_or(stem)).ok_or("its name is not a valid Pod name: set Name=")?;
     let labels = match setting("Labels") {
         None => [("app".to_owned(), name.clone())].into(),
         Some(text) => {
             let pairs: Vec<(&str, &str)> = text.split(',').filter_map(|pair| pair.trim().split_once('=')).collect();
             let labels = pod_labels(pairs.iter().copied());
             if pairs.len() != labels.len() || pairs.len() != text.split(',').count() {
-                return Err(format!("Labels={text}: say them as app=web,tier=front"));
+                return Err(format!("Labels={text}: use the form app=web,tier=front"));
             }
             labels
         }
@@ -132,8 +132,8 @@ pub(super) fn read(unit: &Shown, files: &[String]) -> Result<Option<Found>, Stri
         ports: vec![port],
         probe,
     };
-    let standing = Standing { life, addresses: Vec::new(), healthy: None, id: unit.invocation.clone() };
-    Ok(Some(Found { draft, standing }))
+    let observed = Observed { state, addresses: Vec::new(), healthy: None, id: unit.invocation.clone() };
+    Ok(Some(Discovered { draft, observed }))
 }
 
 #[cfg(test)]
@@ -142,19 +142,19 @@ mod tests {
 
     use super::*;
 
-    const SHOWN: &str = "Id=web.service\nActiveState=active\nResult=success\nExecMainStatus=0\nInvocationID=abc\n\
+    const SHOW_OUTPUT: &str = "Id=web.service\nActiveState=active\nResult=success\nExecMainStatus=0\nInvocationID=abc\n\
         FragmentPath=/etc/systemd/system/web.service\nDropInPaths=/etc/a.conf /etc/b.conf\n\n\
         Id=old.service\nActiveState=failed\nResult=exit-code\nExecMainStatus=3\nInvocationID=\nFragmentPath=\nDropInPaths=\n";
     const UNIT: &str = "[Service]\nExecStart=/bin/x\nPort=1\n\n[X-Waypost]\n# words\nPort = 3000\nHealth=http:/up\nLabels=app=shop, tier=front\n\
         Namespace=prod\n[Install]\nWantedBy=multi-user.target\n";
 
-    fn unit(active: &str) -> Shown {
-        Shown { id: "my@web.service".to_owned(), active: active.to_owned(), code: 3, ..Shown::default() }
+    fn unit(active: &str) -> UnitStatus {
+        UnitStatus { id: "my@web.service".to_owned(), active: active.to_owned(), code: 3, ..UnitStatus::default() }
     }
 
     #[test]
-    fn what_is_shown_is_read() {
-        let all = shown(SHOWN);
+    fn show_output_is_parsed() {
+        let all = parse_show(SHOW_OUTPUT);
         assert_eq!(all.len(), 2);
         let files = ["/etc/systemd/system/web.service", "/etc/a.conf", "/etc/b.conf"].map(PathBuf::from);
         assert_eq!(
@@ -165,32 +165,32 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_with_a_port_is_a_pod() {
+    fn a_unit_with_a_port_is_mapped_to_a_pod() {
         let found =
             read(&unit("active"), &[UNIT.to_owned(), "[X-Waypost]\nNamespace=test\n".to_owned()]).unwrap().unwrap();
         let draft = &found.draft;
-        assert_eq!((draft.namespace.as_str(), draft.name.as_str()), ("test", "my-web"), "what changes it counts");
+        assert_eq!((draft.namespace.as_str(), draft.name.as_str()), ("test", "my-web"), "drop-ins override");
         assert_eq!(draft.ports, [Port { name: "http".to_owned(), number: 3000, protocol: "TCP".to_owned() }]);
         assert_eq!(draft.labels.get("tier").map(String::as_str), Some("front"));
         assert_eq!((draft.probe.text("httpGet.path"), draft.probe.int("periodSeconds")), ("/up", 2));
-        assert_eq!(found.standing.life, Life::Running(None));
+        assert_eq!(found.observed.state, RunState::Running(None));
     }
 
     #[test]
-    fn a_unit_lives_as_systemd_says() {
-        let life = |active| read(&unit(active), &[UNIT.to_owned()]).unwrap().map(|found| found.standing.life);
-        assert_eq!(life("failed"), Some(Life::Failed(3, String::new())));
-        assert_eq!((life("activating"), life("inactive")), (Some(Life::Waiting), None));
+    fn active_states_are_mapped() {
+        let state = |active| read(&unit(active), &[UNIT.to_owned()]).unwrap().map(|found| found.observed.state);
+        assert_eq!(state("failed"), Some(RunState::Failed(3, String::new())));
+        assert_eq!((state("activating"), state("inactive")), (Some(RunState::Waiting), None));
     }
 
     #[test]
-    fn a_unit_without_a_section_is_none_of_our_business_and_a_wrong_one_is_said() {
+    fn a_unit_without_the_section_is_ignored_and_an_invalid_one_is_an_error() {
         assert_eq!(read(&unit("active"), &["[Service]\nPort=3000\n".to_owned()]), Ok(None));
         for (line, part) in [
             ("Port=http", "is not a port"),
             ("Port=1/icmp", "the protocol is"),
             ("Port=1\nHealth=ping", "is not understood"),
-            ("Port=1\nLabels=app", "say them as"),
+            ("Port=1\nLabels=app", "use the form"),
             ("Port=1\nPortName=UP", "alpha-numeric"),
         ] {
             let why = read(&unit("active"), &[format!("[X-Waypost]\n{line}\n")]).unwrap_err();

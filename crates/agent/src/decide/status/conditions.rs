@@ -9,9 +9,9 @@ use super::containers::Lists;
 use super::time;
 use crate::facts::{Facts, Sandbox, State};
 
-struct Word {
+struct Condition {
     kind: &'static str,
-    holds: bool,
+    is_true: bool,
     reason: &'static str,
     message: String,
 }
@@ -29,38 +29,38 @@ pub(in crate::decide) fn all(
     let containers = containers_ready(lists, phase);
     let ready = ready(pod, &containers);
     let sandbox = matches!(facts.sandbox, Sandbox::Ready { .. });
-    let words = [
-        Word { kind: "PodReadyToStartContainers", holds: sandbox, reason: "", message: String::new() },
+    let conditions = [
+        Condition { kind: "PodReadyToStartContainers", is_true: sandbox, reason: "", message: String::new() },
         initialized,
         ready,
         containers,
-        Word { kind: "PodScheduled", holds: true, reason: "", message: String::new() },
+        Condition { kind: "PodScheduled", is_true: true, reason: "", message: String::new() },
     ];
-    for word in words {
-        put(&mut out, pod, &word, now);
+    for condition in conditions {
+        put(&mut out, pod, &condition, now);
     }
     Value::Array(out)
 }
 
-fn put(out: &mut Vec<Value>, pod: &Value, word: &Word, now: Timestamp) {
-    let status = if word.holds { "True" } else { "False" };
-    let place = out.iter().position(|condition| condition.text("type") == word.kind);
+fn put(out: &mut Vec<Value>, pod: &Value, condition: &Condition, now: Timestamp) {
+    let status = if condition.is_true { "True" } else { "False" };
+    let place = out.iter().position(|have| have.text("type") == condition.kind);
     let old = place.and_then(|place| out.get(place));
     let since = match old.filter(|old| old.text("status") == status) {
         Some(old) => old.at("lastTransitionTime").clone(),
         None => time(now),
     };
     let mut new = json!({
-        "type": word.kind, "status": status, "lastProbeTime": null, "lastTransitionTime": since,
+        "type": condition.kind, "status": status, "lastProbeTime": null, "lastTransitionTime": since,
         "observedGeneration": pod.at("metadata.generation").clone(),
     });
-    for (key, text) in [("reason", word.reason), ("message", word.message.as_str())] {
+    for (key, text) in [("reason", condition.reason), ("message", condition.message.as_str())] {
         if !text.is_empty() {
             new[key] = text.into();
         }
     }
-    // Who scheduled it may have said more.
-    if word.kind == "PodScheduled" && old.is_some_and(|old| old.text("status") == status) {
+    // The scheduler owns this condition.
+    if condition.kind == "PodScheduled" && old.is_some_and(|old| old.text("status") == status) {
         return;
     }
     match place.and_then(|place| out.get_mut(place)) {
@@ -73,45 +73,49 @@ fn names(statuses: &[Value], bad: impl Fn(&Value) -> bool) -> Vec<&str> {
     statuses.iter().filter(|status| bad(status)).map(|status| status.text("name")).collect()
 }
 
-fn initialized(spec: &Spec<'_>, facts: &Facts, lists: &Lists) -> Word {
+fn initialized(spec: &Spec<'_>, facts: &Facts, lists: &Lists) -> Condition {
     let begun = spec.has_begun(facts);
     let open = |status: &Value| {
         let (name, sidecar) = (status.text("name"), spec.part(status.text("name")));
         match sidecar.map(|part| part.role) {
             Some(Role::Sidecar) => !facts.containers.get(name).is_some_and(|found| {
-                found.health.started || found.last.is_some() || matches!(found.state, State::Ended(_))
+                found.health.started || found.last.is_some() || matches!(found.state, State::Terminated(_))
             }),
             _ => !status.flag("ready"),
         }
     };
     let open = if begun { Vec::new() } else { names(&lists.init, open) };
-    let holds = open.is_empty();
-    Word {
+    let is_true = open.is_empty();
+    Condition {
         kind: "Initialized",
-        holds,
-        reason: if holds { "" } else { "ContainersNotInitialized" },
-        message: if holds { String::new() } else { format!("containers with incomplete status: [{}]", open.join(" ")) },
+        is_true,
+        reason: if is_true { "" } else { "ContainersNotInitialized" },
+        message: if is_true {
+            String::new()
+        } else {
+            format!("containers with incomplete status: [{}]", open.join(" "))
+        },
     }
 }
 
-fn containers_ready(lists: &Lists, phase: &str) -> Word {
+fn containers_ready(lists: &Lists, phase: &str) -> Condition {
     let kind = "ContainersReady";
     match phase {
-        "Succeeded" => return Word { kind, holds: false, reason: "PodCompleted", message: String::new() },
-        "Failed" => return Word { kind, holds: false, reason: "PodFailed", message: String::new() },
+        "Succeeded" => return Condition { kind, is_true: false, reason: "PodCompleted", message: String::new() },
+        "Failed" => return Condition { kind, is_true: false, reason: "PodFailed", message: String::new() },
         _ => {}
     }
     let open = names(&lists.main, |status| !status.flag("ready"));
-    let holds = open.is_empty();
-    let message = if holds { String::new() } else { format!("containers with unready status: [{}]", open.join(" ")) };
-    Word { kind, holds, reason: if holds { "" } else { "ContainersNotReady" }, message }
+    let is_true = open.is_empty();
+    let message = if is_true { String::new() } else { format!("containers with unready status: [{}]", open.join(" ")) };
+    Condition { kind, is_true, reason: if is_true { "" } else { "ContainersNotReady" }, message }
 }
 
-/// A Pod is ready when its containers are, and whatever else it was made to wait for.
-fn ready(pod: &Value, containers: &Word) -> Word {
-    if !containers.holds {
+/// A Pod is ready when its containers are ready and its readiness gates are true.
+fn ready(pod: &Value, containers: &Condition) -> Condition {
+    if !containers.is_true {
         let message = containers.message.clone();
-        return Word { kind: "Ready", holds: false, reason: containers.reason, message };
+        return Condition { kind: "Ready", is_true: false, reason: containers.reason, message };
     }
     let is_true = |gate: &str| {
         let conditions = pod.items("status.conditions").iter();
@@ -126,7 +130,7 @@ fn ready(pod: &Value, containers: &Word) -> Word {
         .filter(|gate| !is_true(gate))
         .map(|gate| format!("corresponding condition of pod readiness gate \"{gate}\" does not exist or is not True"))
         .collect();
-    let holds = closed.is_empty();
-    let reason = if holds { "" } else { "ReadinessGatesNotReady" };
-    Word { kind: "Ready", holds, reason, message: closed.join(", ") }
+    let is_true = closed.is_empty();
+    let reason = if is_true { "" } else { "ReadinessGatesNotReady" };
+    Condition { kind: "Ready", is_true, reason, message: closed.join(", ") }
 }

@@ -1,14 +1,14 @@
-//! What each container of a Pod does, for its status.
+//! Container statuses of a Pod.
 
 use api::value::ValueExt as _;
 use serde_json::{Value, json};
 
-use super::super::back_off;
+use super::super::backoff;
 use super::super::spec::{Part, Role, Spec};
 use super::time;
-use crate::facts::{Container, Ending, Facts, State};
+use crate::facts::{Container, Facts, State, Termination};
 
-/// The statuses of containers, and what follows from them.
+/// The container statuses by role.
 pub(in crate::decide) struct Lists {
     pub(in crate::decide) init: Vec<Value>,
     pub(in crate::decide) main: Vec<Value>,
@@ -32,10 +32,10 @@ fn container(pod: &Value, spec: &Spec<'_>, part: &Part<'_>, facts: &Facts, phase
         None => false,
     };
     let (state, last) = match &found.state {
-        State::Ended(ending) if waits => (crash_loop(pod, part, found, ending), Some(ending)),
-        State::Ended(ending) => (terminated(ending), found.last.as_ref()),
+        State::Terminated(ending) if waits => (crash_loop(pod, part, found, ending), Some(ending)),
+        State::Terminated(ending) => (terminated(ending), found.last.as_ref()),
         State::Running { since, .. } => (json!({"running": {"startedAt": time(*since)}}), found.last.as_ref()),
-        State::Refused { reason, message, .. } => {
+        State::StartFailed { reason, message, .. } => {
             (json!({"waiting": {"reason": reason, "message": message}}), found.last.as_ref())
         }
         State::New | State::Starting => {
@@ -64,7 +64,7 @@ fn container_id(found: &Container) -> String {
     if found.id.is_empty() { String::new() } else { format!("waypost://{}", found.id) }
 }
 
-/// Why a container that was never begun was not.
+/// The waiting reason of a container that was never started.
 fn waiting_for(spec: &Spec<'_>, part: &Part<'_>, facts: &Facts) -> &'static str {
     let is_open = |other: &&Part<'_>| match other.role {
         Role::Init => facts.containers.get(other.name).and_then(Container::ending).is_none_or(|end| end.code != 0),
@@ -75,11 +75,11 @@ fn waiting_for(spec: &Spec<'_>, part: &Part<'_>, facts: &Facts) -> &'static str 
     if !spec.has_begun(facts) && before.filter(is_open).count() > 0 { "PodInitializing" } else { "ContainerCreating" }
 }
 
-fn crash_loop(pod: &Value, part: &Part<'_>, found: &Container, ending: &Ending) -> Value {
-    if found.back_off == 0 {
+fn crash_loop(pod: &Value, part: &Part<'_>, found: &Container, ending: &Termination) -> Value {
+    if found.backoff == 0 {
         return terminated(ending);
     }
-    let until = back_off::until(ending.finished, found.back_off).duration_since(ending.finished).as_secs();
+    let until = backoff::until(ending.finished, found.backoff).duration_since(ending.finished).as_secs();
     let length = match (until / 60, until % 60) {
         (0, seconds) => format!("{seconds}s"),
         (minutes, seconds) => format!("{minutes}m{seconds}s"),
@@ -89,7 +89,7 @@ fn crash_loop(pod: &Value, part: &Part<'_>, found: &Container, ending: &Ending) 
     json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}})
 }
 
-fn terminated(ending: &Ending) -> Value {
+fn terminated(ending: &Termination) -> Value {
     let mut out = json!({
         "exitCode": ending.code,
         "reason": ending.reason,

@@ -1,12 +1,12 @@
-//! Layers as they are made, and as nobody should make them. Marks of overlayfs take root, as everything that runs Pods does.
+//! Valid and malicious layers. Overlayfs xattrs need root.
 
 use super::*;
 
-/// An entry of an archive, written as it is: libraries refuse what attackers write.
+/// An entry that is written without checks: libraries refuse malicious ones.
 struct Given<'a> {
     kind: tar::EntryType,
     path: &'a str,
-    /// Its content, or where it leads.
+    /// Its content or link target.
     text: &'a str,
     mode: u32,
 }
@@ -53,7 +53,7 @@ fn archive(entries: &[Given<'_>]) -> Vec<u8> {
     out.into_inner().expect("bytes")
 }
 
-/// Layers over one another, as folders; the uppermost last.
+/// Layer directories; the uppermost last.
 struct Stack {
     home: tempfile::TempDir,
     layers: Vec<PathBuf>,
@@ -73,7 +73,7 @@ impl Stack {
         Ok(root)
     }
 
-    /// What a container would see.
+    /// The overlay as a container sees it.
     fn shown<T>(&self, look: impl FnOnce(&Path) -> T) -> T {
         let [upper, work, target] = ["upper", "work", "target"].map(|name| self.home.path().join(name));
         for path in [&upper, &work, &target] {
@@ -92,7 +92,7 @@ fn read(root: &Path, path: &str) -> Option<String> {
 }
 
 #[test]
-fn layers_add_change_and_remove_as_overlayfs_shows_them() {
+fn whiteouts_and_opaque_directories_are_applied() {
     let mut stack = Stack::new();
     let first = [
         folder("a", 0o750),
@@ -109,7 +109,7 @@ fn layers_add_change_and_remove_as_overlayfs_shows_them() {
         file("b/.wh..wh..opq", ""),
         file("b/four", "4"),
         same("six", "b/four"),
-        // Taken away and made anew, in both orders.
+        // Removed and created again, in both orders.
         file(".wh.c", ""),
         file("c/new", "n"),
         file("d/new", "n"),
@@ -158,8 +158,8 @@ fn with_extension(records: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 #[test]
-fn rights_of_programs_are_kept_and_marks_of_overlayfs_are_not() {
-    // Version 2, the right to bind low ports.
+fn file_capabilities_are_kept_and_overlayfs_xattrs_are_not() {
+    // VFS_CAP_REVISION_2 with CAP_NET_BIND_SERVICE.
     let right: Vec<u8> = [0x0200_0001_u32, 1 << 10, 0, 0, 0].iter().flat_map(|part| part.to_le_bytes()).collect();
     let bytes = with_extension(&[
         ("SCHILY.xattr.security.capability", &right),
@@ -180,32 +180,32 @@ fn rights_of_programs_are_kept_and_marks_of_overlayfs_are_not() {
 }
 
 #[test]
-fn hostile_layers_are_refused_by_name_and_write_nothing_outside() {
+fn malicious_layers_are_refused_and_write_nothing_outside() {
     let victim = tempfile::tempdir().expect("a folder");
     fs::write(victim.path().join("kept"), "k").expect("written");
     let outside = victim.path().to_str().expect("a path").to_owned();
     let through = format!("{}/x", &outside[1..]);
     let cases: Vec<(Vec<Given<'_>>, &str)> = vec![
-        (vec![file("../x", "1")], "\"../x\" leads out"),
-        (vec![file("/etc/../../x", "1")], "leads out"),
-        (vec![link("up", "../victim"), file("up/y", "2")], "\"up/y\" leads out"),
-        (vec![link("a/up", "../../.."), file("a/up/y", "2")], "\"a/up/y\" leads out"),
-        (vec![same("h", "../../etc/passwd")], "leads out"),
+        (vec![file("../x", "1")], "\"../x\" is outside"),
+        (vec![file("/etc/../../x", "1")], "is outside"),
+        (vec![link("up", "../victim"), file("up/y", "2")], "\"up/y\" is outside"),
+        (vec![link("a/up", "../../.."), file("a/up/y", "2")], "\"a/up/y\" is outside"),
+        (vec![same("h", "../../etc/passwd")], "is outside"),
         (vec![link("up", "../.."), same("h", "up/etc/passwd")], "\"h\"?"),
-        (vec![file("a/.wh...", "")], "leads out"),
-        (vec![file("a/.wh..", "")], "leads out"),
-        (vec![same("h", "nothing")], "is another name of nothing"),
-        (vec![file("f", "x"), file("f/g", "y")], "lies in what is no folder"),
+        (vec![file("a/.wh...", "")], "is outside"),
+        (vec![file("a/.wh..", "")], "is outside"),
+        (vec![same("h", "nothing")], "is a hard link to nothing"),
+        (vec![file("f", "x"), file("f/g", "y")], "has a parent that is not a directory"),
         (vec![link("l", "l"), file("l/g", "y")], "too many links"),
         (vec![Given { kind: tar::EntryType::GNUSparse, path: "s", text: "", mode: 0 }], "sparse"),
-        (vec![Given { kind: tar::EntryType::new(b'V'), path: "v", text: "", mode: 0 }], "not understood"),
+        (vec![Given { kind: tar::EntryType::new(b'V'), path: "v", text: "", mode: 0 }], "not supported"),
     ];
     for (entries, wanted) in &cases {
         let mut stack = Stack::new();
         let error = stack.add(&archive(entries)).expect_err(wanted).to_string();
-        assert!(error.contains(wanted) || (wanted.ends_with('?') && error.contains("leads out")), "{wanted}: {error}");
+        assert!(error.contains(wanted) || (wanted.ends_with('?') && error.contains("is outside")), "{wanted}: {error}");
     }
-    // An absolute link means the image, so this is no attack: it is written where a container would write it.
+    // An absolute link is resolved inside the image.
     let mut stack = Stack::new();
     let root =
         stack.add(&archive(&[link("abs", &outside), folder(&through[..through.len() - 2], 0o755), file("abs/x", "3")]));
@@ -217,7 +217,7 @@ fn hostile_layers_are_refused_by_name_and_write_nothing_outside() {
 }
 
 #[test]
-fn what_is_too_long_is_refused() {
+fn oversized_entries_are_refused() {
     for (bytes, wanted) in [
         (with_extension(&[("path", &b"a/".repeat(3000))]), "too long"),
         (with_extension(&[("path", &[b'a'; 256])]), "too long a name"),

@@ -1,9 +1,9 @@
-//! Blobs: fetched once whoever wants them, gone on with where they broke off, and believed only when their digest is right.
+//! Blob downloads: resumed after errors, shared between pulls, and verified by digest.
 //!
 //! ```text
-//! downloads/DIGEST.part ──whole, and its digest right──▶ downloads/DIGEST
+//! downloads/DIGEST.part ──complete and verified──▶ downloads/DIGEST
 //! ```
-//! The part is locked while it grows, so that two programs, or two images with the same layer, do not fetch it twice.
+//! The part file is locked during the download, so that processes and images with the same layer do not fetch it twice.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -21,18 +21,18 @@ use tokio::time::timeout;
 
 use super::super::layers::hex;
 use super::super::manifest::Descriptor;
-use super::web::SILENCE;
+use super::web::READ_TIMEOUT;
 use super::{PullError, Session};
 
-/// How often in a row it may break off without a byte.
-const FRUITLESS: u32 = 3;
-/// How often it may break off at all.
-const ATTEMPTS: u32 = 20;
-/// How long to wait before going on; longer each time.
-const PAUSE: Duration = Duration::from_millis(500);
+/// Consecutive attempts without progress.
+const MAX_WITHOUT_PROGRESS: u32 = 3;
+/// The most attempts.
+const MAX_ATTEMPTS: u32 = 20;
+/// The base of the linear backoff between attempts.
+const BACKOFF: Duration = Duration::from_millis(500);
 
-/// Fetches a blob into a folder, or finds it there; answers the file, which stays readable whoever removes it.
-pub(in super::super) async fn download(
+/// Downloads a blob into a directory unless it exists; the returned file stays readable after removal.
+pub(in super::super) async fn download_blob(
     session: &Session<'_>,
     blob: &Descriptor,
     folder: &Path,
@@ -46,25 +46,25 @@ pub(in super::super) async fn download(
         Found::Whole(file) => return Ok(file),
         Found::Part(part) => part,
     };
-    let mut growing = Growing::take_up(part, blob.size).await?;
-    let mut fruitless = 0;
+    let mut download = Download::resume(part, blob.size).await?;
+    let mut without_progress = 0;
     for attempt in 1.. {
-        let before = growing.length;
-        let result = grow(session, blob, &mut growing).await;
+        let before = download.length;
+        let result = fetch_rest(session, blob, &mut download).await;
         let Err(error) = result else { break };
-        fruitless = if growing.length > before { 0 } else { fruitless + 1 };
-        if !error.is_passing() || fruitless >= FRUITLESS || attempt >= ATTEMPTS {
+        without_progress = if download.length > before { 0 } else { without_progress + 1 };
+        if !error.is_transient() || without_progress >= MAX_WITHOUT_PROGRESS || attempt >= MAX_ATTEMPTS {
             return Err(error);
         }
-        tracing::debug!(%error, blob = blob.digest, "a download goes on");
-        tokio::time::sleep(PAUSE * fruitless).await;
+        tracing::debug!(%error, blob = blob.digest, "resuming download");
+        tokio::time::sleep(BACKOFF * without_progress).await;
     }
-    growing.file.flush().await?;
-    let found = hex(growing.context.finish().as_ref());
+    download.file.flush().await?;
+    let found = hex(download.context.finish().as_ref());
     if found != blob.digest {
-        // None of it can be trusted, so the next attempt begins anew.
+        // Discard the content: the next attempt starts from the beginning.
         fs::remove_file(&part_path)?;
-        return Err(PullError::Another { host: session.host().to_owned(), what: session.name_of(blob), found });
+        return Err(PullError::DigestMismatch { host: session.host().to_owned(), what: session.name_of(blob), found });
     }
     fs::rename(&part_path, &path)?;
     Ok(File::open(&path)?)
@@ -76,11 +76,11 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
 
 enum Found {
     Whole(File),
-    /// Locked as long as it is open.
+    /// Locked while open.
     Part(File),
 }
 
-/// Opens what is there of a blob, when nobody else fetches it any more.
+/// Opens a blob or its part file; blocks while another process downloads it.
 fn open(part_path: &Path, path: &Path) -> io::Result<Found> {
     loop {
         if let Some(folder) = path.parent() {
@@ -89,29 +89,29 @@ fn open(part_path: &Path, path: &Path) -> io::Result<Found> {
         let part = File::options().create(true).truncate(false).read(true).write(true).open(part_path)?;
         flock(&part, FlockOperation::LockExclusive)?;
         if let Ok(whole) = File::open(path) {
-            // Whoever was first has moved the part; ours is a new and empty one.
+            // Another process finished the download; the part file is a new, empty one.
             if part.metadata()?.len() == 0 {
                 let _ = fs::remove_file(part_path);
             }
             return Ok(Found::Whole(whole));
         }
-        // While we waited it may have been removed.
+        // The file may have been removed while waiting for the lock.
         if fs::metadata(part_path).is_ok_and(|now| part.metadata().is_ok_and(|own| own.ino() == now.ino())) {
             return Ok(Found::Part(part));
         }
     }
 }
 
-/// A part of a blob, and the digest of it so far.
-struct Growing {
+/// A partial download and its digest so far.
+struct Download {
     file: tokio::fs::File,
     context: Context,
     length: u64,
 }
 
-impl Growing {
-    /// Goes on with what is there from before.
-    async fn take_up(mut part: File, size: u64) -> io::Result<Self> {
+impl Download {
+    /// Resumes an existing part file.
+    async fn resume(mut part: File, size: u64) -> io::Result<Self> {
         blocking(move || {
             let mut context = Context::new(&SHA256);
             let mut length = 0;
@@ -120,19 +120,19 @@ impl Growing {
                 context.update(buffer.get(..read).unwrap_or_default());
                 length += read as u64;
             }
-            let mut growing = Self { file: tokio::fs::File::from_std(part.try_clone()?), context, length };
-            if growing.length > size {
+            let mut download = Self { file: tokio::fs::File::from_std(part.try_clone()?), context, length };
+            if download.length > size {
                 part.set_len(0)?;
                 io::Seek::rewind(&mut part)?;
-                growing.length = 0;
-                growing.context = Context::new(&SHA256);
+                download.length = 0;
+                download.context = Context::new(&SHA256);
             }
-            Ok(growing)
+            Ok(download)
         })
         .await
     }
 
-    async fn begin_anew(&mut self) -> io::Result<()> {
+    async fn restart(&mut self) -> io::Result<()> {
         self.file.flush().await?;
         self.file.set_len(0).await?;
         self.file.rewind().await?;
@@ -142,54 +142,54 @@ impl Growing {
     }
 }
 
-/// Fetches what is missing.
-async fn grow(session: &Session<'_>, blob: &Descriptor, growing: &mut Growing) -> Result<(), PullError> {
-    if growing.length == blob.size {
+/// Downloads the missing part.
+async fn fetch_rest(session: &Session<'_>, blob: &Descriptor, download: &mut Download) -> Result<(), PullError> {
+    if download.length == blob.size {
         return Ok(());
     }
     let mut headers = HeaderMap::new();
-    if growing.length > 0
-        && let Ok(range) = HeaderValue::try_from(format!("bytes={}-", growing.length))
+    if download.length > 0
+        && let Ok(range) = HeaderValue::try_from(format!("bytes={}-", download.length))
     {
         headers.insert(header::RANGE, range);
     }
     let answer = match session.blob(blob, &headers).await {
-        // It does not want to go on: from the beginning, then.
-        Err(PullError::Refused { status: 416, .. }) if growing.length > 0 => {
-            growing.begin_anew().await?;
+        // The range is not satisfiable: restart.
+        Err(PullError::Refused { status: 416, .. }) if download.length > 0 => {
+            download.restart().await?;
             session.blob(blob, &HeaderMap::new()).await?
         }
         answer => answer?,
     };
-    if growing.length > 0 && start_of(&answer) != Some(growing.length) {
-        growing.begin_anew().await?;
+    if download.length > 0 && start_of(&answer) != Some(download.length) {
+        download.restart().await?;
     }
     let broken = |why: String| PullError::Broken { host: session.host().to_owned(), what: session.name_of(blob), why };
     let mut body = answer.into_body();
-    while growing.length < blob.size {
-        let frame = timeout(SILENCE, body.frame()).await;
-        let frame = frame.map_err(|_| broken(format!("nothing came for {}s", SILENCE.as_secs())))?;
+    while download.length < blob.size {
+        let frame = timeout(READ_TIMEOUT, body.frame()).await;
+        let frame = frame.map_err(|_| broken(format!("no data for {}s", READ_TIMEOUT.as_secs())))?;
         let Some(frame) = frame else {
-            return Err(broken(format!("{} of {} bytes came", growing.length, blob.size)));
+            return Err(broken(format!("{} of {} bytes received", download.length, blob.size)));
         };
-        let frame = frame.map_err(|error| broken(format!("after {} bytes: {error}", growing.length)))?;
+        let frame = frame.map_err(|error| broken(format!("after {} bytes: {error}", download.length)))?;
         let Ok(data) = frame.into_data() else { continue };
-        growing.length += data.len() as u64;
-        if growing.length > blob.size {
-            growing.begin_anew().await?;
+        download.length += data.len() as u64;
+        if download.length > blob.size {
+            download.restart().await?;
             return Err(PullError::TooLarge(format!(
                 "{} has more than its {} bytes",
                 session.name_of(blob),
                 blob.size
             )));
         }
-        growing.context.update(&data);
-        growing.file.write_all(&data).await?;
+        download.context.update(&data);
+        download.file.write_all(&data).await?;
     }
     Ok(())
 }
 
-/// Where the body of an answer begins: at the start, unless it says otherwise.
+/// The offset of a response body, by `Content-Range`.
 fn start_of(answer: &Response<Incoming>) -> Option<u64> {
     if answer.status() != 206 {
         return Some(0);

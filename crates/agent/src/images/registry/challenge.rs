@@ -1,22 +1,22 @@
-//! What a registry wants to know before it answers: the header `WWW-Authenticate`, read.
+//! Parses the `WWW-Authenticate` header.
 
-/// A challenge.
+/// An authentication challenge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Challenge {
-    /// User and password with every request.
+    /// Basic authentication.
     Basic,
-    /// A token, which is had elsewhere.
+    /// A bearer token from a token server.
     Bearer {
-        /// Where.
+        /// The URL of the token server.
         realm: String,
-        /// For which service.
+        /// The service.
         service: Option<String>,
-        /// For what.
+        /// The scope.
         scope: Option<String>,
     },
 }
 
-/// Reads a header; the better of several challenges.
+/// Parses the headers; prefers a bearer challenge.
 pub(super) fn read<'a>(headers: impl Iterator<Item = &'a str>) -> Option<Challenge> {
     let mut basic = None;
     for header in headers {
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn challenges_are_understood() {
+    fn challenges_are_parsed() {
         let bearer = r#"Bearer realm="https://auth.example.com/token",service="registry.example.com",scope="repository:a/b:pull,push""#;
         let wanted = Challenge::Bearer {
             realm: "https://auth.example.com/token".to_owned(),

@@ -1,8 +1,7 @@
-//! HTTP for registries: one request, one answer, redirects followed with care.
+//! HTTP client for registries, with restricted redirects.
 //!
-//! In: an address and headers. Out: an answer whose body is yet to be read. TLS is checked against the roots of this machine
-//! (`SSL_CERT_FILE`, `SSL_CERT_DIR`). Without TLS only loopback and hosts that people have named are spoken to, also by redirect, and no
-//! other host is ever shown what was meant for the first.
+//! In: a URL and headers. Out: a response whose body is not read yet. Certificates are verified with the root certificates of the host (`SSL_CERT_FILE`,
+//! `SSL_CERT_DIR`). Plain HTTP is allowed for loopback and `--insecure-registry` only, also by redirect. Credentials are never sent to another host.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -23,24 +22,24 @@ use tokio_rustls::TlsConnector;
 
 use super::PullError;
 
-/// How long one address of a host may take to answer.
-const CONNECT: Duration = Duration::from_secs(10);
-/// How long an answer may take to begin, and to go on.
-pub(super) const SILENCE: Duration = Duration::from_secs(60);
-/// How often one may be sent elsewhere.
-const REDIRECTS: usize = 5;
+/// The connect timeout per address.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The read timeout: until the response starts, and between its parts.
+pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(60);
+/// The most redirects.
+const MAX_REDIRECTS: usize = 5;
 
-/// Who asks.
-pub(in super::super) struct Web {
+/// The HTTP client.
+pub(in super::super) struct HttpClient {
     plain: BTreeSet<String>,
     tls: OnceLock<TlsConnector>,
 }
 
-/// Where to ask.
+/// A parsed URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     secure: bool,
-    /// With its port, if one was said.
+    /// With its port, if specified.
     pub(super) authority: String,
     host: String,
     port: u16,
@@ -64,31 +63,31 @@ impl std::fmt::Display for Address {
     }
 }
 
-impl Web {
-    /// Speaks to these hosts (`HOST` or `HOST:PORT`) without TLS.
+impl HttpClient {
+    /// Uses plain HTTP for these hosts (`HOST` or `HOST:PORT`).
     pub(in super::super) fn new(plain: impl IntoIterator<Item = String>) -> Self {
         Self { plain: plain.into_iter().map(|host| host.to_lowercase()).collect(), tls: OnceLock::new() }
     }
 
-    /// The address of a path at a registry.
+    /// The URL of a path at a registry.
     pub(super) fn at(&self, authority: &str, path: &str) -> Result<Address, PullError> {
         let scheme = if self.may_be_plain(authority) { "http" } else { "https" };
         self.address(&format!("{scheme}://{authority}{path}"))
     }
 
-    /// Reads an address; one without TLS must be allowed.
+    /// Parses a URL; plain HTTP must be allowed.
     pub(super) fn address(&self, text: &str) -> Result<Address, PullError> {
         let bad = |why: &str| PullError::Address { address: text.chars().take(200).collect(), why: why.to_owned() };
-        let uri: Uri = text.parse().map_err(|_| bad("it is no address"))?;
-        let authority = uri.authority().ok_or_else(|| bad("it names no host"))?;
+        let uri: Uri = text.parse().map_err(|_| bad("invalid URL"))?;
+        let authority = uri.authority().ok_or_else(|| bad("the URL has no host"))?;
         if authority.as_str().contains('@') {
-            return Err(bad("it has a user in it"));
+            return Err(bad("the URL contains a user name"));
         }
         let secure = match uri.scheme_str() {
             Some("https") => true,
             Some("http") if self.may_be_plain(authority.as_str()) => false,
-            Some("http") => return Err(bad("plain HTTP is spoken only to loopback and to --insecure-registry")),
-            _ => return Err(bad("it is neither https nor http")),
+            Some("http") => return Err(bad("plain HTTP is allowed only for loopback and --insecure-registry")),
+            _ => return Err(bad("the scheme is neither https nor http")),
         };
         Ok(Address {
             secure,
@@ -126,15 +125,15 @@ impl Web {
         self.tls.get().ok_or_else(|| "no TLS".to_owned())
     }
 
-    /// Asks, and goes where it is sent. What is confidential in the headers stays with the first host.
+    /// A GET request that follows redirects. The `Authorization` header is sent to the first host only.
     pub(super) async fn get(&self, at: &Address, headers: &HeaderMap) -> Result<Response<Incoming>, PullError> {
         let mut here = at.clone();
-        for _ in 0..=REDIRECTS {
+        for _ in 0..=MAX_REDIRECTS {
             let mut headers = headers.clone();
             if !here.same_place(at) {
                 headers.remove(header::AUTHORIZATION);
             }
-            let answer = self.once(&here, headers).await?;
+            let answer = self.send(&here, headers).await?;
             if !matches!(answer.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
                 return Ok(answer);
             }
@@ -146,21 +145,21 @@ impl Web {
                 whole => self.address(whole)?,
             };
             if here.secure && !to.secure {
-                let why = format!("{} leads there from HTTPS", here.authority);
+                let why = format!("{} redirects from HTTPS to HTTP", here.authority);
                 return Err(PullError::Address { address: to.to_string(), why });
             }
             here = to;
         }
-        let why = format!("more than {REDIRECTS} redirects");
+        let why = format!("more than {MAX_REDIRECTS} redirects");
         Err(PullError::Address { address: at.to_string(), why })
     }
 
-    async fn once(&self, at: &Address, headers: HeaderMap) -> Result<Response<Incoming>, PullError> {
+    async fn send(&self, at: &Address, headers: HeaderMap) -> Result<Response<Incoming>, PullError> {
         let failed = |why: String| PullError::Unreachable { host: at.authority.clone(), why };
         let stream = self.connect(at).await?;
         let mut request = Request::get(&at.path).body(Empty::<Bytes>::new()).map_err(|error| failed(full(&error)))?;
         *request.headers_mut() = headers;
-        let host = at.authority.parse().map_err(|_| failed("its name is no header".to_owned()))?;
+        let host = at.authority.parse().map_err(|_| failed("invalid host name".to_owned()))?;
         request.headers_mut().insert(header::HOST, host);
         let asked = async {
             if !at.secure {
@@ -171,9 +170,9 @@ impl Web {
                 let why = full(&error);
                 let hint =
                     if why.contains("InvalidContentType") || why.contains("corrupt message") || why.contains("eof") {
-                        format!("; if it speaks plain HTTP, name it with --insecure-registry {}", at.authority)
+                        format!("; if it uses plain HTTP, add --insecure-registry {}", at.authority)
                     } else if why.contains("UnknownIssuer") {
-                        "; name the file of its certificate authority in SSL_CERT_FILE".to_owned()
+                        "; set SSL_CERT_FILE to the certificate of its CA".to_owned()
                     } else {
                         String::new()
                     };
@@ -181,25 +180,26 @@ impl Web {
             })?;
             ask(stream, request).await
         };
-        match timeout(SILENCE, asked).await {
+        match timeout(READ_TIMEOUT, asked).await {
             Ok(answer) => answer.map_err(failed),
-            Err(_) => Err(failed(format!("no answer within {}s", SILENCE.as_secs()))),
+            Err(_) => Err(failed(format!("no response within {}s", READ_TIMEOUT.as_secs()))),
         }
     }
 
     async fn connect(&self, at: &Address) -> Result<TcpStream, PullError> {
         let failed = |why: String| PullError::Unreachable { host: at.authority.clone(), why };
-        let found = timeout(CONNECT, tokio::net::lookup_host((at.host.as_str(), at.port))).await;
-        let found = found.map_err(|_| failed(format!("no address within {}s", CONNECT.as_secs())))?;
+        let found = timeout(CONNECT_TIMEOUT, tokio::net::lookup_host((at.host.as_str(), at.port))).await;
+        let found =
+            found.map_err(|_| failed(format!("name resolution timed out after {}s", CONNECT_TIMEOUT.as_secs())))?;
         let mut last = "it has no address".to_owned();
         for address in found.map_err(|error| failed(error.to_string()))? {
-            match timeout(CONNECT, TcpStream::connect(address)).await {
+            match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => {
                     let _ = stream.set_nodelay(true);
                     return Ok(stream);
                 }
                 Ok(Err(error)) => last = format!("{address}: {error}"),
-                Err(_) => last = format!("{address}: no connection within {}s", CONNECT.as_secs()),
+                Err(_) => last = format!("{address}: no connection within {}s", CONNECT_TIMEOUT.as_secs()),
             }
         }
         Err(failed(last))
@@ -212,16 +212,16 @@ async fn ask(
 ) -> Result<Response<Incoming>, String> {
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| full(&error))?;
-    // It ends with the body of its one answer.
+    // It ends with the body of the response.
     tokio::spawn(async { drop(connection.await) });
     sender.send_request(request).await.map_err(|error| full(&error))
 }
 
-/// Reads a short body.
+/// Reads a body with a size limit.
 pub(super) async fn short(answer: Response<Incoming>, host: &str, most: usize) -> Result<Bytes, PullError> {
-    let read = timeout(SILENCE, Limited::new(answer.into_body(), most).collect()).await;
-    let failed = |why: String| PullError::Broken { host: host.to_owned(), what: "an answer".to_owned(), why };
-    let read = read.map_err(|_| failed(format!("it took longer than {}s", SILENCE.as_secs())))?;
+    let read = timeout(READ_TIMEOUT, Limited::new(answer.into_body(), most).collect()).await;
+    let failed = |why: String| PullError::Broken { host: host.to_owned(), what: "a document".to_owned(), why };
+    let read = read.map_err(|_| failed(format!("timed out after {}s", READ_TIMEOUT.as_secs())))?;
     Ok(read.map_err(|error| failed(full(&*error)))?.to_bytes())
 }
 
@@ -230,8 +230,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_http_is_for_loopback_and_named_hosts() {
-        let web = Web::new(["Registry.example.com:5000".to_owned(), "10.0.0.7".to_owned()]);
+    fn plain_http_is_allowed_for_loopback_and_insecure_registries() {
+        let web = HttpClient::new(["Registry.example.com:5000".to_owned(), "10.0.0.7".to_owned()]);
         for (host, secure) in [
             ("localhost:5000", false),
             ("127.0.0.5", false),

@@ -77,7 +77,7 @@ impl Connection {
         self.held.split_to(count).freeze()
     }
 
-    /// Whether the agent hung up, having said nothing more.
+    /// Whether the agent closed the connection without further data.
     pub(super) async fn hung_up(&mut self) -> bool {
         !self.more().await && self.held.is_empty()
     }
@@ -166,7 +166,7 @@ pub(super) enum Frame {
     Credit(u32, u32),
 }
 
-/// A client of SPDY, over whatever carries it.
+/// A SPDY client over any transport.
 pub(super) struct Spdy {
     pub(super) packer: Packer,
     unpacker: Unpacker,

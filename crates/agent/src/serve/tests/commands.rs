@@ -11,7 +11,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn a_command_over_websocket_says_what_it_says_and_how_it_ended() {
+async fn exec_over_websocket_returns_output_and_status() {
     for protocol in ["v5.channel.k8s.io", "v4.channel.k8s.io"] {
         let (agent, _) = agent();
         let mut socket = Socket::open(&agent, &exec(&["echo", "hello"]), protocol).await;
@@ -23,7 +23,7 @@ async fn a_command_over_websocket_says_what_it_says_and_how_it_ended() {
 }
 
 #[tokio::test]
-async fn the_first_message_is_empty_and_says_that_all_is_ready() {
+async fn the_first_message_is_empty() {
     let (agent, _) = agent();
     let mut socket = Socket::open(&agent, &exec(&["hang"]), "v4.channel.k8s.io").await;
     assert_eq!(socket.next().await, (2, vec![1].into()));
@@ -34,7 +34,7 @@ async fn the_first_message_is_empty_and_says_that_all_is_ready() {
 }
 
 #[tokio::test]
-async fn protocols_of_old_have_sentences_and_base64() {
+async fn legacy_protocols_use_text_errors_and_base64() {
     let (agent, _) = agent();
     let mut socket = Socket::open(&agent, &exec(&["exit", "3"]), "channel.k8s.io").await;
     let (channels, _) = socket.channels().await;
@@ -53,7 +53,7 @@ async fn protocols_of_old_have_sentences_and_base64() {
 }
 
 #[tokio::test]
-async fn the_end_of_input_is_told_in_the_fifth_version() {
+async fn v5_has_a_close_message_for_stdin() {
     let (agent, _) = agent();
     let mut socket = Socket::open(&agent, &format!("{}&input=1", exec(&["cat"])), "v5.channel.k8s.io").await;
     socket.send(2, b"\0one ").await;
@@ -68,7 +68,7 @@ async fn the_end_of_input_is_told_in_the_fifth_version() {
 }
 
 #[tokio::test]
-async fn pings_are_answered_in_kind() {
+async fn pings_are_answered() {
     let (agent, _) = agent();
     let mut socket = Socket::open(&agent, &exec(&["hang"]), "v5.channel.k8s.io").await;
     assert_eq!(socket.next().await.0, 2);
@@ -77,7 +77,7 @@ async fn pings_are_answered_in_kind() {
 }
 
 #[tokio::test]
-async fn a_command_whose_client_leaves_is_ended() {
+async fn a_command_is_killed_when_its_client_disconnects() {
     let (agent, fake) = agent();
     let mut socket = Socket::open(&agent, &exec(&["hang"]), "v5.channel.k8s.io").await;
     socket.send(8, &1000u16.to_be_bytes()).await;
@@ -86,7 +86,7 @@ async fn a_command_whose_client_leaves_is_ended() {
     fake.until_ended_early(1).await;
     drop(Socket::open(&agent, &exec(&["hang"]), "v5.channel.k8s.io").await);
     fake.until_ended_early(2).await;
-    // An attached one lives on.
+    // An attached process keeps running.
     drop(Socket::open(&agent, "/attach/default/web/main?input=1&output=1", "v5.channel.k8s.io").await);
     let mut socket = Socket::open(&agent, "/attach/default/web/main?input=1&output=1", "v4.channel.k8s.io").await;
     assert_eq!(socket.next().await, (2, vec![1].into()));
@@ -96,7 +96,7 @@ async fn a_command_whose_client_leaves_is_ended() {
 }
 
 #[tokio::test]
-async fn sizes_of_a_terminal_reach_it() {
+async fn terminal_sizes_are_applied() {
     let (agent, _) = agent();
     let path = "/exec/default/web/main?output=1&tty=1&command=sizes&command=2";
     let mut socket = Socket::open(&agent, path, "v5.channel.k8s.io").await;
@@ -147,7 +147,7 @@ async fn a_command_over_spdy_in_every_version() {
 }
 
 #[tokio::test]
-async fn half_of_a_stream_can_end_before_the_other() {
+async fn streams_can_be_half_closed() {
     let (agent, _) = agent();
     let path = format!("{}&input=1", exec(&["cat"])).replace("&error=1", "");
     let mut plain = Plain::open(&agent, &path, "v4.channel.k8s.io").await;
@@ -160,7 +160,7 @@ async fn half_of_a_stream_can_end_before_the_other() {
 }
 
 #[tokio::test]
-async fn much_output_comes_whole_to_a_client_that_grants_no_windows() {
+async fn large_output_is_complete_for_clients_without_window_updates() {
     let (agent, _) = agent();
     let mut plain = Plain::open(&agent, &exec(&["flood", "3000000"]), "v4.channel.k8s.io").await;
     for (id, kind) in [(1, "error"), (3, "stdout"), (5, "stderr")] {
@@ -172,7 +172,7 @@ async fn much_output_comes_whole_to_a_client_that_grants_no_windows() {
 }
 
 #[tokio::test]
-async fn windows_are_kept_to_once_the_client_knows_of_them() {
+async fn windows_of_settings_are_respected() {
     let (agent, _) = agent();
     let mut plain = Plain::open(&agent, &exec(&["flood", "100000"]).replace("&error=1", ""), "v4.channel.k8s.io").await;
     // SETTINGS: the first window is 1000 bytes.
@@ -203,7 +203,7 @@ async fn windows_are_kept_to_once_the_client_knows_of_them() {
 }
 
 #[tokio::test]
-async fn input_is_granted_as_it_is_read() {
+async fn windows_grow_as_input_is_read() {
     let (agent, _) = agent();
     let path = format!("{}&input=1", exec(&["cat"])).replace("&error=1", "");
     let mut plain = Plain::open(&agent, &path, "v4.channel.k8s.io").await;
@@ -224,7 +224,7 @@ async fn input_is_granted_as_it_is_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_does_not_read_makes_its_client_wait() {
+async fn a_process_that_does_not_read_blocks_its_client() {
     let (agent, fake) = agent();
     let mut socket = Socket::open(&agent, &format!("{}&input=1", exec(&["deaf"])), "v5.channel.k8s.io").await;
     let sent = tokio::time::timeout(std::time::Duration::from_millis(500), async {
@@ -241,7 +241,7 @@ async fn a_process_that_does_not_read_makes_its_client_wait() {
 }
 
 #[tokio::test]
-async fn what_cannot_start_is_said_before_or_on_the_error_stream() {
+async fn start_errors_are_reported_before_or_on_the_error_stream() {
     let (agent, fake) = agent();
     let upgrade =
         [("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1"), ("X-Stream-Protocol-Version", "v4.channel.k8s.io")];
@@ -269,7 +269,7 @@ async fn what_cannot_start_is_said_before_or_on_the_error_stream() {
 }
 
 #[tokio::test]
-async fn protocols_nobody_knows_are_refused() {
+async fn unknown_protocols_are_refused() {
     let (agent, _) = agent();
     let spdy = ("Upgrade", "SPDY/3.1");
     for (headers, code) in [

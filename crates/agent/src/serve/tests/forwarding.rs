@@ -5,7 +5,7 @@ use tokio::net::TcpListener;
 
 use super::client::{Frame, Plain, Socket, Spdy, agent, data};
 
-/// A server that, once its client has finished, says how much it heard, and what.
+/// A server that, after the end of its input, returns the length and the content of it.
 async fn counter() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -22,13 +22,13 @@ async fn counter() -> SocketAddr {
     address
 }
 
-/// A port that nobody listens on.
+/// A port without a listener.
 async fn nobody() -> u16 {
     TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address").port()
 }
 
 #[tokio::test]
-async fn many_connections_at_once_each_with_its_own_ends() {
+async fn concurrent_connections_are_independent() {
     let (agent, _) = agent();
     let port = counter().await.port().to_string();
     let mut plain = Plain::open(&agent, "/portForward/default/web", "portforward.k8s.io").await;
@@ -62,7 +62,7 @@ async fn many_connections_at_once_each_with_its_own_ends() {
 }
 
 #[tokio::test]
-async fn clients_of_old_name_no_request() {
+async fn legacy_clients_send_no_request_id() {
     let (agent, _) = agent();
     let port = counter().await.port().to_string();
     let mut plain = Plain::open(&agent, "/portForward/default/web", "portforward.k8s.io").await;
@@ -73,7 +73,7 @@ async fn clients_of_old_name_no_request() {
 }
 
 #[tokio::test]
-async fn a_port_nobody_listens_on_is_an_error_of_one_connection() {
+async fn a_refused_port_is_an_error_of_one_connection() {
     let (agent, _) = agent();
     let (dead, alive) = (nobody().await.to_string(), counter().await.port().to_string());
     let mut plain = Plain::open(&agent, "/portForward/default/web", "portforward.k8s.io").await;
@@ -89,7 +89,7 @@ async fn a_port_nobody_listens_on_is_an_error_of_one_connection() {
 }
 
 #[tokio::test]
-async fn streams_that_make_no_sense_are_reset() {
+async fn invalid_streams_are_reset() {
     let (agent, _) = agent();
     let mut plain = Plain::open(&agent, "/portForward/default/web", "portforward.k8s.io").await;
     let bad: [&[(&str, &str)]; 4] = [
@@ -105,11 +105,11 @@ async fn streams_that_make_no_sense_are_reset() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn half_a_pair_is_given_up_in_the_end() {
+async fn an_incomplete_stream_pair_times_out() {
     let (agent, _) = agent();
     let mut plain = Plain::open(&agent, "/portForward/default/web", "portforward.k8s.io").await;
     plain.stream(1, &[("streamtype", "error"), ("port", "80"), ("requestid", "r")]).await;
-    // The clock goes on by itself while everyone waits.
+    // The paused clock advances while all tasks wait.
     let mut said = Vec::new();
     while let Some(frame) = plain.next().await {
         if let Frame::Data(1, bytes, finish) = frame {
@@ -157,7 +157,7 @@ async fn spdy_inside_websocket() {
 }
 
 #[tokio::test]
-async fn websocket_of_old_has_two_channels_for_each_port() {
+async fn legacy_websocket_has_two_channels_per_port() {
     let (agent, _) = agent();
     let (port, dead) = (counter().await.port(), nobody().await);
     let path = format!("/portForward/default/web?port={port},{dead}");

@@ -20,7 +20,7 @@ async fn closed_with(bytes: &[u8]) -> u16 {
 }
 
 #[tokio::test]
-async fn every_broken_rule_of_websocket_has_its_code() {
+async fn websocket_violations_have_their_close_code() {
     let long = masked(0x89, &[0; 126]);
     for (bytes, code) in [
         (&masked(0xc2, b"\0x")[..], 1002),
@@ -43,7 +43,7 @@ async fn every_broken_rule_of_websocket_has_its_code() {
 }
 
 #[tokio::test]
-async fn every_broken_rule_of_spdy_ends_the_connection() {
+async fn spdy_violations_close_the_connection() {
     let opened_twice = |plain: &mut Plain| {
         [plain.spdy.open(3, &[("streamtype", "error")]), plain.spdy.open(3, &[("streamtype", "stdin")])].concat()
     };
@@ -68,7 +68,7 @@ async fn every_broken_rule_of_spdy_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn what_is_merely_odd_is_passed_over() {
+async fn unknown_but_valid_frames_are_ignored() {
     let (agent, _) = agent();
     let mut plain = Plain::open(&agent, CAT, "v4.channel.k8s.io").await;
     plain.connection.send(&control(77, b"what is this")).await;
@@ -84,7 +84,7 @@ async fn what_is_merely_odd_is_passed_over() {
 }
 
 #[tokio::test]
-async fn a_client_that_asks_and_never_listens_is_not_asked_back_for_ever() {
+async fn a_client_that_does_not_read_responses_is_blocked() {
     let (agent, _) = agent();
     let mut plain = Plain::open(&agent, CAT, "v4.channel.k8s.io").await;
     let ping = control(6, &[0, 0, 0, 1]).repeat(1000);
@@ -97,7 +97,7 @@ async fn a_client_that_asks_and_never_listens_is_not_asked_back_for_ever() {
 }
 
 #[tokio::test]
-async fn more_streams_than_there_may_be_are_refused() {
+async fn streams_beyond_the_limit_are_refused() {
     let (agent, _) = agent();
     let mut plain = Plain::open(&agent, "/portForward/default/web", "portforward.k8s.io").await;
     let mut refused = 0;
@@ -114,7 +114,7 @@ async fn more_streams_than_there_may_be_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_opens_no_streams_is_let_go() {
+async fn a_client_that_opens_no_streams_times_out() {
     let (agent, fake) = agent();
     let mut plain = Plain::open(&agent, DEAF, "v4.channel.k8s.io").await;
     plain.stream(1, &[("streamtype", "error")]).await;
@@ -125,7 +125,7 @@ async fn a_client_that_opens_no_streams_is_let_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_on_which_nothing_moves_ends_after_four_hours() {
+async fn an_idle_connection_is_closed_after_four_hours() {
     let (agent, fake) = agent();
     let _socket = Socket::open(&agent, DEAF, "v5.channel.k8s.io").await;
     let begun = tokio::time::Instant::now();
@@ -135,11 +135,11 @@ async fn a_connection_on_which_nothing_moves_ends_after_four_hours() {
 }
 
 #[tokio::test]
-async fn only_so_many_streams_at_once_on_one_node() {
+async fn streams_of_a_node_are_limited() {
     let (agent, _) = agent();
-    let places: Vec<_> = std::iter::from_fn(|| agent.place().ok()).collect();
+    let places: Vec<_> = std::iter::from_fn(|| agent.session_permit().ok()).collect();
     let (code, _) = Connection::new(&agent).ask("GET /containerLogs/default/web/main", &[]).await;
-    assert_eq!((places.len(), code), (super::super::SESSIONS, 503));
+    assert_eq!((places.len(), code), (super::super::MAX_SESSIONS, 503));
 }
 
 /// Bytes of anything, or of something that looks like a protocol.
@@ -156,7 +156,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn whatever_comes_the_connection_ends_and_the_process_with_it(bytes in junk(), spdy: bool) {
+    fn any_input_ends_connection_and_process(bytes in junk(), spdy: bool) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
         runtime.block_on(async {
             let (agent, fake) = agent();
@@ -170,9 +170,9 @@ proptest! {
                 let mut socket = Socket::open(&agent, CAT, "v5.channel.k8s.io").await;
                 socket.0.send(&bytes).await;
             }
-            // The client is gone. Whatever it said last, nothing of it may stay.
+            // After the client disconnected, no resources may remain.
             let begun = tokio::time::Instant::now();
-            while Arc::strong_count(&agent) > 1 || agent.sessions.available_permits() < super::super::SESSIONS {
+            while Arc::strong_count(&agent) > 1 || agent.sessions.available_permits() < super::super::MAX_SESSIONS {
                 tokio::time::sleep(std::time::Duration::from_secs(1)).await;
                 assert!(begun.elapsed() < std::time::Duration::from_secs(60), "{} {}", fake.ended_early(), agent.sessions.available_permits());
             }

@@ -24,7 +24,7 @@ fn unchunked(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn parts_of_a_log() {
+async fn log_options_select_parts_of_a_log() {
     let (agent, fake) = agent();
     for (second, line) in [(1, "one"), (2, "two"), (3, "three")] {
         fake.log(&web(), at(second), line);
@@ -46,7 +46,7 @@ async fn parts_of_a_log() {
 }
 
 #[tokio::test]
-async fn a_log_that_is_followed_ends_with_its_container() {
+async fn a_followed_log_ends_with_its_container() {
     let (agent, fake) = agent();
     fake.log(&web(), at(1), "before");
     let mut connection = Connection::new(&agent);

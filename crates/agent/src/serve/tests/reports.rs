@@ -1,4 +1,4 @@
-//! How the proxy of a node stands, asked over the agent's port.
+//! Reports of the proxy of a node, served at the agent's port.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::serve::Agent;
 use crate::serve::reports::{NoReport, Reports};
 use crate::workloads::fake::Fake;
 
-/// Says what it was asked.
+/// Returns its arguments as the report.
 struct Parrot;
 
 impl Reports for Parrot {
@@ -30,7 +30,7 @@ async fn ask(agent: &Arc<Agent>, path: &str) -> (u16, String, String) {
 
 #[tokio::test]
 async fn reports_and_refusals_are_passed_on() {
-    let agent = Arc::new(Agent::new(Arc::new(Fake::default())).telling(Arc::new(Parrot)));
+    let agent = Arc::new(Agent::new(Arc::new(Fake::default())).with_reports(Arc::new(Parrot)));
     let (code, head, body) = ask(&agent, "/waypost/report?service=default%2Fweb").await;
     assert_eq!((code, body.as_str()), (200, "{\"service\":Some(\"default/web\"),\"tried\":false}"));
     assert!(head.contains("content-type: application/json"), "{head}");
@@ -42,7 +42,7 @@ async fn reports_and_refusals_are_passed_on() {
 }
 
 #[tokio::test]
-async fn a_node_without_a_proxy_says_so() {
+async fn a_node_without_a_proxy_returns_an_error() {
     let (agent, _) = agent();
     let (code, _, body) = ask(&agent, "/waypost/report").await;
     assert_eq!(code, 503);

@@ -1,7 +1,6 @@
-//! One stream of a connection, as whoever uses it sees it: a reader and a writer.
+//! One stream of a connection: a reader and a writer.
 //!
-//! Shutting it down ends our half and leaves the other; dropping it after that leaves what is on its way. Dropping it before that
-//! ends both halves at once.
+//! Shutdown closes the sending half; a later drop still sends buffered data. Dropping without shutdown resets the stream.
 
 use std::io;
 use std::pin::Pin;
@@ -24,24 +23,25 @@ impl Stream {
         Self { mux, id }
     }
 
-    /// Its number.
+    /// The stream ID.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// Counts what was read, and grants the peer as much again when it is a good part of a window.
+    /// Counts consumed bytes, and sends a window update after half a window.
     fn consumed(&self, state: &mut State, count: usize) {
         state.held -= count;
-        self.mux.say_read(state, count);
+        self.mux.count_consumed(state, count);
         let Some(half) = state.streams.get_mut(&self.id) else { return };
         half.held -= count;
-        half.unsaid += count;
-        if half.unsaid >= HOLD / 2
+        half.unacknowledged += count;
+        if half.unacknowledged >= HOLD / 2
             && !half.inbound_done
-            && let Some(credit) = self.mux.encoder.credit(self.id, u32::try_from(half.unsaid).unwrap_or(u32::MAX))
+            && let Some(credit) =
+                self.mux.encoder.credit(self.id, u32::try_from(half.unacknowledged).unwrap_or(u32::MAX))
         {
-            half.unsaid = 0;
+            half.unacknowledged = 0;
             state.answers.push_back(credit);
             self.mux.to_write.notify_one();
         }
@@ -50,7 +50,7 @@ impl Stream {
 }
 
 fn broken() -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionReset, "the stream was ended by the client")
+    io::Error::new(io::ErrorKind::ConnectionReset, "the client reset the stream")
 }
 
 impl AsyncRead for Stream {
@@ -103,7 +103,7 @@ impl AsyncWrite for Stream {
         Poll::Ready(Ok(count))
     }
 
-    /// Waits until all of it was handed to the connection.
+    /// Waits until all data was handed to the connection.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut state = self.mux.state.lock();
         let Some(half) = state.streams.get_mut(&self.id) else { return Poll::Ready(Err(broken())) };
@@ -117,7 +117,7 @@ impl AsyncWrite for Stream {
         Poll::Pending
     }
 
-    /// Our half ends after what was written. Does not wait for it.
+    /// Closes the sending half after buffered data. Does not wait.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.mux.change(self.id, |half| half.outbound_done = true);
         self.mux.to_write.notify_one();
@@ -143,7 +143,7 @@ impl Drop for Stream {
         } else if half.is_written() {
             streams.remove(&self.id);
         }
-        self.mux.say_read(&mut state, unread);
+        self.mux.count_consumed(&mut state, unread);
         self.mux.room.notify_one();
         self.mux.to_write.notify_one();
     }

@@ -11,19 +11,19 @@ fn written(mux: &Mux) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn streams_take_turns() {
+async fn streams_are_served_round_robin() {
     let mux = Mux::new(spdy::Encoder);
     let (mut a, mut b) = (mux.add(1).expect("a stream"), mux.add(3).expect("a stream"));
     a.write_all(&[1; 40_000]).await.expect("room");
     b.write_all(&[3; 10]).await.expect("room");
     let out = written(&mux);
-    // A piece of the first, all of the second: it does not wait for the rest of the first.
+    // One round: a part of the first stream, all of the second.
     assert_eq!(out.len(), 8 + 16 * 1024 + 8 + 10);
     assert_eq!((out[3], out[8 + 16 * 1024 + 3]), (1, 3));
 }
 
 #[tokio::test]
-async fn nobody_holds_more_than_there_is_room_for() {
+async fn buffers_are_bounded() {
     let mux = Mux::new(spdy::Encoder);
     let mut stream = mux.add(1).expect("a stream");
     assert_eq!(stream.write(&vec![0; HOLD * 2]).await.expect("room"), HOLD);
@@ -40,11 +40,11 @@ async fn nobody_holds_more_than_there_is_room_for() {
     }
     assert!(!mux.may_deliver(1), "all streams together hold too much");
     drop(stream);
-    assert!(mux.may_deliver(1), "what nobody reads is not held");
+    assert!(mux.may_deliver(1), "discarded data is not buffered");
 }
 
 #[tokio::test]
-async fn what_was_finished_before_it_was_dropped_is_still_sent() {
+async fn data_written_before_shutdown_is_sent_after_drop() {
     let mux = Mux::new(spdy::Encoder);
     let mut stream = mux.add(1).expect("a stream");
     stream.write_all(b"last words").await.expect("room");
@@ -61,20 +61,20 @@ async fn what_was_finished_before_it_was_dropped_is_still_sent() {
 }
 
 #[tokio::test]
-async fn an_end_of_the_connection_is_an_end_of_its_streams() {
+async fn the_end_of_a_connection_resets_its_streams() {
     let mux = Mux::new(spdy::Encoder);
     let (mut a, mut b) = (mux.add(1).expect("a stream"), mux.add(3).expect("a stream"));
     mux.finish(3);
     mux.end();
     let mut all = Vec::new();
-    assert!(a.read_to_end(&mut all).await.is_err(), "nobody said that this is all");
+    assert!(a.read_to_end(&mut all).await.is_err(), "no end of stream was received");
     assert_eq!(b.read_to_end(&mut all).await.expect("the end"), 0);
     assert!(a.write_all(b"x").await.is_err());
     mux.ended().await;
 }
 
 #[tokio::test]
-async fn closing_waits_for_what_was_written() {
+async fn close_flushes_buffered_data() {
     let mux = Mux::new(spdy::Encoder);
     let mut stream = mux.add(1).expect("a stream");
     stream.write_all(&[0; 50_000]).await.expect("room");

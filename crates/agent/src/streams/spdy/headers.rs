@@ -1,16 +1,16 @@
-//! Blocks of headers in SPDY: names and values with their lengths, compressed by zlib with a dictionary that the protocol names.
+//! SPDY header blocks: length-prefixed names and values, compressed by zlib with the dictionary of the protocol.
 //!
-//! One compression runs through all blocks of a connection and direction, so every block must be read, in order, whatever it is for.
+//! All blocks of one direction share a compression context, so every block must be decoded in order.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
 use crate::streams::wire::Headers;
 
-/// The longest block, unpacked: a block of a kilobyte must not become one of a gigabyte.
+/// The longest decompressed block, in bytes; prevents decompression bombs.
 const BLOCK: usize = 64 * 1024;
 
-/// The words that the dictionary begins with, each with its length before it.
+/// The first part of the dictionary; each word is prefixed with its length.
 const WORDS: &str = "options|head|post|put|delete|trace|accept|accept-charset|accept-encoding|accept-language|accept-rang\
     es|age|allow|authorization|cache-control|connection|content-base|content-encoding|content-language|c\
     ontent-length|content-location|content-md5|content-range|content-type|date|etag|expect|expires|from|\
@@ -19,7 +19,7 @@ const WORDS: &str = "options|head|post|put|delete|trace|accept|accept-charset|ac
     |transfer-encoding|upgrade|user-agent|vary|via|warning|www-authenticate|method|get|status|200 OK|ver\
     sion|HTTP/1.1|url|public|set-cookie|keep-alive|origin";
 
-/// What the dictionary ends with.
+/// The last part of the dictionary.
 const TAIL: &str = "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505203 Non-Au\
     thoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized403 Forbidd\
     en404 Not Found500 Internal Server Error501 Not Implemented503 Service UnavailableJan Feb Mar Apr Ma\
@@ -38,7 +38,7 @@ fn dictionary() -> Vec<u8> {
     out
 }
 
-/// Reads blocks.
+/// Decodes blocks.
 #[derive(Debug)]
 pub struct Unpacker {
     zlib: Decompress,
@@ -55,7 +55,7 @@ impl Unpacker {
     /// The headers of a block.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// When the block is invalid.
     pub fn unpack(&mut self, block: &[u8]) -> Result<Headers, &'static str> {
         parse(&self.inflate(block)?)
     }
@@ -79,7 +79,7 @@ impl Unpacker {
                     self.zlib.set_dictionary(&self.dictionary).map_err(|_| BAD)?;
                 }
                 Err(_) | Ok(Status::StreamEnd) => return Err(BAD),
-                // A full piece may have more behind it; without progress there is nothing more.
+                // A full buffer may have more behind it.
                 Ok(_) if written == piece.len() || read > 0 && !block.is_empty() => {}
                 Ok(_) if block.is_empty() => return Ok(out),
                 Ok(_) => return Err(BAD),
@@ -116,7 +116,7 @@ fn text(block: &mut &[u8]) -> Result<String, &'static str> {
     String::from_utf8(text.to_vec()).map_err(|_| "a header that is not text")
 }
 
-/// Writes blocks.
+/// Encodes blocks.
 #[derive(Debug)]
 pub struct Packer {
     zlib: Compress,
@@ -131,7 +131,7 @@ impl Default for Packer {
 }
 
 impl Packer {
-    /// A block of headers.
+    /// Encodes a block.
     pub fn pack(&mut self, headers: &[(&str, &str)]) -> Bytes {
         let mut plain = BytesMut::new();
         let length = |text: &str| u32::try_from(text.len()).unwrap_or(u32::MAX);
@@ -146,7 +146,7 @@ impl Packer {
             out.reserve(256.max(plain.len()));
             let read = usize::try_from(self.zlib.total_in() - before).unwrap_or(plain.len());
             let done = self.zlib.compress_vec(&plain[read..], &mut out, FlushCompress::Sync);
-            // A flush is complete when it left room.
+            // A flush is complete when the buffer is not full.
             if done.is_err() || out.len() < out.capacity() {
                 return out.into();
             }
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_dictionary_is_the_one_of_the_protocol() {
+    fn the_dictionary_has_the_checksum_of_the_protocol() {
         let dictionary = dictionary();
         assert_eq!(dictionary.len(), 1423);
         let sum = |(a, b): (u32, u32), byte: &u8| ((a + u32::from(*byte)) % 65521, (b + a + u32::from(*byte)) % 65521);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_one_connection_belong_together() {
+    fn header_blocks_share_one_compression_context() {
         let (mut packer, mut unpacker) = (Packer::default(), Unpacker::default());
         for round in 0..50 {
             let port = (8000 + round).to_string();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_block_does_not_become_a_huge_one() {
+    fn decompressed_header_blocks_are_limited() {
         let long = "x".repeat(BLOCK * 4);
         let block = Packer::default().pack(&[("streamtype", &long)]);
         assert!(block.len() < 4096);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_block_is_said() {
+    fn invalid_header_blocks_are_errors() {
         for (headers, why) in [
             (&[("Upper", "")][..], "a header whose name is empty or not in lower case"),
             (&[("", "x")], "a header whose name is empty or not in lower case"),

@@ -63,7 +63,7 @@ fn after_a_goaway_no_stream_is_opened() {
 }
 
 #[test]
-fn headers_in_between_are_read_for_the_sake_of_those_that_follow() {
+fn ignored_header_blocks_are_decompressed() {
     let mut packer = Packer::default();
     let mut bytes = open(&mut packer, 1, 0, &[("streamtype", "error")]);
     let mut body = BytesMut::new();
@@ -76,7 +76,7 @@ fn headers_in_between_are_read_for_the_sake_of_those_that_follow() {
 
 proptest! {
     #[test]
-    fn however_bytes_are_cut_they_mean_the_same(
+    fn decoding_is_independent_of_chunk_boundaries(
         cut in 1u8..40,
         frames in proptest::collection::vec((0u8..13, any::<u8>(), 0u32..12, proptest::collection::vec(any::<u8>(), 0..80)), 0..10),
     ) {
@@ -97,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn anything_at_all_is_read(data in proptest::collection::vec(any::<u8>(), 0..400)) {
+    fn arbitrary_bytes_do_not_panic(data in proptest::collection::vec(any::<u8>(), 0..400)) {
         cut::fuzz(&data);
     }
 }

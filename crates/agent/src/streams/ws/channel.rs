@@ -1,8 +1,7 @@
-//! Kubernetes' channels over WebSocket: the first byte of a message says which stream the rest belongs to.
+//! Kubernetes channels over WebSocket: the first byte of a message is the channel.
 //!
-//! `channel.k8s.io` and its fourth and fifth version carry bytes; the `base64` forms carry text for clients that cannot. The fifth
-//! version has one more message, 255 and a channel: nothing more will come on that channel. `Tunnel` has no channels at all: the
-//! messages are the bytes of another protocol.
+//! `channel.k8s.io`, v4 and v5 carry bytes; the `base64` variants carry text. v5 adds the message 255 and a channel, which closes that channel. `Tunnel`
+//! has no channels: messages are the bytes of another protocol.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,17 +10,17 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use super::{Code, Piece, Reader, close_frame, ping, pong, write_message};
 use crate::streams::wire::{Decode, Encode, Event, Fault};
 
-/// The message that ends a channel.
+/// The close signal of v5.
 const CLOSE: u8 = 255;
-/// The longest message in base64: it can only be read whole.
+/// The longest base64 message, in bytes; it is read whole.
 const TEXT: usize = 1024 * 1024;
 
-/// What the messages of a connection are.
+/// The message format of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A channel and bytes.
     Binary,
-    /// A channel and bytes, and a message that ends a channel.
+    /// A channel and bytes, and a close signal.
     BinaryWithClose,
     /// A channel as a digit, and bytes in base64.
     Base64,
@@ -29,36 +28,36 @@ pub enum Form {
     Tunnel,
 }
 
-/// Reads messages of channels.
+/// Decodes channel messages.
 #[derive(Debug)]
 pub struct Decoder {
     form: Form,
-    /// How many channels there are.
+    /// The number of channels.
     channels: u32,
     reader: Reader,
-    /// What the message that is being read is.
+    /// The state of the current message.
     message: Message,
-    /// The payload of the last ping, which an answer without a question repeats.
-    asked: Bytes,
+    /// The payload of the last ping, for unsolicited pongs.
+    last_ping: Bytes,
 }
 
 #[derive(Debug)]
 enum Message {
-    /// Its first byte was not read.
+    /// Nothing was read yet.
     Fresh,
-    /// The rest of it belongs to this channel.
+    /// Data of this channel.
     Of(u32),
-    /// It ends the channel that its second byte says.
+    /// A close signal; the channel is in its second byte.
     Close(Option<u8>),
-    /// It is text that was not read to its end.
+    /// Incomplete text.
     Text(BytesMut),
 }
 
 impl Decoder {
-    /// Reads channels 0 to `channels`, without that one.
+    /// Decodes channels 0 to `channels` - 1.
     #[must_use]
     pub fn new(form: Form, channels: u32) -> Self {
-        Self { form, channels, reader: Reader::default(), message: Message::Fresh, asked: Bytes::new() }
+        Self { form, channels, reader: Reader::default(), message: Message::Fresh, last_ping: Bytes::new() }
     }
 
     fn part(&mut self, text: bool, last: bool, mut bytes: Bytes) -> Result<Event, Fault> {
@@ -107,12 +106,12 @@ impl Decoder {
         }
     }
 
-    /// Bytes of a channel; those of one that is not there are thrown away, as others do.
+    /// Data of a channel; data of an unknown one is discarded, as in Kubernetes.
     fn data(&self, id: u32, bytes: Bytes) -> Event {
         if id < self.channels && !bytes.is_empty() { Event::Data { id, bytes } } else { Event::Alive }
     }
 
-    /// A part of the message that ends a channel.
+    /// A part of a close signal.
     fn ended(&mut self, bytes: &[u8], last: bool) -> Result<Event, Fault> {
         let Message::Close(have) = &mut self.message else { return Ok(Event::Alive) };
         for byte in bytes {
@@ -145,36 +144,36 @@ impl Decode for Decoder {
             None => Ok(None),
             Some(Piece::Message { text, last, bytes, .. }) => self.part(text, last, bytes).map(Some),
             Some(Piece::Ping(payload)) => {
-                self.asked = payload.clone();
+                self.last_ping = payload.clone();
                 Ok(Some(Event::Answer(pong(&payload))))
             }
             Some(Piece::Pong) => Ok(Some(Event::Alive)),
             Some(Piece::Close(code)) => {
                 let code = code.unwrap_or(Code::Normal as u16);
-                Ok(Some(Event::Goodbye(close_frame(code, ""))))
+                Ok(Some(Event::Close(close_frame(code, ""))))
             }
         }
     }
 
-    /// A client that asks and hears nothing for a minute gives up: while its bytes are not read, it is answered unasked.
-    fn patience(&self) -> Option<Bytes> {
-        Some(pong(&self.asked))
+    /// Clients disconnect when a ping is not answered within a minute; while their data is not read, an unsolicited pong keeps them connected.
+    fn keepalive(&self) -> Option<Bytes> {
+        Some(pong(&self.last_ping))
     }
 }
 
 fn fault(code: Code, why: &str) -> Fault {
-    Fault { why: why.to_owned(), farewell: close_frame(code as u16, why) }
+    Fault { why: why.to_owned(), close_frame: close_frame(code as u16, why) }
 }
 
-/// Writes messages of channels.
+/// Encodes channel messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoder(
-    /// What the messages are.
+    /// The message format.
     pub Form,
 );
 
 impl Encoder {
-    /// A message of a channel, which may be empty.
+    /// Encodes a message of a channel, possibly empty.
     pub fn message(self, id: u32, bytes: &[u8], out: &mut BytesMut) {
         let channel = u8::try_from(id).unwrap_or(CLOSE);
         match self.0 {
@@ -189,7 +188,7 @@ impl Encoder {
 }
 
 impl Encode for Encoder {
-    /// The end of a channel is not told: clients know of none but the end of the connection.
+    /// The end of a channel is not encoded: clients only handle the end of the connection.
     fn data(&self, id: u32, bytes: &[u8], _: bool, out: &mut BytesMut) {
         if !bytes.is_empty() {
             self.message(id, bytes, out);
@@ -212,7 +211,7 @@ impl Encode for Encoder {
         ping()
     }
 
-    fn farewell(&self) -> Bytes {
+    fn close_frame(&self) -> Bytes {
         close_frame(Code::Normal as u16, "")
     }
 }

@@ -1,4 +1,4 @@
-//! The handshake of WebSocket: which request asks for one, which protocol it gets, and the key that proves we understood.
+//! The WebSocket handshake: upgrade request, subprotocols, `Sec-WebSocket-Accept`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,26 +6,26 @@ use http::HeaderMap;
 use http::header::{CONNECTION, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE};
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
-/// What the standard has everyone add to the key.
+/// The GUID of RFC 6455, 1.3.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Whether a request asks for this protocol in place of HTTP.
+/// Whether a request is an upgrade to this protocol.
 #[must_use]
 pub fn wants(headers: &HeaderMap, protocol: &str) -> bool {
     listed(headers, &CONNECTION).any(|word| word.eq_ignore_ascii_case("upgrade"))
         && listed(headers, &UPGRADE).any(|word| word.eq_ignore_ascii_case(protocol))
 }
 
-/// The protocols inside WebSocket that a client can speak, the one it likes best first.
+/// The offered subprotocols, the preferred one first.
 #[must_use]
 pub fn offered(headers: &HeaderMap) -> Vec<String> {
     listed(headers, &SEC_WEBSOCKET_PROTOCOL).map(str::to_owned).collect()
 }
 
-/// The proof for the client, or what is wrong with its request.
+/// The value of `Sec-WebSocket-Accept`.
 ///
 /// # Errors
-/// A sentence for the client.
+/// When the request is invalid; the message for the client.
 pub fn accept(headers: &HeaderMap) -> Result<String, &'static str> {
     if !listed(headers, &SEC_WEBSOCKET_VERSION).any(|version| version == "13") {
         return Err("the version of WebSocket must be 13");
@@ -38,7 +38,7 @@ pub fn accept(headers: &HeaderMap) -> Result<String, &'static str> {
     Ok(STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &text)))
 }
 
-/// The words of a header that is a list.
+/// The elements of a comma-separated header.
 pub(crate) fn listed(headers: &HeaderMap, name: impl http::header::AsHeaderName) -> impl Iterator<Item = &str> {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim).filter(|word| !word.is_empty())

@@ -26,7 +26,7 @@ fn returned(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn messages_of_all_lengths_come_back() {
+fn messages_of_all_lengths_round_trip() {
     for length in [0, 1, 125, 126, 127, 65534, 65535, 65536, 100_000] {
         for form in [Form::Binary, Form::BinaryWithClose, Form::Base64] {
             let bytes = vec![42; length];
@@ -46,14 +46,14 @@ fn messages_of_all_lengths_come_back() {
 }
 
 #[test]
-fn reasons_are_cut_where_a_character_ends() {
+fn close_reasons_are_truncated_at_a_character_boundary() {
     let frame = close_frame(1002, &"\u{e9}".repeat(100));
     assert_eq!(frame.len(), 2 + 2 + 122);
     assert!(std::str::from_utf8(&frame[4..]).is_ok());
 }
 
 #[test]
-fn bytes_for_channels_that_are_not_there_are_thrown_away() {
+fn data_for_unknown_channels_is_dropped() {
     let mut decoder = Decoder::new(Form::Binary, 5);
     let mut input = BytesMut::from(&[masked(0x82, b"\x09x"), masked(0x82, b"\x01y"), masked(0x82, b"")].concat()[..]);
     let mut events = Vec::new();
@@ -65,7 +65,7 @@ fn bytes_for_channels_that_are_not_there_are_thrown_away() {
 }
 
 #[test]
-fn text_in_base64_has_an_end() {
+fn base64_messages_are_limited() {
     let mut decoder = Decoder::new(Form::Base64, 5);
     let mut input = BytesMut::from(&masked(0x81, &vec![b'A'; 1024 * 1024 + 10])[..]);
     let mut all = input.split();
@@ -73,14 +73,14 @@ fn text_in_base64_has_an_end() {
         input.extend_from_slice(&all.split_to(all.len().min(10_000)));
         match decoder.decode(&mut input) {
             Ok(_) => assert!(!all.is_empty(), "it was taken"),
-            Err(fault) => return assert_eq!(fault.farewell[2..4], 1009u16.to_be_bytes()),
+            Err(fault) => return assert_eq!(fault.close_frame[2..4], 1009u16.to_be_bytes()),
         }
     }
 }
 
 proptest! {
     #[test]
-    fn however_bytes_are_cut_they_mean_the_same(
+    fn decoding_is_independent_of_chunk_boundaries(
         protocol in 1u8..5,
         cut in 1u8..40,
         frames in proptest::collection::vec((prop_oneof![4 => Just(0x82u8), 1 => any::<u8>()], proptest::collection::vec(any::<u8>(), 0..300)), 0..8),

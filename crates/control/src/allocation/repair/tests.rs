@@ -1,37 +1,37 @@
 use store::allocation::Ranges;
 
 use super::*;
-use crate::allocation::snapshot::{Held, Seen, essence, holder};
+use crate::allocation::snapshot::{StoredAddress, StoredCidr, essence, service_allocations};
 
 fn ranges() -> Ranges {
     let parse = |text: &str| text.parse().expect("a range");
     Ranges { addresses: vec![parse("10.96.0.0/16"), parse("fd00:10:96::/112")], ports: 30000..=32767 }
 }
 
-fn seen(object: Value) -> Seen {
-    Seen { object, modified: 7 }
+fn seen(object: Value) -> StoredCidr {
+    StoredCidr { object, modified: 7 }
 }
 
-fn service(name: &str, created: &str, ips: &[&str], node_port: u16) -> (String, Holder) {
+fn service(name: &str, created: &str, ips: &[&str], node_port: u16) -> (String, ServiceAllocations) {
     typed_service("NodePort", name, created, ips, node_port)
 }
 
-fn typed_service(kind: &str, name: &str, created: &str, ips: &[&str], node_port: u16) -> (String, Holder) {
+fn typed_service(kind: &str, name: &str, created: &str, ips: &[&str], node_port: u16) -> (String, ServiceAllocations) {
     let object = json!({
         "metadata": {"name": name, "namespace": "default", "uid": "1111-2222", "creationTimestamp": created},
         "spec": {"type": kind, "clusterIPs": ips, "ports": [{"port": 80, "nodePort": node_port}]},
     });
-    (format!("default/{name}"), holder(&object))
+    (format!("default/{name}"), service_allocations(&object))
 }
 
-fn address(text: &str, name: &str) -> (String, Held) {
+fn address(text: &str, name: &str) -> (String, StoredAddress) {
     let address: IpAddr = text.parse().expect("an address");
     let object = essence(&address_object(address, "default", name, "u", "t"));
-    (address.to_string(), Held { object, modified: 7 })
+    (address.to_string(), StoredAddress { object, modified: 7 })
 }
 
-/// One Service with everything as it should be.
-fn settled() -> Snapshot {
+/// One Service without inconsistencies.
+fn done() -> Snapshot {
     let cidr =
         seen(json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16", "fd00:10:96::/112"]}}));
     Snapshot {
@@ -56,19 +56,19 @@ fn reasons(writes: &[Write]) -> Vec<String> {
 }
 
 #[test]
-fn s32_what_agrees_is_left_alone() {
-    assert_eq!(run(&settled()), vec![]);
+fn s32_consistent_allocations_are_unchanged() {
+    assert_eq!(run(&done()), vec![]);
 }
 
 #[test]
-fn s32_a_missing_map_is_made() {
-    let snapshot = Snapshot { port_map: false, ..settled() };
+fn s32_a_missing_port_map_is_created() {
+    let snapshot = Snapshot { port_map: false, ..done() };
     assert!(matches!(&run(&snapshot)[..], [Write::Raw { key, modified: 0, .. }] if *key == port_map_key()));
 }
 
 #[test]
-fn s32_a_missing_address_is_held_again() {
-    let snapshot = Snapshot { addresses: BTreeMap::new(), ..settled() };
+fn s32_a_missing_address_is_allocated_again() {
+    let snapshot = Snapshot { addresses: BTreeMap::new(), ..done() };
     let writes = run(&snapshot);
     let Write::Raw { key, value, modified: 0 } = &writes[0] else { panic!("{writes:?}") };
     assert_eq!(*key, address_key("10.96.1.1".parse().expect("an address")));
@@ -77,14 +77,14 @@ fn s32_a_missing_address_is_held_again() {
 }
 
 #[test]
-fn s32_an_address_that_names_another_service_is_set_right() {
-    let snapshot = Snapshot { addresses: [address("10.96.1.1", "other")].into(), ..settled() };
+fn s32_an_address_of_the_wrong_service_is_corrected() {
+    let snapshot = Snapshot { addresses: [address("10.96.1.1", "other")].into(), ..done() };
     assert!(matches!(&run(&snapshot)[0], Write::Raw { modified: 7, .. }));
 }
 
 #[test]
 fn s32_leaked_addresses_and_ports_are_freed() {
-    let mut snapshot = settled();
+    let mut snapshot = done();
     snapshot.addresses.extend([address("10.96.9.9", "gone")]);
     snapshot.ports.insert(30002, ("default/gone".to_owned(), 9));
     let deleted: Vec<String> = run(&snapshot)
@@ -98,8 +98,8 @@ fn s32_leaked_addresses_and_ports_are_freed() {
 }
 
 #[test]
-fn s32_addresses_made_by_hand_are_not_ours_to_free() {
-    let mut snapshot = settled();
+fn s32_addresses_of_users_are_not_released() {
+    let mut snapshot = done();
     let (name, mut by_hand) = address("10.96.9.9", "gone");
     by_hand.object.drop_path("metadata.labels");
     snapshot.addresses.insert(name, by_hand);
@@ -108,7 +108,7 @@ fn s32_addresses_made_by_hand_are_not_ours_to_free() {
 
 #[test]
 fn s32_two_services_with_one_address_are_reported_and_the_older_keeps_it() {
-    let mut snapshot = settled();
+    let mut snapshot = done();
     snapshot.services.extend([service("late", "2026-02-01T00:00:00Z", &["10.96.1.1"], 30001)]);
     let writes = run(&snapshot);
     assert_eq!(reasons(&writes), ["ClusterIPAlreadyAllocated", "PortAlreadyAllocated"]);
@@ -117,7 +117,7 @@ fn s32_two_services_with_one_address_are_reported_and_the_older_keeps_it() {
 
 #[test]
 fn s32_spellings_of_one_ipv6_address_are_one_address() {
-    let mut snapshot = settled();
+    let mut snapshot = done();
     snapshot.services.extend([service("six", "2026-01-02T00:00:00Z", &["fd00:10:96:0::00ab"], 30003)]);
     snapshot.addresses.extend([address("fd00:10:96::ab", "six")]);
     snapshot.ports.insert(30003, ("default/six".to_owned(), 7));
@@ -125,8 +125,8 @@ fn s32_spellings_of_one_ipv6_address_are_one_address() {
 }
 
 #[test]
-fn s32_what_lies_outside_the_ranges_is_reported() {
-    let mut snapshot = settled();
+fn s32_allocations_outside_the_ranges_are_reported() {
+    let mut snapshot = done();
     snapshot.services.extend([service("far", "2026-01-02T00:00:00Z", &["192.0.2.1"], 99)]);
     snapshot.addresses.extend([address("192.0.2.1", "far")]);
     snapshot.ports.insert(99, ("default/far".to_owned(), 7));
@@ -134,8 +134,8 @@ fn s32_what_lies_outside_the_ranges_is_reported() {
 }
 
 #[test]
-fn s32_an_external_name_holds_nothing() {
-    let mut snapshot = settled();
+fn s32_an_external_name_has_no_allocations() {
+    let mut snapshot = done();
     snapshot.services.extend([typed_service("ExternalName", "ext", "2026-01-02T00:00:00Z", &["10.96.5.5"], 30005)]);
     assert_eq!(run(&snapshot), vec![]);
 }

@@ -1,23 +1,24 @@
-//! Requests of somebody who wants to be more than they are; each of them was signed, or approved, once.
+//! Certificate requests that escalate privileges. Each of them was signed or approved by an earlier version.
 
 use std::net::IpAddr;
 
 use super::*;
 use crate::certificates::reserved::serving;
+use crate::settings::ServerNames;
 
 const NODE_OF_MASTERS: &str = include_str!("../testdata/node-masters.csr.b64");
 const SERVER_AS_CLIENT: &str = include_str!("../testdata/server-client.csr.b64");
 const KUBERNETES_CLIENT: &str = include_str!("../testdata/kubernetes-client.csr.b64");
 const KUBERNETES_SERVING: &str = include_str!("../testdata/kubernetes-serving.csr.b64");
 
-/// A request with these bytes, approved by a person who did not look.
+/// A request with these bytes that was approved manually.
 fn approved(name: &str, signer: &str, csr: &str) -> Value {
     let mut asked = request(name, signer, "mallory", &["system:authenticated"]);
     asked.put("spec.request", csr.trim());
     with_condition(&asked, APPROVED, "KubectlApprove", "by hand", "1970-01-01T00:00:00Z")
 }
 
-/// Why a request failed; it has no certificate.
+/// The failure message of a request without a certificate.
 #[track_caller]
 fn failure(cluster: &Cluster, name: &str) -> String {
     let request = cluster.get(KIND.table, name).expect("a request");
@@ -29,14 +30,14 @@ fn failure(cluster: &Cluster, name: &str) -> String {
 }
 
 #[test]
-fn approval_makes_nobody_an_administrator_or_the_server() {
+fn an_approved_request_for_administrators_or_the_server_is_not_signed() {
     let mut cluster = cluster();
     cluster.put(KIND.table, approved("a", NODE_CLIENT, NODE_OF_MASTERS));
     cluster.put(KIND.table, approved("b", API_CLIENT, NODE_OF_MASTERS));
     cluster.put(KIND.table, approved("c", API_CLIENT, SERVER_AS_CLIENT));
-    // A node's subject from the signer of people: it would skip the rules for nodes.
+    // A node's subject from the signer for users would bypass the rules for nodes.
     cluster.put(KIND.table, approved("d", API_CLIENT, CLIENT));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(failure(&cluster, "a"), "subject organization is not system:nodes");
     assert!(failure(&cluster, "b").contains("\"system:masters\" is a group of the cluster itself"));
     assert!(failure(&cluster, "c").contains("\"waypost:api-servers\" is a group of the cluster itself"));
@@ -44,13 +45,13 @@ fn approval_makes_nobody_an_administrator_or_the_server() {
 }
 
 #[test]
-fn nobody_joins_under_a_name_of_the_server() {
+fn a_node_cannot_join_with_a_name_of_the_server() {
     let mut cluster = cluster();
     let mut asked = request("join", NODE_CLIENT, "system:bootstrap:abcdef", BOOTSTRAPPERS);
     asked.put("spec.request", KUBERNETES_CLIENT.trim());
     cluster.put(KIND.table, asked);
     cluster.put(KIND.table, approved("joined", NODE_CLIENT, KUBERNETES_CLIENT));
-    // Whoever got so far before this was refused.
+    // A request that was approved before this check existed.
     cluster.put("minions", node("kubernetes.default.svc", &["kubernetes.default.svc"]));
     let mut asked = request("serve", NODE_SERVING, "system:node:kubernetes.default.svc", NODES);
     asked.put("spec.request", KUBERNETES_SERVING.trim());
@@ -59,7 +60,7 @@ fn nobody_joins_under_a_name_of_the_server() {
     let mut asked = request("admin", NODE_SERVING, "waypost-admin", &["system:masters"]);
     asked.put("spec.request", KUBERNETES_SERVING.trim());
     cluster.put(KIND.table, asked);
-    cluster.settle();
+    cluster.converge();
     for name in ["join", "serve", "admin"] {
         assert_eq!(state(&cluster, name), (false, false), "{name}");
     }
@@ -100,10 +101,10 @@ fn surroundings() -> Cluster {
 }
 
 #[test]
-fn no_agent_serves_under_names_and_addresses_of_others() {
+fn serving_certificates_for_foreign_names_and_addresses_are_not_signed() {
     let cluster = surroundings();
-    let around = Around { store: &cluster.shelf, settings: &cluster.settings };
-    let named = |name: &str| serving(&Request { dns: vec![name.to_owned()], ..Request::default() }, "n1", &around);
+    let context = CheckContext { store: &cluster.store, settings: &cluster.settings };
+    let named = |name: &str| serving(&Request { dns: vec![name.to_owned()], ..Request::default() }, "n1", &context);
     for name in ["n1", "n1.example.com", "web.shop.example.com", "web", "kubernetes-1"] {
         assert_eq!(named(name), Ok(()), "{name}");
     }
@@ -132,7 +133,7 @@ fn no_agent_serves_under_names_and_addresses_of_others() {
     }
     let at = |text: &str| {
         let ip: IpAddr = text.parse().expect("an address");
-        serving(&Request { ips: vec![ip], ..Request::default() }, "n1", &around)
+        serving(&Request { ips: vec![ip], ..Request::default() }, "n1", &context)
     };
     for ip in ["192.0.2.7", "2001:db8::7", "::ffff:192.0.2.7"] {
         assert_eq!(at(ip), Ok(()), "{ip}");
@@ -160,12 +161,12 @@ fn no_agent_serves_under_names_and_addresses_of_others() {
 }
 
 #[test]
-fn what_stands_against_a_serving_certificate_stands_against_approval_too() {
+fn requests_that_cannot_be_signed_are_not_approved() {
     let mut cluster = surroundings();
     cluster.settings.server_names.ips.push([192, 0, 2, 7].into());
     cluster.put(KIND.table, request("own", NODE_SERVING, NODE, NODES));
     cluster.put(KIND.table, approved("approved", NODE_SERVING, SERVING));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(state(&cluster, "own"), (false, false));
     assert_eq!(failure(&cluster, "approved"), "192.0.2.7 is an address of the API server: no agent serves under it");
 }
@@ -175,38 +176,38 @@ fn lease(name: &str, renewed: &str) -> Value {
 }
 
 #[test]
-fn a_token_does_not_take_over_a_node_that_lives() {
+fn a_token_cannot_take_over_a_running_node() {
     let mut cluster = cluster();
     cluster.put("minions", node("n1", &["192.0.2.7", "n1"]));
     cluster.put("leases", lease("n1", "1970-01-01T00:00:00.000000Z"));
-    cluster.settle();
+    cluster.converge();
     cluster.put(KIND.table, request("boot", NODE_CLIENT, "system:bootstrap:abcdef", BOOTSTRAPPERS));
     cluster.put(KIND.table, request("renewal", NODE_CLIENT, NODE, NODES));
-    cluster.settle();
-    assert_eq!(state(&cluster, "boot"), (false, false), "somebody lives there");
-    assert_eq!(state(&cluster, "renewal"), (true, true), "its own certificate it may renew");
-    assert!(cluster.events.iter().any(|(_, message)| message.contains("a token does not take it over")));
+    cluster.converge();
+    assert_eq!(state(&cluster, "boot"), (false, false), "the node is running");
+    assert_eq!(state(&cluster, "renewal"), (true, true), "a node may renew its own certificate");
+    assert!(cluster.events.iter().any(|(_, message)| message.contains("a token cannot take over a running node")));
 
-    // It is looked at again when the Node would have been silent for long enough; whatever its own clock says, what counts is when it was heard.
-    let again = |cluster: &Cluster| cluster.judge(&APPROVER, "boot").again;
+    // It is reconciled again when the Node counts as stopped. The clock of the controller counts, not the time in the Lease.
+    let again = |cluster: &Cluster| cluster.reconcile(&APPROVER, "boot").requeue_after;
     assert_eq!(again(&cluster), Some(Duration::from_secs(300)));
-    cluster.pass(Duration::from_secs(200));
+    cluster.advance(Duration::from_secs(200));
     cluster.put("leases", lease("n1", "1969-01-01T00:00:00.000000Z"));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(again(&cluster), Some(Duration::from_secs(300)));
-    cluster.pass(Duration::from_secs(299));
+    cluster.advance(Duration::from_secs(299));
     assert_eq!(again(&cluster), Some(Duration::from_secs(1)));
-    cluster.pass(Duration::from_secs(1));
-    cluster.woken.insert((0, "boot".to_owned()));
-    cluster.settle();
-    assert_eq!(state(&cluster, "boot"), (true, true), "it is silent");
+    cluster.advance(Duration::from_secs(1));
+    cluster.queued.insert((0, "boot".to_owned()));
+    cluster.converge();
+    assert_eq!(state(&cluster, "boot"), (true, true), "the node has stopped");
 }
 
 #[test]
-fn a_node_that_no_machine_has_spoken_for_is_free() {
+fn a_token_can_take_over_a_node_without_heartbeats() {
     let mut cluster = cluster();
     cluster.put("minions", node("n1", &[]));
     cluster.put(KIND.table, request("boot", NODE_CLIENT, "system:bootstrap:abcdef", BOOTSTRAPPERS));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(state(&cluster, "boot"), (true, true));
 }

@@ -1,16 +1,16 @@
-//! Which addresses Services get from pools.
+//! Assignment of addresses from pools.
 
 use super::*;
 
 #[test]
-fn s43_an_address_that_is_asked_for_is_honoured_when_possible() {
+fn s43_a_requested_address_is_assigned_if_possible() {
     let mut cluster = cluster();
     cluster.put(POOLS, pool("office", &["192.0.2.0/29"], &json!({})));
     cluster.put(SERVICES, balancer("wish", &[("spec.loadBalancerIP", json!("192.0.2.5"))]));
     cluster.put(SERVICES, balancer("late", &[("spec.loadBalancerIP", json!("192.0.2.5"))]));
     cluster.put(SERVICES, balancer("far", &[("spec.loadBalancerIP", json!("78.11.24.19"))]));
     cluster.put(SERVICES, annotated("modern", "metallb.universe.tf/loadBalancerIPs", "192.0.2.6"));
-    cluster.settle();
+    cluster.converge();
     let wishes = [shown(&cluster, "wish"), shown(&cluster, "late")];
     assert!(wishes.contains(&"192.0.2.5".to_owned()) && wishes[0] != wishes[1] && !wishes.contains(&String::new()));
     assert!(!shown(&cluster, "far").is_empty(), "another address");
@@ -21,7 +21,7 @@ fn s43_an_address_that_is_asked_for_is_honoured_when_possible() {
 }
 
 #[test]
-fn addresses_of_the_annotation_are_had_or_nothing_is() {
+fn addresses_of_the_annotation_are_mandatory() {
     let mut cluster = cluster();
     cluster.put(POOLS, pool("office", &["192.0.2.0/29"], &json!({})));
     for (name, text, why) in [
@@ -31,7 +31,7 @@ fn addresses_of_the_annotation_are_had_or_nothing_is() {
         ("family", "2001:db8::1", "the Service has no IPv6"),
     ] {
         cluster.put(SERVICES, annotated(name, annotations::ADDRESSES, text));
-        cluster.settle();
+        cluster.converge();
         let (reason, message) = condition(&cluster, name);
         assert_eq!((shown(&cluster, name).as_str(), reason.as_str()), ("", "AddressRefused"), "{name}");
         assert!(message.contains(why), "{message}");
@@ -40,29 +40,29 @@ fn addresses_of_the_annotation_are_had_or_nothing_is() {
     let mut both = annotated("both", annotations::ADDRESSES, "192.0.2.3");
     both.put("spec.loadBalancerIP", "192.0.2.4");
     cluster.put(SERVICES, both.clone());
-    cluster.settle();
+    cluster.converge();
     assert!(condition(&cluster, "both").1.ends_with("remove one of them"));
     both.put("spec.loadBalancerIP", "192.0.2.3");
     cluster.put(SERVICES, both);
-    cluster.settle();
+    cluster.converge();
     assert_eq!(shown(&cluster, "both"), "192.0.2.3", "the same twice is once");
 }
 
 #[test]
-fn pools_are_used_by_priority_and_for_whom_they_are() {
+fn pools_are_used_by_priority_and_selector() {
     let mut cluster = cluster();
     cluster.put(POOLS, pool("a-last", &["192.0.2.10"], &json!({"priority": 5})));
     cluster.put(POOLS, pool("manual", &["192.0.2.20-192.0.2.21"], &json!({"autoAssign": false, "priority": -9})));
     cluster.put(POOLS, pool("others", &["192.0.2.30"], &json!({"namespaces": ["kube-system"], "priority": -9})));
     cluster.put(POOLS, pool("web", &["192.0.2.40"], &json!({"serviceSelector": {"matchLabels": {"tier": "web"}}})));
     cluster.put(SERVICES, balancer("labelled", &[("metadata.labels", json!({"tier": "web"}))]));
-    cluster.settle();
+    cluster.converge();
     cluster.put(SERVICES, balancer("plain", &[]));
     cluster.put(SERVICES, annotated("named", "waypost.dev/pool", "manual"));
     cluster.put(SERVICES, annotated("closed", "metallb.io/address-pool", "others"));
     cluster.put(SERVICES, annotated("unknown", "waypost.dev/pool", "none"));
     cluster.put(SERVICES, annotated("exact", annotations::ADDRESSES, "192.0.2.21"));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(shown(&cluster, "labelled"), "192.0.2.40");
     assert_eq!(shown(&cluster, "plain"), "192.0.2.10");
     assert_eq!(shown(&cluster, "named"), "192.0.2.20");
@@ -77,7 +77,7 @@ fn s47_internal_load_balancers_have_pools_of_their_own() {
     let mut cluster = cluster();
     cluster.put(POOLS, pool("public", &["198.51.100.0/29"], &json!({})));
     cluster.put(SERVICES, annotated("inside", "service.beta.kubernetes.io/aws-load-balancer-internal", "0.0.0.0/0"));
-    cluster.settle();
+    cluster.converge();
     let (reason, message) = condition(&cluster, "inside");
     assert_eq!(reason, "NoInternalPool");
     assert!(
@@ -86,21 +86,21 @@ fn s47_internal_load_balancers_have_pools_of_their_own() {
     );
     cluster.put(POOLS, pool("private", &["10.9.0.0/29"], &json!({"internal": true, "priority": -9})));
     cluster.put(SERVICES, balancer("outside", &[]));
-    cluster.settle();
+    cluster.converge();
     assert_eq!((shown(&cluster, "inside").as_str(), shown(&cluster, "outside").as_str()), ("10.9.0.0", "198.51.100.0"));
     cluster.put(SERVICES, annotated("crossed", "waypost.dev/pool", "private"));
-    cluster.settle();
+    cluster.converge();
     assert!(condition(&cluster, "crossed").1.contains("is internal, and no annotation"));
 }
 
 #[test]
-fn an_exhausted_pool_is_told_and_what_is_freed_is_given_on() {
+fn an_exhausted_pool_is_reported_and_freed_addresses_are_reused() {
     let mut cluster = cluster();
     cluster.put(POOLS, pool("tiny", &["192.0.2.1"], &json!({})));
     cluster.put(SERVICES, balancer("one", &[]));
-    cluster.settle();
+    cluster.converge();
     cluster.put(SERVICES, balancer("two", &[]));
-    cluster.settle();
+    cluster.converge();
     let (reason, message) = condition(&cluster, "two");
     assert_eq!((shown(&cluster, "two").as_str(), reason.as_str()), ("", "Exhausted"));
     assert!(message.contains("no IPv4 address is free in pool tiny (of 1, all in use)"), "{message}");
@@ -108,35 +108,35 @@ fn an_exhausted_pool_is_told_and_what_is_freed_is_given_on() {
     assert!(has_event(&cluster, "Exhausted", "pool tiny"));
     let _ = cluster.writes_to(SERVICES);
     cluster.restart();
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.writes_to(SERVICES), 0, "what was said is not said again");
     let mut going = cluster.get(SERVICES, "default/one").expect("the Service");
     going.put("metadata.deletionTimestamp", "2026-01-01T00:00:00Z");
     cluster.put(SERVICES, going);
-    cluster.settle();
+    cluster.converge();
     assert_eq!(shown(&cluster, "two"), "192.0.2.1");
     cluster.put(SERVICES, balancer("three", &[]));
-    cluster.settle();
+    cluster.converge();
     cluster.put(POOLS, pool("tiny", &["192.0.2.1-192.0.2.2"], &json!({})));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(shown(&cluster, "three"), "192.0.2.2", "a larger pool serves at once");
     assert_agreed(&cluster);
 }
 
 #[test]
-fn addresses_that_no_pool_has_any_more_are_replaced() {
+fn addresses_that_left_their_pool_are_replaced() {
     let mut cluster = cluster();
     cluster.put(POOLS, pool("office", &["192.0.2.0/30"], &json!({})));
     cluster.put(SERVICES, balancer("a", &[]));
     cluster.put(SERVICES, balancer("b", &[]));
-    cluster.settle();
+    cluster.converge();
     cluster.put(POOLS, pool("office", &["192.0.2.1", "192.0.2.8/30"], &json!({})));
-    cluster.settle();
+    cluster.converge();
     assert_eq!((shown(&cluster, "a").as_str(), shown(&cluster, "b").as_str()), ("192.0.2.8", "192.0.2.1"));
     assert!(has_event(&cluster, "LoadBalancerAddressChanged", "was 192.0.2.0 and is 192.0.2.8 now"));
     assert_agreed(&cluster);
     cluster.remove(POOLS, "office");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(shown(&cluster, "a"), "");
     assert_eq!(condition(&cluster, "a").0, "NoPool");
     assert!(claimed(&cluster).is_empty());
@@ -158,23 +158,23 @@ fn addresses_are_shared_under_one_key_port_by_port() {
         balancer("alone", &[("spec.loadBalancerIP", json!("192.0.2.0"))]),
     ] {
         cluster.put(SERVICES, service);
-        cluster.settle();
+        cluster.converge();
     }
     assert_eq!((shown(&cluster, "http").as_str(), shown(&cluster, "https").as_str()), ("192.0.2.0", "192.0.2.0"));
     assert_ne!(shown(&cluster, "again"), "192.0.2.0", "its port is taken");
     assert_ne!(shown(&cluster, "alone"), "192.0.2.0");
-    // Ports that collide later lose the address, whoever came later.
+    // On a later port conflict, the newer Service loses the address.
     let mut moved = cluster.get(SERVICES, "default/https").expect("the Service");
     moved.put("spec.ports", json!([{"port": 80, "protocol": "TCP", "targetPort": 80}]));
     cluster.put(SERVICES, moved);
-    cluster.settle();
+    cluster.converge();
     assert_ne!(shown(&cluster, "https"), "192.0.2.0");
     assert!(has_event(&cluster, "LoadBalancerAddressChanged", "was 192.0.2.0"));
     assert_agreed(&cluster);
 }
 
 #[test]
-fn those_who_share_find_each_other_even_when_they_come_together() {
+fn concurrent_services_share_an_address() {
     let mut cluster = cluster();
     cluster.put(POOLS, pool("office", &["192.0.2.0/29"], &json!({})));
     for (name, protocol) in [("a-first", "TCP"), ("b-tcp", "TCP"), ("c-udp", "UDP")] {
@@ -183,27 +183,27 @@ fn those_who_share_find_each_other_even_when_they_come_together() {
         cluster.put(SERVICES, service);
     }
     cluster.deliver_all();
-    for (index, key) in cluster.woken.clone() {
+    for (index, key) in cluster.queued.clone() {
         cluster.run(index, &key);
     }
-    cluster.settle();
+    cluster.converge();
     assert_eq!((shown(&cluster, "b-tcp").as_str(), shown(&cluster, "c-udp").as_str()), ("192.0.2.1", "192.0.2.1"));
     assert_agreed(&cluster);
 }
 
 #[test]
-fn both_families_are_given_as_the_policy_says() {
+fn families_are_assigned_by_policy() {
     let mut cluster = cluster();
     cluster.put(POOLS, pool("four", &["192.0.2.0/29"], &json!({})));
     cluster.put(SERVICES, dual("must", "RequireDualStack"));
     cluster.put(SERVICES, dual("would", "PreferDualStack"));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(shown(&cluster, "must"), "");
     assert!(condition(&cluster, "must").1.contains("pool four has no IPv6 addresses"));
     assert!(!shown(&cluster, "would").is_empty());
     assert!(has_event(&cluster, "SecondFamilyMissing", "no IPv6"));
     cluster.put(POOLS, pool("six", &["2001:db8::/126"], &json!({})));
-    cluster.settle();
+    cluster.converge();
     for name in ["must", "would"] {
         let both = shown(&cluster, name);
         assert!(both.contains("192.0.2.") && both.contains(",2001:db8::"), "{name}: {both}");
@@ -212,7 +212,7 @@ fn both_families_are_given_as_the_policy_says() {
 }
 
 #[test]
-fn addresses_that_something_else_has_are_not_given() {
+fn addresses_in_use_are_not_assigned() {
     let mut cluster = cluster();
     cluster.put("minions", node("n1", "192.0.2.0"));
     cluster.put(SERVICES, crate::testing::service("inner", "x"));
@@ -223,7 +223,7 @@ fn addresses_that_something_else_has_are_not_given() {
     cluster.put(POOLS, pool("office", &["192.0.2.0/30"], &json!({})));
     cluster.put(SERVICES, balancer("web", &[]));
     cluster.put(SERVICES, annotated("node", annotations::ADDRESSES, "192.0.2.0"));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(shown(&cluster, "web"), "192.0.2.2");
     assert!(condition(&cluster, "node").1.contains("192.0.2.0 is the own address of a Node"));
 }
@@ -234,37 +234,37 @@ fn the_pool_of_the_command_line_is_an_object_that_follows_the_flag() {
     let mut cluster = cluster();
     cluster.settings.load_balancer.ranges = vec![range("192.0.2.9")];
     cluster.put(SERVICES, balancer("web", &[]));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(condition(&cluster, "web").1, "192.0.2.9 from pool command-line", "before the object is there");
-    cluster.run(1, crate::controller::WHOLE);
-    cluster.settle();
+    cluster.run(1, crate::controller::SINGLETON_KEY);
+    cluster.converge();
     let stored = cluster.get(POOLS, "command-line").expect("the object");
     assert_eq!(stored.at("spec"), &json!({"addresses": ["192.0.2.9"], "autoAssign": true, "announce": ["l2", "bgp"]}));
     assert_eq!(stored.int("status.assigned"), 1);
     cluster.put(SERVICES, balancer("more", &[]));
-    cluster.settle();
+    cluster.converge();
     assert!(condition(&cluster, "more").1.ends_with("give the server a larger --load-balancer-pool"));
-    // Somebody deletes it: it comes back.
+    // A deleted pool is created again.
     cluster.remove(POOLS, "command-line");
-    cluster.settle();
+    cluster.converge();
     assert!(cluster.get(POOLS, "command-line").is_some());
     assert_eq!(shown(&cluster, "web"), "192.0.2.9");
-    // Another start with another flag, and one without.
+    // A restart with another flag, and one without.
     cluster.settings.load_balancer.ranges = vec![range("192.0.2.8/30")];
     cluster.restart();
-    cluster.run(1, crate::controller::WHOLE);
-    cluster.settle();
+    cluster.run(1, crate::controller::SINGLETON_KEY);
+    cluster.converge();
     assert_eq!(cluster.get(POOLS, "command-line").expect("it").texts("spec.addresses"), ["192.0.2.8-192.0.2.11"]);
     assert_eq!((shown(&cluster, "web").as_str(), shown(&cluster, "more").as_str()), ("192.0.2.9", "192.0.2.8"));
     cluster.settings.load_balancer.ranges = Vec::new();
     cluster.restart();
-    cluster.run(1, crate::controller::WHOLE);
-    cluster.settle();
+    cluster.run(1, crate::controller::SINGLETON_KEY);
+    cluster.converge();
     assert!(cluster.get(POOLS, "command-line").is_none());
     assert_eq!(shown(&cluster, "web"), "");
-    // A pool of this name that somebody else made is theirs.
+    // A pool of this name that a user created is not changed.
     cluster.put(POOLS, pool("command-line", &["192.0.2.1"], &json!({})));
-    cluster.settle();
-    cluster.run(1, crate::controller::WHOLE);
+    cluster.converge();
+    cluster.run(1, crate::controller::SINGLETON_KEY);
     assert!(cluster.get(POOLS, "command-line").is_some());
 }

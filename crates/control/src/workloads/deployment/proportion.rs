@@ -1,4 +1,4 @@
-//! A Deployment gets another size: one set takes it all, or several that are in the middle of an update share it.
+//! Proportional scaling: one ReplicaSet takes the whole change, or several share it during a rollout.
 
 use std::cmp::Reverse;
 
@@ -7,7 +7,7 @@ use api::value::ValueExt as _;
 use super::{DESIRED, MAXIMUM, Work};
 
 impl Work<'_> {
-    /// Brings the sets to the size of the Deployment.
+    /// Scales the sets to the size of the Deployment.
     pub(super) fn scale(&mut self) {
         let active: Vec<usize> = (0..self.sets.len()).filter(|index| self.sets[*index].size() > 0).collect();
         let wanted = self.wanted();
@@ -15,7 +15,7 @@ impl Work<'_> {
             ([only], _) => self.resize_if_needed(*only, wanted),
             ([], Some(newest)) => self.resize_if_needed(newest, wanted),
             ([], None) => {
-                // The youngest of the old ones: the sets are in the order of their age.
+                // The youngest old set: sets are sorted by age.
                 if let Some(last) = self.sets.len().checked_sub(1) {
                     self.resize_if_needed(last, wanted);
                 }
@@ -25,7 +25,7 @@ impl Work<'_> {
                     self.resize(index, 0);
                 }
             }
-            _ if self.held.object.text("spec.strategy.type") == "RollingUpdate" => self.share(active),
+            _ if self.workload.object.text("spec.strategy.type") == "RollingUpdate" => self.share(active),
             _ => {}
         }
     }
@@ -36,18 +36,18 @@ impl Work<'_> {
         }
     }
 
-    /// Whether the newest set has all Pods that are wanted, and had before.
+    /// Whether the newest set has all desired replicas available.
     fn is_saturated(&self, newest: usize) -> bool {
         let (set, wanted) = (&self.sets[newest], self.wanted());
         set.size() == wanted && set.number(DESIRED) == Some(wanted) && set.available() == wanted
     }
 
-    /// Gives each set its part of what is added or taken away; the largest gets what cannot be divided.
+    /// Distributes a change proportionally; the largest set gets the remainder.
     fn share(&mut self, mut active: Vec<usize>) {
         let wanted = self.wanted();
         let allowed = if wanted > 0 { wanted + self.surge() } else { 0 };
         let to_add = allowed - self.total();
-        // Sets are in the order of their age, so their places say who is older.
+        // Sets are sorted by age, so the index breaks ties.
         if to_add > 0 {
             active.sort_by_key(|index| (Reverse(self.sets[*index].size()), Reverse(*index)));
         } else {
@@ -68,7 +68,7 @@ impl Work<'_> {
         }
     }
 
-    /// The part of a set, no more than is left.
+    /// The part of a set, limited by what is left.
     fn part(&self, index: usize, to_add: i64, left: i64) -> i64 {
         let set = &self.sets[index];
         if set.size() == 0 || to_add == 0 || left == 0 {
@@ -84,11 +84,11 @@ impl Work<'_> {
             return -set.size();
         }
         let before = set.number(MAXIMUM).filter(|number| *number > 0);
-        let before = before.unwrap_or_else(|| self.held.object.at("status.replicas").as_i64().unwrap_or_default());
+        let before = before.unwrap_or_else(|| self.workload.object.at("status.replicas").as_i64().unwrap_or_default());
         if before == 0 {
             return 0;
         }
-        // Half of one counts as one.
+        // Rounds half up.
         let doubled = 2 * set.size() * (wanted + self.surge());
         (doubled + before).div_euclid(2 * before) - set.size()
     }

@@ -1,39 +1,38 @@
-//! The set of the present template: found among those that are there, or made; and the number of its revision.
+//! The ReplicaSet of the current template, and its revision number.
 //!
-//! A set belongs to a template when the templates are equal but for the label that tells sets apart. So going back to an
-//! old template finds its old set, which gets the newest number.
+//! Templates are compared without the label `pod-template-hash`. So a rollback finds the old set, which gets the next revision number.
 
 use api::value::ValueExt as _;
 use api::view::annotations::{DEPLOYMENT_REVISION, LAST_APPLIED};
 use serde_json::{Value, json};
 
 use super::super::replicas;
-use super::{FLAVOR, Set, Work};
+use super::{KIND, Set, Work};
 
-/// The numbers it had before.
+/// The annotation with previous revision numbers.
 const HISTORY: &str = "deployment.kubernetes.io/revision-history";
-/// How long the list of those may be.
+/// The longest revision history, in bytes.
 const HISTORY_LIMIT: usize = 2000;
-/// The label that tells the sets of a Deployment, and their Pods, apart.
+/// The label that distinguishes the sets of a Deployment and their Pods.
 pub(super) const HASH: &str = "pod-template-hash";
-/// Annotations that are about one object and not about what it makes.
+/// Annotations that are not copied from the Deployment.
 const NOT_COPIED: [&str; 6] =
     [LAST_APPLIED, DEPLOYMENT_REVISION, HISTORY, super::DESIRED, super::MAXIMUM, "deprecated.deployment.rollback.to"];
-/// Digits of a hash: no vowels, so no words.
+/// The safe alphabet of Kubernetes: without vowels.
 const DIGITS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 impl Work<'_> {
-    /// The place of the oldest set that has the present template.
+    /// The index of the oldest set with the current template.
     pub(super) fn find_newest(&self) -> Option<usize> {
-        let template = self.held.object.at("spec.template");
+        let template = self.workload.object.at("spec.template");
         self.sets.iter().position(|set| is_equal(set.object.at("spec.template"), template))
     }
 
-    /// Brings the newest set up to date, if there is one: its number, and what it has from the Deployment.
+    /// Updates revision and annotations of the newest set, if it exists.
     pub(super) fn update_newest(&mut self) {
         let Some(index) = self.newest else { return };
         let number = self.next_number();
-        let min_ready = self.held.object.int("spec.minReadySeconds");
+        let min_ready = self.workload.object.int("spec.minReadySeconds");
         self.copy_annotations(index);
         let set = &mut self.sets[index];
         set.number_it(number);
@@ -47,7 +46,7 @@ impl Work<'_> {
         }
     }
 
-    /// Finds or makes the set of the present template; none when its name is taken, which is mended first.
+    /// Finds or creates the newest set; `None` on a name collision, which is resolved first.
     pub(super) fn ensure_newest(&mut self) -> Option<usize> {
         if self.newest.is_some() {
             self.update_newest();
@@ -55,14 +54,18 @@ impl Work<'_> {
         }
         let (number, object) = (self.next_number(), self.new_set());
         let name = object.text("metadata.name").to_owned();
-        let taken = super::Held::read(self.view, replicas::SETS.table, &format!("{}/{name}", self.held.namespace()));
+        let taken = super::StoredObject::read(
+            self.view,
+            replicas::SETS.table,
+            &format!("{}/{name}", self.workload.namespace()),
+        );
         if taken.is_some() {
-            // Another template has the same hash: a further number goes into it from now on.
+            // A hash collision: the count becomes part of the hash.
             self.new.put("status.collisionCount", self.new.int("status.collisionCount") + 1);
             return None;
         }
         let index = self.sets.len();
-        self.sets.push(Set { held: None, object, delete: false });
+        self.sets.push(Set { workload: None, object, delete: false });
         self.newest = Some(index);
         self.copy_annotations(index);
         self.sets[index].number_it(number);
@@ -76,14 +79,14 @@ impl Work<'_> {
         Some(index)
     }
 
-    /// One more than the largest number of the other sets.
+    /// The next revision number.
     fn next_number(&self) -> i64 {
         let others = self.old().into_iter().map(|index| self.sets[index].revision());
         others.max().unwrap_or_default() + 1
     }
 
     fn new_set(&self) -> Value {
-        let deployment = &self.held.object;
+        let deployment = &self.workload.object;
         let mut template = deployment.at("spec.template").clone();
         let hash = hash(&template, deployment.int("status.collisionCount"));
         let labelled = |map: &Value| {
@@ -96,11 +99,11 @@ impl Work<'_> {
         let mut selector = deployment.at("spec.selector").clone();
         selector.put("matchLabels", labelled(selector.at("matchLabels")));
         let room = 253 - 1 - hash.len();
-        let base = &self.held.name()[..self.held.name().floor_char_boundary(room)];
+        let base = &self.workload.name()[..self.workload.name().floor_char_boundary(room)];
         json!({
             "metadata": {
-                "name": format!("{base}-{hash}"), "namespace": self.held.namespace(), "labels": labels,
-                "ownerReferences": [FLAVOR.reference(deployment)],
+                "name": format!("{base}-{hash}"), "namespace": self.workload.namespace(), "labels": labels,
+                "ownerReferences": [KIND.reference(deployment)],
             },
             "spec": {
                 "replicas": 0, "minReadySeconds": deployment.int("spec.minReadySeconds"), "selector": selector,
@@ -110,7 +113,7 @@ impl Work<'_> {
     }
 
     fn copy_annotations(&mut self, index: usize) {
-        let annotations = self.held.object.map("metadata.annotations").into_iter().flatten();
+        let annotations = self.workload.object.map("metadata.annotations").into_iter().flatten();
         for (name, value) in annotations.filter(|(name, _)| !NOT_COPIED.contains(&name.as_str())) {
             self.sets[index].annotate(name, value.as_str().unwrap_or_default());
         }
@@ -126,7 +129,7 @@ impl Work<'_> {
 }
 
 impl Set {
-    /// Gives it a number that is larger than the one it has; the old one is remembered.
+    /// Raises the revision number; the previous one is added to the history.
     fn number_it(&mut self, number: i64) {
         let before = self.annotation(DEPLOYMENT_REVISION).map(str::to_owned);
         if self.revision() >= number {
@@ -149,7 +152,7 @@ impl Set {
     }
 }
 
-/// Whether two templates are the same but for the label that tells sets apart.
+/// Whether two templates are equal without the hash label.
 fn is_equal(a: &Value, b: &Value) -> bool {
     let strip = |template: &Value| {
         let mut template = template.clone();
@@ -161,7 +164,7 @@ fn is_equal(a: &Value, b: &Value) -> bool {
     strip(a) == strip(b)
 }
 
-/// A short name for a template: the FNV hash of its JSON, whose keys are sorted.
+/// The hash of a template: FNV-1a of its JSON with sorted keys.
 pub(in crate::workloads) fn hash(template: &Value, collisions: i64) -> String {
     let mut text = template.to_string();
     if collisions > 0 {

@@ -1,4 +1,4 @@
-//! From the old sets to the newest: step by step, or all at once.
+//! Rollout strategies: RollingUpdate and Recreate.
 
 use api::value::ValueExt as _;
 
@@ -6,12 +6,12 @@ use super::Work;
 use crate::controller::View;
 
 impl Work<'_> {
-    /// One step of a rolling update: up as far as the surge allows, else down as far as availability allows.
+    /// One step of a rolling update: scale up within the surge, otherwise scale down within availability.
     pub(super) fn roll(&mut self) {
         let Some(newest) = self.ensure_newest() else { return };
-        // A set that was just made has its size.
+        // A new set already has its size.
         let size = self.size_of_newest(newest);
-        if self.sets[newest].held.is_none() {
+        if self.sets[newest].workload.is_none() {
             return;
         }
         if self.sets[newest].size() != size {
@@ -21,22 +21,22 @@ impl Work<'_> {
         if self.scale_down_old(newest) {
             return;
         }
-        if self.is_complete(self.held.object.at("status")) {
+        if self.is_complete(self.workload.object.at("status")) {
             self.clean_up();
         }
     }
 
-    /// How many Pods the newest set may have now.
+    /// The size that the newest set may have now.
     pub(super) fn size_of_newest(&self, newest: usize) -> i64 {
         let (wanted, size) = (self.wanted(), self.sets[newest].size());
-        if size >= wanted || self.held.object.text("spec.strategy.type") == "Recreate" {
+        if size >= wanted || self.workload.object.text("spec.strategy.type") == "Recreate" {
             return wanted;
         }
         let room = (wanted + self.surge() - self.total()).max(0);
         size + room.min(wanted - size)
     }
 
-    /// Makes old sets smaller, first those whose Pods do nothing anyway; says whether there was anything to do.
+    /// Scales down old sets, unavailable Pods first; true when something changed.
     fn scale_down_old(&mut self, newest: usize) -> bool {
         let old = self.active_old();
         let least = self.wanted() - self.unavailable();
@@ -68,7 +68,7 @@ impl Work<'_> {
         gone > 0
     }
 
-    /// All old Pods go before the first new one comes.
+    /// Recreate: all old Pods terminate before new ones are created.
     pub(super) fn recreate(&mut self) {
         self.update_newest();
         let old = self.active_old();
@@ -86,16 +86,16 @@ impl Work<'_> {
             let wanted = self.wanted();
             self.resize(newest, wanted);
         }
-        if self.is_complete(self.held.object.at("status")) {
+        if self.is_complete(self.workload.object.at("status")) {
             self.clean_up();
         }
     }
 
-    /// Whether a Pod of an old set has not ended yet.
+    /// Whether a Pod of an old set has not terminated yet.
     fn old_pods_run(&self, view: &View<'_>) -> bool {
-        self.old().into_iter().filter_map(|index| self.sets[index].held.as_ref()).any(|set| {
-            let below = view.world.owners.dependents_of(set.uid()).filter(|one| one.key.table.as_str() == "pods");
-            below.filter_map(|one| view.world.pods.get(&one.key.name)).any(|pod| !pod.finished)
+        self.old().into_iter().filter_map(|index| self.sets[index].workload.as_ref()).any(|set| {
+            let below = view.cache.owners.dependents_of(set.uid()).filter(|one| one.key.table.as_str() == "pods");
+            below.filter_map(|one| view.cache.pods.get(&one.key.name)).any(|pod| !pod.finished)
         })
     }
 }

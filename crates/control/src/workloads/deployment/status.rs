@@ -1,6 +1,6 @@
-//! What a Deployment says of itself: counts, whether it is available, whether it gets on.
+//! The status of a Deployment: counts, and the conditions Available and Progressing.
 //!
-//! The words are those of Kubernetes: `kubectl rollout status` and `kubectl wait` read them.
+//! Reasons and messages are those of Kubernetes, which `kubectl rollout status` and `kubectl wait` read.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use super::super::condition;
 use super::{UNLIMITED, Work};
 use crate::objects::pod::seconds;
 
-/// A second more than the deadline, so that it has passed when we look.
+/// Added to the deadline, in seconds, so that it has passed at the next reconcile.
 const AFTER: i64 = 1;
 
 impl Work<'_> {
-    /// Sets the status; `rollout` when it also says how the update gets on.
+    /// Sets the status; with `rollout` also the progress.
     pub(super) fn set_status(&mut self, rollout: bool) {
-        let before = self.held.object.at("status").clone();
+        let before = self.workload.object.at("status").clone();
         self.set_counts();
         let available = self.new.int("status.availableReplicas") >= self.wanted() - self.unavailable();
         if available {
@@ -35,7 +35,7 @@ impl Work<'_> {
         } else {
             self.drop_condition("Progressing");
         }
-        self.look_again();
+        self.set_requeue();
     }
 
     fn set_counts(&mut self) {
@@ -43,7 +43,7 @@ impl Work<'_> {
         let available = sum("availableReplicas");
         let newest = self.newest.map_or(0, |index| self.sets[index].object.int("status.replicas"));
         let counts = [
-            ("observedGeneration", self.held.object.int("metadata.generation")),
+            ("observedGeneration", self.workload.object.int("metadata.generation")),
             ("replicas", sum("replicas")),
             ("updatedReplicas", newest),
             ("readyReplicas", sum("readyReplicas")),
@@ -62,11 +62,11 @@ impl Work<'_> {
         self.new.put("status.terminatingReplicas", terminating);
     }
 
-    /// Whether all Pods are of the present template, and available.
+    /// Whether all Pods have the current template and are available.
     pub(super) fn is_complete(&self, status: &Value) -> bool {
         let wanted = self.wanted();
         ["updatedReplicas", "replicas", "availableReplicas"].iter().all(|field| status.int(field) == wanted)
-            && status.int("observedGeneration") >= self.held.object.int("metadata.generation")
+            && status.int("observedGeneration") >= self.workload.object.int("metadata.generation")
     }
 
     fn note_progress(&mut self, before: &Value) {
@@ -78,13 +78,13 @@ impl Work<'_> {
         }
         let subject = match self.newest {
             Some(index) => format!("ReplicaSet {:?}", self.sets[index].name()),
-            None => format!("Deployment {:?}", self.held.name()),
+            None => format!("Deployment {:?}", self.workload.name()),
         };
         if self.is_complete(status) {
             let message = format!("{subject} has successfully progressed.");
             self.set_condition("Progressing", "True", "NewReplicaSetAvailable", &message);
         } else if got_on(status, before) {
-            // Whoever gets on has the whole time again.
+            // Progress restarts the deadline.
             let since = current.filter(|condition| condition.text("status") == "True");
             let since = since.map(|condition| condition.text("lastTransitionTime").to_owned());
             self.drop_condition("Progressing");
@@ -108,37 +108,37 @@ impl Work<'_> {
         }
     }
 
-    /// How many seconds are left to get on.
+    /// The seconds left until the progress deadline.
     fn time_left(&self, condition: &Value) -> i64 {
-        let deadline = self.held.object.int("spec.progressDeadlineSeconds");
+        let deadline = self.workload.object.int("spec.progressDeadlineSeconds");
         seconds(condition.text("lastUpdateTime")) + deadline - self.view.now.as_second()
     }
 
-    /// Wakes us when the deadline has passed, if nothing else does.
-    fn look_again(&mut self) {
+    /// Requeues for the progress deadline.
+    fn set_requeue(&mut self) {
         let Some(condition) = self.progressing() else { return };
         let waits = !matches!(condition.text("reason"), "ProgressDeadlineExceeded" | "NewReplicaSetAvailable");
         if waits && self.has_deadline() && !self.is_complete(self.new.at("status")) {
             let left = u64::try_from(self.time_left(condition) + AFTER).unwrap_or_default();
-            self.again = Some(Duration::from_secs(left.max(1)));
+            self.requeue_after = Some(Duration::from_secs(left.max(1)));
         }
     }
 
     pub(super) fn has_deadline(&self) -> bool {
-        self.held.object.at("spec.progressDeadlineSeconds").as_i64().is_some_and(|deadline| deadline < UNLIMITED)
+        self.workload.object.at("spec.progressDeadlineSeconds").as_i64().is_some_and(|deadline| deadline < UNLIMITED)
     }
 
     pub(super) fn progressing(&self) -> Option<&Value> {
         condition(self.new.at("status"), "Progressing")
     }
 
-    /// Says that the Deployment was paused or goes on.
+    /// Sets the condition of a paused or resumed Deployment.
     pub(super) fn note_pause(&mut self) {
         let reason = self.progressing().map(|condition| condition.text("reason").to_owned());
         if !self.has_deadline() || reason.as_deref() == Some("ProgressDeadlineExceeded") {
             return;
         }
-        match (self.held.object.flag("spec.paused"), reason.as_deref() == Some("DeploymentPaused")) {
+        match (self.workload.object.flag("spec.paused"), reason.as_deref() == Some("DeploymentPaused")) {
             (true, false) => self.set_condition("Progressing", "Unknown", "DeploymentPaused", "Deployment is paused"),
             (false, true) => {
                 self.set_condition("Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed");
@@ -147,7 +147,7 @@ impl Work<'_> {
         }
     }
 
-    /// Sets a condition, unless it says the same already.
+    /// Sets a condition, unless status and reason are unchanged.
     pub(super) fn set_condition(&mut self, kind: &str, status: &str, reason: &str, message: &str) {
         let now = self.view.now_text();
         let before = condition(self.new.at("status"), kind).cloned();
@@ -185,7 +185,7 @@ impl Work<'_> {
     }
 }
 
-/// Whether there are more new Pods than before, or fewer old ones, or more of all that are ready.
+/// Whether updated, ready or available replicas increased, or old ones decreased.
 fn got_on(now: &Value, before: &Value) -> bool {
     let old = |status: &Value| status.int("replicas") - status.int("updatedReplicas");
     let more = ["updatedReplicas", "readyReplicas", "availableReplicas"];

@@ -6,7 +6,7 @@ use super::*;
 use crate::garbage;
 use crate::testing::Cluster;
 use crate::workloads::replicas;
-use crate::workloads::testing::{edit, owner, play_the_node, settle, start};
+use crate::workloads::testing::{converge, edit, owner, play_the_node, start};
 
 fn cluster() -> Cluster {
     Cluster::new(&[&CONTROLLER, &replicas::CONTROLLER, &garbage::CONTROLLER])
@@ -46,10 +46,10 @@ fn reason(cluster: &Cluster, kind: &str) -> (String, String) {
 }
 
 #[test]
-fn a_new_deployment_makes_a_set_and_becomes_complete() {
+fn a_new_deployment_creates_a_set_and_becomes_complete() {
     let mut cluster = cluster();
     cluster.put("deployments", owner("deployments", "web", 3, "i:1"));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(sets(&cluster), [("i:1".to_owned(), 3)]);
     let set = cluster.all("replicasets").remove(0);
     let hash = set.at("metadata.labels").get(revision::HASH).and_then(Value::as_str).expect("a hash").to_owned();
@@ -57,7 +57,7 @@ fn a_new_deployment_makes_a_set_and_becomes_complete() {
     assert_eq!(set.at("spec.selector"), &json!({"matchLabels": {"app": "web", "pod-template-hash": hash}}));
     assert_eq!(cluster.all("pods")[0].at("metadata.labels"), &json!({"app": "web", "pod-template-hash": hash}));
     assert_eq!(reason(&cluster, "Available"), ("False".into(), "MinimumReplicasUnavailable".into()));
-    settle(&mut cluster);
+    converge(&mut cluster);
     let now = web(&cluster);
     let counts = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas"];
     assert_eq!(counts.map(|field| now.at("status").int(field)), [3, 3, 3, 3, 0]);
@@ -67,34 +67,34 @@ fn a_new_deployment_makes_a_set_and_becomes_complete() {
     assert_eq!(reason(&cluster, "Progressing"), ("True".into(), "NewReplicaSetAvailable".into()));
     cluster.written.clear();
     cluster.restart();
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.written, [], "nothing to do after a restart");
 }
 
 #[test]
-fn an_update_keeps_to_its_bounds() {
+fn an_update_respects_surge_and_unavailable() {
     let mut cluster = cluster();
     cluster.put("deployments", owner("deployments", "web", 10, "i:1"));
-    settle(&mut cluster);
+    converge(&mut cluster);
     set_image(&mut cluster, "i:2");
-    cluster.settle();
+    cluster.converge();
     // A quarter of ten: three more, two fewer.
     assert_eq!(sets(&cluster), [("i:1".to_owned(), 8), ("i:2".to_owned(), 5)]);
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!(sets(&cluster), [("i:1".to_owned(), 0), ("i:2".to_owned(), 10)]);
     assert_eq!(reason(&cluster, "Progressing"), ("True".into(), "NewReplicaSetAvailable".into()));
     assert!(cluster.events.iter().any(|(reason, text)| reason == "ScalingReplicaSet" && text.starts_with("Scaled up")));
 }
 
 #[test]
-fn going_back_finds_the_old_set() {
+fn a_rollback_reuses_the_old_set() {
     let mut cluster = cluster();
     cluster.put("deployments", owner("deployments", "web", 2, "i:1"));
-    settle(&mut cluster);
+    converge(&mut cluster);
     set_image(&mut cluster, "i:2");
-    settle(&mut cluster);
+    converge(&mut cluster);
     set_image(&mut cluster, "i:1");
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!(sets(&cluster), [("i:2".to_owned(), 0), ("i:1".to_owned(), 2)]);
     let all = cluster.all("replicasets");
     let back = all.iter().find(|set| set.int("spec.replicas") == 2).expect("the set");
@@ -105,32 +105,32 @@ fn going_back_finds_the_old_set() {
 }
 
 #[test]
-fn old_sets_are_forgotten_beyond_the_limit() {
+fn old_sets_beyond_the_history_limit_are_deleted() {
     let mut cluster = cluster();
     let mut web = owner("deployments", "web", 1, "i:0");
     web.put("spec.revisionHistoryLimit", 2);
     cluster.put("deployments", web);
-    settle(&mut cluster);
+    converge(&mut cluster);
     for number in 1..6 {
         set_image(&mut cluster, &format!("i:{number}"));
-        settle(&mut cluster);
+        converge(&mut cluster);
     }
     let images: Vec<String> = sets(&cluster).into_iter().map(|(image, _)| image).collect();
     assert_eq!(images, ["i:3", "i:4", "i:5"]);
 }
 
 #[test]
-fn recreate_ends_all_before_it_begins() {
+fn recreate_stops_all_pods_first() {
     let mut cluster = cluster();
     let mut web = owner("deployments", "web", 2, "i:1");
     web.put("spec.strategy", json!({"type": "Recreate"}));
     cluster.put("deployments", web);
-    settle(&mut cluster);
+    converge(&mut cluster);
     set_image(&mut cluster, "i:2");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(sets(&cluster), [("i:1".to_owned(), 0)], "the old Pods are still ending");
     assert!(cluster.all("pods").iter().all(|pod| pod.has("metadata.deletionTimestamp")));
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!(sets(&cluster), [("i:1".to_owned(), 0), ("i:2".to_owned(), 2)]);
 }
 
@@ -138,104 +138,104 @@ fn recreate_ends_all_before_it_begins() {
 fn a_paused_deployment_scales_and_does_not_update() {
     let mut cluster = cluster();
     cluster.put("deployments", owner("deployments", "web", 2, "i:1"));
-    settle(&mut cluster);
+    converge(&mut cluster);
     edit(&mut cluster, "deployments", "default/web", |web| web.put("spec.paused", true));
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!(reason(&cluster, "Progressing"), ("Unknown".into(), "DeploymentPaused".into()));
     set_image(&mut cluster, "i:2");
     edit(&mut cluster, "deployments", "default/web", |web| web.put("spec.replicas", 3));
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!(sets(&cluster), [("i:1".to_owned(), 3)]);
     edit(&mut cluster, "deployments", "default/web", |web| web.put("spec.paused", false));
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!(sets(&cluster), [("i:1".to_owned(), 0), ("i:2".to_owned(), 3)]);
     assert_eq!(reason(&cluster, "Progressing"), ("True".into(), "NewReplicaSetAvailable".into()));
 }
 
 #[test]
-fn sets_share_a_new_size_in_the_middle_of_an_update() {
+fn scaling_during_an_update_is_proportional() {
     let mut cluster = cluster();
     cluster.put("deployments", owner("deployments", "web", 10, "i:1"));
-    settle(&mut cluster);
+    converge(&mut cluster);
     set_image(&mut cluster, "i:2");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(sets(&cluster), [("i:1".to_owned(), 8), ("i:2".to_owned(), 5)]);
     edit(&mut cluster, "deployments", "default/web", |web| web.put("spec.replicas", 20));
     cluster.deliver_all();
     cluster.run(0, "default/web");
     assert_eq!(sets(&cluster), [("i:1".to_owned(), 15), ("i:2".to_owned(), 10)], "25 in all, in the same proportion");
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!(sets(&cluster), [("i:1".to_owned(), 0), ("i:2".to_owned(), 20)]);
 }
 
 #[test]
-fn an_update_that_gets_nowhere_says_so() {
+fn an_update_without_progress_is_reported() {
     let mut cluster = cluster();
     cluster.put("deployments", owner("deployments", "web", 1, "i:1"));
-    cluster.settle();
-    let verdict = cluster.judge(&CONTROLLER, "default/web");
-    assert_eq!(verdict.again, Some(std::time::Duration::from_secs(601)));
+    cluster.converge();
+    let outcome = cluster.reconcile(&CONTROLLER, "default/web");
+    assert_eq!(outcome.requeue_after, Some(std::time::Duration::from_secs(601)));
     let mut late = web(&cluster);
     for condition in late.items_mut("status.conditions") {
         condition.put("lastUpdateTime", "1969-12-31T00:00:00Z");
     }
     cluster.put("deployments", late);
-    cluster.settle();
+    cluster.converge();
     assert_eq!(reason(&cluster, "Progressing"), ("False".into(), "ProgressDeadlineExceeded".into()));
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!(reason(&cluster, "Progressing"), ("True".into(), "NewReplicaSetAvailable".into()));
 }
 
 #[test]
-fn a_name_that_is_taken_is_avoided() {
+fn a_hash_collision_is_resolved() {
     let mut cluster = cluster();
     cluster.put("deployments", owner("deployments", "web", 1, "i:1"));
-    cluster.settle();
+    cluster.converge();
     let name = cluster.all("replicasets")[0].text("metadata.name").to_owned();
     let mut cluster = self::cluster();
     let mut stranger = owner("replicasets", &name, 0, "other");
     stranger.put("metadata.namespace", "default");
     cluster.put("replicasets", stranger);
     cluster.put("deployments", owner("deployments", "web", 1, "i:1"));
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!(web(&cluster).int("status.collisionCount"), 1);
     assert_eq!(cluster.all("replicasets").len(), 2);
     assert_eq!(reason(&cluster, "Progressing"), ("True".into(), "NewReplicaSetAvailable".into()));
 }
 
 #[test]
-fn annotations_reach_the_newest_set() {
+fn annotations_are_copied_to_the_newest_set() {
     let mut cluster = cluster();
     cluster.put("deployments", owner("deployments", "web", 1, "i:1"));
-    settle(&mut cluster);
+    converge(&mut cluster);
     edit(&mut cluster, "deployments", "default/web", |web| {
         let mut annotations = web.at("metadata.annotations").clone();
         annotations["kubernetes.io/change-cause"] = "because".into();
         web.put("metadata.annotations", annotations);
     });
-    settle(&mut cluster);
+    converge(&mut cluster);
     let set = cluster.all("replicasets").remove(0);
     let cause = set.at("metadata.annotations").get("kubernetes.io/change-cause").cloned();
     assert_eq!(cause, Some("because".into()));
 }
 
 #[test]
-fn deleting_a_deployment_deletes_all_below_it() {
+fn deleting_a_deployment_deletes_its_dependents() {
     let mut cluster = cluster();
     cluster.put("deployments", owner("deployments", "web", 2, "i:1"));
-    settle(&mut cluster);
+    converge(&mut cluster);
     cluster.remove("deployments", "default/web");
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!((cluster.all("replicasets").len(), cluster.all("pods").len()), (0, 0));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// However nodes and controllers take turns, an update never has fewer Pods ready than it may, and never asks for more
-    /// of them than it may.
+    /// For any order of nodes and controllers, an update never has fewer ready Pods than `maxUnavailable` allows, and never creates more
+    /// than `maxSurge` allows.
     #[test]
-    fn no_step_leaves_the_bounds(
+    fn every_step_respects_surge_and_unavailable(
         replicas in 1_i64..7, surge in 0_i64..4, missing in 0_i64..4,
         turns in proptest::collection::vec((0_usize..4, 0_usize..8), 1..120),
     ) {
@@ -244,16 +244,16 @@ proptest! {
         let mut web = owner("deployments", "web", replicas, "i:1");
         web.put("spec.strategy.rollingUpdate", json!({"maxSurge": surge, "maxUnavailable": missing}));
         cluster.put("deployments", web);
-        settle(&mut cluster);
+        converge(&mut cluster);
         set_image(&mut cluster, "i:2");
         for (what, pick) in turns {
             match what {
                 0 => cluster.deliver_all(),
                 1 => {
-                    let woken = cluster.woken.iter().nth(pick % cluster.woken.len().max(1)).cloned();
-                    if let Some((index, key)) = woken {
+                    let queued = cluster.queued.iter().nth(pick % cluster.queued.len().max(1)).cloned();
+                    if let Some((index, key)) = queued {
                         cluster.run(index, &key);
-                        // A key is not looked at again before its writes came back.
+                        // A key is not reconciled before its own writes are delivered.
                         cluster.deliver_all();
                     }
                 }
@@ -276,7 +276,7 @@ proptest! {
             prop_assert!(sizes <= replicas + surge, "{sizes} of {replicas}+{surge}");
             prop_assert!(ready >= (replicas - missing).max(0), "{ready} of {replicas}-{missing}");
         }
-        settle(&mut cluster);
+        converge(&mut cluster);
         prop_assert_eq!(sets(&cluster), [("i:1".to_owned(), 0), ("i:2".to_owned(), replicas)]);
         prop_assert!(!play_the_node(&mut cluster));
     }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::garbage;
 use crate::testing::Cluster;
-use crate::workloads::testing::{edit, owner, play_the_node, settle, start};
+use crate::workloads::testing::{converge, edit, owner, play_the_node, start};
 
 fn cluster() -> Cluster {
     Cluster::new(&[&CONTROLLER, &REPLICATION, &garbage::CONTROLLER])
@@ -15,11 +15,11 @@ fn status(cluster: &Cluster, table: &'static str) -> Value {
 }
 
 #[test]
-fn missing_pods_are_made_and_counted() {
+fn missing_pods_are_created_and_counted() {
     for table in ["replicasets", "controllers"] {
         let mut cluster = cluster();
         cluster.put(table, owner(table, "web", 3, "i"));
-        cluster.settle();
+        cluster.converge();
         let pods = cluster.all("pods");
         assert_eq!(pods.len(), 3, "{table}");
         let pod = &pods[0];
@@ -31,7 +31,7 @@ fn missing_pods_are_made_and_counted() {
         assert_eq!(pod.items("spec.tolerations").len(), 2, "as admission would have given them");
         assert_eq!(status(&cluster, table).int("replicas"), 3);
         assert_eq!(status(&cluster, table).int("readyReplicas"), 0);
-        settle(&mut cluster);
+        converge(&mut cluster);
         let now = status(&cluster, table);
         let counts = ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"];
         assert_eq!(counts.map(|field| now.int(field)), [3, 3, 3, 3, 1], "{table}");
@@ -39,66 +39,66 @@ fn missing_pods_are_made_and_counted() {
         assert_eq!(cluster.events.iter().filter(|(reason, _)| reason == "SuccessfulCreate").count(), 3);
         cluster.written.clear();
         cluster.restart();
-        cluster.settle();
+        cluster.converge();
         assert_eq!(cluster.written, [], "{table}: nothing to do after a restart");
     }
 }
 
 #[test]
-fn pods_that_end_or_go_are_replaced() {
+fn finished_and_deleted_pods_are_replaced() {
     let mut cluster = cluster();
     cluster.put("replicasets", owner("replicasets", "web", 2, "i"));
-    settle(&mut cluster);
+    converge(&mut cluster);
     let names: Vec<String> = cluster.all("pods").iter().map(|pod| pod.text("metadata.name").to_owned()).collect();
     cluster.remove("pods", &format!("default/{}", names[0]));
     let mut failed = cluster.get("pods", &format!("default/{}", names[1])).expect("a Pod");
     failed.put("status.phase", "Failed");
     cluster.put("pods", failed);
-    settle(&mut cluster);
+    converge(&mut cluster);
     let running = cluster.all("pods").iter().filter(|pod| pod.text("status.phase") == "Running").count();
     assert_eq!((running, cluster.all("pods").len()), (2, 3), "the failed one stays to be looked at");
 }
 
 #[test]
-fn the_idle_go_first_when_there_are_too_many() {
+fn excess_pods_that_are_not_running_are_deleted_first() {
     let mut cluster = cluster();
     cluster.put("replicasets", owner("replicasets", "web", 3, "i"));
-    cluster.settle();
+    cluster.converge();
     let names: Vec<String> = cluster.all("pods").iter().map(|pod| pod.text("metadata.name").to_owned()).collect();
     start(&mut cluster, &format!("default/{}", names[1]));
-    cluster.settle();
+    cluster.converge();
     edit(&mut cluster, "replicasets", "default/web", |set| set.put("spec.replicas", 1));
-    cluster.settle();
+    cluster.converge();
     let left: Vec<String> = cluster.all("pods").iter().map(|pod| pod.text("metadata.name").to_owned()).collect();
     assert_eq!(left, [names[1].clone()], "those without a node went at once");
     assert_eq!(status(&cluster, "replicasets").int("observedGeneration"), 2);
     edit(&mut cluster, "replicasets", "default/web", |set| set.put("spec.replicas", 0));
-    cluster.settle();
+    cluster.converge();
     let going = cluster.get("pods", &format!("default/{}", names[1])).expect("it has time to end");
     assert!(going.has("metadata.deletionTimestamp"));
     let now = status(&cluster, "replicasets");
     assert_eq!((now.int("replicas"), now.int("terminatingReplicas")), (0, 1));
     assert!(play_the_node(&mut cluster));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(status(&cluster, "replicasets").int("terminatingReplicas"), 0);
 }
 
 #[test]
-fn strangers_are_adopted_and_runaways_released() {
+fn matching_pods_are_adopted_and_others_released() {
     let mut cluster = cluster();
     let mut stranger = crate::testing::pod("stranger", "web", 1, true);
     stranger.put("spec.restartPolicy", "Always");
     api::kinds::pod::KIND.rules.default(&mut stranger);
     cluster.put("pods", stranger);
     cluster.put("replicasets", owner("replicasets", "web", 2, "i"));
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!(cluster.all("pods").len(), 2, "one was there already");
     let adopted = cluster.get("pods", "default/stranger").expect("the stranger");
     assert_eq!(adopted.items("metadata.ownerReferences")[0].text("name"), "web");
     let mut runaway = adopted;
     runaway.put("metadata.labels", json!({"app": "other"}));
     cluster.put("pods", runaway);
-    settle(&mut cluster);
+    converge(&mut cluster);
     let released = cluster.get("pods", "default/stranger").expect("it stays");
     assert!(!released.has("metadata.ownerReferences"));
     assert_eq!(cluster.all("pods").len(), 3, "and was replaced");
@@ -106,7 +106,7 @@ fn strangers_are_adopted_and_runaways_released() {
 }
 
 #[test]
-fn a_pod_of_another_is_nobody_elses() {
+fn pods_of_another_owner_are_not_adopted() {
     let mut cluster = cluster();
     let mut owned = crate::testing::pod("owned", "web", 1, true);
     owned.put(
@@ -115,41 +115,41 @@ fn a_pod_of_another_is_nobody_elses() {
     );
     cluster.put("pods", owned);
     cluster.put("replicasets", owner("replicasets", "web", 1, "i"));
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!(cluster.all("pods").len(), 2);
 }
 
 #[test]
-fn a_pod_counts_as_available_only_after_a_while() {
+fn a_pod_is_available_after_min_ready_seconds() {
     let mut cluster = cluster();
     let mut set = owner("replicasets", "web", 1, "i");
     set.put("spec.minReadySeconds", 30);
     cluster.put("replicasets", set);
-    settle(&mut cluster);
+    converge(&mut cluster);
     let now = status(&cluster, "replicasets");
     assert_eq!((now.int("readyReplicas"), now.int("availableReplicas")), (1, 0));
-    let verdict = cluster.judge(&CONTROLLER, "default/web");
-    assert_eq!(verdict.again, Some(Duration::from_secs(30)));
+    let outcome = cluster.reconcile(&CONTROLLER, "default/web");
+    assert_eq!(outcome.requeue_after, Some(Duration::from_secs(30)));
 }
 
 #[test]
-fn many_pods_are_made_in_growing_steps() {
+fn pods_are_created_with_slow_start() {
     let mut cluster = cluster();
     cluster.put("replicasets", owner("replicasets", "web", 1000, "i"));
     cluster.deliver_all();
-    let verdict = cluster.judge(&CONTROLLER, "default/web");
-    let sizes: Vec<usize> = verdict.transactions.iter().map(Vec::len).collect();
+    let outcome = cluster.reconcile(&CONTROLLER, "default/web");
+    let sizes: Vec<usize> = outcome.transactions.iter().map(Vec::len).collect();
     assert_eq!(sizes, [1, 1, 2, 4, 8, 16, 32, 64, 128, 245], "the status, then 500 Pods");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.all("pods").len(), 1000);
 }
 
 #[test]
-fn deleting_the_set_deletes_its_pods_and_makes_no_new_ones() {
+fn deleting_the_set_deletes_its_pods_and_creates_none() {
     let mut cluster = cluster();
     cluster.put("replicasets", owner("replicasets", "web", 2, "i"));
-    settle(&mut cluster);
+    converge(&mut cluster);
     cluster.remove("replicasets", "default/web");
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!(cluster.all("pods").len(), 0);
 }

@@ -1,4 +1,4 @@
-//! What a StatefulSet says of itself.
+//! The status of a StatefulSet.
 
 use api::value::ValueExt as _;
 use serde_json::Value;
@@ -6,9 +6,9 @@ use serde_json::Value;
 use super::{Work, revision, set};
 
 impl Work<'_> {
-    /// The set with its status as it should be.
+    /// The set with the desired status.
     pub(super) fn status(&self) -> Value {
-        let mut new = self.held.object.clone();
+        let mut new = self.workload.object.clone();
         let pods: Vec<_> = self.replicas.iter().flatten().copied().chain(self.condemned.iter().copied()).collect();
         let (mut ready, mut available, mut current, mut updated) = (0, 0, 0, 0);
         for pod in &pods {
@@ -18,12 +18,12 @@ impl Work<'_> {
             updated += i64::from(!pod.deleting && revision::of(pod) == self.revisions.update);
         }
         let all = i64::try_from(pods.len()).unwrap_or(i64::MAX);
-        let wanted = self.held.object.int("spec.replicas");
-        let rolling = self.held.object.text("spec.updateStrategy.type") == "RollingUpdate";
-        // An update is done when every Pod is of the new revision and ready.
+        let wanted = self.workload.object.int("spec.replicas");
+        let rolling = self.workload.object.text("spec.updateStrategy.type") == "RollingUpdate";
+        // An update is complete when every Pod has the new revision and is ready.
         let done = rolling && updated == wanted && ready == wanted && all == wanted;
         let current_revision = if done { &self.revisions.update } else { &self.revisions.current };
-        set(&mut new, "observedGeneration", self.held.object.int("metadata.generation"), false);
+        set(&mut new, "observedGeneration", self.workload.object.int("metadata.generation"), false);
         set(&mut new, "replicas", all, true);
         set(&mut new, "readyReplicas", ready, false);
         set(&mut new, "availableReplicas", available, true);

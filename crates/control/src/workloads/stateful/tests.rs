@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::garbage;
 use crate::testing::Cluster;
-use crate::workloads::testing::{edit, owner, settle, start};
+use crate::workloads::testing::{converge, edit, owner, start};
 
 fn cluster() -> Cluster {
     Cluster::new(&[&CONTROLLER, &garbage::CONTROLLER])
@@ -37,15 +37,15 @@ fn set_image(cluster: &mut Cluster, image: &str) {
 }
 
 #[test]
-fn pods_come_one_after_the_other_with_names_of_their_own() {
+fn pods_are_created_in_order_with_stable_names() {
     let mut cluster = cluster();
     cluster.put("statefulsets", set_of(3, |_| {}));
-    cluster.settle();
+    cluster.converge();
     assert_eq!(names(&cluster), ["db-0"], "the next waits until it is ready");
     start(&mut cluster, "default/db-0");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(names(&cluster), ["db-0", "db-1"]);
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!(names(&cluster), ["db-0", "db-1", "db-2"]);
     let pod = cluster.get("pods", "default/db-1").expect("a Pod");
     let revision = status(&cluster).text("updateRevision").to_owned();
@@ -63,17 +63,17 @@ fn pods_come_one_after_the_other_with_names_of_their_own() {
     assert_eq!(now.text("currentRevision"), revision);
     cluster.written.clear();
     cluster.restart();
-    cluster.settle();
+    cluster.converge();
     assert_eq!(cluster.written, [], "nothing to do after a restart");
 }
 
 #[test]
-fn the_last_go_first_and_lost_ones_come_back_under_their_name() {
+fn the_last_pods_are_deleted_first_and_lost_pods_are_replaced() {
     let mut cluster = cluster();
     cluster.put("statefulsets", set_of(3, |_| {}));
-    settle(&mut cluster);
+    converge(&mut cluster);
     edit(&mut cluster, "statefulsets", "default/db", |set| set.put("spec.replicas", 1));
-    cluster.settle();
+    cluster.converge();
     let going: Vec<String> = cluster
         .all("pods")
         .iter()
@@ -81,10 +81,10 @@ fn the_last_go_first_and_lost_ones_come_back_under_their_name() {
         .map(|pod| pod.text("metadata.name").to_owned())
         .collect();
     assert_eq!(going, ["db-2"]);
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!(names(&cluster), ["db-0"]);
     cluster.remove("pods", "default/db-0");
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!(names(&cluster), ["db-0"]);
 }
 
@@ -98,76 +98,76 @@ fn parallel_sets_do_not_wait() {
             set.put("spec.ordinals.start", 5);
         }),
     );
-    cluster.settle();
+    cluster.converge();
     assert_eq!(names(&cluster), ["db-5", "db-6", "db-7"]);
-    settle(&mut cluster);
+    converge(&mut cluster);
     edit(&mut cluster, "statefulsets", "default/db", |set| set.put("spec.replicas", 0));
-    cluster.settle();
+    cluster.converge();
     assert!(cluster.all("pods").iter().all(|pod| pod.has("metadata.deletionTimestamp")));
 }
 
 #[test]
-fn updates_go_from_the_last_to_the_first() {
+fn updates_are_in_reverse_order() {
     let mut cluster = cluster();
     cluster.put("statefulsets", set_of(3, |_| {}));
-    settle(&mut cluster);
+    converge(&mut cluster);
     set_image(&mut cluster, "i:2");
-    cluster.settle();
+    cluster.converge();
     let going = cluster.get("pods", "default/db-2").expect("the last");
     assert!(going.has("metadata.deletionTimestamp"));
     cluster.remove("pods", "default/db-2");
-    cluster.settle();
+    cluster.converge();
     assert_eq!(images(&cluster), ["i:1", "i:1", "i:2"], "the next waits until it is ready");
     assert_ne!(status(&cluster).text("currentRevision"), status(&cluster).text("updateRevision"));
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!(images(&cluster), ["i:2", "i:2", "i:2"]);
     assert_eq!(status(&cluster).text("currentRevision"), status(&cluster).text("updateRevision"));
     assert_eq!(cluster.all("controllerrevisions").len(), 2);
 }
 
 #[test]
-fn a_partition_holds_an_update_back() {
+fn a_partition_limits_an_update() {
     let mut cluster = cluster();
     cluster.put("statefulsets", set_of(3, |set| set.put("spec.updateStrategy.rollingUpdate.partition", 2)));
-    settle(&mut cluster);
+    converge(&mut cluster);
     set_image(&mut cluster, "i:2");
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!(images(&cluster), ["i:1", "i:1", "i:2"]);
     cluster.remove("pods", "default/db-0");
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!(images(&cluster), ["i:1", "i:1", "i:2"], "a lost one comes back as it was");
     assert_eq!(status(&cluster).int("updatedReplicas"), 1);
 }
 
 #[test]
-fn on_delete_waits_for_people() {
+fn on_delete_updates_only_deleted_pods() {
     let mut cluster = cluster();
     cluster.put("statefulsets", set_of(2, |set| set.put("spec.updateStrategy", json!({"type": "OnDelete"}))));
-    settle(&mut cluster);
+    converge(&mut cluster);
     set_image(&mut cluster, "i:2");
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!(images(&cluster), ["i:1", "i:1"]);
     cluster.remove("pods", "default/db-1");
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!(images(&cluster), ["i:1", "i:2"]);
 }
 
 #[test]
-fn revisions_are_kept_to_go_back_to() {
+fn revisions_are_kept_for_rollbacks() {
     let mut cluster = cluster();
     cluster.put("statefulsets", set_of(1, |set| set.put("spec.revisionHistoryLimit", 1)));
-    settle(&mut cluster);
+    converge(&mut cluster);
     let first = status(&cluster).text("updateRevision").to_owned();
     set_image(&mut cluster, "i:2");
-    settle(&mut cluster);
+    converge(&mut cluster);
     set_image(&mut cluster, "i:1");
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!(status(&cluster).text("updateRevision"), first, "an equal one is found again");
     let numbers: Vec<i64> = cluster.all("controllerrevisions").iter().map(|one| one.int("revision")).collect();
     assert_eq!(numbers.iter().max(), Some(&3));
     for number in 3..6 {
         set_image(&mut cluster, &format!("i:{number}"));
-        settle(&mut cluster);
+        converge(&mut cluster);
     }
     assert_eq!(cluster.all("controllerrevisions").len(), 2, "the present one, and one to go back to");
 }
@@ -176,8 +176,8 @@ fn revisions_are_kept_to_go_back_to() {
 fn deleting_a_set_deletes_its_pods_and_revisions() {
     let mut cluster = cluster();
     cluster.put("statefulsets", set_of(2, |_| {}));
-    settle(&mut cluster);
+    converge(&mut cluster);
     cluster.remove("statefulsets", "default/db");
-    settle(&mut cluster);
+    converge(&mut cluster);
     assert_eq!((cluster.all("pods").len(), cluster.all("controllerrevisions").len()), (0, 0));
 }

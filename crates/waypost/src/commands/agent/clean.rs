@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::panic::resume_unwind;
 use std::path::Path;
 
-use agent::home::Home;
+use agent::data_dir::AgentDir;
 use agent::machine::{GROUP, Machine};
 use agent::sandbox;
 use anyhow::Context as _;
@@ -17,19 +17,19 @@ use kernel::pod_network::{PodNetwork as _, guard, linux::Linux};
 /// The first thing that could not be taken away.
 pub(in crate::commands) fn clean(data_dir: &Path, bridge: &str) -> anyhow::Result<usize> {
     let data_dir = std::path::absolute(data_dir)?;
-    let home = Home::new(&data_dir);
+    let home = AgentDir::new(&data_dir);
     let mut network = Linux::open().context("opening the network of Pods; run this as root")?;
     let uids = home.uids();
     end_all(&home, &uids)?;
     for uid in &uids {
-        network.delete(&sandbox::wire_name(uid))?;
+        network.delete(&sandbox::veth_name(uid))?;
         agent::files::remove_folder(home.pod(uid).path()).with_context(|| format!("removing the folder of {uid}"))?;
     }
     network.delete(bridge)?;
     network.routes(&BTreeSet::new())?;
-    agent::agent::remove_table().context("removing the rules of Pods")?;
+    agent::rules::remove_table().context("removing the rules of Pods")?;
     guard::remove_table().context("removing the rules of the bridge of Pods")?;
-    agent::agent::clean_settings().context("putting settings of this machine back")?;
+    agent::agent::restore_sysctls().context("putting settings of this machine back")?;
     agent::files::remove_folder(home.path()).context("removing the agent's folder")?;
     let groups = Cgroups::find();
     // Another agent of this machine may have its own in there.
@@ -45,7 +45,7 @@ const AT_ONCE: usize = 16;
 
 /// Ends what runs for these Pods, several at once: most of the time is waiting for processes to go, so all are killed before any is
 /// waited for.
-fn end_all(home: &Home, uids: &[String]) -> anyhow::Result<()> {
+fn end_all(home: &AgentDir, uids: &[String]) -> anyhow::Result<()> {
     let groups = Cgroups::find();
     for uid in uids {
         sandbox::kill_processes(&groups, &home.pod(uid), &Machine::pod_group(uid));
@@ -62,9 +62,9 @@ fn end_all(home: &Home, uids: &[String]) -> anyhow::Result<()> {
 }
 
 /// Ends everything that runs for a Pod, and takes away what it was given.
-fn end(home: &Home, uid: &str) -> anyhow::Result<()> {
+fn end(home: &AgentDir, uid: &str) -> anyhow::Result<()> {
     let groups = Cgroups::find();
-    sandbox::end_processes(&groups, &home.pod(uid), &Machine::pod_group(uid))?;
+    sandbox::kill_all_processes(&groups, &home.pod(uid), &Machine::pod_group(uid))?;
     sandbox::dismantle(&home.pod(uid))?;
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use agent::home::Home;
+use agent::data_dir::AgentDir;
 use anyhow::{Context as _, bail, ensure};
 use api::value::ValueExt as _;
 use dns::wire::{rcode, rtype, to_text};
@@ -102,7 +102,7 @@ impl Play {
         let images = frontend(&self.cluster.serve(&objects::images()).await?)?;
         self.images = Some(images);
         let visitor = self.cluster.create(&format!("{CORE}/pods"), &objects::visitor(&self.program)).await?;
-        let home = Home::new(&stage::data_dir()).pod(visitor.text("metadata.uid"));
+        let home = AgentDir::new(&stage::data_dir()).pod(visitor.text("metadata.uid"));
         loop {
             let pods = self.cluster.pods("visitor").await?;
             if let Some(ip) = addresses(&pods).get("visitor").filter(|_| pods.iter().all(is_ready)) {
@@ -210,7 +210,7 @@ impl Play {
         let clients = self.clients()?;
         while clients.iter().any(|client| !client.so_far().pods.contains_key(&pod)) && patience.is_left().await {}
         let killed_at = clients[0].elapsed();
-        let home = Home::new(&stage::data_dir()).pod(victim.text("metadata.uid"));
+        let home = AgentDir::new(&stage::data_dir()).pod(victim.text("metadata.uid"));
         kill_backend(&home.netns(), &self.program)?;
         let (restarts, ready) = loop {
             let now = self.cluster.get(&format!("{CORE}/pods/{pod}")).await?;

@@ -77,7 +77,7 @@ impl Stage {
 
 fn wire(machine: &mut Machine, pod: &str) -> String {
     let uid = machine.get(pod)["metadata"]["uid"].as_str().expect("a uid").to_owned();
-    agent::sandbox::wire_name(&uid)
+    agent::sandbox::veth_name(&uid)
 }
 
 #[test]

@@ -269,7 +269,7 @@ fn a_node_that_lives_is_not_taken_over_and_renews_what_an_older_server_signed() 
     stage.until("/api/v1/nodes", "n1", |node| is_true(node, "Ready"));
     let mut attacker = stage.attacker(&json!({"token": token}));
     let said = stage.not_approved(&mut attacker, &wish("twin", CLIENT, ("system:nodes", "system:node:n1"), &[], &[]));
-    assert!(said.contains("Node n1 exists") && said.contains("a token does not take it over"), "{said}");
+    assert!(said.contains("Node n1 exists") && said.contains("a token cannot take over a running node"), "{said}");
     // A person may still decide so: the machine was replaced.
     let _ = stage.kubectl(&["certificate", "approve", "twin"], "").success();
     let _ = stage.signed("twin");
