@@ -1,7 +1,8 @@
-//! Stale UDP flows: a client that keeps sending from one port keeps its flow, and with it an endpoint that has gone.
+//! Stale UDP flows: a client that keeps sending from one port keeps its conntrack entry, and with it a removed
+//! endpoint.
 //!
-//! By state, not by event: the flows the kernel has are held against the plan, and those are removed that lead where no new
-//! packet would be sent. A flow to an endpoint that still answers is left alone, wanted or not. TCP ends by itself.
+//! Level-triggered: entries are compared with the plan, and those that no new packet would create are deleted. Entries
+//! to an endpoint that still serves stay. TCP connections end by themselves.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -12,14 +13,14 @@ use plan::{Backend, Frontend, Plan, Protocol};
 
 use crate::nft::{FAMILIES, kernel_family};
 
-/// Frontends of UDP that were there and are gone; flows through them lead nowhere we know of.
-pub(crate) type Gone = BTreeSet<Frontend>;
+/// UDP frontends that were removed; their flows are stale.
+pub(crate) type RemovedFrontends = BTreeSet<Frontend>;
 
-/// Removes the flows that are stale; answers how many. Those that IPVS carries are as long as it does not.
+/// Deletes stale flows and returns their number. With IPVS the entries are not marked as translated.
 pub(crate) fn reconcile(
     conntrack: &mut dyn Conntrack,
     plan: &Plan,
-    gone: &Gone,
+    gone: &RemovedFrontends,
     by_ipvs: bool,
 ) -> Result<usize, String> {
     let mut removed = 0;
@@ -33,8 +34,8 @@ pub(crate) fn reconcile(
     Ok(removed)
 }
 
-/// Whether a flow leads where no new packet would be sent.
-fn is_stale(plan: &Plan, gone: &Gone, family: Family, flow: &Flow, by_ipvs: bool) -> bool {
+/// Whether no new packet would create this flow.
+fn is_stale(plan: &Plan, gone: &RemovedFrontends, family: Family, flow: &Flow, by_ipvs: bool) -> bool {
     let (destination, port) = (flow.original.destination.ip(), flow.original.destination.port());
     let answering = if flow.translated || by_ipvs { flow.reply.source } else { flow.original.destination };
     let backend = Backend { ip: answering.ip(), port: answering.port() };
@@ -52,7 +53,7 @@ fn is_stale(plan: &Plan, gone: &Gone, family: Family, flow: &Flow, by_ipvs: bool
     }
 }
 
-/// The frontend that packets to an address and port would find.
+/// The frontend of an address and port.
 fn frontend(plan: &Plan, family: Family, ip: IpAddr, port: u16) -> Option<Frontend> {
     let address = Frontend::Address(ip, Protocol::Udp, port);
     if plan.frontends.contains_key(&address) {
@@ -62,7 +63,7 @@ fn frontend(plan: &Plan, family: Family, ip: IpAddr, port: u16) -> Option<Fronte
     (plan.node_port_ips.contains(&ip) && plan.frontends.contains_key(&node_port)).then_some(node_port)
 }
 
-/// The endpoints behind a frontend that still answer.
+/// Serving endpoints of a frontend.
 fn serving(plan: &Plan, frontend: Frontend) -> Option<&[Backend]> {
     plan.owner(&frontend).map(|(_, port)| &*port.serving)
 }

@@ -1,9 +1,9 @@
-//! What load balancers and supervisors ask: is this node's proxy well, and does this Service have endpoints here?
+//! Health of the proxy and of Services with a health-check node port.
 //!
-//! `/healthz` and `/livez` answer from what the loop last did; each Service with a health-check port has a listener of its own.
-//! The loop only writes down the state and goes on; serving it is the business of [`serve`].
+//! The sync loop records its state here. `/healthz` and `/livez` report it; each Service with a health-check port has a
+//! listener of its own ([`serve`]).
 
-pub mod pages;
+pub mod handlers;
 pub mod ports;
 mod serve;
 
@@ -16,58 +16,58 @@ use plan::Plan;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-pub use serve::{Answer, Answers, serve};
+pub use serve::{Handler, Reply, serve};
 
-/// An update that waits for so long means that something is wrong.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The proxy is unhealthy when an update has been pending for longer.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The state of a proxy.
+/// Health state of a proxy.
 #[derive(Debug)]
 pub struct Health {
     state: Mutex<State>,
     checks: watch::Sender<Checks>,
-    served: watch::Sender<bool>,
+    first_sync: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Since when an update has been waiting.
+    /// Time of the oldest pending update.
     waiting: Option<Instant>,
     last: Option<Timestamp>,
     error: Option<String>,
     eligible: bool,
 }
 
-/// The Services that load balancers ask about, by port.
+/// Services with a health-check node port, by port.
 pub type Checks = BTreeMap<u16, Check>;
 
-/// A Service that load balancers ask about.
+/// A Service with a health-check node port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Check {
     /// `namespace/name`.
     pub service: String,
-    /// How many of its endpoints are ready here.
+    /// Ready endpoints on this node.
     pub local: usize,
 }
 
 impl Default for Health {
     fn default() -> Self {
-        Self { state: Mutex::default(), checks: watch::channel(Checks::new()).0, served: watch::channel(false).0 }
+        Self { state: Mutex::default(), checks: watch::channel(Checks::new()).0, first_sync: watch::channel(false).0 }
     }
 }
 
 impl Health {
-    /// An update waits to be written.
+    /// Records that an update is pending.
     pub(crate) fn queued(&self) {
         self.state.lock().waiting.get_or_insert_with(Instant::now);
     }
 
-    /// Everything is written.
+    /// Records a successful sync.
     pub(crate) fn synced(&self, plan: &Plan) {
         let mut state = self.state.lock();
         *state = State { waiting: None, last: Some(Timestamp::now()), error: None, eligible: plan.node_eligible };
         drop(state);
-        self.served.send_replace(true);
+        self.first_sync.send_replace(true);
         let fresh = checks(plan);
         self.checks.send_if_modified(|checks| {
             let changed = *checks != fresh;
@@ -76,46 +76,46 @@ impl Health {
         });
     }
 
-    /// Writing failed.
+    /// Records a failed sync.
     pub(crate) fn failed(&self, error: &str) {
         self.state.lock().error = Some(error.to_owned());
     }
 
-    /// When rules were last written, and what went wrong since.
+    /// Last successful sync and the error since.
     #[must_use]
-    pub fn written(&self) -> crate::report::Written {
+    pub fn last_sync(&self) -> crate::report::LastSync {
         let state = self.state.lock();
-        crate::report::Written { at: state.last, error: state.error.clone() }
+        crate::report::LastSync { at: state.last, error: state.error.clone() }
     }
 
-    /// Whether updates are written in time.
+    /// Whether no update has been pending for too long.
     #[must_use]
-    pub fn is_well(&self) -> bool {
-        self.state.lock().waiting.is_none_or(|since| since.elapsed() < PATIENCE)
+    pub fn is_healthy(&self) -> bool {
+        self.state.lock().waiting.is_none_or(|since| since.elapsed() < SYNC_TIMEOUT)
     }
 
-    /// Waits until rules have been written once.
-    pub async fn served(&self) {
-        // The other end is ours, so it is there.
-        let _ = self.served.subscribe().wait_for(|served| *served).await;
+    /// Waits until the first sync has succeeded.
+    pub async fn wait_first_sync(&self) {
+        // The sender is a field of self and cannot be dropped.
+        let _ = self.first_sync.subscribe().wait_for(|first_sync| *first_sync).await;
     }
 
-    /// The Services that load balancers ask about, now and whenever they change.
+    /// Health checks, now and after each change.
     #[must_use]
     pub fn checks(&self) -> watch::Receiver<Checks> {
         self.checks.subscribe()
     }
 
-    /// What `/healthz` (or `/livez`) answers: whether all is well, and a document that says so. When it is not, it says why.
+    /// The response of `/healthz` (`with_node`) or `/livez`: whether healthy, and a document with the reason if not.
     #[must_use]
     pub fn document(&self, with_node: bool) -> (bool, Value) {
-        let well = self.is_well();
+        let in_time = self.is_healthy();
         let state = self.state.lock();
         let now = Timestamp::now();
-        let healthy = well && (!with_node || state.eligible);
-        let last = if well { Some(now) } else { state.last };
+        let healthy = in_time && (!with_node || state.eligible);
+        let last = if in_time { Some(now) } else { state.last };
         let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
-        let family = json!({"lastUpdated": time(last), "healthy": well});
+        let family = json!({"lastUpdated": time(last), "healthy": in_time});
         let mut document = json!({
             "lastUpdated": time(last), "currentTime": now.to_string(), "healthy": healthy,
             "status": {"IPv4": family, "IPv6": family},
@@ -123,7 +123,7 @@ impl Health {
         if with_node {
             document["nodeEligible"] = state.eligible.into();
         }
-        if let (false, Some(since)) = (well, state.waiting) {
+        if let (false, Some(since)) = (in_time, state.waiting) {
             document["pendingSeconds"] = since.elapsed().as_secs().into();
             document["lastError"] = state.error.clone().into();
         }
@@ -131,7 +131,7 @@ impl Health {
     }
 }
 
-/// The Services of a plan that load balancers ask about. The families of a Service share its health-check port.
+/// Health checks of a plan. The families of a Service share a port.
 fn checks(plan: &Plan) -> Checks {
     let mut checks = Checks::new();
     for ((service, _), health) in &plan.health {

@@ -1,7 +1,7 @@
-//! Brings Services, endpoints, our Node and the Service ranges to the loop, wherever they come from.
+//! Watches Services, EndpointSlices, the local Node and ServiceCIDRs, and sends updates to the sync loop.
 //!
-//! In: a [`Source`], which is the store of this process or a server elsewhere. Out: messages. When a watch had to list again, what
-//! is no longer there is said to be gone; until then nothing is taken away.
+//! In: a [`Source`] (the in-process store or a remote API server). Out: messages. After a relist, objects that are
+//! missing are reported as deleted; until the list is complete nothing is deleted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,90 +17,93 @@ use tokio::task::JoinSet;
 
 use crate::sync::Message;
 
-/// The watches of a proxy.
+/// The proxy's watches.
 #[derive(Debug)]
 pub struct Inputs {
-    /// Whether each is in step.
+    /// Sync state of each watch.
     pub watched: Vec<WatchStatus>,
-    /// The tasks; dropping them ends the watches.
+    /// Watch tasks; dropping them stops the watches.
     tasks: JoinSet<()>,
 }
 
-/// How objects of a kind become updates.
-struct Reading {
-    read: fn(&Object) -> Option<Update>,
-    gone: fn(&str) -> Update,
+/// Converts objects of a kind to updates.
+struct Conversion {
+    apply: fn(&Object) -> Option<Update>,
+    delete: fn(&str) -> Update,
 }
 
 impl Inputs {
-    /// Begins to watch.
+    /// Starts the watches.
     ///
     /// # Errors
-    /// When a selector of ours is not understood, which would be a fault in the program.
+    /// When one of our selectors is invalid, which is a bug.
     pub fn start(source: &dyn Source, node: &str, out: &Sender<Message>) -> Result<Self, api::status::Status> {
         let all = |kind: &'static Kind| Selection::all(kind);
         let services =
             all(&kinds::service::KIND).selected(&format!("!{SERVICE_PROXY_NAME}"), "spec.clusterIP!=None")?;
         let slices = all(&kinds::endpointslice::KIND).selected(&format!("!{HEADLESS}"), "")?;
         let watches = [
-            (services, Reading { read: service, gone: |key| Update::ServiceGone(key.to_owned()) }),
-            (slices, Reading { read: slice, gone: |key| Update::SliceGone(key.to_owned()) }),
-            (all(&kinds::node::KIND).named(node)?, Reading { read: self::node, gone: |_| Update::Node(None) }),
+            (services, Conversion { apply: service, delete: |key| Update::ServiceGone(key.to_owned()) }),
+            (slices, Conversion { apply: slice, delete: |key| Update::SliceGone(key.to_owned()) }),
+            (all(&kinds::node::KIND).named(node)?, Conversion { apply: self::node, delete: |_| Update::Node(None) }),
             (
                 all(&kinds::servicecidr::KIND).optional(),
-                Reading { read: range, gone: |key| Update::CidrGone(key.to_owned()) },
+                Conversion { apply: range, delete: |key| Update::CidrGone(key.to_owned()) },
             ),
         ];
-        let left = Arc::new(AtomicUsize::new(watches.len()));
+        let remaining = Arc::new(AtomicUsize::new(watches.len()));
         let (mut watched, mut tasks) = (Vec::new(), JoinSet::new());
-        for (what, reading) in watches {
-            let watching = source.watch(what);
-            watched.push(watching.status());
-            tasks.spawn(follow(watching, reading, left.clone(), out.clone()));
+        for (what, conversion) in watches {
+            let watch = source.watch(what);
+            watched.push(watch.status());
+            tasks.spawn(forward(watch, conversion, remaining.clone(), out.clone()));
         }
         Ok(Self { watched, tasks })
     }
 
-    /// How many watches run.
+    /// Number of running watches.
     #[must_use]
     pub fn len(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Whether none runs.
+    /// Whether no watch is running.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty()
     }
 }
 
-/// Follows one watch. Whoever completes the last first list says that all is read.
-async fn follow(mut watching: Watch, reading: Reading, left: Arc<AtomicUsize>, out: Sender<Message>) {
+/// Forwards one watch. The task that completes the last initial list sends [`Message::Ready`].
+async fn forward(mut watch: Watch, conversion: Conversion, remaining: Arc<AtomicUsize>, out: Sender<Message>) {
     let (mut known, mut first) = (KnownKeys::default(), true);
     loop {
-        let event = watching.next().await;
+        let event = watch.next().await;
         let vanished = known.apply(&event);
         let update = match &event {
-            Event::InitApply(object) | Event::Apply(object) => (reading.read)(object),
-            Event::Delete(object) => Some((reading.gone)(&object.key())),
+            Event::InitApply(object) | Event::Apply(object) => (conversion.apply)(object),
+            Event::Delete(object) => Some((conversion.delete)(&object.key())),
             Event::Init | Event::InitDone => None,
         };
-        let gone = vanished.iter().map(|key| (reading.gone)(key));
+        let gone = vanished.iter().map(|key| (conversion.delete)(key));
         for update in update.into_iter().chain(gone) {
             if out.send(Message::Update(Box::new(update))).is_err() {
                 return;
             }
         }
-        if matches!(event, Event::InitDone) && std::mem::take(&mut first) && left.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if matches!(event, Event::InitDone)
+            && std::mem::take(&mut first)
+            && remaining.fetch_sub(1, Ordering::AcqRel) == 1
+        {
             let _ = out.send(Message::Ready);
         }
     }
 }
 
-/// Reads an object; one that cannot be read is said and left as it was.
+/// Parses an object. An invalid one is logged, and the last valid version stays in effect.
 fn parse<T: DeserializeOwned>(object: &Object) -> Option<T> {
     api::view::parse(&object.value)
-        .map_err(|error| tracing::warn!(object = object.key(), %error, "an object cannot be read; it is left out"))
+        .map_err(|error| tracing::warn!(object = object.key(), %error, "cannot parse object; ignoring this version"))
         .ok()
 }
 

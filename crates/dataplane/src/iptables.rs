@@ -1,16 +1,16 @@
-//! The iptables backend: chains and rules as kube-proxy has them, so that people and tools find their way.
+//! The iptables backend: chains and rules as kube-proxy writes them, so that existing tools work.
 //!
-//! In: plans. Out: scripts for `iptables-restore`, one per family and change. Rules in the chains that all Services share come
-//! and go one by one; a Service port's own chains are rewritten when it changes; nothing else is written. After a start, what
-//! is there is read and only differences are written. Rules of others stay as they are.
+//! In: plans. Out: scripts for `iptables-restore`, one per family and change. Rules in shared chains are added and
+//! deleted one by one; the chains of a Service port are rewritten when it changes. After a start, only differences to
+//! the saved rules are written. Rules of other programs stay.
 
-mod around;
-mod correction;
+mod base;
+mod context;
+mod diff;
 mod fragment;
-mod frame;
-mod guard;
 mod names;
 mod program;
+mod tamper;
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Sender, channel};
@@ -20,53 +20,54 @@ use api::ip::Family;
 use kernel::iptables::{Iptables as Port, IptablesError, Saved, Script, Step, Table};
 use plan::{Plan, ServicePort};
 
-use self::correction::{Edit, used_by_others, ways_in};
+use self::diff::{Edit, entry_rules, used_by_others};
 use self::names::{CANARY, is_ours};
-use self::program::Side;
-use crate::{Backend, BackendError, Brought, Since, Tampered};
+use self::program::FamilyState;
+use crate::{Backend, BackendError, SyncScope, SyncStats, TamperCallback};
 
-/// How often our rules are looked after.
-const PAUSE: Duration = Duration::from_secs(5);
+/// Interval of the tamper check.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The backend.
+/// The iptables backend.
 pub struct Iptables<P> {
     port: P,
     drop_invalid: bool,
-    pause: Duration,
-    sides: BTreeMap<Family, Side>,
-    /// Ends the guard when it is dropped.
-    guard: Option<Sender<()>>,
+    interval: Duration,
+    families: BTreeMap<Family, FamilyState>,
+    /// Stops the tamper watcher when dropped.
+    watcher: Option<Sender<()>>,
 }
 
 impl<P: Port> Iptables<P> {
-    /// Nothing is written yet. `drop_invalid`: whether packets that fit no connection are dropped; without that (or a
-    /// kernel that is told to be liberal) a late packet of an endpoint may reach a client untranslated, who then gives up.
+    /// Nothing is written yet. `drop_invalid`: drop packets in conntrack state INVALID. Without it (or
+    /// `nf_conntrack_tcp_be_liberal`) a late packet of an endpoint may reach the client untranslated, which resets the
+    /// connection.
     pub const fn new(port: P, drop_invalid: bool) -> Self {
-        Self { port, drop_invalid, pause: PAUSE, sides: BTreeMap::new(), guard: None }
+        Self { port, drop_invalid, interval: CHECK_INTERVAL, families: BTreeMap::new(), watcher: None }
     }
 
-    /// Looks after its rules this often instead.
+    /// Sets the interval of the tamper check.
     #[must_use]
-    pub const fn guarded_every(mut self, pause: Duration) -> Self {
-        self.pause = pause;
+    pub const fn with_check_interval(mut self, interval: Duration) -> Self {
+        self.interval = interval;
         self
     }
 
-    /// Reads what the kernel has and makes it what it should be: after a start with unchanged objects nothing is written.
-    fn bring_all(&mut self, plan: &Plan) -> Result<Brought, IptablesError> {
+    /// Reads the kernel state and corrects the differences; after a restart with unchanged objects nothing is written.
+    fn full_sync(&mut self, plan: &Plan) -> Result<SyncStats, IptablesError> {
         let mut changes = 0;
-        self.sides.clear();
+        self.families.clear();
         for family in self.port.families() {
             let saved = self.port.save(family)?;
-            let (side, script) = Side::start(plan, ours(family), self.drop_invalid, &saved);
+            let (state, script) = FamilyState::build(plan, ours(family), self.drop_invalid, &saved);
             changes += self.write(family, &script)?;
-            self.sides.insert(ours(family), side);
+            self.families.insert(ours(family), state);
         }
-        if let Some(key) = plan.ports.keys().find(|key| !self.sides.contains_key(&key.family)) {
+        if let Some(key) = plan.ports.keys().find(|key| !self.families.contains_key(&key.family)) {
             let family = key.family.as_str();
-            tracing::warn!(family, first = %key, "Services of this family are not served: the machine's iptables lacks it");
+            tracing::warn!(family, first = %key, "Services of this family are not served: iptables does not support it");
         }
-        Ok(Brought { changes, untidy: 0 })
+        Ok(SyncStats { changes, cleanup_failures: 0 })
     }
 
     fn write(&mut self, family: kernel::Family, script: &Script) -> Result<usize, IptablesError> {
@@ -76,12 +77,12 @@ impl<P: Port> Iptables<P> {
         Ok(script.len())
     }
 
-    /// Writes what changed; nothing when everything must be looked through.
-    fn follow(&mut self, plan: &Plan, touched: &plan::Touched) -> Result<Option<Brought>, IptablesError> {
+    /// Writes the changes; none when a full resync is needed.
+    fn incremental_sync(&mut self, plan: &Plan, touched: &plan::Touched) -> Result<Option<SyncStats>, IptablesError> {
         let families = self.port.families();
         let mut scripts = Vec::new();
         for family in families {
-            let script = self.sides.get_mut(&ours(family)).and_then(|side| side.follow(plan, touched));
+            let script = self.families.get_mut(&ours(family)).and_then(|state| state.update(plan, touched));
             let Some(script) = script else { return Ok(None) };
             scripts.push((family, script));
         }
@@ -89,7 +90,7 @@ impl<P: Port> Iptables<P> {
         for (family, script) in scripts {
             changes += self.write(family, &script)?;
         }
-        Ok(Some(Brought { changes, untidy: 0 }))
+        Ok(Some(SyncStats { changes, cleanup_failures: 0 }))
     }
 }
 
@@ -98,37 +99,37 @@ impl<P: Port + Clone + 'static> Backend for Iptables<P> {
         "iptables"
     }
 
-    fn bring(&mut self, plan: &Plan, since: &Since) -> Result<Brought, BackendError> {
-        if let Since::Last(touched) = since
-            && let Some(brought) = self.follow(plan, touched)?
+    fn sync(&mut self, plan: &Plan, scope: &SyncScope) -> Result<SyncStats, BackendError> {
+        if let SyncScope::Changed(touched) = scope
+            && let Some(stats) = self.incremental_sync(plan, touched)?
         {
-            return Ok(brought);
+            return Ok(stats);
         }
-        Ok(self.bring_all(plan)?)
+        Ok(self.full_sync(plan)?)
     }
 
-    fn guard(&mut self, tampered: Tampered) -> Result<(), BackendError> {
-        let (end, ended) = channel();
-        let (port, pause) = (self.port.clone(), self.pause);
-        let watch = move || guard::watch(port, pause, &ended, &tampered);
+    fn watch_tampering(&mut self, on_tampering: TamperCallback) -> Result<(), BackendError> {
+        let (sender, stop) = channel();
+        let (port, interval) = (self.port.clone(), self.interval);
+        let watch = move || tamper::watch(port, interval, &stop, &on_tampering);
         let thread = std::thread::Builder::new().name("rules".to_owned()).spawn(watch);
-        thread.map_err(|error| BackendError { what: format!("starting a thread: {error}") })?;
-        self.guard = Some(end);
+        thread.map_err(|error| BackendError { message: format!("cannot start the watcher thread: {error}") })?;
+        self.watcher = Some(sender);
         Ok(())
     }
 
     fn rules(&self, _plan: &Plan, port: &ServicePort) -> String {
-        self.sides.get(&port.key.family).map(|side| side.text(&port.key)).unwrap_or_default()
+        self.families.get(&port.key.family).map(|state| state.text(&port.key)).unwrap_or_default()
     }
 }
 
 impl From<IptablesError> for BackendError {
     fn from(error: IptablesError) -> Self {
-        Self { what: error.to_string() }
+        Self { message: error.to_string() }
     }
 }
 
-/// The family of a plan that a family of the kernel is.
+/// The plan's type of a kernel family.
 const fn ours(family: kernel::Family) -> Family {
     match family {
         kernel::Family::Ip => Family::V4,
@@ -136,33 +137,33 @@ const fn ours(family: kernel::Family) -> Family {
     }
 }
 
-/// Whether what was saved has our canary: somebody else may use chains of the same names.
+/// Whether the saved rules contain our canary; other programs may use chains of the same names.
 #[must_use]
 pub fn is_written(saved: &Saved) -> bool {
-    Table::ALL.into_iter().any(|table| sings(saved, table))
+    Table::ALL.into_iter().any(|table| has_canary(saved, table))
 }
 
-fn sings(saved: &Saved, table: Table) -> bool {
-    saved.rules(table, CANARY).any(|rule| rule.is_some_and(|rule| rule == frame::canary()))
+fn has_canary(saved: &Saved, table: Table) -> bool {
+    saved.rules(table, CANARY).any(|rule| rule.is_some_and(|rule| rule == base::canary()))
 }
 
-/// Removes what we ever wrote by way of a port; answers whether there was something. Chains of the same names that another
-/// program wrote are left alone: ours have our canary.
+/// Removes all our rules; returns whether there were any. Chains of the same names without our canary belong to other
+/// programs and stay.
 ///
 /// # Errors
-/// When it cannot be read or removed.
+/// When rules cannot be read or removed.
 pub fn cleanup(port: &mut dyn Port) -> Result<bool, IptablesError> {
     let mut found = false;
     for family in port.families() {
         let saved = port.save(family)?;
         let mut script = Script::default();
         for table in [Table::Filter, Table::Nat, Table::Mangle] {
-            if !sings(&saved, table) {
+            if !has_canary(&saved, table) {
                 continue;
             }
             let mut edit = Edit::default();
             for chain in table.built_in() {
-                let ways = ways_in(&saved, table, chain);
+                let ways = entry_rules(&saved, table, chain);
                 edit.delete.extend(ways.into_iter().map(|line| Step::DeleteListed((*chain).into(), line.to_owned())));
             }
             let used = used_by_others(&saved, table);

@@ -1,8 +1,8 @@
-//! Backends of the proxy: a plan becomes kernel rules, and stays so.
+//! Backends of the proxy: write a plan into the kernel and keep it there.
 //!
-//! In: [`plan::Update`]s, as they happen. Out: rules in the kernel, by way of one [`Backend`]; stale UDP flows removed; what load
-//! balancers and dashboards ask. One thread does it all in turn ([`sync`]), so there is nothing to lock: take what has come,
-//! plan, write one transaction, tidy up, tell.
+//! In: [`plan::Update`]s. Out: kernel rules written by one [`Backend`]; stale UDP flows deleted; health and metrics.
+//! One thread runs everything ([`sync`]), so there is no locking: receive updates, plan, apply one transaction, clean
+//! up, report.
 
 pub mod conntrack;
 mod frontends;
@@ -10,10 +10,10 @@ pub mod health;
 pub mod inputs;
 pub mod iptables;
 pub mod ipvs;
-mod lacking;
 pub mod metrics;
 pub mod nft;
 pub mod nftables;
+mod no_local_endpoints;
 pub mod report;
 pub mod sync;
 #[cfg(test)]
@@ -24,79 +24,79 @@ use std::time::Duration;
 
 use plan::{Plan, Problem, ServicePort, Touched};
 
-/// What changed since the last time.
+/// What a sync must write.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Since {
-    /// Nothing is known of what the kernel has: it must be read.
-    Ever,
-    /// Somebody else changed what we wrote: it must be read, and trusted less.
+pub enum SyncScope {
+    /// The kernel state is unknown: read it and correct the differences.
+    FullResync,
+    /// Another program changed our rules: read them, and rewrite what cannot be compared.
     Tampered,
-    /// This.
-    Last(Touched),
+    /// Write only these changes.
+    Changed(Touched),
 }
 
-/// Why rules could not be written.
+/// A failed write to the kernel.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{what}")]
+#[error("{message}")]
 pub struct BackendError {
-    /// A sentence.
-    pub what: String,
+    /// Cause, for logs and `/healthz`.
+    pub message: String,
 }
 
-/// What it took to bring a plan.
+/// Result of a sync.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Brought {
-    /// How many changes were written.
+pub struct SyncStats {
+    /// Changes written to the kernel.
     pub changes: usize,
-    /// How often something that is used no more could not be deleted yet.
-    pub untidy: usize,
+    /// Failed attempts to delete unused objects.
+    pub cleanup_failures: usize,
 }
 
-/// Tells that somebody else changed what we wrote; answers whether anybody still wants to know.
-pub type Tampered = Box<dyn Fn() -> bool + Send>;
+/// Called when another program changed our rules. Returns false when the watcher should stop.
+pub type TamperCallback = Box<dyn Fn() -> bool + Send>;
 
-/// Brings plans into the kernel.
+/// Writes plans into the kernel.
 pub trait Backend: Send {
-    /// Its name, as `--proxy-mode` takes it.
+    /// Mode name, a value of `--proxy-mode`.
     fn mode(&self) -> &'static str;
 
-    /// Whether IPVS carries connections, and not the kernel's own translation of addresses.
+    /// Whether IPVS balances connections instead of netfilter NAT.
     fn is_ipvs(&self) -> bool {
         false
     }
 
-    /// Makes the kernel do what the plan says. Nothing has changed when it fails.
+    /// Makes the kernel match the plan. On failure the previous state stays in force.
     ///
     /// # Errors
     /// When the kernel refuses.
-    fn bring(&mut self, plan: &Plan, since: &Since) -> Result<Brought, BackendError>;
+    fn sync(&mut self, plan: &Plan, scope: &SyncScope) -> Result<SyncStats, BackendError>;
 
-    /// Begins to watch over what was brought, once after the first time; `tampered` is to be called whenever somebody else
-    /// changed it.
+    /// Starts to watch the rules, once, after the first sync; `on_tampering` is called whenever another program changes
+    /// them.
     ///
     /// # Errors
     /// When it cannot be watched.
-    fn guard(&mut self, tampered: Tampered) -> Result<(), BackendError>;
+    fn watch_tampering(&mut self, on_tampering: TamperCallback) -> Result<(), BackendError>;
 
-    /// How long it needs nobody, if nothing changes; nothing when that is for ever.
-    fn rest(&self) -> Option<Duration> {
+    /// Time until [`Self::maintain`] is due, if it ever is.
+    fn next_maintenance(&self) -> Option<Duration> {
         None
     }
 
-    /// Does what is due although nothing has changed in the plan, which it has brought before.
+    /// Periodic work on a plan that is already synced, such as deleting drained destinations.
     ///
     /// # Errors
     /// When the kernel refuses.
-    fn tend(&mut self, _plan: &Plan) -> Result<Brought, BackendError> {
-        Ok(Brought::default())
+    fn maintain(&mut self, _plan: &Plan) -> Result<SyncStats, BackendError> {
+        Ok(SyncStats::default())
     }
 
-    /// What it writes for one Service port, for people to read; nothing where a port has no rules of its own.
+    /// The rules of one Service port in readable form; empty where a port has none of its own.
     fn rules(&self, _plan: &Plan, _port: &ServicePort) -> String {
         String::new()
     }
 
-    /// What people should know of Services that it cannot serve as they ask.
+    /// Services that this backend cannot serve as specified.
     fn problems(&self) -> Vec<Problem> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! What the proxy counts, under the names that kube-proxy's dashboards know.
+//! Metrics of the proxy, under the names that kube-proxy uses.
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -27,7 +27,7 @@ struct Code {
     code: u16,
 }
 
-/// The figures of a proxy.
+/// Metrics of a proxy.
 pub struct Metrics {
     registry: Registry,
     started: Timestamp,
@@ -41,40 +41,40 @@ pub struct Metrics {
     endpoints: Counter,
     services_pending: Gauge,
     endpoints_pending: Gauge,
-    untidy: Counter,
+    cleanup_failures: Counter,
     failures: Counter,
-    healed: Counter,
+    tampering: Counter,
     changes: Counter,
     no_local: Family<Policy, Gauge>,
     flows: Histogram,
     flows_deleted: Counter,
     healthz: Family<Code, Counter>,
     livez: Family<Code, Counter>,
-    beside: Beside,
+    extra: ExtraCollector,
 }
 
-/// What others of this machine count, if they have said so.
+/// Metrics of another component, if one was set.
 #[derive(Clone, Debug, Default)]
-struct Beside(Arc<OnceLock<Box<dyn Collector>>>);
+struct ExtraCollector(Arc<OnceLock<Box<dyn Collector>>>);
 
-impl Collector for Beside {
+impl Collector for ExtraCollector {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         self.0.get().map_or(Ok(()), |others| others.encode(encoder))
     }
 }
 
 impl Metrics {
-    /// Nothing counted yet.
+    /// All metrics at zero.
     #[must_use]
     pub fn new() -> Arc<Self> {
-        Self::beside(|_| {})
+        Self::with_components(|_| {})
     }
 
-    /// The same, with the metrics of other components in the same registry.
+    /// All metrics at zero, with those of other components. Metrics that kube-proxy does not have are exported under two names: with the
+    /// prefix `waypost_`, and with the deprecated prefix `kubeproxy_waypost_`.
     #[must_use]
-    pub fn beside(others: impl FnOnce(&mut Registry)) -> Arc<Self> {
+    pub fn with_components(others: impl Fn(&mut Registry)) -> Arc<Self> {
         let times = || Histogram::new(exponential_buckets(0.001, 2.0, 15));
-        let mut registry = Registry::with_prefix("kubeproxy");
         let metrics = Self {
             started: Timestamp::now(),
             all: times(),
@@ -87,64 +87,76 @@ impl Metrics {
             endpoints: Counter::default(),
             services_pending: Gauge::default(),
             endpoints_pending: Gauge::default(),
-            untidy: Counter::default(),
+            cleanup_failures: Counter::default(),
             failures: Counter::default(),
-            healed: Counter::default(),
+            tampering: Counter::default(),
             changes: Counter::default(),
             no_local: Family::default(),
             flows: times(),
             flows_deleted: Counter::default(),
             healthz: Family::default(),
             livez: Family::default(),
-            beside: Beside::default(),
+            extra: ExtraCollector::default(),
             registry: Registry::default(),
         };
-        let sync = "Time to write the rules";
+        let tampering = "Changes of the proxy's rules by other programs";
+        let changes = "Changes written to the kernel";
+        let mut root = Registry::default();
+        root.register("waypost_proxy_tampering", tampering, metrics.tampering.clone());
+        root.register("waypost_proxy_changes", changes, metrics.changes.clone());
+        others(&mut root);
+        root.register_collector(Box::new(metrics.extra.clone()));
+        let registry = root.sub_registry_with_prefix("kubeproxy");
+        let sync = "Duration of a sync";
         registry.register("sync_proxy_rules_duration_seconds", sync, metrics.all.clone());
+        registry.register("sync_full_proxy_rules_duration_seconds", "Duration of a full resync", metrics.full.clone());
         registry.register(
-            "sync_full_proxy_rules_duration_seconds",
-            "The same, when all were read",
-            metrics.full.clone(),
+            "sync_partial_proxy_rules_duration_seconds",
+            "Duration of an incremental sync",
+            metrics.partial.clone(),
         );
-        registry.register("sync_partial_proxy_rules_duration_seconds", "The same, of changes", metrics.partial.clone());
         registry.register(
             "sync_proxy_rules_last_timestamp_seconds",
-            "When rules were last right",
+            "Time of the last successful sync",
             metrics.last.clone(),
         );
-        let queued = "When a change last came";
+        let queued = "Time of the last change received";
         registry.register("sync_proxy_rules_last_queued_timestamp_seconds", queued, metrics.queued.clone());
-        let latency = "From a change of a Pod to its rules";
+        let latency = "Time from a change of an endpoint to its rules in the kernel";
         registry.register("network_programming_duration_seconds", latency, metrics.latency.clone());
         registry.register("sync_proxy_rules_service_changes", "Changes of Services", metrics.services.clone());
         registry.register("sync_proxy_rules_endpoint_changes", "Changes of endpoints", metrics.endpoints.clone());
-        let waiting = "Changes of Services that wait to be written";
+        let waiting = "Pending changes of Services";
         registry.register("sync_proxy_rules_service_changes_pending", waiting, metrics.services_pending.clone());
-        let waiting = "Changes of endpoints that wait to be written";
+        let waiting = "Pending changes of endpoints";
         registry.register("sync_proxy_rules_endpoint_changes_pending", waiting, metrics.endpoints_pending.clone());
-        let untidy = "Times something that is used no more could not be deleted";
-        registry.register("sync_proxy_rules_nftables_cleanup_failures", untidy, metrics.untidy.clone());
-        let failures = "Times the rules could not be written";
+        let cleanup_failures = "Failed deletions of unused objects";
+        registry.register(
+            "sync_proxy_rules_nftables_cleanup_failures",
+            cleanup_failures,
+            metrics.cleanup_failures.clone(),
+        );
+        let failures = "Failed syncs";
         registry.register("sync_proxy_rules_nftables_sync_failures", failures, metrics.failures.clone());
-        let no_local = "Service ports whose traffic must stay here, and nobody is here";
+        let no_local = "Service ports with a Local traffic policy and no local endpoint";
         registry.register("sync_proxy_rules_no_local_endpoints_total", no_local, metrics.no_local.clone());
         registry.register(
             "conntrack_reconciler_sync_duration_seconds",
-            "Time to look at UDP flows",
+            "Duration of UDP conntrack reconciliation",
             metrics.flows.clone(),
         );
-        let deleted = "Stale UDP flows that were removed";
+        let deleted = "Stale UDP flows deleted";
         registry.register("conntrack_reconciler_deleted_entries", deleted, metrics.flows_deleted.clone());
-        registry.register("proxy_healthz", "Answers of /healthz", metrics.healthz.clone());
-        registry.register("proxy_livez", "Answers of /livez", metrics.livez.clone());
-        registry.register("waypost_healed", "Times somebody else changed our rules", metrics.healed.clone());
-        registry.register("waypost_changes", "Changes written to the kernel", metrics.changes.clone());
-        others(&mut registry);
-        registry.register_collector(Box::new(metrics.beside.clone()));
-        Arc::new(Self { registry, ..metrics })
+        registry.register("proxy_healthz", "Responses of /healthz", metrics.healthz.clone());
+        registry.register("proxy_livez", "Responses of /livez", metrics.livez.clone());
+        registry.register("waypost_healed", tampering, metrics.tampering.clone());
+        registry.register("waypost_changes", changes, metrics.changes.clone());
+        others(registry);
+        registry.register_collector(Box::new(metrics.extra.clone()));
+        Arc::new(Self { registry: root, ..metrics })
     }
 
-    pub(crate) fn seen(&self, update: &Update) {
+    pub(crate) fn update_received(&self, update: &Update) {
         self.queued.set(now());
         match update {
             Update::Service(_) | Update::ServiceGone(_) => {
@@ -159,7 +171,7 @@ impl Metrics {
         }
     }
 
-    /// The changes that these times tell of are in the kernel now. Times before our start say nothing about us.
+    /// Observes the latency from trigger to kernel. Triggers before our start are ignored.
     pub(crate) fn programmed(&self, triggers: &[Timestamp]) {
         let now = Timestamp::now();
         for trigger in triggers.iter().filter(|trigger| **trigger > self.started) {
@@ -177,43 +189,43 @@ impl Metrics {
         self.changes.inc_by(changes as u64);
     }
 
-    /// How many ports lack endpoints here, for traffic from inside and from outside.
-    pub(crate) fn lacking(&self, (internal, external): (usize, usize)) {
+    /// Sets the number of ports without local endpoints, by traffic policy.
+    pub(crate) fn no_local_endpoints(&self, (internal, external): (usize, usize)) {
         for (policy, count) in [("internal", internal), ("external", external)] {
             let gauge = self.no_local.get_or_create(&Policy { traffic_policy: policy });
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }
 
-    /// What could not be tidied up since the last time.
-    pub(crate) fn untidy(&self, times: usize) {
-        self.untidy.inc_by(times as u64);
+    /// Counts objects that could not be deleted.
+    pub(crate) fn cleanup_failed(&self, times: usize) {
+        self.cleanup_failures.inc_by(times as u64);
     }
 
-    pub(crate) fn failed(&self) {
+    pub(crate) fn sync_failed(&self) {
         self.failures.inc();
     }
 
-    pub(crate) fn healed(&self) {
-        self.healed.inc();
+    pub(crate) fn tampering_detected(&self) {
+        self.tampering.inc();
     }
 
-    pub(crate) fn flows(&self, took: Duration, removed: usize) {
+    pub(crate) fn conntrack_synced(&self, took: Duration, removed: usize) {
         self.flows.observe(took.as_secs_f64());
         self.flows_deleted.inc_by(removed as u64);
     }
 
-    pub(crate) fn asked(&self, path: &str, code: u16) {
+    pub(crate) fn health_request(&self, path: &str, code: u16) {
         let family = if path == "/livez" { &self.livez } else { &self.healthz };
         family.get_or_create(&Code { code }).inc();
     }
 
-    /// Shows what another part of this machine counts, too; one can be.
-    pub fn show_beside(&self, others: impl Collector) {
-        let _ = self.beside.0.set(Box::new(others));
+    /// Adds the metrics of another component; only the first call has an effect.
+    pub fn set_extra_collector(&self, others: impl Collector) {
+        let _ = self.extra.0.set(Box::new(others));
     }
 
-    /// Everything, as text.
+    /// All metrics in the Prometheus text format.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = String::new();
@@ -233,7 +245,7 @@ fn now() -> f64 {
     Timestamp::now().duration_since(Timestamp::UNIX_EPOCH).as_secs_f64()
 }
 
-/// Quarters of a second, seconds, then longer and longer.
+/// Buckets of a quarter of a second, then of a second, then growing.
 fn latency_buckets() -> impl Iterator<Item = f64> {
     let steps = |from: u32, to: u32, by: usize| (from..to).step_by(by).map(f64::from);
     [0.005, 0.01, 0.05, 0.25, 0.5]
@@ -241,4 +253,27 @@ fn latency_buckets() -> impl Iterator<Item = f64> {
         .chain(steps(1, 60, 1))
         .chain(steps(60, 120, 5))
         .chain(steps(120, 301, 30))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_metrics_have_the_prefix_of_their_component_and_the_deprecated_one() {
+        let other = Counter::<u64>::default();
+        let metrics = Metrics::with_components(|registry| registry.register("waypost_other", "Other", other.clone()));
+        metrics.tampering_detected();
+        other.inc();
+        let text = metrics.text();
+        for line in [
+            "waypost_proxy_tampering_total 1",
+            "kubeproxy_waypost_healed_total 1",
+            "waypost_other_total 1",
+            "kubeproxy_waypost_other_total 1",
+            "kubeproxy_sync_proxy_rules_duration_seconds_count 0",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line} is not in\n{text}");
+        }
+    }
 }

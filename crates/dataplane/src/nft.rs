@@ -1,39 +1,39 @@
-//! The nftables backend: a plan becomes a table of static chains and dynamic maps.
+//! Renders a plan as nftables tables with static chains and dynamic maps.
 //!
 //! ```text
 //! packet ─▶ services: (address, protocol, port) ─▶ frontends ─▶ a chain per *number* of endpoints
 //!                                                                └─▶ (address, protocol, port, random) ─▶ endpoints ─▶ dnat
 //! ```
-//! Chains are shared by all Services with the same shape, so a change of one Service is a change of a few map elements,
-//! whatever the number of Services. One table per family, both written in one transaction.
+//! Services of the same shape share chains, so a change of one Service is a change of a few map elements, whatever the
+//! number of Services. There is one table per family; both are written in one transaction.
 
 mod affinity;
-mod beside_ipvs;
 mod delta;
 mod elements;
 mod fragment;
-pub(crate) mod guard;
+mod ipvs;
 mod program;
-pub(crate) mod relayed;
+pub(crate) mod redirect;
 mod ruleset;
 mod shapes;
-mod style;
+mod table;
+mod table_kind;
+pub(crate) mod tamper;
 mod text;
-mod whole;
 
-pub(crate) use beside_ipvs::{ADDRESSES, SERVERS, address_key, server_from, server_key};
 pub(crate) use delta::{Changes, kernel_family};
-pub(crate) use fragment::Way;
+pub(crate) use fragment::Routing;
+pub(crate) use ipvs::{ADDRESSES, SERVERS, address_key, server_from, server_key};
 pub(crate) use program::{FAMILIES, Program};
 #[cfg(test)]
 pub(crate) use shapes::Shape;
-pub(crate) use style::Style;
+pub(crate) use table::Trust;
+pub(crate) use table_kind::TableKind;
 pub(crate) use text::of_port;
-pub(crate) use whole::Trust;
 
-/// The name of our tables.
+/// Table name.
 pub const TABLE: &str = "waypost";
-/// The name of our tables when IPVS does the balancing.
+/// Table name in the IPVS mode.
 pub const TABLE_BESIDE_IPVS: &str = "waypost-ipvs";
 
 #[cfg(test)]

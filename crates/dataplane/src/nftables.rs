@@ -1,4 +1,4 @@
-//! The nftables backend: programs, and the kernel behind a port.
+//! The nftables backend: applies programs to the kernel.
 
 use std::collections::BTreeMap;
 use std::thread::JoinHandle;
@@ -7,125 +7,125 @@ use api::ip::Family;
 use kernel::nft::{Batch, Change, Dump, Key, Nft, NftError, Value};
 use plan::{Plan, ServicePort, Touched};
 
-use crate::nft::{self, Changes, FAMILIES, Program, Style, Trust, guard, kernel_family};
-use crate::{Backend, BackendError, Brought, Since, Tampered};
+use crate::nft::{self, Changes, FAMILIES, Program, TableKind, Trust, kernel_family, tamper};
+use crate::{Backend, BackendError, SyncScope, SyncStats, TamperCallback};
 
-/// The backend.
+/// The nftables backend.
 pub struct Nftables<N> {
     nft: N,
-    style: Style,
+    kind: TableKind,
     program: Program,
-    /// What is still to be tidied up.
-    untidy: Batch,
-    /// How the kernel numbered what we wrote last.
+    /// Deletions of unused objects that have not succeeded yet.
+    pending_cleanup: Batch,
+    /// Kernel generation number after our last write.
     generation: u32,
-    /// Reads what the kernel has while objects are still being listed.
-    ahead: Option<JoinHandle<Result<Found, NftError>>>,
+    /// Kernel state that is read while objects are being listed.
+    prefetched: Option<JoinHandle<Result<KernelState, NftError>>>,
 }
 
-/// What the kernel has.
-pub(crate) struct Found {
+/// Our tables in the kernel.
+pub(crate) struct KernelState {
     generation: u32,
     tables: BTreeMap<Family, Option<Dump>>,
 }
 
-impl Found {
-    fn read(nft: &mut impl Nft, style: Style) -> Result<Self, NftError> {
+impl KernelState {
+    fn read(nft: &mut impl Nft, kind: TableKind) -> Result<Self, NftError> {
         let generation = nft.generation()?;
         let mut tables = BTreeMap::new();
         for family in FAMILIES {
-            tables.insert(family, nft.dump(kernel_family(family), style.table())?);
+            tables.insert(family, nft.dump(kernel_family(family), kind.table())?);
         }
         Ok(Self { generation, tables })
     }
 
-    /// The elements of a set that is in the tables of both families.
+    /// Elements of a set in both families.
     pub(crate) fn keys(&self, set: &str) -> impl Iterator<Item = (Family, &Key)> {
         let tables = self.tables.iter().filter_map(|(family, table)| Some((*family, table.as_ref()?.sets.get(set)?)));
         tables.flat_map(|(family, set)| set.elements.keys().map(move |key| (family, key)))
     }
 }
 
-/// An element of a set that follows from more than the plan.
-pub(crate) type Noted = (Family, &'static str, Key);
+/// An element that does not follow from the plan alone.
+pub(crate) type ExtraElement = (Family, &'static str, Key);
 
 impl<N: Nft> Nftables<N> {
     /// Nothing is written yet.
     pub fn new(nft: N) -> Self {
-        Self::styled(nft, Style::Alone)
+        Self::with_kind(nft, TableKind::Nftables)
     }
 
-    /// The same, with tables of a style.
-    pub(crate) fn styled(nft: N, style: Style) -> Self {
-        let (program, untidy) = (Program::default(), Batch::default());
-        Self { nft, style, program, untidy, generation: 0, ahead: None }
+    /// A backend with tables of this kind; nothing is written yet.
+    pub(crate) fn with_kind(nft: N, kind: TableKind) -> Self {
+        let (program, pending_cleanup) = (Program::default(), Batch::default());
+        Self { nft, kind, program, pending_cleanup, generation: 0, prefetched: None }
     }
 
-    /// Begins to read what the kernel has by another socket: it takes as long as the lists of a large cluster do.
+    /// Starts to read the kernel state on another socket: this takes as long as listing a large cluster.
     #[must_use]
-    pub fn read_ahead(mut self, mut reader: N) -> Self
+    pub fn prefetch(mut self, mut reader: N) -> Self
     where
         N: 'static,
     {
-        let style = self.style;
-        let read = move || Found::read(&mut reader, style);
-        // Without a thread it is read when it is needed.
-        self.ahead = std::thread::Builder::new().name("read-ahead".to_owned()).spawn(read).ok();
+        let kind = self.kind;
+        let read = move || KernelState::read(&mut reader, kind);
+        // Without a thread the state is read when needed.
+        self.prefetched = std::thread::Builder::new().name("nft-prefetch".to_owned()).spawn(read).ok();
         self
     }
 
-    /// What the kernel has: what was read ahead, if nobody has changed anything since.
-    pub(crate) fn found(&mut self) -> Result<Found, NftError> {
-        let ahead = self.ahead.take().and_then(|ahead| ahead.join().ok()?.ok());
+    /// The kernel state: the prefetched one, if the generation is unchanged.
+    pub(crate) fn kernel_state(&mut self) -> Result<KernelState, NftError> {
+        let prefetched = self.prefetched.take().and_then(|prefetched| prefetched.join().ok()?.ok());
         let generation = self.nft.generation()?;
-        match ahead.filter(|found| found.generation == generation) {
+        match prefetched.filter(|found| found.generation == generation) {
             Some(found) => Ok(found),
-            None => Found::read(&mut self.nft, self.style),
+            None => KernelState::read(&mut self.nft, self.kind),
         }
     }
 
-    /// Reads what the kernel has and makes it what it should be: after a start with unchanged objects nothing is written.
-    fn bring_all(&mut self, plan: &Plan, trust: Trust) -> Result<Brought, NftError> {
-        let found = self.found()?;
-        self.correct(plan, trust, found, Vec::new())
+    /// Reads the kernel state and corrects the differences; after a restart with unchanged objects nothing is written.
+    fn full_sync(&mut self, plan: &Plan, trust: Trust) -> Result<SyncStats, NftError> {
+        let state = self.kernel_state()?;
+        self.reconcile(plan, trust, state, Vec::new())
     }
 
-    /// Makes what was found what it should be, with elements besides those that follow from the plan.
-    pub(crate) fn correct(
+    /// Corrects the kernel state to the plan plus `extra`.
+    pub(crate) fn reconcile(
         &mut self,
         plan: &Plan,
         trust: Trust,
-        mut found: Found,
-        noted: Vec<Noted>,
-    ) -> Result<Brought, NftError> {
-        let (mut program, mut tables) = Program::start(self.style, plan);
-        for (family, set, key) in noted {
+        mut state: KernelState,
+        extra: Vec<ExtraElement>,
+    ) -> Result<SyncStats, NftError> {
+        let (mut program, mut tables) = Program::build(self.kind, plan);
+        for (family, set, key) in extra {
             if let Some(table) = tables.get_mut(&family) {
                 table.put(set, key, Value::Nothing);
             }
         }
         let mut changes = Changes::default();
         for (family, table) in tables {
-            let (these, left) = table.correct(family, found.tables.remove(&family).flatten(), trust);
+            let (these, left) = table.reconcile(family, state.tables.remove(&family).flatten(), trust);
             changes.append(these);
-            program.keep(family, left);
+            program.keep_chains(family, left);
         }
-        self.untidy = Batch::default();
-        let brought = self.write(changes)?;
+        self.pending_cleanup = Batch::default();
+        let stats = self.write(changes)?;
         self.program = program;
         self.generation = self.nft.generation()?;
-        Ok(brought)
+        Ok(stats)
     }
 
-    /// Follows a plan in which something changed.
-    pub(crate) fn follow(&mut self, plan: &Plan, touched: &Touched) -> Result<Brought, NftError> {
-        let changes = self.program.follow(plan, touched);
+    /// Applies changes of the plan.
+    pub(crate) fn incremental_sync(&mut self, plan: &Plan, touched: &Touched) -> Result<SyncStats, NftError> {
+        let changes = self.program.update(plan, touched);
         self.write(changes)
     }
 
     /// Adds and deletes elements that do not follow from the plan alone.
-    pub(crate) fn note(&mut self, added: Vec<Noted>, deleted: Vec<Noted>) -> Result<(), NftError> {
-        let table = || self.style.table().into();
+    pub(crate) fn write_extra(&mut self, added: Vec<ExtraElement>, deleted: Vec<ExtraElement>) -> Result<(), NftError> {
+        let table = || self.kind.table().into();
         let mut batch = Batch::default();
         for (family, set, key) in added {
             let elements = vec![(key, Value::Nothing)];
@@ -137,27 +137,27 @@ impl<N: Nft> Nftables<N> {
         if batch.changes.is_empty() { Ok(()) } else { self.nft.apply(&batch) }
     }
 
-    fn write(&mut self, changes: Changes) -> Result<Brought, NftError> {
-        let batches = [&changes.first, &changes.now, &changes.next];
+    fn write(&mut self, changes: Changes) -> Result<SyncStats, NftError> {
+        let batches = [&changes.prepare, &changes.commit, &changes.retire];
         let count = batches.iter().map(|batch| batch.changes.len()).sum();
         for batch in batches {
             if !batch.changes.is_empty() {
                 self.nft.apply(batch)?;
             }
         }
-        self.untidy.changes.extend(changes.later.changes);
-        Ok(Brought { changes: count, untidy: self.tidy() })
+        self.pending_cleanup.changes.extend(changes.cleanup.changes);
+        Ok(SyncStats { changes: count, cleanup_failures: self.clean_up() })
     }
 
-    /// Deletes what nothing uses any more; answers how often that failed. What cannot be deleted yet does no harm, and is found
-    /// again at the next reading.
-    fn tidy(&mut self) -> usize {
-        let batch = std::mem::take(&mut self.untidy);
-        let tidied = self.nft.apply(&batch);
-        if let Err(error) = &tidied {
-            tracing::debug!(%error, "unused chains could not be deleted yet");
+    /// Deletes unused objects; returns the number of failures. What cannot be deleted yet is harmless and is found
+    /// again by the next full resync.
+    fn clean_up(&mut self) -> usize {
+        let batch = std::mem::take(&mut self.pending_cleanup);
+        let applied = self.nft.apply(&batch);
+        if let Err(error) = &applied {
+            tracing::debug!(%error, "cannot delete unused chains yet");
         }
-        usize::from(tidied.is_err())
+        usize::from(applied.is_err())
     }
 }
 
@@ -166,45 +166,45 @@ impl<N: Nft> Backend for Nftables<N> {
         "nftables"
     }
 
-    fn bring(&mut self, plan: &Plan, since: &Since) -> Result<Brought, BackendError> {
-        let result = match since {
-            Since::Ever => self.bring_all(plan, Trust::Counted),
-            Since::Tampered => self.bring_all(plan, Trust::Nothing),
-            Since::Last(touched) => self.follow(plan, touched),
+    fn sync(&mut self, plan: &Plan, scope: &SyncScope) -> Result<SyncStats, BackendError> {
+        let result = match scope {
+            SyncScope::FullResync => self.full_sync(plan, Trust::RuleCount),
+            SyncScope::Tampered => self.full_sync(plan, Trust::None),
+            SyncScope::Changed(touched) => self.incremental_sync(plan, touched),
         };
         result.map_err(BackendError::from)
     }
 
-    /// Listens only after the first load: while anybody listens, the kernel makes a message of every element.
-    fn guard(&mut self, tampered: Tampered) -> Result<(), BackendError> {
-        guard::watch(&mut self.nft, self.style.table(), self.generation, tampered)
+    /// Opens the monitor only after the first load: while it is open, the kernel sends a message per element.
+    fn watch_tampering(&mut self, on_tampering: TamperCallback) -> Result<(), BackendError> {
+        tamper::watch(&mut self.nft, self.kind.table(), self.generation, on_tampering)
     }
 
     fn rules(&self, plan: &Plan, port: &ServicePort) -> String {
-        nft::of_port(self.style, plan, port)
+        nft::of_port(self.kind, plan, port)
     }
 }
 
 impl From<NftError> for BackendError {
     fn from(error: NftError) -> Self {
-        Self { what: error.to_string() }
+        Self { message: error.to_string() }
     }
 }
 
-/// Removes our tables; answers whether there were some.
+/// Removes our tables; returns whether there were any.
 ///
 /// # Errors
 /// When the kernel refuses.
 pub fn cleanup(nft: &mut dyn Nft) -> Result<bool, NftError> {
-    remove(nft, Style::Alone)
+    remove(nft, TableKind::Nftables)
 }
 
-/// Removes our tables of a style; answers whether there were some.
-pub(crate) fn remove(nft: &mut dyn Nft, style: Style) -> Result<bool, NftError> {
+/// Removes our tables of a kind; returns whether there were any.
+pub(crate) fn remove(nft: &mut dyn Nft, kind: TableKind) -> Result<bool, NftError> {
     let mut batch = Batch::default();
     for family in FAMILIES {
-        if nft.dump(kernel_family(family), style.table())?.is_some() {
-            batch.changes.push(Change::DeleteTable(kernel_family(family), style.table().into()));
+        if nft.dump(kernel_family(family), kind.table())?.is_some() {
+            batch.changes.push(Change::DeleteTable(kernel_family(family), kind.table().into()));
         }
     }
     let found = !batch.changes.is_empty();

@@ -1,7 +1,7 @@
-//! What a node tells about its proxy: which Services are served, behind which addresses, and who talks to whom.
+//! The proxy report of a node: Services, frontends, backends and their connections.
 //!
-//! In: a [`Snapshot`] of the loop, and the connections that the kernel remembers. Out: a document for people and
-//! programs. Pure: what could not be read is null in it, never a guess.
+//! In: a [`Snapshot`] of the sync loop and the conntrack entries. Out: a JSON document. Pure. Values that could not be
+//! read are null.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,131 +14,134 @@ use kernel::conntrack::Counted;
 use plan::{Backend, Frontend, LocalDetector, NodePortAddresses, Options, PortKey, Problem, Protocol, ServicePort};
 use serde_json::{Map, Value, json};
 
-/// Asks the loop how things stand.
-pub struct Question {
-    /// Of this Service alone: `namespace/name`.
+/// Request for a [`Snapshot`].
+pub struct SnapshotRequest {
+    /// Only this Service (`namespace/name`); all if none.
     pub service: Option<String>,
-    /// Whether rules are wanted.
+    /// Whether to include rules.
     pub rules: bool,
-    /// Called with the answer, from the loop: it must not wait.
-    pub answer: Box<dyn FnOnce(Snapshot) + Send>,
+    /// Called with the snapshot on the loop's thread: must not block.
+    pub reply: Box<dyn FnOnce(Snapshot) + Send>,
 }
 
-impl fmt::Debug for Question {
+impl fmt::Debug for SnapshotRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Question").field("service", &self.service).field("rules", &self.rules).finish_non_exhaustive()
+        f.debug_struct("SnapshotRequest")
+            .field("service", &self.service)
+            .field("rules", &self.rules)
+            .finish_non_exhaustive()
     }
 }
 
-/// How things stand at one moment.
+/// State of the proxy at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The mode that serves.
+    /// Active mode.
     pub mode: &'static str,
-    /// What the command line says.
+    /// Command line options.
     pub options: Options,
-    /// The addresses on which node ports are served.
+    /// Addresses that serve node ports.
     pub node_port_ips: Vec<IpAddr>,
-    /// Whether the last attempt to write succeeded.
+    /// Whether the last sync succeeded.
     pub synced: bool,
-    /// What people should know.
+    /// Open problems.
     pub problems: Vec<Problem>,
-    /// The ports that were asked for.
-    pub ports: Vec<Stand>,
+    /// The requested ports.
+    pub ports: Vec<PortStatus>,
 }
 
-/// How one Service port stands.
+/// State of one Service port.
 #[derive(Clone, Debug)]
-pub struct Stand {
-    /// The port, as planned.
+pub struct PortStatus {
+    /// The planned port.
     pub port: Arc<ServicePort>,
-    /// The frontends that it has.
-    pub owned: Vec<Frontend>,
-    /// Whether the kernel has it so.
-    pub written: bool,
-    /// Its rules, where they were asked for.
+    /// Frontends that it owns.
+    pub frontends: Vec<Frontend>,
+    /// Whether the kernel has it as planned.
+    pub programmed: bool,
+    /// Its rules, if requested.
     pub rules: String,
 }
 
-/// What was read of the connections of this machine.
+/// Connections of this machine.
 #[derive(Clone, Debug, Default)]
 pub struct Traffic {
-    /// The connections; nothing when they could not be read, or do not tell who is behind a Service.
+    /// Connections; none when they cannot be read or do not show the backend.
     pub flows: Option<Vec<Counted>>,
-    /// Whether the kernel counts their bytes.
-    pub counted: bool,
+    /// Whether the kernel counts bytes (`nf_conntrack_acct`).
+    pub accounting: bool,
 }
 
-/// When rules were last written, and why not since.
+/// Last successful sync and the error since.
 #[derive(Clone, Debug, Default)]
-pub struct Written {
-    /// When.
+pub struct LastSync {
+    /// Time of the last successful sync.
     pub at: Option<Timestamp>,
-    /// What went wrong since.
+    /// Error of the last attempt.
     pub error: Option<String>,
 }
 
-/// What passes to one backend of a Service port.
+/// Connections and bytes of one backend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Passing {
+struct FlowStats {
     connections: u64,
     bytes: u64,
 }
 
-type Shares<'a> = BTreeMap<&'a PortKey, BTreeMap<Backend, Passing>>;
+type StatsByPort<'a> = BTreeMap<&'a PortKey, BTreeMap<Backend, FlowStats>>;
 
-/// The report of a node.
+/// The report as JSON.
 #[must_use]
-pub fn report(snapshot: &Snapshot, written: &Written, traffic: &Traffic) -> Value {
+pub fn report(snapshot: &Snapshot, last_sync: &LastSync, traffic: &Traffic) -> Value {
     let shares = traffic.flows.as_deref().map(|flows| shares(snapshot, flows));
-    let mut services: BTreeMap<&str, Vec<&Stand>> = BTreeMap::new();
-    for stand in &snapshot.ports {
-        services.entry(&stand.port.key.service).or_default().push(stand);
+    let mut services: BTreeMap<&str, Vec<&PortStatus>> = BTreeMap::new();
+    for status in &snapshot.ports {
+        services.entry(&status.port.key.service).or_default().push(status);
     }
     let services: Map<String, Value> = services
         .into_iter()
-        .map(|(name, stands)| {
-            (name.to_owned(), service(name, &stands, snapshot, written, shares.as_ref(), traffic.counted))
+        .map(|(name, statuses)| {
+            (name.to_owned(), service(name, &statuses, snapshot, last_sync, shares.as_ref(), traffic.accounting))
         })
         .collect();
     json!({
         "node": snapshot.options.node_name, "mode": snapshot.mode, "synced": snapshot.synced,
-        "syncedAt": written.at.map(|at| at.to_string()), "options": options(snapshot), "services": services,
+        "syncedAt": last_sync.at.map(|at| at.to_string()), "options": options(snapshot), "services": services,
     })
 }
 
-/// The rules of what was asked for, as text.
+/// The rules of the requested ports as text.
 #[must_use]
 pub fn rules(snapshot: &Snapshot) -> String {
-    let all: String = snapshot.ports.iter().map(|stand| stand.rules.as_str()).collect();
+    let all: String = snapshot.ports.iter().map(|status| status.rules.as_str()).collect();
     match (snapshot.ports.is_empty(), all.is_empty()) {
-        (true, _) => "# no port of this Service is served here\n".to_owned(),
-        (false, true) => format!("# the mode {} has no rules for a single Service\n", snapshot.mode),
+        (true, _) => "# no port of this Service is served on this node\n".to_owned(),
+        (false, true) => format!("# mode {} has no rules per Service\n", snapshot.mode),
         (false, false) => all,
     }
 }
 
 fn service(
     name: &str,
-    stands: &[&Stand],
+    statuses: &[&PortStatus],
     snapshot: &Snapshot,
-    written: &Written,
-    shares: Option<&Shares<'_>>,
-    counted: bool,
+    last_sync: &LastSync,
+    shares: Option<&StatsByPort<'_>>,
+    accounting: bool,
 ) -> Value {
-    let programmed = stands.iter().all(|stand| stand.written);
-    let why = match (programmed, &written.error) {
+    let programmed = statuses.iter().all(|status| status.programmed);
+    let why = match (programmed, &last_sync.error) {
         (true, _) => String::new(),
         (false, Some(error)) => format!("the rules could not be written: {error}"),
         (false, None) => "the rules are about to be written".to_owned(),
     };
     let problems = snapshot.problems.iter().filter(|problem| *problem.service == *name).map(|problem| &problem.what);
-    let ports: Vec<Value> = stands.iter().map(|stand| port(stand, shares, counted)).collect();
+    let ports: Vec<Value> = statuses.iter().map(|status| port(status, shares, accounting)).collect();
     json!({"programmed": programmed, "why": why, "problems": problems.collect::<Vec<_>>(), "ports": ports})
 }
 
-fn port(stand: &Stand, shares: Option<&Shares<'_>>, counted: bool) -> Value {
-    let ServicePort { key, port, cluster, local, .. } = &*stand.port;
+fn port(status: &PortStatus, shares: Option<&StatsByPort<'_>>, accounting: bool) -> Value {
+    let ServicePort { key, port, cluster, local, .. } = &*status.port;
     let frontend = |frontend: &Frontend| match frontend {
         Frontend::Address(ip, _, port) => SocketAddr::new(*ip, *port).to_string(),
         Frontend::NodePort(_, _, port) => format!("*:{port}"),
@@ -146,34 +149,35 @@ fn port(stand: &Stand, shares: Option<&Shares<'_>>, counted: bool) -> Value {
     let mut planned: Vec<Backend> = cluster.iter().chain(local).copied().collect();
     planned.sort_unstable();
     planned.dedup();
-    let passing = shares.map(|shares| shares.get(key).cloned().unwrap_or_default());
-    let is_gone = |(backend, passing): &(&Backend, &Passing)| passing.connections > 0 && !planned.contains(backend);
-    let gone: Vec<Backend> = passing.iter().flatten().filter(is_gone).map(|(backend, _)| *backend).collect();
+    let stats = shares.map(|shares| shares.get(key).cloned().unwrap_or_default());
+    let is_gone = |(backend, stats): &(&Backend, &FlowStats)| stats.connections > 0 && !planned.contains(backend);
+    let gone: Vec<Backend> = stats.iter().flatten().filter(is_gone).map(|(backend, _)| *backend).collect();
     let all: Vec<Backend> = planned.iter().copied().chain(gone).collect();
     let backends: Vec<Value> = all
         .iter()
         .map(|backend| {
-            let passing = passing.as_ref().map(|passing| passing.get(backend).copied().unwrap_or_default());
+            let stats = stats.as_ref().map(|stats| stats.get(backend).copied().unwrap_or_default());
             json!({
                 "address": SocketAddr::new(backend.ip, backend.port).to_string(),
-                "local": local.contains(backend) || stand.port.hairpin.contains(backend),
+                "local": local.contains(backend) || status.port.hairpin.contains(backend),
                 "planned": planned.contains(backend),
-                "connections": passing.map(|passing| passing.connections),
-                "bytes": passing.filter(|_| counted).map(|passing| passing.bytes),
+                "connections": stats.map(|stats| stats.connections),
+                "bytes": stats.filter(|_| accounting).map(|stats| stats.bytes),
             })
         })
         .collect();
     json!({
         "name": &*key.port, "protocol": key.protocol.as_str(), "family": key.family.as_str(), "port": port,
-        "frontends": stand.owned.iter().map(frontend).collect::<Vec<_>>(), "backends": backends,
+        "frontends": status.frontends.iter().map(frontend).collect::<Vec<_>>(), "backends": backends,
     })
 }
 
-/// What passes to each backend of each port. Those that have ended count with their bytes until the kernel forgets them.
-fn shares<'a>(snapshot: &'a Snapshot, flows: &[Counted]) -> Shares<'a> {
+/// Connections and bytes per port and backend. Closed connections count with their bytes until the kernel deletes the
+/// entry.
+fn shares<'a>(snapshot: &'a Snapshot, flows: &[Counted]) -> StatsByPort<'a> {
     let owners: BTreeMap<Frontend, &PortKey> =
-        snapshot.ports.iter().flat_map(|stand| stand.owned.iter().map(|one| (*one, &stand.port.key))).collect();
-    let mut shares = Shares::new();
+        snapshot.ports.iter().flat_map(|status| status.frontends.iter().map(|one| (*one, &status.port.key))).collect();
+    let mut shares = StatsByPort::new();
     for Counted { flow, bytes, ended } in flows {
         let Some(protocol) = Protocol::ALL.into_iter().find(|one| one.number() == flow.protocol) else { continue };
         let (asked, answers) = (flow.original.destination, flow.reply.source);
@@ -189,7 +193,7 @@ fn shares<'a>(snapshot: &'a Snapshot, flows: &[Counted]) -> Shares<'a> {
     shares
 }
 
-/// What the command line says, for those who want to plan as this node does.
+/// Command line options, so that a client can compute the same plan.
 fn options(snapshot: &Snapshot) -> Value {
     let options = &snapshot.options;
     let ranges = |ranges: &[ipnet::IpNet]| ranges.iter().map(ToString::to_string).collect::<Vec<_>>();

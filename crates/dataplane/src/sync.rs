@@ -1,10 +1,10 @@
-//! The loop: takes updates, plans, writes, tidies up, tells.
+//! The sync loop: receive updates, plan, write, clean up, report.
 //!
-//! Nothing is written before every input was read once: half a list would look like the loss of the other half. Updates that
-//! come together are written together; one that comes alone is written at once. What fails is tried again in full, later and
-//! later, and the rules that are there stay as they are meanwhile.
+//! Nothing is written before the initial list of every input is complete: a partial list would look like deletions.
+//! Updates that arrive together are written in one transaction; a single update is written at once. A failed sync is
+//! retried as a full resync with exponential backoff; the rules in the kernel stay in force meanwhile.
 
-mod answer;
+mod snapshot;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -18,120 +18,121 @@ use jiff::Timestamp;
 use kernel::conntrack::Conntrack;
 use plan::{Frontend, Planner, PortKey, Problem, Protocol, Touched, Update};
 
-use crate::conntrack::{self, Gone};
+use crate::conntrack::{self, RemovedFrontends};
 use crate::health::Health;
-use crate::lacking::Lacking;
 use crate::metrics::Metrics;
-use crate::report::Question;
-use crate::{Backend, Brought, Since};
+use crate::no_local_endpoints::NoLocalEndpoints;
+use crate::report::SnapshotRequest;
+use crate::{Backend, SyncScope, SyncStats};
 
-/// How long updates are gathered after a transaction before the next one: as long as that took, within these bounds, so that
-/// small changes are quick and many do not take more than half of the time.
-const WINDOW: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
-/// The first wait after a failure; doubled after each further one.
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-/// The longest wait after a failure.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// How long those who served before stay after another has begun: what came to them by their rules is on its way still.
-const FAREWELL: Duration = Duration::from_secs(2);
-/// How long they stay at most, when they still carry connections that nobody else can.
-const LONGEST_FAREWELL: Duration = Duration::from_secs(15);
-/// How long to sleep when there is nothing to wait for.
-const LONG: Duration = Duration::from_secs(3600);
+/// Minimum and maximum time for which updates are coalesced after a transaction. Within these bounds it is as long as
+/// the transaction took: small changes are fast, and many take at most half of the time.
+const COALESCE_WINDOW: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
+/// Backoff after the first failure; doubled after each further one.
+const INITIAL_BACKOFF: Duration = Duration::from_millis(100);
+/// Maximum backoff.
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
+/// How long a replaced backend stays after its successor is active: packets matched by its rules may still be in
+/// flight.
+const DRAIN_PERIOD: Duration = Duration::from_secs(2);
+/// Maximum drain period while the replaced backend carries connections that cannot move.
+const MAX_DRAIN_PERIOD: Duration = Duration::from_secs(15);
+/// Wait when no deadline is pending.
+const IDLE_WAIT: Duration = Duration::from_secs(3600);
 
-/// What the loop is told.
+/// Messages to the sync loop.
 #[derive(Debug)]
 pub enum Message {
-    /// Something changed.
+    /// An object changed.
     Update(Box<Update>),
-    /// Every input has been read once.
+    /// All initial lists are complete.
     Ready,
-    /// Somebody else changed our rules.
-    Foreign,
-    /// Somebody wants to know how things stand.
-    Ask(Question),
-    /// From now on Services are served so.
-    Serve(Box<Serving>),
-    /// The end.
+    /// Another program changed our rules.
+    Tampered,
+    /// Request for a [`crate::report::Snapshot`].
+    Snapshot(SnapshotRequest),
+    /// Replace the active backend.
+    SwitchBackend(Box<ActiveBackend>),
+    /// Stop the loop.
     Stop,
 }
 
-/// How Services are served.
-pub struct Serving {
+/// A backend and what belongs to it.
+pub struct ActiveBackend {
     /// Writes rules.
     pub backend: Box<dyn Backend>,
-    /// Knows flows; nobody does where there are no rules.
+    /// Connection tracking; none where the backend writes no rules.
     pub conntrack: Option<Box<dyn Conntrack>>,
-    /// Called once, when Services are served so for the first time.
-    pub begun: Box<dyn FnMut() + Send>,
-    /// Whether what served before still carries connections that end with it.
-    pub is_awaited: Box<dyn FnMut() -> bool + Send>,
-    /// Called once, a while later: what came by the rules of before has arrived.
-    pub parted: Box<dyn FnMut() + Send>,
+    /// Called once after its first sync.
+    pub on_active: Box<dyn FnMut() + Send>,
+    /// Whether the previous backend still carries connections that would be cut.
+    pub has_open_connections: Box<dyn FnMut() -> bool + Send>,
+    /// Called once when the drain period of the previous backend is over.
+    pub on_drained: Box<dyn FnMut() + Send>,
 }
 
-impl fmt::Debug for Serving {
+impl fmt::Debug for ActiveBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.backend.mode())
     }
 }
 
-/// What the loop needs of the world.
-pub struct Tools {
-    /// How Services are served at first.
-    pub serving: Serving,
-    /// Tells load balancers.
+/// Dependencies of the loop.
+pub struct Dependencies {
+    /// The backend at start.
+    pub active: ActiveBackend,
+    /// Health state for `/healthz` and health-check ports.
     pub health: Arc<Health>,
-    /// Counts.
+    /// Metrics of the loop.
     pub metrics: Arc<Metrics>,
-    /// Tells people, about each problem once while it lasts.
-    pub tell: Box<dyn FnMut(&Problem) + Send>,
+    /// Called once per problem while it lasts.
+    pub report_problem: Box<dyn FnMut(&Problem) + Send>,
 }
 
-/// The loop.
-pub struct Loop {
+/// The sync loop.
+pub struct SyncLoop {
     planner: Planner,
-    tools: Tools,
-    /// Where the loop hears from, for those who tell it of changes by others.
-    own: Sender<Message>,
-    guarded: bool,
-    /// Who served before: kept until the one that serves now has begun, so that at no time nobody is there, and a while longer.
-    before: Vec<Serving>,
-    /// When whatever served before may go, and when it must.
-    leaving: Option<(Instant, Instant)>,
-    /// How often another has begun to serve. Guards of those before look here to see that nobody listens to them any more.
-    turn: Arc<AtomicU32>,
-    /// The frontends of UDP ports.
+    deps: Dependencies,
+    /// Sends to this loop, for tamper watchers.
+    sender: Sender<Message>,
+    is_watched: bool,
+    /// Replaced backends, kept until their drain period is over.
+    draining: Vec<ActiveBackend>,
+    /// Earliest and latest end of the drain period.
+    drain: Option<(Instant, Instant)>,
+    /// Number of backend switches. Watchers of replaced backends stop when it has changed.
+    generation: Arc<AtomicU32>,
+    /// Frontends of UDP ports.
     udp: HashMap<PortKey, Vec<Frontend>>,
-    lacking: Lacking,
-    /// Problems that were told, and are so still.
-    told: BTreeSet<Problem>,
+    no_local: NoLocalEndpoints,
+    /// Problems that were reported and still exist.
+    reported: BTreeSet<Problem>,
 }
 
-/// What has happened since the last transaction.
+/// Changes since the last transaction.
 struct Pending {
-    since: Since,
+    scope: SyncScope,
     ready: bool,
-    /// Whether something must be written.
+    /// Whether a write is needed.
     dirty: bool,
-    gone: Gone,
+    removed: RemovedFrontends,
     udp: bool,
-    /// When the changes happened that wait.
+    /// Trigger times of the pending changes, for the programming latency.
     triggers: Vec<Timestamp>,
     failures: u32,
-    /// Not before then.
+    /// Earliest time of the next attempt.
     not_before: Instant,
 }
 
 impl Pending {
-    fn nothing(since: Since, not_before: Instant) -> Self {
-        let (gone, triggers) = (Gone::new(), Vec::new());
-        Self { since, ready: true, dirty: false, gone, udp: false, triggers, failures: 0, not_before }
+    fn empty(scope: SyncScope, not_before: Instant) -> Self {
+        let (removed, triggers) = (RemovedFrontends::new(), Vec::new());
+        Self { scope, ready: true, dirty: false, removed, udp: false, triggers, failures: 0, not_before }
     }
 
-    /// How long the loop may sleep.
+    /// Time until the next attempt.
     fn wait(&self) -> Duration {
-        if self.is_due() { self.not_before.saturating_duration_since(Instant::now()) } else { LONG }
+        if self.is_due() { self.not_before.saturating_duration_since(Instant::now()) } else { IDLE_WAIT }
     }
 
     const fn is_due(&self) -> bool {
@@ -139,19 +140,19 @@ impl Pending {
     }
 }
 
-impl Loop {
-    /// A loop that has done nothing yet. `own` leads to it.
+impl SyncLoop {
+    /// A loop that has not synced yet. `sender` sends to it.
     #[must_use]
-    pub fn new(planner: Planner, tools: Tools, own: Sender<Message>) -> Self {
-        let (udp, lacking, told) = (HashMap::new(), Lacking::default(), BTreeSet::new());
-        let (before, leaving, turn) = (Vec::new(), None, Arc::default());
-        Self { planner, tools, own, guarded: false, before, leaving, turn, udp, lacking, told }
+    pub fn new(planner: Planner, deps: Dependencies, sender: Sender<Message>) -> Self {
+        let (udp, no_local, reported) = (HashMap::new(), NoLocalEndpoints::default(), BTreeSet::new());
+        let (draining, drain, generation) = (Vec::new(), None, Arc::default());
+        Self { planner, deps, sender, is_watched: false, draining, drain, generation, udp, no_local, reported }
     }
 
-    /// Runs until it is told to stop.
+    /// Runs until [`Message::Stop`].
     pub fn run(mut self, messages: &Receiver<Message>) {
-        // What the kernel has was left by an earlier run, and so were flows that may be stale by now.
-        let first = Pending::nothing(Since::Ever, Instant::now());
+        // The kernel may contain rules and stale flows of an earlier run.
+        let first = Pending::empty(SyncScope::FullResync, Instant::now());
         let mut pending = Pending { ready: false, dirty: true, udp: true, ..first };
         loop {
             let mut next = match messages.recv_timeout(self.wait(&pending)) {
@@ -163,107 +164,107 @@ impl Loop {
                 if matches!(message, Message::Stop) {
                     return;
                 }
-                self.take(message, &mut pending);
+                self.handle(message, &mut pending);
                 next = messages.try_recv().ok();
             }
             if pending.is_due() && Instant::now() >= pending.not_before {
-                self.bring(&mut pending);
-            } else if !pending.dirty && self.tools.serving.backend.rest().is_some_and(|rest| rest.is_zero()) {
-                self.tend(&mut pending);
+                self.sync(&mut pending);
+            } else if !pending.dirty && self.deps.active.backend.next_maintenance().is_some_and(|wait| wait.is_zero()) {
+                self.maintain(&mut pending);
             }
-            if let Some((_, latest)) = self.leaving.filter(|(at, _)| Instant::now() >= *at) {
-                self.let_go(latest);
+            if let Some((_, latest)) = self.drain.filter(|(at, _)| Instant::now() >= *at) {
+                self.finish_drain(latest);
             }
         }
     }
 
-    /// How long the loop may sleep: until something is due, or until the backend needs it.
+    /// Time until the next deadline: pending changes, backend maintenance or the end of a drain period.
     fn wait(&self, pending: &Pending) -> Duration {
-        let rest = self.tools.serving.backend.rest().filter(|_| !pending.dirty);
-        let leaving = self.leaving.map(|(at, _)| at.saturating_duration_since(Instant::now()));
-        pending.wait().min(rest.unwrap_or(LONG)).min(leaving.unwrap_or(LONG))
+        let maintenance = self.deps.active.backend.next_maintenance().filter(|_| !pending.dirty);
+        let drain = self.drain.map(|(at, _)| at.saturating_duration_since(Instant::now()));
+        pending.wait().min(maintenance.unwrap_or(IDLE_WAIT)).min(drain.unwrap_or(IDLE_WAIT))
     }
 
-    /// Lets the backend do what is due although nothing has changed.
-    fn tend(&mut self, pending: &mut Pending) {
-        match self.tools.serving.backend.tend(self.planner.plan()) {
-            Ok(Brought { changes, untidy }) => {
-                self.tools.metrics.untidy(untidy);
+    /// Runs the periodic maintenance of the backend.
+    fn maintain(&mut self, pending: &mut Pending) {
+        match self.deps.active.backend.maintain(self.planner.plan()) {
+            Ok(SyncStats { changes, cleanup_failures }) => {
+                self.deps.metrics.cleanup_failed(cleanup_failures);
                 if changes > 0 {
-                    tracing::debug!(changes, "rules were looked after");
+                    tracing::debug!(changes, "maintained rules");
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "the rules could not be looked after; they are read and written anew");
-                (pending.since, pending.dirty) = (Since::Ever, true);
+                tracing::warn!(%error, "maintenance failed; scheduling a full resync");
+                (pending.scope, pending.dirty) = (SyncScope::FullResync, true);
             }
         }
     }
 
-    fn take(&mut self, message: Message, pending: &mut Pending) {
+    fn handle(&mut self, message: Message, pending: &mut Pending) {
         match message {
             Message::Ready => pending.ready = true,
-            Message::Foreign => {
-                tracing::warn!("somebody else changed our rules; they are read and set right");
-                self.tools.metrics.healed();
-                pending.since = Since::Tampered;
+            Message::Tampered => {
+                tracing::warn!("another program changed the proxy's rules; resyncing");
+                self.deps.metrics.tampering_detected();
+                pending.scope = SyncScope::Tampered;
                 pending.dirty = true;
                 pending.not_before = Instant::now();
             }
-            Message::Update(update) => self.follow(*update, pending),
-            Message::Ask(question) => self.answer(question, pending),
-            Message::Serve(serving) => self.hand_over(*serving, pending),
+            Message::Update(update) => self.apply_update(*update, pending),
+            Message::Snapshot(request) => self.take_snapshot(request, pending),
+            Message::SwitchBackend(next) => self.switch_backend(*next, pending),
             Message::Stop => {}
         }
         if pending.dirty {
-            self.tools.health.queued();
+            self.deps.health.queued();
         }
     }
 
-    /// Lets another serve: first everything is written its way, then the one before goes.
-    fn hand_over(&mut self, next: Serving, pending: &mut Pending) {
-        self.before.push(std::mem::replace(&mut self.tools.serving, next));
-        self.turn.fetch_add(1, Ordering::Relaxed);
-        self.guarded = false;
-        (pending.since, pending.dirty) = (Since::Ever, true);
+    /// Replaces the active backend: its successor writes everything first, then the old one drains.
+    fn switch_backend(&mut self, next: ActiveBackend, pending: &mut Pending) {
+        self.draining.push(std::mem::replace(&mut self.deps.active, next));
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        self.is_watched = false;
+        (pending.scope, pending.dirty) = (SyncScope::FullResync, true);
         pending.not_before = Instant::now();
     }
 
-    /// Lets those go who served before. Flows that only they can carry begin anew with the rules that are in force, and before
-    /// they go: in between there would be nobody. While they carry connections that end with them, they get more time.
-    fn let_go(&mut self, latest: Instant) {
+    /// Drops replaced backends at the end of their drain period. UDP flows that only they can carry are deleted first,
+    /// so that the active rules create them anew. Open connections extend the period up to its maximum.
+    fn finish_drain(&mut self, latest: Instant) {
         let now = Instant::now();
-        if now < latest && (self.tools.serving.is_awaited)() {
-            self.leaving = Some((latest.min(now + FAREWELL), latest));
+        if now < latest && (self.deps.active.has_open_connections)() {
+            self.drain = Some((latest.min(now + DRAIN_PERIOD), latest));
             return;
         }
-        self.leaving = None;
-        if !self.before.is_empty() {
-            self.forget_flows(&Gone::new());
+        self.drain = None;
+        if !self.draining.is_empty() {
+            self.delete_stale_flows(&RemovedFrontends::new());
         }
-        (self.tools.serving.parted)();
-        self.before.clear();
+        (self.deps.active.on_drained)();
+        self.draining.clear();
     }
 
-    fn follow(&mut self, update: Update, pending: &mut Pending) {
-        self.tools.metrics.seen(&update);
+    fn apply_update(&mut self, update: Update, pending: &mut Pending) {
+        self.deps.metrics.update_received(&update);
         pending.triggers.extend(trigger(&update));
         let touched = self.planner.update(update);
         for key in &touched.ports {
-            self.lacking.follow(self.planner.plan(), key);
+            self.no_local.update(self.planner.plan(), key);
             if key.protocol == Protocol::Udp {
                 pending.udp = true;
-                self.note_gone(key, &mut pending.gone);
+                self.note_removed_frontends(key, &mut pending.removed);
             }
         }
         pending.dirty |= !touched.is_empty();
-        if let Since::Last(all) = &mut pending.since {
+        if let SyncScope::Changed(all) = &mut pending.scope {
             all.absorb(touched);
         }
     }
 
-    /// Notes the frontends that a UDP port had and no longer has.
-    fn note_gone(&mut self, key: &PortKey, gone: &mut Gone) {
+    /// Records the frontends that a UDP port no longer has.
+    fn note_removed_frontends(&mut self, key: &PortKey, gone: &mut RemovedFrontends) {
         let port = self.planner.plan().ports.get(key);
         let now: Vec<Frontend> =
             port.map(|port| port.frontends().into_iter().map(|(frontend, _)| frontend).collect()).unwrap_or_default();
@@ -277,24 +278,24 @@ impl Loop {
         }
     }
 
-    fn bring(&mut self, pending: &mut Pending) {
+    fn sync(&mut self, pending: &mut Pending) {
         let started = Instant::now();
-        let is_full = !matches!(pending.since, Since::Last(_));
-        match self.tools.serving.backend.bring(self.planner.plan(), &pending.since) {
-            Ok(Brought { changes, untidy }) => {
-                self.tools.metrics.synced(started.elapsed(), is_full, changes);
-                self.tools.metrics.untidy(untidy);
-                self.brought(pending);
-                let window = started.elapsed().clamp(WINDOW.0, WINDOW.1);
-                *pending = Pending::nothing(Since::Last(Touched::default()), Instant::now() + window);
+        let is_full = !matches!(pending.scope, SyncScope::Changed(_));
+        match self.deps.active.backend.sync(self.planner.plan(), &pending.scope) {
+            Ok(SyncStats { changes, cleanup_failures }) => {
+                self.deps.metrics.synced(started.elapsed(), is_full, changes);
+                self.deps.metrics.cleanup_failed(cleanup_failures);
+                self.synced(pending);
+                let window = started.elapsed().clamp(COALESCE_WINDOW.0, COALESCE_WINDOW.1);
+                *pending = Pending::empty(SyncScope::Changed(Touched::default()), Instant::now() + window);
             }
             Err(error) => {
-                let wait = FIRST_WAIT.saturating_mul(1 << pending.failures.min(16)).min(LONGEST_WAIT);
-                tracing::warn!(%error, ?wait, "the rules could not be written; those that are there stay; will try again");
-                self.tools.metrics.failed();
-                self.tools.health.failed(&error.what);
+                let wait = INITIAL_BACKOFF.saturating_mul(1 << pending.failures.min(16)).min(MAX_BACKOFF);
+                tracing::warn!(%error, ?wait, "sync failed; keeping the current rules and retrying");
+                self.deps.metrics.sync_failed();
+                self.deps.health.failed(&error.message);
                 if !is_full {
-                    pending.since = Since::Ever;
+                    pending.scope = SyncScope::FullResync;
                 }
                 pending.failures += 1;
                 pending.not_before = Instant::now() + wait;
@@ -302,65 +303,67 @@ impl Loop {
         }
     }
 
-    /// The rules are as planned: everything that waits for that.
-    fn brought(&mut self, pending: &Pending) {
-        if !self.guarded {
-            self.guard();
+    /// Work after a successful sync.
+    fn synced(&mut self, pending: &Pending) {
+        if !self.is_watched {
+            self.watch_tampering();
         }
-        self.tools.metrics.programmed(&pending.triggers);
+        self.deps.metrics.programmed(&pending.triggers);
         if pending.udp {
-            self.forget_flows(&pending.gone);
+            self.delete_stale_flows(&pending.removed);
         }
-        self.tools.health.synced(self.planner.plan());
-        self.tools.metrics.lacking(self.lacking.counts());
-        let news = match &pending.since {
-            Since::Ever | Since::Tampered => true,
-            Since::Last(touched) => touched.problems || !touched.ports.is_empty(),
+        self.deps.health.synced(self.planner.plan());
+        self.deps.metrics.no_local_endpoints(self.no_local.counts());
+        let may_have_changed = match &pending.scope {
+            SyncScope::FullResync | SyncScope::Tampered => true,
+            SyncScope::Changed(touched) => touched.problems || !touched.ports.is_empty(),
         };
-        if news {
-            self.tell();
+        if may_have_changed {
+            self.report_problems();
         }
     }
 
-    /// Has our rules watched, once they are there.
-    fn guard(&mut self) {
-        let (own, turns) = (self.own.clone(), self.turn.clone());
-        let turn = turns.load(Ordering::Relaxed);
-        // When the loop has ended, or another serves, nobody needs to know.
-        let tampered = Box::new(move || turns.load(Ordering::Relaxed) == turn && own.send(Message::Foreign).is_ok());
-        if let Err(error) = self.tools.serving.backend.guard(tampered) {
-            tracing::warn!(%error, "our rules cannot be watched; changes by others stay until the next start");
+    /// Starts to watch for changes by other programs after the first sync, and starts the drain period of the previous
+    /// backend.
+    fn watch_tampering(&mut self) {
+        let (sender, generations) = (self.sender.clone(), self.generation.clone());
+        let generation = generations.load(Ordering::Relaxed);
+        // The watcher stops when the loop has ended or another backend is active.
+        let on_tampering = Box::new(move || {
+            generations.load(Ordering::Relaxed) == generation && sender.send(Message::Tampered).is_ok()
+        });
+        if let Err(error) = self.deps.active.backend.watch_tampering(on_tampering) {
+            tracing::warn!(%error, "cannot watch rules; changes by other programs persist until the next full resync");
         }
-        self.guarded = true;
-        (self.tools.serving.begun)();
+        self.is_watched = true;
+        (self.deps.active.on_active)();
         let now = Instant::now();
-        self.leaving = Some((now + FAREWELL, now + LONGEST_FAREWELL));
+        self.drain = Some((now + DRAIN_PERIOD, now + MAX_DRAIN_PERIOD));
     }
 
-    /// Tells of problems that are new.
-    fn tell(&mut self) {
-        let problems: BTreeSet<Problem> =
-            self.planner.problems().chain(self.tools.serving.backend.problems()).collect();
-        for problem in problems.difference(&self.told) {
+    /// Reports new problems.
+    fn report_problems(&mut self) {
+        let problems: BTreeSet<Problem> = self.planner.problems().chain(self.deps.active.backend.problems()).collect();
+        for problem in problems.difference(&self.reported) {
             tracing::warn!(service = %problem.service, "{}", problem.what);
-            (self.tools.tell)(problem);
+            (self.deps.report_problem)(problem);
         }
-        self.told = problems;
+        self.reported = problems;
     }
 
-    /// Removes UDP flows that lead to endpoints that are gone.
-    fn forget_flows(&mut self, gone: &Gone) {
-        let Some(flows) = &mut self.tools.serving.conntrack else { return };
+    /// Deletes UDP flows to endpoints that no longer exist.
+    fn delete_stale_flows(&mut self, gone: &RemovedFrontends) {
+        let Some(flows) = &mut self.deps.active.conntrack else { return };
         let started = Instant::now();
-        let by_ipvs = self.tools.serving.backend.is_ipvs();
+        let by_ipvs = self.deps.active.backend.is_ipvs();
         match conntrack::reconcile(&mut **flows, self.planner.plan(), gone, by_ipvs) {
-            Ok(removed) => self.tools.metrics.flows(started.elapsed(), removed),
-            Err(error) => tracing::warn!(%error, "stale UDP flows could not be looked for"),
+            Ok(removed) => self.deps.metrics.conntrack_synced(started.elapsed(), removed),
+            Err(error) => tracing::warn!(%error, "cannot reconcile UDP conntrack entries"),
         }
     }
 }
 
-/// When the change happened that an update tells of.
+/// Time of the change that caused an update, from its annotation.
 fn trigger(update: &Update) -> Option<Timestamp> {
     let Update::Slice(slice) = update else { return None };
     slice.metadata.annotations.get(LAST_CHANGE_TRIGGER_TIME)?.parse().ok()

@@ -1,6 +1,6 @@
-//! What every backend is tried on: plans of all kinds, packets from everywhere to everywhere, and the judge between them.
+//! Common test input of all backends: generated plans and packets, and the comparison with the oracle.
 //!
-//! In: what a backend's fake kernel does to a packet. Out: nothing, unless it is not what [`plan::oracle`] says must happen.
+//! In: what a fake kernel does to a packet. Out: a failed assertion unless [`plan::oracle`] agrees.
 
 pub(crate) mod namespace;
 
@@ -14,14 +14,14 @@ use plan::{LocalDetector, Options, Plan, Planner, Protocol, Update};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{Backend, Since};
+use crate::{Backend, SyncScope};
 
 pub(crate) const NODE: &str = "n1";
 pub(crate) const NODE_IPS: [&str; 2] = ["192.0.2.1", "2001:db8::1"];
 
-/// A Service of a test.
+/// A generated Service.
 #[derive(Clone, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct ServiceSpec {
     pub(crate) number: u8,
     pub(crate) kind: usize,
     pub(crate) dual: bool,
@@ -35,12 +35,12 @@ pub(crate) struct Wish {
     pub(crate) endpoints: Vec<(u8, u8)>,
 }
 
-pub(crate) fn wish() -> impl Strategy<Value = Wish> {
+pub(crate) fn service_spec() -> impl Strategy<Value = ServiceSpec> {
     let shape = (0..4u8, 0..3usize, any::<bool>(), 0..3usize, any::<bool>(), any::<bool>());
     let more = (prop::bool::weighted(0.25), any::<bool>(), any::<bool>(), 0..4usize);
-    // Where an endpoint is (its last byte; below 8 on this node) and in which state.
+    // Last byte of the endpoint's address (below 8: on this node) and its state.
     let endpoints = prop::collection::vec((1..16u8, 0..5u8), 0..6);
-    (shape, more, endpoints).prop_map(|(shape, more, endpoints)| Wish {
+    (shape, more, endpoints).prop_map(|(shape, more, endpoints)| ServiceSpec {
         number: shape.0,
         kind: shape.1,
         dual: shape.2,
@@ -55,40 +55,40 @@ pub(crate) fn wish() -> impl Strategy<Value = Wish> {
     })
 }
 
-fn service(wish: &Wish) -> Value {
-    let number = wish.number;
-    let kind = ["ClusterIP", "NodePort", "LoadBalancer"][wish.kind];
+fn service(spec: &ServiceSpec) -> Value {
+    let number = spec.number;
+    let kind = ["ClusterIP", "NodePort", "LoadBalancer"][spec.kind];
     let mut ips = vec![format!("10.96.0.{}", number + 1)];
     let mut families = vec!["IPv4"];
-    if wish.dual {
+    if spec.dual {
         ips.push(format!("fd00:10:96::{}", number + 1));
         families.push("IPv6");
     }
     let policy = |local: bool| if local { "Local" } else { "Cluster" };
-    let protocol = ["TCP", "UDP", "SCTP"][wish.protocol];
-    let mut spec = json!({
+    let protocol = ["TCP", "UDP", "SCTP"][spec.protocol];
+    let mut object = json!({
         "type": kind, "clusterIP": ips[0], "clusterIPs": ips, "ipFamilies": families,
-        "internalTrafficPolicy": policy(wish.internal_local), "externalTrafficPolicy": policy(wish.external_local),
-        "sessionAffinity": if wish.affinity { "ClientIP" } else { "None" },
+        "internalTrafficPolicy": policy(spec.internal_local), "externalTrafficPolicy": policy(spec.external_local),
+        "sessionAffinity": if spec.affinity { "ClientIP" } else { "None" },
         "ports": [{"name": "p", "port": 80, "protocol": protocol,
-                   "nodePort": if wish.kind > 0 { 30000 + i64::from(number) } else { 0 }}],
+                   "nodePort": if spec.kind > 0 { 30000 + i64::from(number) } else { 0 }}],
     });
-    if wish.external_ip {
-        // Shared by two Services: only one of them can have it.
-        spec["externalIPs"] = json!([format!("198.51.100.{}", number / 2 + 1), "2001:db8:1::9"]);
+    if spec.external_ip {
+        // Shared by two Services; only one of them owns it.
+        object["externalIPs"] = json!([format!("198.51.100.{}", number / 2 + 1), "2001:db8:1::9"]);
     }
     let ranges =
         [json!([]), json!(["203.0.113.0/24"]), json!(["192.0.2.0/24", "203.0.113.7/32"]), json!(["2001:db8::/32"])];
-    spec["loadBalancerSourceRanges"] = ranges[wish.ranges].clone();
-    let ingress = if wish.lb_ip { json!([{"ip": format!("198.51.100.{}", 100 + number)}]) } else { json!([]) };
+    object["loadBalancerSourceRanges"] = ranges[spec.ranges].clone();
+    let ingress = if spec.lb_ip { json!([{"ip": format!("198.51.100.{}", 100 + number)}]) } else { json!([]) };
     json!({
         "metadata": {"namespace": "default", "name": format!("s{number}"), "uid": "u"},
-        "spec": spec, "status": {"loadBalancer": {"ingress": ingress}},
+        "spec": object, "status": {"loadBalancer": {"ingress": ingress}},
     })
 }
 
-fn slice(wish: &Wish, family: Family) -> Value {
-    let endpoints: Vec<Value> = wish
+fn slice(spec: &ServiceSpec, family: Family) -> Value {
+    let endpoints: Vec<Value> = spec
         .endpoints
         .iter()
         .map(|(place, state)| {
@@ -99,11 +99,11 @@ fn slice(wish: &Wish, family: Family) -> Value {
             })
         })
         .collect();
-    let name = format!("s{}-{}", wish.number, family.as_str().to_lowercase());
-    let protocol = ["TCP", "UDP", "SCTP"][wish.protocol];
+    let name = format!("s{}-{}", spec.number, family.as_str().to_lowercase());
+    let protocol = ["TCP", "UDP", "SCTP"][spec.protocol];
     json!({
         "metadata": {"namespace": "default", "name": name,
-                     "labels": {"kubernetes.io/service-name": format!("s{}", wish.number)}},
+                     "labels": {"kubernetes.io/service-name": format!("s{}", spec.number)}},
         "addressType": family.as_str(), "endpoints": endpoints,
         "ports": [{"name": "p", "port": 8080, "protocol": protocol}],
     })
@@ -113,30 +113,30 @@ fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("an object of ours")
 }
 
-pub(crate) fn updates(wish: &Wish) -> Vec<Update> {
-    let mut all = vec![Update::Service(Box::new(read(service(wish))))];
-    all.extend([Family::V4, Family::V6].map(|family| Update::Slice(read(slice(wish, family)))));
+pub(crate) fn updates(spec: &ServiceSpec) -> Vec<Update> {
+    let mut all = vec![Update::Service(Box::new(read(service(spec))))];
+    all.extend([Family::V4, Family::V6].map(|family| Update::Slice(read(slice(spec, family)))));
     all
 }
 
-/// What becomes of Services over time: each is wished for, or goes.
-pub(crate) fn story(most: usize) -> impl Strategy<Value = Vec<Vec<Update>>> {
-    let chapter = (wish(), prop::bool::weighted(0.2)).prop_map(|(wish, gone)| match gone {
-        true => vec![Update::ServiceGone(format!("default/s{}", wish.number))],
-        false => updates(&wish),
+/// Steps in which Services are added, changed or deleted.
+pub(crate) fn history(most: usize) -> impl Strategy<Value = Vec<Vec<Update>>> {
+    let chapter = (service_spec(), prop::bool::weighted(0.2)).prop_map(|(spec, gone)| match gone {
+        true => vec![Update::ServiceGone(format!("default/s{}", spec.number))],
+        false => updates(&spec),
     });
     prop::collection::vec(chapter, 1..most)
 }
 
-/// Has a backend follow updates, one by one.
+/// Applies updates one by one and syncs after each.
 pub(crate) fn follow(backend: &mut dyn Backend, planner: &mut Planner, all: impl IntoIterator<Item = Update>) {
     for update in all {
         let touched = planner.update(update);
-        backend.bring(planner.plan(), &Since::Last(touched)).expect("accepted");
+        backend.sync(planner.plan(), &SyncScope::Changed(touched)).expect("accepted");
     }
 }
 
-/// The addresses of the node.
+/// Node addresses.
 pub(crate) fn node_ips() -> impl Iterator<Item = IpAddr> {
     NODE_IPS.iter().map(|ip| ip.parse().expect("an address"))
 }
@@ -166,7 +166,7 @@ pub(crate) fn planner(options: Options) -> Planner {
     planner
 }
 
-/// Every packet that could tell something: from everywhere to everywhere.
+/// Packets from every kind of source to every kind of destination.
 pub(crate) fn packets(plan: &Plan) -> Vec<Packet> {
     let parse = |text: &str| -> IpAddr { text.parse().expect("an address") };
     let sources: Vec<(IpAddr, bool, Option<&str>)> = [
@@ -202,13 +202,13 @@ pub(crate) fn packets(plan: &Plan) -> Vec<Packet> {
     all
 }
 
-/// Holds what a kernel does against what must happen. The kernel is given a packet, and which of how many equal ways to choose;
-/// it must not remember clients of earlier packets.
+/// Compares a kernel with the oracle. The kernel gets a packet and which of n equal choices to take; it must not keep
+/// affinity between packets.
 pub(crate) fn check(plan: &Plan, kernel: impl FnMut(&KernelPacket, u32, u32) -> Fate) {
     check_possible(plan, |_| true, kernel);
 }
 
-/// The same, for those packets only that can come to be.
+/// The same, limited to possible packets.
 pub(crate) fn check_possible(
     plan: &Plan,
     is_possible: impl Fn(&Packet) -> bool,

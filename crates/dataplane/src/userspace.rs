@@ -1,17 +1,17 @@
-//! The userspace mode: this program carries every connection itself.
+//! The userspace mode: this process relays every connection.
 //!
 //! ```text
-//! packet to a Service ─▶ our table redirects it ─▶ a door of the relay ─▶ an endpoint, and another if that does not answer
+//! packet to a Service ─▶ our table redirects it ─▶ a listener of the relay ─▶ an endpoint; on failure the next one
 //! ```
-//! What is gained: endpoints take turns, and one that does not answer costs a moment instead of a connection. What is lost:
-//! endpoints see this node instead of the client, SCTP is not served, and Services stop when this program does.
+//! Endpoints are chosen round-robin, and an unreachable endpoint costs a retry instead of the connection. On the other
+//! hand endpoints see the node's address, SCTP is not supported, and Services stop when this process does.
 //!
-//! [`relay`] carries and knows no rules; [`Userspace`] keeps rules and doors in step with the plan. The relay also serves node
-//! ports on loopback beside any other mode ([`loopback`]), and Services where there are no rules at all ([`rootless`]).
+//! [`relay`] moves data and knows no rules; [`Userspace`] keeps rules and listeners in sync with the plan. The relay
+//! also serves node ports on loopback in other modes ([`loopback`]), and Services without any rules ([`rootless`]).
 
-mod doors;
-mod fixed;
-mod flows;
+mod conntrack;
+mod fixed_listeners;
+mod listeners;
 pub mod loopback;
 pub mod relay;
 pub mod rootless;
@@ -25,110 +25,110 @@ use kernel::nft::{Batch, Change, Nft, NftError};
 use parking_lot::Mutex;
 use plan::{Plan, PortKey, Problem, Protocol, Touched};
 
-pub use crate::nft::relayed::TABLE;
-pub use flows::Flows;
+pub use crate::nft::redirect::TABLE;
+pub use conntrack::RelayConntrack;
 
-use self::doors::Doors;
-use self::flows::Ways;
+use self::conntrack::RelayedFrontends;
+use self::listeners::RelayListeners;
 use self::relay::Relay;
-use self::table::{Added, Tables};
+use self::table::{PortElements, Tables};
 use crate::frontends::owned;
-use crate::nft::{FAMILIES, guard, kernel_family, relayed};
-use crate::{Backend, BackendError, Brought, Since, Tampered};
+use crate::nft::{FAMILIES, kernel_family, redirect, tamper};
+use crate::{Backend, BackendError, SyncScope, SyncStats, TamperCallback};
 
-/// The mode's backend.
+/// Backend of the userspace mode.
 pub struct Userspace<N: Nft> {
     nft: N,
-    doors: Doors,
+    listeners: RelayListeners,
     tables: Tables,
-    /// Service ports that cannot be served, and why.
+    /// Service ports that are not served, and why.
     unserved: BTreeMap<PortKey, String>,
-    /// By which ways UDP comes to the relay, for those who look for stale flows.
-    ways: Arc<Mutex<Ways>>,
-    /// How the kernel numbered what we wrote last.
+    /// UDP frontends of the relay, for the reconciliation of stale flows.
+    relayed: Arc<Mutex<RelayedFrontends>>,
+    /// Kernel generation number after our last write.
     generation: u32,
 }
 
 impl<N: Nft> Userspace<N> {
-    /// Nothing is written yet, and no door is open.
+    /// No rules are written and no listener is open yet.
     pub fn new(nft: N, relay: &Relay) -> Self {
         let (tables, unserved) = (Tables::default(), BTreeMap::new());
-        let doors = Doors::new(relay.marked(relayed::OWN));
-        Self { nft, doors, tables, unserved, ways: Arc::default(), generation: 0 }
+        let listeners = RelayListeners::new(relay.marked(redirect::RELAY_MARK));
+        Self { nft, listeners, tables, unserved, relayed: Arc::default(), generation: 0 }
     }
 
-    /// Connection tracking for whoever looks for stale flows while this serves.
-    pub fn flows<C: Conntrack>(&self, all: C) -> Flows<C> {
-        Flows::new(all, Arc::clone(&self.ways))
+    /// Conntrack for the reconciliation of stale flows while this backend is active.
+    pub fn conntrack<C: Conntrack>(&self, all: C) -> RelayConntrack<C> {
+        RelayConntrack::new(all, Arc::clone(&self.relayed))
     }
 
-    /// Opens the doors of Service ports; answers what these add to the tables. One that cannot have a door is not served; all
-    /// others are.
-    fn prepare<'a>(&mut self, plan: &Plan, keys: impl Iterator<Item = &'a PortKey>) -> Added {
-        let mut added = Added::new();
+    /// Opens the listeners of Service ports and returns their table elements. A port whose listener cannot be opened is
+    /// not served; the others are.
+    fn prepare<'a>(&mut self, plan: &Plan, keys: impl Iterator<Item = &'a PortKey>) -> PortElements {
+        let mut elements = PortElements::new();
         for key in keys {
             self.unserved.remove(key);
             let Some(port) = plan.ports.get(key) else { continue };
             let owned = owned(plan, port);
-            let opened = self.doors.prepare(plan, port, relayed::needs(port, &owned));
+            let opened = self.listeners.prepare(plan, port, redirect::needs(port, &owned));
             let why = match &opened {
                 Err(error) => Some(format!("no listener can be opened for it: {error}; raise the limit of open files")),
                 Ok(_) if key.protocol == Protocol::Sctp => Some(NO_SCTP.to_owned()),
                 Ok(_) => None,
             };
             self.unserved.extend(why.map(|why| (key.clone(), why)));
-            added.insert(key.clone(), relayed::elements(port, &owned, opened.unwrap_or_default()));
+            elements.insert(key.clone(), redirect::elements(port, &owned, opened.unwrap_or_default()));
         }
-        added
+        elements
     }
 
-    /// Reads what the kernel has and makes it what it should be. The doors of this process are new, so after a start there is
-    /// always something to write.
-    fn bring_all(&mut self, plan: &Plan, trusted: bool) -> Result<Brought, BackendError> {
+    /// Reads the kernel state and corrects the differences. The listeners of this process are new, so after a start
+    /// there is always something to write.
+    fn full_sync(&mut self, plan: &Plan, trusted: bool) -> Result<SyncStats, BackendError> {
         self.unserved.clear();
         let tables = Tables::of(plan, self.prepare(plan, plan.ports.keys()));
         let mut batch = Batch::default();
         for family in FAMILIES {
             let have = self.nft.dump(kernel_family(family), TABLE)?;
-            batch.changes.extend(tables.correct(plan, family, have, trusted).changes);
+            batch.changes.extend(tables.reconcile(plan, family, have, trusted).changes);
         }
-        let brought = self.write(&batch)?;
+        let stats = self.write(&batch)?;
         self.tables = tables;
         self.generation = self.nft.generation()?;
-        let keys = self.doors.keys().chain(plan.ports.keys()).cloned().collect();
-        self.settle(plan, &keys);
-        Ok(brought)
+        let keys = self.listeners.keys().chain(plan.ports.keys()).cloned().collect();
+        self.finish(plan, &keys);
+        Ok(stats)
     }
 
-    fn follow(&mut self, plan: &Plan, touched: &Touched) -> Result<Brought, BackendError> {
-        // Those that had no door may have one now.
+    fn incremental_sync(&mut self, plan: &Plan, touched: &Touched) -> Result<SyncStats, BackendError> {
+        // Retry ports whose listener could not be opened.
         let keys: BTreeSet<PortKey> = touched.ports.iter().chain(self.unserved.keys()).cloned().collect();
         let touched = &Touched { ports: keys, ..touched.clone() };
         let now = self.prepare(plan, touched.ports.iter());
-        let batch = self.tables.follow(plan, touched, &now);
-        let brought = self.write(&batch)?;
-        self.tables.followed(plan, touched, now);
-        self.settle(plan, &touched.ports);
-        Ok(brought)
+        let batch = self.tables.update(plan, touched, &now);
+        let stats = self.write(&batch)?;
+        self.tables.commit(plan, touched, now);
+        self.finish(plan, &touched.ports);
+        Ok(stats)
     }
 
-    fn write(&mut self, batch: &Batch) -> Result<Brought, NftError> {
+    fn write(&mut self, batch: &Batch) -> Result<SyncStats, NftError> {
         if !batch.changes.is_empty() {
             self.nft.apply(batch)?;
         }
-        Ok(Brought { changes: batch.changes.len(), untidy: 0 })
+        Ok(SyncStats { changes: batch.changes.len(), cleanup_failures: 0 })
     }
 
-    /// Closes doors to which no rule leads any more, and notes by which ways flows come to the others.
-    fn settle(&mut self, plan: &Plan, keys: &BTreeSet<PortKey>) {
-        let mut ways = self.ways.lock();
-        ways.node_ips.clone_from(&plan.node_port_ips);
+    /// Closes listeners that no rule refers to and records the UDP frontends of the others.
+    fn finish(&mut self, plan: &Plan, keys: &BTreeSet<PortKey>) {
+        let mut relayed = self.relayed.lock();
+        relayed.node_ips.clone_from(&plan.node_port_ips);
         for key in keys {
             let port = plan.ports.get(key);
-            let doors = self.doors.settle(key, port.map(|port| &**port));
+            let ports = self.listeners.commit(key, port.map(|port| &**port));
             if key.protocol == Protocol::Udp {
                 let owned = port.map(|port| owned(plan, port)).unwrap_or_default();
-                ways.set(key, owned.into_iter().map(|(frontend, _)| frontend).collect(), doors);
+                relayed.set(key, owned.into_iter().map(|(frontend, _)| frontend).collect(), ports);
             }
         }
     }
@@ -141,16 +141,16 @@ impl<N: Nft> Backend for Userspace<N> {
         "userspace"
     }
 
-    fn bring(&mut self, plan: &Plan, since: &Since) -> Result<Brought, BackendError> {
-        match since {
-            Since::Ever => self.bring_all(plan, true),
-            Since::Tampered => self.bring_all(plan, false),
-            Since::Last(touched) => self.follow(plan, touched),
+    fn sync(&mut self, plan: &Plan, scope: &SyncScope) -> Result<SyncStats, BackendError> {
+        match scope {
+            SyncScope::FullResync => self.full_sync(plan, true),
+            SyncScope::Tampered => self.full_sync(plan, false),
+            SyncScope::Changed(touched) => self.incremental_sync(plan, touched),
         }
     }
 
-    fn guard(&mut self, tampered: Tampered) -> Result<(), BackendError> {
-        guard::watch(&mut self.nft, TABLE, self.generation, tampered)
+    fn watch_tampering(&mut self, on_tampering: TamperCallback) -> Result<(), BackendError> {
+        tamper::watch(&mut self.nft, TABLE, self.generation, on_tampering)
     }
 
     fn problems(&self) -> Vec<Problem> {
@@ -163,15 +163,15 @@ impl<N: Nft> Backend for Userspace<N> {
 }
 
 impl<N: Nft> Drop for Userspace<N> {
-    /// The doors close with us, and whoever opens the same port next must not get what is for Services.
+    /// Removes the redirects: another program may open the same ports next.
     fn drop(&mut self) {
         if let Err(error) = self.nft.apply(&self.tables.retire()) {
-            tracing::debug!(%error, "rules that lead to this program could not be taken back");
+            tracing::debug!(%error, "cannot remove redirects to the relay");
         }
     }
 }
 
-/// Removes our tables; answers whether there were some.
+/// Removes our tables; returns whether there were any.
 ///
 /// # Errors
 /// When the kernel refuses.

@@ -1,6 +1,6 @@
-//! The addresses of this machine, and news of them.
+//! Addresses of this machine, and notification of changes.
 //!
-//! Node ports are served on them, health ports listen on them. They come and go while the program runs.
+//! Node ports and health-check ports use them. They change at run time.
 
 pub mod fake;
 pub mod linux;
@@ -17,9 +17,9 @@ use thiserror::Error;
 pub struct Address {
     /// The address.
     pub ip: IpAddr,
-    /// How many of its bits name the network.
+    /// Prefix length.
     pub prefix_len: u8,
-    /// The number of the interface that has it.
+    /// Interface index.
     pub interface: u32,
 }
 
@@ -27,26 +27,26 @@ pub struct Address {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("addresses of this machine, {doing}: {errno}")]
 pub struct AddressesError {
-    /// What the kernel said.
+    /// Error number of the kernel.
     pub errno: Errno,
-    /// What was being done.
+    /// The failed operation.
     pub doing: &'static str,
 }
 
-/// Somebody who has addresses.
+/// Access to addresses.
 pub trait Addresses: Send {
-    /// All of them, of both families.
+    /// All addresses of both families.
     ///
     /// # Errors
     /// When they cannot be read.
     fn list(&mut self) -> Result<BTreeSet<Address>, AddressesError>;
 }
 
-/// Somebody who tells when addresses change.
+/// Notifies of address changes.
 pub trait Monitor: Send {
-    /// Waits for a change. False when none came in time.
+    /// Waits for a change. False after the timeout.
     ///
     /// # Errors
-    /// When there is nothing more to hear.
-    fn wait(&mut self, patience: Option<Duration>) -> Result<bool, AddressesError>;
+    /// When the monitor has ended.
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<bool, AddressesError>;
 }

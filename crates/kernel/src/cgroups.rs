@@ -1,7 +1,7 @@
-//! Control groups: how much of the machine a container may use, and every process that is in it.
+//! Control groups: resource limits of containers, and their processes.
 //!
-//! In: a path such as `waypost/UID/web`, and limits. Out: the group in every hierarchy that this machine has, whether there is one for
-//! all controllers (version 2) or one for each (version 1). Everything is files; a folder with such files is the fake.
+//! In: a path such as `waypost/UID/web`, and limits. Out: the group in every hierarchy of this machine, one for all
+//! controllers (v2) or one for each (v1). Everything is files; a directory with such files is the fake.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,31 +11,31 @@ use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
 
-/// The controllers that are used.
+/// Controllers in use.
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
-/// In how many microseconds a quota of processor time is given anew.
+/// Period of the CPU quota in microseconds.
 const PERIOD: u64 = 100_000;
-/// How long until a group is tried again that could not be removed.
+/// Retry interval for removing a group.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// The control groups of a machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Cgroups {
-    /// One hierarchy for each controller: its name and where it is mounted. `systemd` is one without a controller.
+    /// v1: name and mount point of each hierarchy. `systemd` has no controller.
     V1(Vec<(String, PathBuf)>),
-    /// One hierarchy.
+    /// v2: one hierarchy.
     V2(PathBuf),
     /// None.
     Nothing,
 }
 
-/// How much may be used.
+/// Resource limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Limits {
-    /// The part of the processors when there is not enough for all, in thousandths of one: a weight against groups beside it. Zero is the smallest there
-    /// is; without any, a group has the kernel's default, the weight of one processor.
+    /// CPU weight relative to sibling groups, in thousandths of a CPU. Zero is the minimum; without a value, a group
+    /// has the kernel's default, the weight of one CPU.
     pub cpu_request: Option<u64>,
-    /// The most of the processors: thousandths of one.
+    /// CPU quota in thousandths of a CPU.
     pub cpu: Option<u64>,
     /// Bytes of memory.
     pub memory: Option<u64>,
@@ -44,7 +44,7 @@ pub struct Limits {
 }
 
 impl Cgroups {
-    /// Finds those of this machine.
+    /// Detects the control groups of this machine.
     #[must_use]
     pub fn find() -> Self {
         fs::read_to_string("/proc/self/mountinfo").map_or(Self::Nothing, |text| Self::read(&text))
@@ -68,14 +68,14 @@ impl Cgroups {
         }
         let controls = |(name, _): &(String, PathBuf)| CONTROLLERS.contains(&name.as_str());
         match v2 {
-            // With both, controllers are in the old ones.
+            // In hybrid mode the controllers are in v1.
             _ if v1.iter().any(controls) => Self::V1(v1),
             Some(root) => Self::V2(root),
             None => Self::Nothing,
         }
     }
 
-    /// The second version where this machine has both at once: some runtimes do not stand the sight of it.
+    /// The v2 hierarchy in hybrid mode: some runtimes cannot handle it.
     #[must_use]
     pub fn second(&self) -> Option<PathBuf> {
         let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -83,7 +83,7 @@ impl Cgroups {
         line.split(' ').nth(4).map(PathBuf::from)
     }
 
-    /// Where a group may be, also in hierarchies that only runtimes use.
+    /// All possible directories of a group, including hierarchies that only runtimes use.
     #[must_use]
     pub fn everywhere(&self, group: &str) -> Vec<PathBuf> {
         let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -92,7 +92,7 @@ impl Cgroups {
         self.folders(group).into_iter().chain(others).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Where a group is, in every hierarchy.
+    /// Directory of a group in every hierarchy.
     #[must_use]
     pub fn folders(&self, group: &str) -> Vec<PathBuf> {
         match self {
@@ -104,7 +104,8 @@ impl Cgroups {
         }
     }
 
-    /// Lets a group look like the whole hierarchy to whoever shares the mounts of the caller: groups are then made in it, and nowhere else.
+    /// Makes a group appear as the root of the hierarchy in the mount namespace of the caller: groups are then created
+    /// only below it.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -117,7 +118,7 @@ impl Cgroups {
         roots.into_iter().try_for_each(|root| crate::mounts::bind(&root.join(group), root, false))
     }
 
-    /// The names of groups of the highest level that begin so.
+    /// Top-level groups with this prefix.
     #[must_use]
     pub fn beginning(&self, prefix: &str) -> BTreeSet<String> {
         let entries = self.everywhere("").into_iter().filter_map(|root| fs::read_dir(root).ok()).flatten().flatten();
@@ -125,16 +126,16 @@ impl Cgroups {
         names.filter(|name| name.starts_with(prefix)).collect()
     }
 
-    /// The files into which a process writes its number to enter a group.
+    /// The `cgroup.procs` files of a group.
     #[must_use]
     pub fn doors(&self, group: &str) -> Vec<PathBuf> {
         self.folders(group).iter().map(|folder| folder.join("cgroup.procs")).collect()
     }
 
-    /// Makes a group with limits, or gives one that is there new limits.
+    /// Creates a group with limits, or updates the limits.
     ///
     /// # Errors
-    /// When it cannot be made, or the machine lacks a controller that a limit needs.
+    /// When it cannot be created, or a controller that a limit needs is missing.
     pub fn make(&self, group: &str, limits: &Limits) -> io::Result<()> {
         match self {
             Self::V1(all) => {
@@ -155,7 +156,7 @@ impl Cgroups {
                 }
                 v2_limits(&above, limits)
             }
-            // That there are not too many processes is a wish of ours, not of whoever wrote the container.
+            // The pids limit is our default, not part of the container spec.
             Self::Nothing if limits.cpu.is_none() && limits.memory.is_none() => Ok(()),
             Self::Nothing => {
                 Err(io::Error::new(io::ErrorKind::Unsupported, "this machine has no control groups mounted"))
@@ -163,7 +164,7 @@ impl Cgroups {
         }
     }
 
-    /// The processes in a group and in groups below it.
+    /// Processes in a group and its descendants.
     #[must_use]
     pub fn processes(&self, group: &str) -> BTreeSet<i32> {
         let mut out = BTreeSet::new();
@@ -173,7 +174,7 @@ impl Cgroups {
         out
     }
 
-    /// How many processes of a group were killed because it had no more memory.
+    /// Number of OOM kills in a group.
     #[must_use]
     pub fn out_of_memory(&self, group: &str) -> u64 {
         let counted = |file: PathBuf| -> Option<u64> {
@@ -187,7 +188,7 @@ impl Cgroups {
         files.filter_map(counted).max().unwrap_or(0)
     }
 
-    /// Kills every process in a group. Says whether there was one.
+    /// Kills all processes in a group; returns whether there were any.
     pub fn kill(&self, group: &str) -> bool {
         if let Self::V2(root) = self
             && !self.processes(group).is_empty()
@@ -202,17 +203,17 @@ impl Cgroups {
         !all.is_empty()
     }
 
-    /// Kills what is in a group and removes it. Processes that end take a moment; they are waited for, but not longer than that.
+    /// Kills and removes a group. Waits for its processes up to the timeout.
     ///
     /// # Errors
-    /// When something is still in it then.
-    pub fn end(&self, group: &str, patience: Duration) -> io::Result<bool> {
+    /// When processes remain.
+    pub fn end(&self, group: &str, timeout: Duration) -> io::Result<bool> {
         let begun = Instant::now();
         loop {
             self.kill(group);
             match self.remove(group) {
-                Err(_) if begun.elapsed() < patience => {
-                    // Nobody tells when a group can go.
+                Err(_) if begun.elapsed() < timeout => {
+                    // There is no notification.
                     let _ = rustix::event::poll(&mut [], Some(&PAUSE));
                 }
                 removed => return removed,
@@ -220,10 +221,10 @@ impl Cgroups {
         }
     }
 
-    /// Removes a group and those below it, which must have no processes any more. Says whether there was one.
+    /// Removes a group and its descendants, which must be empty. Returns whether it existed.
     ///
     /// # Errors
-    /// When something is still in it.
+    /// When it is not empty.
     pub fn remove(&self, group: &str) -> io::Result<bool> {
         let mut found = false;
         for folder in self.everywhere(group) {
@@ -256,7 +257,7 @@ fn remove_tree(folder: &Path) -> io::Result<bool> {
     }
 }
 
-/// Lets groups below have controllers. One that cannot be had is missed when a limit needs it.
+/// Enables controllers for child groups. A missing one is reported when a limit needs it.
 fn delegate(folder: &Path) {
     for controller in CONTROLLERS {
         let _ = fs::write(folder.join("cgroup.subtree_control"), format!("+{controller}"));
@@ -268,12 +269,12 @@ fn put(folder: &Path, name: &str, value: &str) -> io::Result<()> {
     fs::write(&path, value).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-/// The weight of a request in version 1, as the kubelet computes it: 1024 for a processor.
+/// CPU shares of a request in v1, as computed by the kubelet: 1024 per CPU.
 fn shares(request: u64) -> u64 {
     (request.saturating_mul(1024) / 1000).clamp(2, 262_144)
 }
 
-/// The same in version 2: from 2..262144 to 1..10000, as the kubelet converts it.
+/// The same in v2: from 2..262144 to 1..10000, as converted by the kubelet.
 fn weight(request: u64) -> u64 {
     1 + (shares(request) - 2) * 9999 / 262_142
 }
@@ -292,7 +293,7 @@ fn v1_limits(controller: &str, folder: &Path, limits: &Limits) -> io::Result<()>
         "memory" => {
             if let Some(memory) = limits.memory {
                 put(folder, "memory.limit_in_bytes", &memory.to_string())?;
-                // Without this, what is over the limit goes to swap space without end. Not every kernel counts that.
+                // Without this, memory above the limit is swapped. Not every kernel has swap accounting.
                 let _ = put(folder, "memory.memsw.limit_in_bytes", &memory.to_string());
             }
         }
@@ -323,7 +324,7 @@ fn v2_limits(folder: &Path, limits: &Limits) -> io::Result<()> {
     Ok(())
 }
 
-/// A request of nothing is no reason to fail where the controller is missing: no request has an effect there.
+/// A zero request is not an error where the controller is missing.
 fn put_request(folder: &Path, request: u64) -> io::Result<()> {
     match put(folder, "cpu.weight", &weight(request).to_string()) {
         Err(_) if request == 0 => Ok(()),
@@ -335,9 +336,9 @@ fn put_request(folder: &Path, request: u64) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// The figures are those of the kubelet.
+    /// Values of the kubelet.
     #[test]
-    fn requests_have_the_weights_of_the_kubelet() {
+    fn cpu_weights_equal_those_of_the_kubelet() {
         let cases = [(0, 2, 1), (1, 2, 1), (100, 102, 4), (500, 512, 20), (1000, 1024, 39), (2000, 2048, 79)];
         let most = [(256_000, 262_144, 10_000), (u64::MAX, 262_144, 10_000)];
         for (request, v1, v2) in cases.into_iter().chain(most) {
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_without_a_request_have_the_weight_that_the_kernel_gives() {
+    fn groups_without_a_request_have_the_default_weight() {
         let root = std::env::temp_dir().join(format!("waypost-cgroups-weights-{}", std::process::id()));
         let (v1, v2) = (root.join("v1"), root.join("v2"));
         let versions = [Cgroups::V1(vec![("cpu".to_owned(), v1.clone())]), Cgroups::V2(v2.clone())];
@@ -389,12 +390,12 @@ mod tests {
     }
 
     #[test]
-    fn version_2_delegates_counts_and_is_entered_by_one_door() {
+    fn version_2_delegates_controllers_and_has_one_procs_file() {
         let root = std::env::temp_dir().join(format!("waypost-cgroups-2-{}", std::process::id()));
         fs::create_dir_all(&root).expect("made");
         let groups = Cgroups::V2(root.clone());
         groups.make("waypost/a/b", &Limits::default()).expect("made");
-        // Groups with processes are those below which there is none: only those above have controllers to give.
+        // Processes are only in leaf groups: only inner ones delegate controllers.
         for (above, gives) in [("", true), ("waypost", true), ("waypost/a", true), ("waypost/a/b", false)] {
             assert_eq!(root.join(above).join("cgroup.subtree_control").exists(), gives, "{above:?}");
         }
@@ -407,7 +408,7 @@ mod tests {
         fs::write(root.join("waypost/a/b/cgroup.procs"), "1999999999\n").expect("written");
         assert_eq!(groups.out_of_memory("waypost/a/b"), 1);
         assert_eq!(groups.processes("waypost/a"), BTreeSet::from([1_999_999_999]));
-        // The kernel kills all at once when it is told to.
+        // cgroup.kill kills all at once.
         fs::write(root.join("waypost/a/cgroup.kill"), "").expect("written");
         assert!(groups.kill("waypost/a"));
         assert_eq!(fs::read_to_string(root.join("waypost/a/cgroup.kill")).expect("read"), "1");
@@ -415,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_of_this_machine_comes_and_goes() {
+    fn a_group_is_created_and_removed() {
         let groups = Cgroups::find();
         assert_ne!(groups, Cgroups::Nothing, "this test needs control groups");
         let name = format!("waypost-test-{}", std::process::id());
@@ -428,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_a_group_ends_with_it() {
+    fn processes_are_killed_with_their_group() {
         let groups = Cgroups::find();
         let name = format!("waypost-test-end-{}", std::process::id());
         groups.make(&name, &Limits::default()).expect("made; this test needs root");

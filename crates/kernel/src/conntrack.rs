@@ -1,7 +1,7 @@
-//! Connections that the kernel remembers: which there are, and how to make it forget them.
+//! Conntrack entries: listing and deleting.
 //!
-//! Only UDP is ever forgotten. A sender that never stops keeps its entry alive for ever, and with it the backend that was chosen
-//! at the beginning; TCP and SCTP end by themselves. People who ask who talks to whom are told of all protocols.
+//! Only UDP entries are deleted. A client that never stops sending keeps its entry alive, and with it the backend
+//! chosen at the start; TCP and SCTP connections end by themselves. Reports list all protocols.
 
 pub mod fake;
 pub mod linux;
@@ -13,52 +13,52 @@ use thiserror::Error;
 
 use crate::Family;
 
-/// The number of UDP.
+/// IP protocol number of UDP.
 pub const UDP: u8 = 17;
 
 /// One direction of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Direction {
-    /// Who sends.
+    /// Source.
     pub source: SocketAddr,
-    /// Who receives.
+    /// Destination.
     pub destination: SocketAddr,
 }
 
 impl Direction {
-    /// From parts.
+    /// A direction from its parts.
     #[must_use]
     pub fn new(source: (IpAddr, u16), destination: (IpAddr, u16)) -> Self {
         Self { source: source.into(), destination: destination.into() }
     }
 }
 
-/// A connection as the kernel remembers it.
+/// A conntrack entry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Flow {
     /// Its family.
     pub family: Family,
     /// Its protocol.
     pub protocol: u8,
-    /// The zone that it is kept in.
+    /// Conntrack zone.
     pub zone: u16,
-    /// As the client sends: to the frontend.
+    /// Client to frontend.
     pub original: Direction,
-    /// As answers come: from the backend, or from the frontend if nothing was translated.
+    /// Reply: from the backend, or from the frontend if untranslated.
     pub reply: Direction,
-    /// Whether connection tracking itself translates it. One that it does not, but that is answered by a backend all the same, is
-    /// IPVS's, and leads nowhere without it.
+    /// Whether conntrack performs the translation. An entry without it whose replies come from a backend belongs to
+    /// IPVS and is useless without it.
     pub translated: bool,
 }
 
-/// A connection that is answered by somebody else than it was sent to, and what has passed.
+/// A connection whose replies come from another address than its destination, with its counters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Counted {
     /// The connection.
     pub flow: Flow,
-    /// How many bytes have passed, in both directions; nothing when the kernel did not count.
+    /// Bytes in both directions; none without accounting.
     pub bytes: Option<u64>,
-    /// Whether both sides have ended it, and it is only remembered.
+    /// Whether it is closed and has not expired.
     pub ended: bool,
 }
 
@@ -66,43 +66,43 @@ pub struct Counted {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("connection tracking, {doing}: {errno}")]
 pub struct ConntrackError {
-    /// What the kernel said.
+    /// Error number of the kernel.
     pub errno: Errno,
-    /// What was being done.
+    /// The failed operation.
     pub doing: &'static str,
 }
 
 impl ConntrackError {
-    /// The same request may succeed a moment later.
+    /// Whether the same request may succeed later.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         [Errno::INTR, Errno::NOBUFS, Errno::AGAIN].contains(&self.errno)
     }
 
-    /// This process may not do it.
+    /// Whether privileges are missing.
     #[must_use]
     pub fn is_permission(&self) -> bool {
         [Errno::PERM, Errno::ACCESS].contains(&self.errno)
     }
 }
 
-/// Somebody who remembers connections.
+/// Access to conntrack.
 pub trait Conntrack: Send {
-    /// The UDP connections of a family.
+    /// UDP entries of a family.
     ///
     /// # Errors
     /// When they cannot be read.
     fn udp_flows(&mut self, family: Family) -> Result<Vec<Flow>, ConntrackError>;
 
-    /// The connections of a family, of any protocol with ports, that are answered by somebody else than they were sent to.
+    /// Entries of a family, of any protocol with ports, whose replies come from another address than their destination.
     ///
     /// # Errors
     /// When they cannot be read.
-    fn led_flows(&mut self, family: Family) -> Result<Vec<Counted>, ConntrackError>;
+    fn translated_flows(&mut self, family: Family) -> Result<Vec<Counted>, ConntrackError>;
 
-    /// Forgets connections. Those that are gone already are passed over. Says how many were forgotten.
+    /// Deletes entries; returns how many existed.
     ///
     /// # Errors
-    /// At the first that could not be forgotten; those before it are.
+    /// The first failure; earlier entries are deleted.
     fn delete(&mut self, flows: &[Flow]) -> Result<usize, ConntrackError>;
 }

@@ -1,13 +1,13 @@
-//! Many datagrams with one system call.
+//! Batched datagrams: many per system call.
 //!
-//! In: an address to listen on. Out: a [`Socket`], of which several may share an address so that the kernel spreads the
-//! load, and a [`Batch`] of received datagrams and their replies. A server that answers hundreds of thousands of small
-//! questions a second spends its time on entering the kernel; so it enters twice for a whole batch. Replies leave from
-//! the address that was asked, also when the socket listens on all of them.
+//! In: a listen address. Out: a [`Socket`], of which several may share an address so that the kernel distributes the
+//! load, and a [`Batch`] of received datagrams and replies. A server of hundreds of thousands of small queries per
+//! second is dominated by system calls, so there are two per batch. Replies are sent from the address that the client
+//! used, even if the socket is bound to all addresses.
 //!
-//! This is the only file that says `unsafe`: `recvmmsg` and `sendmmsg` take arrays of pointers, and one socket option
-//! has no safe form. The pointers are made anew for each call, point into buffers that the batch owns, and are not used
-//! after it. What the kernel writes (addresses, control data) is read as bytes.
+//! `unsafe`: `recvmmsg` and `sendmmsg` take arrays of pointers, and one socket option has no safe form. The pointers
+//! are rebuilt for each call, point into buffers owned by the batch, and are not used afterwards. What the kernel
+//! writes (addresses, control data) is parsed as bytes.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -18,37 +18,37 @@ use std::ptr;
 use rustix::net::{self, AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
 use rustix::thread::CpuSet;
 
-/// How many datagrams a batch holds.
+/// Datagrams per batch.
 pub const BATCH: usize = 64;
-/// For how many there is room in any case.
+/// Minimum number of datagrams offered.
 const LEAST: usize = 8;
-/// How long a datagram may be that is received; a longer one is dropped.
+/// Maximum datagram size; longer ones are dropped.
 const LONGEST: usize = 4096;
-/// Room for an address.
+/// Size of an address buffer.
 const NAME: usize = size_of::<libc::sockaddr_in6>();
-/// Room for the address that was asked, with its header.
+/// Size of the control data with the destination address.
 const CONTROL: usize = 40;
-/// The length of the header of control data.
+/// Length of a control message header.
 const HEADER: usize = size_of::<libc::cmsghdr>();
 
-/// A socket for datagrams.
+/// A UDP socket.
 #[derive(Debug)]
 pub struct Socket {
     fd: OwnedFd,
     local: SocketAddr,
-    /// Whether it listens on all addresses, so that each datagram must say which one was meant.
+    /// Whether it is bound to all addresses, so that the destination of each datagram is needed.
     wild: bool,
 }
 
-/// The other side: its address, and which of ours it spoke to.
+/// A client, and the local address it used.
 #[derive(Clone, Copy)]
 pub struct Peer {
-    /// Its address.
+    /// Client address.
     pub address: SocketAddr,
     asked: Asked,
 }
 
-/// The control data of a datagram, ready to be sent back.
+/// Control data of a datagram, ready to be sent back.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Asked {
@@ -56,29 +56,29 @@ struct Asked {
     len: usize,
 }
 
-/// An address as the kernel writes it.
+/// A socket address as written by the kernel.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Name([u8; NAME]);
 
-/// Datagrams that were received, and what is replied to them.
+/// Received datagrams and their replies.
 pub struct Batch {
     received: Box<[[u8; LONGEST]]>,
     names: Box<[Name]>,
     asked: Box<[Asked]>,
-    /// Lengths of what was received; none for what must not be looked at.
+    /// Lengths of received datagrams; none for invalid ones.
     lens: [Option<usize>; BATCH],
     count: usize,
     replies: Box<[Vec<u8>]>,
-    /// What the kernel is shown: made anew for each call.
+    /// Headers for the kernel, rebuilt for each call.
     headers: Box<[libc::mmsghdr]>,
     vectors: Box<[libc::iovec]>,
-    /// How many datagrams are taken next time.
+    /// Datagrams to offer in the next call.
     offer: usize,
 }
 
 impl Socket {
-    /// Listens on an address, which several sockets may share.
+    /// Binds an address, which several sockets may share.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -86,7 +86,7 @@ impl Socket {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let fd = net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         sockopt::set_socket_reuseport(&fd, true)?;
-        // Both are wishes: who may not have a large buffer has the largest that is allowed.
+        // Best effort: without privileges the buffer is limited by rmem_max.
         if sockopt::set_socket_recv_buffer_size_force(&fd, receive_buffer).is_err() {
             let _ = sockopt::set_socket_recv_buffer_size(&fd, receive_buffer);
         }
@@ -102,16 +102,16 @@ impl Socket {
         Ok(Self { fd, local, wild })
     }
 
-    /// Where it listens.
+    /// Local address.
     #[must_use]
     pub const fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Waits for datagrams and takes as many as there are, up to a batch. None come after [`Self::shut`].
+    /// Waits for datagrams and receives up to a batch. Returns 0 after [`Self::shut`].
     ///
     /// # Errors
-    /// When the kernel says so.
+    /// When the system call fails.
     pub fn receive(&self, batch: &mut Batch) -> io::Result<usize> {
         batch.forget();
         let offer = batch.offer;
@@ -139,14 +139,14 @@ impl Socket {
             batch.asked[slot].len = if self.wild { header.msg_hdr.msg_controllen.min(CONTROL) } else { 0 };
             batch.asked[slot].clean();
         }
-        // Room for twice as many next time: who gets few at a time does not prepare for many.
+        // Offer twice as many next time: small batches need less preparation.
         batch.offer = (count * 2).clamp(LEAST, BATCH);
         batch.count = count;
         Ok(count)
     }
 
-    /// Sends every reply of a batch that is not empty; how many the kernel took. One that it does not take is lost, as
-    /// datagrams are, and does not hold up the others.
+    /// Sends the non-empty replies of a batch; returns the number sent. A refused one is dropped and does not block the
+    /// others.
     pub fn send(&self, batch: &mut Batch) -> usize {
         let mut ready = 0;
         for slot in 0..batch.count {
@@ -184,10 +184,10 @@ impl Socket {
         sent
     }
 
-    /// Sends one reply later than its batch.
+    /// Sends one reply outside of its batch.
     ///
     /// # Errors
-    /// When the kernel does not take it.
+    /// When the kernel refuses it.
     pub fn send_to(&self, reply: &mut Vec<u8>, peer: &Peer) -> io::Result<()> {
         let (mut name, mut asked) = (Name::new(peer.address), peer.asked);
         let mut vector = libc::iovec { iov_base: reply.as_mut_ptr().cast(), iov_len: reply.len() };
@@ -206,14 +206,14 @@ impl Socket {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Wakes whoever waits for datagrams: nothing will come any more.
+    /// Wakes blocked receivers; nothing is received any more.
     pub fn shut(&self) {
-        // It is not connected, which the kernel says; it wakes the waiting all the same.
+        // Fails for an unconnected socket, but wakes receivers.
         let _ = net::shutdown(&self.fd, Shutdown::Both);
     }
 }
 
-/// A header that points nowhere.
+/// A header without pointers.
 const EMPTY: libc::mmsghdr = libc::mmsghdr {
     msg_hdr: libc::msghdr {
         msg_name: ptr::null_mut(),
@@ -227,7 +227,7 @@ const EMPTY: libc::mmsghdr = libc::mmsghdr {
     msg_len: 0,
 };
 
-/// Asks to be told which of our addresses each datagram was for.
+/// Enables control data with the destination address.
 fn want_asked(fd: &OwnedFd, address: IpAddr) -> io::Result<()> {
     let (level, option) = match address {
         IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO),
@@ -250,7 +250,7 @@ fn want_asked(fd: &OwnedFd, address: IpAddr) -> io::Result<()> {
 // === impl Batch ===
 
 impl Batch {
-    /// Room for one.
+    /// An empty batch.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -271,8 +271,7 @@ impl Batch {
         self.count = 0;
     }
 
-    /// A datagram, who sent it, and where the reply to it goes; none when it was longer than any should be, or came
-    /// from nowhere.
+    /// A datagram, its sender, and the buffer for the reply; none if it was too long or has no sender.
     pub fn exchange(&mut self, slot: usize) -> Option<(&[u8], Peer, &mut Vec<u8>)> {
         let len = self.lens[slot].filter(|_| slot < self.count)?;
         let peer = Peer { address: self.names[slot].address()?, asked: self.asked[slot] };
@@ -345,8 +344,8 @@ impl Name {
 // === impl Asked ===
 
 impl Asked {
-    /// Keeps the address that was asked and forgets through which interface: the way back is the routing's to find.
-    /// Only addresses of a link mean nothing without it. What is not understood is not sent back.
+    /// Keeps the destination address and clears the interface, so that routing decides; link-local addresses keep it.
+    /// Unknown control data is dropped.
     fn clean(&mut self) {
         let v4 = HEADER + size_of::<libc::in_pktinfo>();
         let v6 = HEADER + size_of::<libc::in6_pktinfo>();
@@ -365,10 +364,10 @@ impl Asked {
     }
 }
 
-/// Keeps this thread on one of the processors that it may use, counted from 0 and round again.
+/// Pins this thread to one of its CPUs, counted from 0 modulo their number.
 ///
 /// # Errors
-/// When the kernel refuses; the thread runs all the same.
+/// When the kernel refuses; the thread continues.
 pub fn pin(number: usize) -> io::Result<()> {
     let may = rustix::thread::sched_getaffinity(None)?;
     let usable: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| may.is_set(*cpu)).collect();
@@ -386,7 +385,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers each datagram with its bytes backwards until it is shut.
+    /// Replies to each datagram with its bytes reversed, until shut.
     fn echo(socket: &Socket) -> usize {
         let (mut batch, mut all) = (Batch::new(), 0);
         loop {
@@ -409,13 +408,13 @@ mod tests {
         let from = if to.starts_with('[') { "[::1]:0" } else { "127.0.0.1:0" };
         let client = UdpSocket::bind(from).expect("a socket");
         client.set_read_timeout(Some(Duration::from_secs(20))).expect("patience");
-        // Connected: a reply from another address than the one asked would not arrive.
+        // Connected: a reply from another address would be dropped.
         client.connect(to).expect("a way there");
         client
     }
 
     #[test]
-    fn datagrams_are_answered_from_the_address_that_was_asked() {
+    fn replies_come_from_the_address_the_client_used() {
         for (listen, ask) in
             [("127.0.0.1:0", "127.0.0.1"), ("0.0.0.0:0", "127.0.0.9"), ("[::1]:0", "[::1]"), ("[::]:0", "[::1]")]
         {
@@ -444,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_may_come_later_and_what_is_too_long_is_not_looked_at() {
+    fn late_replies_are_sent_and_oversized_datagrams_are_dropped() {
         let socket = Socket::bind("0.0.0.0:0".parse().expect("an address"), 1 << 20).expect("a socket");
         let client = client(&format!("127.0.0.3:{}", socket.local().port()));
         client.send(&[7; LONGEST + 1]).expect("sent");
@@ -462,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn several_may_share_an_address() {
+    fn several_sockets_may_share_an_address() {
         let first = Socket::bind("127.0.0.1:0".parse().expect("an address"), 1 << 16).expect("a socket");
         let second = Socket::bind(first.local(), 1 << 16).expect("the same");
         assert_eq!(first.local(), second.local());

@@ -1,8 +1,8 @@
-//! Where the programs of this machine ask for names: told of a server of ours, and put back.
+//! Registers our DNS server with the resolver of this machine, and restores it.
 //!
-//! In: the addresses of the server and the domain it knows. Out: systemd-resolved knows whom to ask for that domain, by a file of
-//! ours among its settings; or, where there is none, `/etc/resolv.conf` names the server first, between two marks, and everything
-//! else in it stays. Both go away with [`HostNames::restore`], whoever calls it.
+//! In: the addresses of the server and its domain. Out: a drop-in file that routes the domain in systemd-resolved; or,
+//! where that does not run, `/etc/resolv.conf` with the server first, between two markers, and everything else
+//! unchanged. [`HostNames::restore`] undoes both.
 
 use std::io;
 use std::net::IpAddr;
@@ -12,23 +12,23 @@ use std::process::Command;
 const BEGIN: &str = "# waypost begins";
 const END: &str = "# waypost ends";
 
-/// The files that say whom to ask.
+/// Resolver configuration files.
 #[derive(Clone, Debug)]
 pub struct HostNames {
-    /// Settings that systemd-resolved reads besides its own, if it runs.
+    /// Drop-in file of systemd-resolved.
     resolved: PathBuf,
-    /// Where it would say that it runs.
+    /// Exists while systemd-resolved runs.
     running: PathBuf,
-    /// For everybody else.
+    /// resolv.conf.
     resolv_conf: PathBuf,
 }
 
-/// Who was told.
+/// Which resolver was configured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Told {
-    /// systemd-resolved, about the domain.
+    /// systemd-resolved, for the domain.
     Resolved,
-    /// Everybody, about everything.
+    /// resolv.conf, for all names.
     ResolvConf,
 }
 
@@ -39,7 +39,7 @@ impl Default for HostNames {
 }
 
 impl HostNames {
-    /// Those of a machine whose files are below this one.
+    /// The files below another root.
     #[must_use]
     pub fn below(root: &Path) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl HostNames {
         }
     }
 
-    /// Tells of a server.
+    /// Configures a server.
     ///
     /// # Errors
     /// When the files cannot be written.
@@ -69,12 +69,12 @@ impl HostNames {
         }
         let lines: String = servers.iter().map(|server| format!("nameserver {server}\n")).collect();
         let rest = without_ours(&self.read()?);
-        // The path may be a mount of its own, so the file is written and not replaced.
+        // It may be a bind mount, so the file is written in place, not replaced.
         std::fs::write(&self.resolv_conf, format!("{BEGIN}\n{lines}{END}\n{rest}"))?;
         Ok(Told::ResolvConf)
     }
 
-    /// Puts everything back; answers whether there was something.
+    /// Restores everything; returns whether there was something.
     ///
     /// # Errors
     /// When a file of ours cannot be removed.
@@ -101,7 +101,7 @@ impl HostNames {
     }
 }
 
-/// A resolv.conf without what we wrote into it.
+/// A resolv.conf without our lines.
 #[must_use]
 pub fn without_ours(text: &str) -> String {
     let mut ours = false;
@@ -114,16 +114,12 @@ pub fn without_ours(text: &str) -> String {
     kept.map(|line| format!("{line}\n")).collect()
 }
 
-/// Has systemd-resolved read its settings again.
+/// Makes systemd-resolved reload its configuration.
 fn reload() -> io::Result<()> {
-    // The port to it is its manager's program: the bus has no smaller door.
+    // Through systemctl: there is no smaller D-Bus interface.
     #[allow(clippy::disallowed_methods)]
     let status = Command::new("systemctl").args(["try-reload-or-restart", "systemd-resolved"]).status()?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(io::Error::other("systemctl could not have systemd-resolved read its settings"))
-    }
+    if status.success() { Ok(()) } else { Err(io::Error::other("systemctl could not reload systemd-resolved")) }
 }
 
 #[cfg(test)]
@@ -131,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_resolv_conf_gets_our_server_first_and_is_put_back() {
+    fn resolv_conf_lists_our_server_first_and_is_restored() {
         let root = std::env::temp_dir().join(format!("waypost-names-{}", std::process::id()));
         std::fs::create_dir_all(root.join("etc")).expect("made");
         let (names, path) = (HostNames::below(&root), root.join("etc/resolv.conf"));

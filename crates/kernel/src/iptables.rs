@@ -1,9 +1,9 @@
 //! iptables: rules as values, scripts of changes, and the port that runs them.
 //!
-//! The kernel's own interface to these tables is replaced as a whole and differs between the two variants of iptables, so
-//! this port runs the programs of the host, as everybody else who shares the tables does. What flows in is a [`Script`], which
-//! is printed for `iptables-restore`; what flows out is [`Saved`], the text of `iptables-save`, whose rules are read one by one
-//! when somebody asks ([`Rule`]). [`fake::Fake`] takes the same texts and can say what would happen to a packet.
+//! The kernel interface replaces whole tables and differs between the two variants of iptables, so this port runs the
+//! programs of the host, as all other users of these tables do. Input is a [`Script`] for `iptables-restore`; output is
+//! [`Saved`], the text of `iptables-save`, whose rules are parsed on demand ([`Rule`]). [`fake::Fake`] takes the same
+//! texts and can evaluate packets.
 
 mod error;
 pub mod fake;
@@ -24,43 +24,43 @@ pub use script::{Script, Step};
 
 pub use crate::Family;
 
-/// The name of a chain.
+/// Chain name.
 pub type Name = Arc<str>;
 
-/// The longest name that a chain may have.
+/// Maximum length of a chain name.
 pub const LONGEST_NAME: usize = 28;
 
-/// Somebody who has tables: the kernel by way of the host's programs, or something that behaves like it.
+/// Access to iptables.
 pub trait Iptables: Send {
-    /// The families that can be served.
+    /// Supported families.
     fn families(&self) -> Vec<Family>;
 
-    /// Everything that the tables of a family hold.
+    /// All tables of a family.
     ///
     /// # Errors
     /// When they cannot be read.
     fn save(&mut self, family: Family) -> Result<Saved, IptablesError>;
 
-    /// Runs a script. Each of its sections happens as a whole or not at all; those after one that failed do not happen.
+    /// Runs a script. Each section is atomic; those after a failed one are not run.
     ///
     /// # Errors
-    /// Why it did not happen.
+    /// Why it failed.
     fn restore(&mut self, family: Family, script: &Script) -> Result<(), IptablesError>;
 
-    /// Whether a chain is there and has a rule.
+    /// Whether a chain exists and has a rule.
     ///
     /// # Errors
-    /// When that cannot be found out.
+    /// When it cannot be checked.
     fn has(&mut self, family: Family, table: Table, chain: &str, rule: &Rule) -> Result<bool, IptablesError>;
 
-    /// Removes tables that hold nothing and change nothing, where tables can be removed.
+    /// Removes empty tables with default policies, where tables can be removed.
     ///
     /// # Errors
     /// When they cannot be read or removed.
     fn tidy(&mut self, family: Family) -> Result<(), IptablesError>;
 }
 
-/// The tables that we know.
+/// Known tables.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Table {
     /// Changes packets.
@@ -91,7 +91,7 @@ impl Table {
         Self::ALL.into_iter().find(|table| table.as_str() == name)
     }
 
-    /// The chains that packets enter by themselves.
+    /// Built-in chains.
     #[must_use]
     pub const fn built_in(self) -> &'static [&'static str] {
         match self {

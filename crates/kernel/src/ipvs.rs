@@ -1,8 +1,8 @@
 //! IP Virtual Server: the kernel's own load balancer.
 //!
-//! A [`Server`] is an address, a protocol and a port that clients use; behind it are destinations with weights. Connections are
-//! handed out by the server's [`Scheduler`], and a destination of weight nought keeps those it has and gets no other. Orders are
-//! values ([`Change`]); each is carried out for itself, the kernel knows no transactions here, and tells nobody of changes.
+//! A [`Server`] is an address, protocol and port; behind it are destinations with weights. The server's [`Scheduler`]
+//! distributes connections; a destination of weight 0 keeps its connections and gets no new ones. Changes are values
+//! ([`Change`]); each is applied by itself: IPVS has neither transactions nor notifications.
 
 pub mod fake;
 pub mod linux;
@@ -16,75 +16,75 @@ use thiserror::Error;
 
 pub use scheduler::Scheduler;
 
-/// Where clients connect to.
+/// A virtual server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Server {
     /// The address.
     pub ip: IpAddr,
-    /// The protocol above IP: 6 is TCP, 17 UDP, 132 SCTP.
+    /// IP protocol: 6 is TCP, 17 UDP, 132 SCTP.
     pub protocol: u8,
     /// The port.
     pub port: u16,
 }
 
-/// How a server hands out connections.
+/// Settings of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// The name of its scheduler; others on the machine may use some that we do not know.
+    /// Scheduler name; other programs may use unknown ones.
     pub scheduler: String,
-    /// How the scheduler is to work.
+    /// Scheduler flags.
     pub flags: Flags,
-    /// How long a client stays with its destination after its last connection, in seconds.
+    /// Persistence timeout in seconds.
     pub persistence: Option<u32>,
 }
 
-/// How a scheduler is to work; most know none of these.
+/// Scheduler flags; most schedulers have none.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Flags {
-    /// `sh` and `mh`: another destination instead of one that takes no connections.
+    /// `sh` and `mh`: fall back from unavailable destinations.
     pub fallback: bool,
-    /// `sh` and `mh`: the port of the client counts too.
+    /// `sh` and `mh`: hash the client port too.
     pub ports: bool,
 }
 
-/// How much a destination has to do.
+/// Load of a destination.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Load {
-    /// Its share of new connections.
+    /// Weight for new connections.
     pub weight: u32,
-    /// Connections that are open.
+    /// Active connections.
     pub active: u32,
-    /// Connections that have ended and are not forgotten yet.
+    /// Inactive connections that have not expired.
     pub inactive: u32,
 }
 
 impl Load {
-    /// Whether nobody would miss it.
+    /// Whether it has no connections.
     #[must_use]
     pub fn is_idle(self) -> bool {
         self.active == 0 && self.inactive == 0
     }
 }
 
-/// One order.
+/// A change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// Makes a server, without destinations.
+    /// Creates a server without destinations.
     NewServer(Server, Settings),
-    /// Changes how it hands out connections.
+    /// Changes the settings of a server.
     SetServer(Server, Settings),
     /// Deletes a server and its destinations.
     DeleteServer(Server),
     /// Adds a destination with a weight.
     NewDestination(Server, SocketAddr, u32),
-    /// Gives a destination another weight.
+    /// Sets the weight of a destination.
     SetDestination(Server, SocketAddr, u32),
     /// Deletes a destination.
     DeleteDestination(Server, SocketAddr),
 }
 
 impl Change {
-    /// The server that it is about.
+    /// The server it changes.
     #[must_use]
     pub fn server(&self) -> &Server {
         match self {
@@ -98,12 +98,12 @@ impl Change {
     }
 }
 
-/// How long connections are remembered in which nothing happens, in seconds. Nought is "as it is".
+/// Timeouts of idle connections in seconds; 0 means unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Timeouts {
-    /// Open TCP connections.
+    /// Established TCP connections.
     pub tcp: u32,
-    /// TCP connections that one side has ended.
+    /// TCP connections after a FIN.
     pub tcp_fin: u32,
     /// UDP.
     pub udp: u32,
@@ -113,11 +113,11 @@ pub struct Timeouts {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("IPVS, {doing}{}: {errno}", change.as_ref().map_or_else(String::new, |change| format!(" ({change:?})")))]
 pub struct IpvsError {
-    /// What the kernel said.
+    /// Error number of the kernel.
     pub errno: Errno,
-    /// Which order it refused, if it was one.
+    /// The refused change, if it was one.
     pub change: Option<Change>,
-    /// What was being done.
+    /// The failed operation.
     pub doing: &'static str,
 }
 
@@ -126,75 +126,75 @@ impl IpvsError {
         Self { errno, change: None, doing }
     }
 
-    /// What was to be changed is not there.
+    /// Whether the object does not exist.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         [Errno::SRCH, Errno::NOENT].contains(&self.errno)
     }
 
-    /// What was to be made is there already.
+    /// Whether the object exists already.
     #[must_use]
     pub fn is_clash(&self) -> bool {
         self.errno == Errno::EXIST
     }
 }
 
-/// Why this machine cannot balance so. Each says what to do about it.
+/// Why IPVS is not usable, and what to do about it.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Unfit {
-    /// The kernel has no IPVS.
+    /// The kernel lacks IPVS.
     #[error("the kernel has no IPVS; load it with `modprobe ip_vs`, or choose another --proxy-mode")]
     Missing,
-    /// It has no such scheduler.
+    /// The kernel lacks the scheduler.
     #[error(
         "the kernel has no IPVS scheduler `{0}`; load it with `modprobe ip_vs_{0}`, or choose another --ipvs-scheduler"
     )]
     Scheduler(String),
-    /// We may not use it.
+    /// Privileges are missing.
     #[error("this process may not use IPVS; run it as root")]
     Permission,
-    /// Something else.
+    /// Another error.
     #[error("{0}")]
     Failed(IpvsError),
 }
 
-/// Somebody who balances.
+/// Access to IPVS.
 pub trait Ipvs: Send {
-    /// All servers that are found by address, whoever made them.
+    /// All servers by address, of any program.
     ///
     /// # Errors
     /// When they cannot be read.
     fn servers(&mut self) -> Result<BTreeMap<Server, Settings>, IpvsError>;
 
-    /// The destinations of a server. One that is not there has none.
+    /// Destinations of a server; empty if it does not exist.
     ///
     /// # Errors
     /// When they cannot be read.
     fn destinations(&mut self, server: &Server) -> Result<BTreeMap<SocketAddr, Load>, IpvsError>;
 
-    /// Carries out orders, all that can be.
+    /// Applies all changes that can be applied.
     ///
     /// # Errors
-    /// The first that was refused; those before and after it were carried out unless they needed it.
+    /// The first failure; the others were applied unless they depend on it.
     fn apply(&mut self, changes: &[Change]) -> Result<(), IpvsError>;
 
-    /// How long connections are remembered.
+    /// Connection timeouts.
     ///
     /// # Errors
     /// When it cannot be read.
     fn timeouts(&mut self) -> Result<Timeouts, IpvsError>;
 
-    /// Has connections remembered so long.
+    /// Sets the connection timeouts.
     ///
     /// # Errors
     /// When the kernel refuses.
     fn set_timeouts(&mut self, timeouts: Timeouts) -> Result<(), IpvsError>;
 }
 
-/// An address of a network that is kept for documents, so that nobody is in the way of a trial there.
+/// A server in a documentation network, to probe settings.
 const TRIAL: Server = Server { ip: IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 0)), protocol: 6, port: 20_000 };
 
-/// Tries whether a server with these settings can be made, and leaves nothing behind.
+/// Checks whether a server with these settings can be created; leaves nothing behind.
 ///
 /// # Errors
 /// Why it cannot.
@@ -204,7 +204,7 @@ pub fn probe(ipvs: &mut dyn Ipvs, settings: &Settings) -> Result<(), Unfit> {
         if !error.is_clash() {
             return Err(error);
         }
-        // One that an earlier trial could not take back.
+        // Left behind by an earlier probe.
         ipvs.apply(&[Change::DeleteServer(TRIAL)])?;
         trial(ipvs)
     });

@@ -1,12 +1,12 @@
-//! Talking to the Linux kernel.
+//! Interfaces to the Linux kernel.
 //!
-//! Each port is a small synchronous trait with two implementations: `linux`, which speaks netlink, and `fake`, a kernel in
-//! memory that refuses what the real one refuses. Values go in and values come out ([`nft::Batch`], [`conntrack::Flow`]), so
-//! that everything above can be computed, compared and tested without a machine to change.
+//! Each port is a small synchronous trait with two implementations: `linux`, usually over netlink, and `fake`, a kernel
+//! in memory that fails like the real one. Inputs and outputs are values ([`nft::Batch`], [`conntrack::Flow`]), so that
+//! callers can be tested without changing a machine.
 //!
-//! No other crate opens a netlink socket or runs a program of the host; here only [`iptables`], [`host_names`] and [`process`] do. The system
-//! calls are those that `rustix` makes safe; the few that nobody does are in [`socket`], [`datagrams`], [`memory`],
-//! [`process::launch`], [`seccomp`] and `packets::raw`.
+//! No other crate opens a netlink socket or runs a program of the host; here only [`iptables`], [`host_names`] and
+//! [`process`] run programs. System calls go through `rustix`; those it does not offer are in [`socket`],
+//! [`datagrams`], [`memory`], [`process::launch`], [`seccomp`] and `packets::raw`.
 
 pub mod addresses;
 pub mod cgroups;
@@ -45,7 +45,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Both of them.
+    /// Both families.
     pub const ALL: [Self; 2] = [Self::Ip, Self::Ip6];
 
     /// The family of an address.
@@ -54,7 +54,7 @@ impl Family {
         if address.is_ipv4() { Self::Ip } else { Self::Ip6 }
     }
 
-    /// How many bytes its addresses have.
+    /// Length of its addresses in bytes.
     #[must_use]
     pub fn address_len(self) -> usize {
         match self {
@@ -63,7 +63,7 @@ impl Family {
         }
     }
 
-    /// Its number in the socket and netfilter interfaces.
+    /// `AF_*` number.
     pub(crate) fn number(self) -> u8 {
         match self {
             Self::Ip => 2,
@@ -77,7 +77,7 @@ impl Family {
     }
 }
 
-/// The bytes of an address, as they are on the wire.
+/// The bytes of an address in network order.
 pub(crate) fn address_bytes(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(v4) => v4.octets().to_vec(),
@@ -85,7 +85,7 @@ pub(crate) fn address_bytes(address: IpAddr) -> Vec<u8> {
     }
 }
 
-/// The address that these bytes are.
+/// The address of these bytes.
 pub(crate) fn address_from(bytes: &[u8]) -> Option<IpAddr> {
     match bytes.len() {
         4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
@@ -94,9 +94,9 @@ pub(crate) fn address_from(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// What the fuzzer calls: readers of bytes from the kernel.
+/// Entry points of the fuzzer: parsers of kernel messages.
 pub mod fuzz {
-    /// Reads bytes as every kind of answer that this crate understands. Must not panic, whatever they are.
+    /// Parses bytes as every kind of message of this crate. Must not panic.
     pub fn replies(bytes: &[u8]) {
         crate::nft::linux::read_anything(bytes);
         crate::conntrack::linux::read_anything(bytes);
@@ -114,13 +114,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_answer_makes_a_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        fn parsers_do_not_panic_on_random_bytes(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
             super::fuzz::replies(&bytes);
         }
 
-        /// Bytes in the frame of a message, with attributes whose lengths are mostly true: these get further.
+        /// Random attributes in a valid message frame, to get deeper into the parsers.
         #[test]
-        fn no_message_makes_a_reader_panic(
+        fn parsers_do_not_panic_on_random_messages(
             kind in 0u16..30,
             family in prop::sample::select(vec![2u8, 10, 0]),
             attributes in prop::collection::vec((0u16..26, prop::collection::vec(any::<u8>(), 0..40), any::<bool>()), 0..12),

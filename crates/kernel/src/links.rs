@@ -1,4 +1,4 @@
-//! A device of our own with addresses on it: packets to them are for this machine, and so come where IPVS looks.
+//! A dummy device for Service addresses: packets to them are local, so that IPVS sees them.
 
 pub mod fake;
 pub mod linux;
@@ -9,14 +9,14 @@ use std::net::IpAddr;
 use rustix::io::Errno;
 use thiserror::Error;
 
-/// What there is of a device.
+/// A device and the addresses of the machine.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Found {
-    /// Its number; nothing if there is no such device.
+pub struct DeviceState {
+    /// Interface index; none if the device does not exist.
     pub index: Option<u32>,
-    /// Its addresses, but those that the kernel gives every device by itself.
+    /// Its addresses, except link-local ones assigned by the kernel.
     pub here: BTreeSet<IpAddr>,
-    /// The addresses of all other devices.
+    /// Addresses of all other devices.
     pub elsewhere: BTreeSet<IpAddr>,
 }
 
@@ -24,45 +24,45 @@ pub struct Found {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("the device {device}, {doing}{}: {errno}", address.map_or_else(String::new, |address| format!(" {address}")))]
 pub struct LinksError {
-    /// The device.
+    /// Device name.
     pub device: String,
-    /// What the kernel said.
+    /// Error number of the kernel.
     pub errno: Errno,
-    /// About which address.
+    /// The address concerned.
     pub address: Option<IpAddr>,
-    /// What was being done.
+    /// The failed operation.
     pub doing: &'static str,
 }
 
-/// Somebody who has devices.
+/// Access to network devices.
 pub trait Links: Send {
-    /// What there is of a device, and of addresses elsewhere.
+    /// Reads a device and the addresses of others.
     ///
     /// # Errors
     /// When it cannot be read.
-    fn look(&mut self, device: &str) -> Result<Found, LinksError>;
+    fn look(&mut self, device: &str) -> Result<DeviceState, LinksError>;
 
-    /// Makes a device that leads nowhere, and sets it up. One that is there already is only set up.
+    /// Creates a dummy device and sets it up. An existing one is only set up.
     ///
     /// # Errors
     /// When the kernel refuses.
     fn make(&mut self, device: &str) -> Result<(), LinksError>;
 
-    /// Deletes a device with its addresses. Says whether there was one.
+    /// Deletes a device with its addresses; returns whether it existed.
     ///
     /// # Errors
     /// When the kernel refuses.
     fn delete(&mut self, device: &str) -> Result<bool, LinksError>;
 
-    /// Gives a device addresses, each a host of its own. Those it has already are passed over.
+    /// Adds addresses with full prefix length. Existing ones are skipped.
     ///
     /// # Errors
-    /// The first that was refused.
+    /// The first failure.
     fn add(&mut self, device: &str, addresses: &[IpAddr]) -> Result<(), LinksError>;
 
-    /// Takes addresses from a device. Those it has not are passed over.
+    /// Removes addresses. Missing ones are skipped.
     ///
     /// # Errors
-    /// The first that was refused.
+    /// The first failure.
     fn remove(&mut self, device: &str, addresses: &[IpAddr]) -> Result<(), LinksError>;
 }

@@ -1,4 +1,4 @@
-//! Mounts: roots of containers, volumes, and what is left of them.
+//! Mounts: container roots, volumes, and cleanup.
 //!
 //! In: paths. Out: mounts in the namespace of the caller. [`view`] gives a process a view of this machine with things of its own in it.
 
@@ -12,10 +12,10 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_change, m
 
 pub use rustix::mount::MountPropagationFlags as Propagation;
 
-/// Lays a folder for changes over folders that are only read, the uppermost first.
+/// Mounts an overlayfs; the uppermost read-only directory comes first.
 ///
 /// # Errors
-/// When the kernel refuses: it has no overlayfs, or a path has a character that its options cannot.
+/// When the kernel refuses: no overlayfs, or an unsupported character in a path.
 pub fn overlay(lower: &[PathBuf], upper: &Path, work: &Path, target: &Path) -> io::Result<()> {
     let paths = lower.iter().map(PathBuf::as_path).chain([upper, work]);
     if paths.into_iter().any(|path| path.to_string_lossy().contains([':', ',', '\\'])) {
@@ -27,7 +27,7 @@ pub fn overlay(lower: &[PathBuf], upper: &Path, work: &Path, target: &Path) -> i
     Ok(mount("overlay", target, "overlay", MountFlags::empty(), options.as_c_str())?)
 }
 
-/// A filesystem in memory, of this many bytes at most.
+/// Mounts a tmpfs of at most this many bytes.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -37,7 +37,7 @@ pub fn memory(target: &Path, size: Option<u64>, mode: u32) -> io::Result<()> {
     Ok(mount("tmpfs", target, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())?)
 }
 
-/// Shows a file or folder at another place too.
+/// Bind-mounts a file or directory.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -46,9 +46,9 @@ pub fn bind(source: &Path, target: &Path, read_only: bool) -> io::Result<()> {
     if read_only { remount_read_only(target) } else { Ok(()) }
 }
 
-/// Lets nobody write through a mount.
+/// Remounts read-only.
 pub(crate) fn remount_read_only(target: &Path) -> io::Result<()> {
-    // What is locked (nosuid and the like) must be named again, or the kernel refuses.
+    // Locked flags (nosuid and others) must be repeated, or the kernel refuses.
     let now = rustix::fs::statvfs(target)?.f_flag;
     let mut flags = MountFlags::BIND | MountFlags::RDONLY;
     for (held, flag) in [
@@ -63,7 +63,7 @@ pub(crate) fn remount_read_only(target: &Path) -> io::Result<()> {
     Ok(mount_remount(target, flags, c"")?)
 }
 
-/// Says how news of mounts go between namespaces, for a mount and all below it.
+/// Sets the propagation of a mount and all below it.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -71,7 +71,7 @@ pub fn propagate(target: &Path, how: Propagation) -> io::Result<()> {
     Ok(mount_change(target, how | Propagation::REC)?)
 }
 
-/// Takes a mount away; says whether there was one.
+/// Unmounts lazily; returns whether there was a mount.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -83,7 +83,7 @@ pub fn detach(target: &Path) -> io::Result<bool> {
     }
 }
 
-/// Where something is mounted, in the order in which it was.
+/// Mount points in mount order.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -92,10 +92,10 @@ pub fn list() -> io::Result<Vec<PathBuf>> {
     Ok(text.lines().filter_map(|line| line.split(' ').nth(4)).map(|path| PathBuf::from(unescape(path))).collect())
 }
 
-/// Takes away every mount at or below a folder, the last first; answers how many there were.
+/// Unmounts everything at or below a directory, last first; returns the number.
 ///
 /// # Errors
-/// The first that cannot be taken away; the others are.
+/// The first failure; the others are unmounted.
 pub fn detach_below(folder: &Path) -> io::Result<usize> {
     let (mut count, mut failure) = (0, Ok(()));
     for path in list()?.iter().rev().filter(|path| path.starts_with(folder)) {
@@ -107,7 +107,7 @@ pub fn detach_below(folder: &Path) -> io::Result<usize> {
     failure.map(|()| count)
 }
 
-/// Spaces and the like are written as octal numbers.
+/// Decodes octal escapes.
 fn unescape(path: &str) -> String {
     let mut out = Vec::new();
     let mut rest = path.as_bytes();
@@ -132,13 +132,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_mounts_are_read_with_their_spaces() {
+    fn escaped_mount_points_are_decoded() {
         assert_eq!(unescape("/a\\040b\\134c"), "/a b\\c");
         assert_eq!(unescape("/plain\\09"), "/plain\\09");
     }
 
     #[test]
-    fn what_is_mounted_below_a_folder_goes() {
+    fn mounts_below_a_directory_are_removed() {
         let folder = std::env::temp_dir().join(format!("waypost-mounts-{}", std::process::id()));
         let (inner, other) = (folder.join("a b"), folder.join("c"));
         for path in [&inner, &other] {

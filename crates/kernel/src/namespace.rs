@@ -1,6 +1,6 @@
-//! Network namespaces that outlive whoever made them, and work done inside.
+//! Persistent network namespaces, and running code inside.
 //!
-//! In: a path. Out: a file there that is the namespace (a bind mount, as `ip netns` does it), until it is removed.
+//! In: a path. Out: a bind mount of the namespace there (as `ip netns` does), until it is removed.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -9,10 +9,10 @@ use std::path::Path;
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
-/// Makes a network namespace, held by a file. One that is there already is kept; says whether it was made.
+/// Creates a network namespace at a path. An existing one is kept; returns whether it was created.
 ///
 /// # Errors
-/// When we may not, or the file cannot be made.
+/// When privileges are missing or the file cannot be created.
 pub fn make(path: &Path) -> io::Result<bool> {
     if is_namespace(path) {
         return Ok(false);
@@ -26,10 +26,10 @@ pub fn make(path: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Removes a namespace and its file; what is still inside keeps it alive. Says whether there was one.
+/// Removes a namespace and its file; processes inside keep it alive. Returns whether it existed.
 ///
 /// # Errors
-/// When it is there and cannot be removed.
+/// When it exists and cannot be removed.
 pub fn remove(path: &Path) -> io::Result<bool> {
     let was = is_namespace(path);
     if was {
@@ -41,15 +41,15 @@ pub fn remove(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether a file holds a namespace.
+/// Whether a path is a namespace.
 #[must_use]
 pub fn is_namespace(path: &Path) -> bool {
-    /// What the filesystem of namespaces is called by number.
+    /// Magic number of nsfs.
     const NSFS: u32 = 0x6e73_6673;
     rustix::fs::statfs(path).is_ok_and(|found| u64::try_from(found.f_type) == Ok(u64::from(NSFS)))
 }
 
-/// Does work on a thread that is inside a network namespace. Sockets made there stay there, also when they are taken out.
+/// Runs a closure on a thread inside a network namespace. Sockets opened there stay in it.
 ///
 /// # Errors
 /// When it cannot be entered.
@@ -61,12 +61,12 @@ pub fn inside<T: Send>(path: &Path, work: impl FnOnce() -> T + Send) -> io::Resu
     })
 }
 
-/// Runs this on a thread that ends with it: what it does to its namespaces concerns nobody else.
+/// Runs a closure on a thread of its own, so that namespace changes affect no other code.
 pub(crate) fn on_a_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     std::thread::scope(|scope| scope.spawn(work).join()).unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Leaves namespaces that are shared with others.
+/// Leaves shared namespaces.
 #[expect(deprecated, reason = "it is only unsafe for file tables, which stay shared here")]
 pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     Ok(rustix::thread::unshare(flags)?)

@@ -1,4 +1,4 @@
-//! Netlink, as far as this crate needs it: messages written ([`write`]), messages read ([`read`]), a socket ([`socket`]).
+//! Netlink: writing messages ([`write`]), parsing messages ([`read`]), and a socket ([`socket`]).
 
 pub(crate) mod read;
 pub(crate) mod socket;
@@ -8,10 +8,10 @@ pub(crate) use read::{Attributes, Message, Messages};
 pub(crate) use socket::Socket;
 pub(crate) use write::Writer;
 
-/// The length of a message's header.
+/// Length of a message header.
 pub(crate) const HEADER: usize = 16;
 
-/// Kinds of messages that every protocol has.
+/// Message types common to all protocols.
 pub(crate) const ERROR: u16 = 2;
 /// The end of a dump.
 pub(crate) const DONE: u16 = 3;
@@ -20,21 +20,21 @@ pub(crate) const DONE: u16 = 3;
 pub(crate) mod flags {
     /// This is a request.
     pub(crate) const REQUEST: u16 = 0x1;
-    /// An answer is wanted even when all is well.
+    /// Acknowledge even on success.
     pub(crate) const ACK: u16 = 0x4;
-    /// What was dumped changed meanwhile.
+    /// The dump was interrupted by changes.
     pub(crate) const INTERRUPTED: u16 = 0x10;
-    /// Everything is wanted, not one thing.
+    /// Dump all objects.
     pub(crate) const DUMP: u16 = 0x300;
-    /// Only if it is not there.
+    /// Fail if it exists.
     pub(crate) const EXCLUSIVE: u16 = 0x200;
-    /// Make it if it is not there.
+    /// Create it if missing.
     pub(crate) const CREATE: u16 = 0x400;
-    /// Put it at the end.
+    /// Append.
     pub(crate) const APPEND: u16 = 0x800;
 }
 
-/// Rounds up to what netlink aligns to.
+/// Rounds up to the netlink alignment.
 pub(crate) const fn align(length: usize) -> usize {
     (length + 3) & !3
 }

@@ -1,10 +1,10 @@
-//! nftables: what a table holds, changes to it, and the port that makes them.
+//! nftables: content of a table, changes to it, and the port that applies them.
 //!
-//! A table of ours is a value ([`Table`]). A [`Batch`] of changes happens as a whole or not at all. Rules are made of
-//! [`Statement`]s of our own rather than of the kernel's expressions: few, typed, of shapes that the `nft` of every
-//! distribution can list, and such that [`fake::Fake`] can evaluate them on a packet.
+//! A table of ours is a value ([`Table`]). A [`Batch`] of changes is atomic. Rules consist of our own [`Statement`]s
+//! instead of kernel expressions: few, typed, in forms that every `nft` can list, and that [`fake::Fake`] can evaluate
+//! on a packet.
 //!
-//! Rules are counted, not read back: the tag of a table says which rules it has. Sets and their elements are read
+//! Rules are counted, not read back: the tag of a table identifies its rules. Sets and their elements are read
 //! ([`Nft::dump`]).
 
 mod change;
@@ -24,86 +24,86 @@ pub use model::{Base, BaseKind, Chain, Field, Hook, Name, Rule, Set, SetValue, S
 
 pub use crate::Family;
 
-/// Somebody who has tables: the kernel, or something that behaves like it.
+/// Access to nftables.
 pub trait Nft: Send {
-    /// Makes all the changes of a batch, or none.
+    /// Applies a batch atomically.
     ///
     /// # Errors
-    /// Why none was made.
+    /// Why nothing was changed.
     fn apply(&mut self, batch: &Batch) -> Result<(), NftError>;
 
-    /// What there is of a table; nothing if it is not there.
+    /// The content of a table; none if it does not exist.
     ///
     /// # Errors
     /// When it cannot be read.
     fn dump(&mut self, family: Family, table: &str) -> Result<Option<Dump>, NftError>;
 
-    /// How often each element of a set was found by packets.
+    /// Counters of the elements of a set.
     ///
     /// # Errors
-    /// When it cannot be read, or the set is not there.
+    /// When it cannot be read, or the set does not exist.
     fn counters(&mut self, family: Family, table: &str, set: &str) -> Result<Vec<Counter>, NftError>;
 
-    /// A number that is another after every change of anybody.
+    /// The ruleset generation, which changes with every transaction of any program.
     ///
     /// # Errors
     /// When it cannot be read.
     fn generation(&mut self) -> Result<u32, NftError>;
 
-    /// Listens for what others do to a table, from now on.
+    /// Starts to monitor changes of a table by other programs.
     ///
     /// # Errors
-    /// When there is no listening.
+    /// When the monitor cannot be opened.
     fn monitor(&mut self, table: &str) -> Result<Box<dyn Monitor>, NftError>;
 }
 
-/// What there is of a table. Its rules are identified by its tag; they are only counted.
+/// Content of a table. Rules are only counted; the tag identifies them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Dump {
-    /// What it was tagged with when it was made.
+    /// The tag it was created with.
     pub tag: String,
     /// Its chains.
-    pub chains: std::collections::BTreeMap<Name, ChainFound>,
-    /// Its sets. Those that packets fill themselves (sets with a timeout) come without elements.
+    pub chains: std::collections::BTreeMap<Name, ChainState>,
+    /// Its sets. Dynamic sets (with a timeout) come without elements.
     pub sets: std::collections::BTreeMap<Name, Set>,
 }
 
-/// What there is of a chain.
+/// A chain in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ChainFound {
-    /// Where packets enter it by themselves.
+pub struct ChainState {
+    /// Hook, for base chains.
     pub base: Option<Base>,
-    /// How many rules it has.
+    /// Number of rules.
     pub rules: usize,
 }
 
-/// How often an element was found.
+/// Counter of an element.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Counter {
-    /// The element.
+    /// Key of the element.
     pub key: Key,
-    /// By how many packets.
+    /// Packets that matched it.
     pub packets: u64,
-    /// How many bytes those had.
+    /// Bytes of those packets.
     pub bytes: u64,
 }
 
-/// What somebody else did to a table of ours.
+/// A change by another program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Touch {
-    /// Something in it was changed.
+    /// The table was changed.
     Changed(Family),
     /// The table was deleted.
     Deleted(Family),
-    /// Messages were lost: whether anything happened is unknown.
+    /// Messages were lost: the state is unknown.
     Unknown,
 }
 
-/// Somebody who tells of changes that others make to our tables.
+/// Reports changes of our tables by other programs.
 pub trait Monitor: Send {
-    /// Waits for the next change by somebody else. Nothing when none came in time.
+    /// Waits for the next change. None after the timeout.
     ///
     /// # Errors
-    /// When there is nothing more to hear.
-    fn wait(&mut self, patience: Option<Duration>) -> Result<Option<Touch>, NftError>;
+    /// When the monitor has ended.
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Touch>, NftError>;
 }

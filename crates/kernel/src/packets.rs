@@ -1,7 +1,7 @@
-//! The wires of this machine, as neighbours see them: frames that ask who has an address, and answers.
+//! Raw frames on network interfaces: ARP and IPv6 neighbour discovery.
 //!
-//! In: frames of ARP, and of IPv6 neighbour discovery (solicitations and advertisements), from every wire. Out: frames as they are to
-//! be on the wire. Nothing of it needs an address of this machine, and the kernel's own answers go on as before.
+//! In: frames of ARP and IPv6 neighbour discovery (solicitations and advertisements) from all interfaces. Out: frames
+//! to send. The machine needs no address for this, and the kernel's own replies continue.
 
 pub mod fake;
 pub mod linux;
@@ -15,33 +15,33 @@ use std::time::Duration;
 use rustix::io::Errno;
 use thiserror::Error;
 
-/// The address of a network card.
+/// A MAC address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mac(pub [u8; 6]);
 
-/// A wire of this machine that neighbours are on.
+/// A network interface with neighbours.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Interface {
-    /// Its number.
+    /// Interface index.
     pub index: u32,
     /// Its name.
     pub name: Box<str>,
-    /// Its address on the wire.
+    /// MAC address.
     pub mac: Mac,
-    /// Whether it has an address of IPv4: where it has none, nobody asks by ARP.
+    /// Whether it has an IPv4 address; without one there is no ARP.
     pub v4: bool,
-    /// Whether it has an address of IPv6.
+    /// Whether it has an IPv6 address.
     pub v6: bool,
 }
 
-/// What came while waiting.
+/// Result of a receive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Heard {
-    /// A frame, from the wire of this number.
+    /// A frame, and the index of its interface.
     Frame(u32, Vec<u8>),
-    /// Somebody called the [`Waker`].
+    /// [`Waker`] was called.
     Woken,
-    /// Nothing, in the time given.
+    /// Timeout.
     Nothing,
 }
 
@@ -49,62 +49,62 @@ pub enum Heard {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("frames of neighbours, {doing}: {errno}")]
 pub struct PacketsError {
-    /// What the kernel said.
+    /// Error number of the kernel.
     pub errno: Errno,
-    /// What was being done.
+    /// The failed operation.
     pub doing: &'static str,
 }
 
-/// Somebody who is on wires.
+/// Access to raw frames.
 pub trait Packets: Send {
-    /// The wires with neighbours on them: up, able to broadcast, not a part of another, not a loop, and not one of those to be left out.
+    /// Interfaces with neighbours: up, able to broadcast, not part of another, not loopback, and not excluded.
     ///
     /// # Errors
     /// When they cannot be read.
     fn interfaces(&mut self) -> Result<Vec<Interface>, PacketsError>;
 
-    /// Hears what is sent to a group of IPv6 on a wire. Groups that are heard already are passed over.
+    /// Joins an IPv6 multicast group. Joined groups are skipped.
     ///
     /// # Errors
     /// When the kernel refuses.
     fn join(&mut self, interface: u32, group: Ipv6Addr) -> Result<(), PacketsError>;
 
-    /// Hears it no more.
+    /// Leaves an IPv6 multicast group.
     ///
     /// # Errors
     /// When the kernel refuses.
     fn leave(&mut self, interface: u32, group: Ipv6Addr) -> Result<(), PacketsError>;
 
-    /// Sends a frame, as it is.
+    /// Sends a frame.
     ///
     /// # Errors
-    /// When it cannot be sent: the wire is down, or gone.
+    /// When it cannot be sent: the interface is down or gone.
     fn send(&mut self, interface: u32, frame: &[u8]) -> Result<(), PacketsError>;
 
-    /// Waits for the next frame that somebody else sent, for a call of the waker, or until time is up.
+    /// Waits for the next frame of another machine, a call of the waker, or the timeout.
     ///
     /// # Errors
-    /// When there is nothing more to hear.
-    fn receive(&mut self, patience: Option<Duration>) -> Result<Heard, PacketsError>;
+    /// When no more frames can be received.
+    fn receive(&mut self, timeout: Option<Duration>) -> Result<Heard, PacketsError>;
 
-    /// Something that ends waiting, from any thread.
+    /// A handle that ends waiting, from any thread.
     fn waker(&self) -> Waker;
 
-    /// The time that goes on while a machine sleeps: since its start.
+    /// Time since boot, including suspend.
     fn now(&self) -> Duration;
 }
 
-/// Ends the waiting of a [`Packets::receive`].
+/// Wakes [`Packets::receive`].
 #[derive(Clone)]
 pub struct Waker(Arc<dyn Fn() + Send + Sync>);
 
 impl Waker {
-    /// One that does this.
+    /// A waker that calls this.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
         Self(Arc::new(wake))
     }
 
-    /// Ends the waiting, now or the next.
+    /// Ends the current or next wait.
     pub fn wake(&self) {
         (self.0)();
     }
@@ -117,17 +117,17 @@ impl fmt::Debug for Waker {
 }
 
 impl Mac {
-    /// Everybody on the wire.
+    /// The broadcast address.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// Where frames to a group of IPv6 go.
+    /// Multicast MAC address of an IPv6 group.
     #[must_use]
     pub const fn of_group(group: Ipv6Addr) -> Self {
         let [.., a, b, c, d] = group.octets();
         Self([0x33, 0x33, a, b, c, d])
     }
 
-    /// Whether it is a group, and nobody's own.
+    /// Whether it is a multicast address.
     #[must_use]
     pub const fn is_group(self) -> bool {
         self.0[0] & 1 == 1
@@ -147,7 +147,7 @@ impl fmt::Debug for Mac {
     }
 }
 
-/// The clock of [`Packets::now`] of this machine, for those who are on no wire.
+/// The clock of [`Packets::now`], without an interface.
 #[must_use]
 pub fn now() -> Duration {
     raw::since_start()

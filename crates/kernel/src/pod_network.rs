@@ -1,9 +1,8 @@
-//! The network of Pods: a bridge of this machine, a wire from it into each Pod's namespace, and routes to Pods of other Nodes.
+//! The Pod network: a bridge, a veth pair to each Pod's namespace, and routes to Pods of other Nodes.
 //!
-//! In: values that say what there should be. Out: links, addresses and routes; asking twice changes nothing. A Pod is alone on its
-//! address (a single host): even to its neighbour it talks through this machine, so that the rules of Services see all of its
-//! packets. The wires' ports at the bridge have hairpin mode on, so that a Pod reaches itself through a Service. Frames with the addresses of
-//! somebody else do not pass ([`guard`]).
+//! In: desired state. Out: links, addresses and routes; requests are idempotent. A Pod has a host prefix: even traffic
+//! to its neighbours is routed through this machine, so that Service rules see all of its packets. Bridge ports have
+//! hairpin mode, so that a Pod reaches itself through a Service. Frames with forged addresses are dropped ([`guard`]).
 
 pub mod fake;
 pub mod guard;
@@ -17,7 +16,7 @@ use ipnet::IpNet;
 use rustix::io::Errno;
 use thiserror::Error;
 
-/// What a wire is called inside a Pod.
+/// Interface name inside a Pod.
 pub const INSIDE: &str = "eth0";
 
 /// The bridge of a machine's Pods.
@@ -25,46 +24,46 @@ pub const INSIDE: &str = "eth0";
 pub struct Bridge {
     /// Its name.
     pub name: String,
-    /// Its addresses, each with the network that lies behind it.
+    /// Its addresses with their networks.
     pub addresses: Vec<IpNet>,
 }
 
-/// A wire from the bridge into a Pod.
+/// A veth pair from the bridge to a Pod.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wire {
-    /// What it is called at the bridge: 1 to 15 bytes.
+    /// Interface name at the bridge: 1 to 15 bytes.
     pub name: String,
     /// The bridge.
     pub bridge: String,
-    /// The file of the Pod's network namespace.
+    /// Path of the Pod's network namespace.
     pub namespace: PathBuf,
-    /// The Pod's addresses, one of each family at most.
+    /// The Pod's addresses, at most one per family.
     pub addresses: Vec<IpAddr>,
-    /// The addresses of the bridge, to which everything goes.
+    /// Addresses of the bridge: the default gateways.
     pub gateways: Vec<IpAddr>,
-    /// The longest packet that it carries; what the kernel thinks best when nothing is said.
+    /// MTU; the kernel's default when none is given.
     pub mtu: Option<u32>,
-    /// The hardware address that a new one gets inside the Pod.
+    /// MAC address of a new interface in the Pod.
     pub hardware: [u8; 6],
 }
 
-/// A port of the bridge, and the addresses with which its Pod may send.
+/// A bridge port and the source addresses allowed for its Pod.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Port {
-    /// What the wire is called at the bridge.
+    /// Interface name at the bridge.
     pub name: String,
-    /// The Pod's hardware address.
+    /// The Pod's MAC address.
     pub hardware: [u8; 6],
     /// The Pod's addresses.
     pub addresses: Vec<IpAddr>,
 }
 
-/// Pods elsewhere, and who leads to them.
+/// A route to Pods of another Node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Route {
-    /// Where the Pods are.
+    /// Pod CIDR.
     pub to: IpNet,
-    /// The Node that has them.
+    /// Address of the Node.
     pub via: IpAddr,
 }
 
@@ -72,55 +71,55 @@ pub struct Route {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("the network of Pods, {doing} {what}: {errno}")]
 pub struct PodNetworkError {
-    /// What the kernel said.
+    /// Error number of the kernel.
     pub errno: Errno,
-    /// What was being done.
+    /// The failed operation.
     pub doing: &'static str,
-    /// To what.
+    /// Its object.
     pub what: String,
 }
 
-/// Somebody who can make networks of Pods.
+/// Access to the Pod network.
 pub trait PodNetwork: Send {
-    /// Makes the bridge with exactly these addresses.
+    /// Creates the bridge with exactly these addresses.
     ///
     /// # Errors
     /// When the kernel refuses.
     fn bridge(&mut self, bridge: &Bridge) -> Result<(), PodNetworkError>;
 
-    /// Drops what Pods send with addresses that are not theirs, from now on: from these ports, and from those that are plugged later. Says
-    /// whether this kernel can; where it cannot, Pods can forge addresses.
+    /// Enables source address checks for these ports and for later ones. Returns whether the kernel supports it;
+    /// otherwise Pods can forge addresses.
     ///
     /// # Errors
-    /// When the kernel refuses; then nothing can be plugged until it does not.
+    /// When the kernel refuses; then nothing can be plugged until it succeeds.
     fn guard(&mut self, ports: &[Port]) -> Result<bool, PodNetworkError>;
 
-    /// The hardware address that a Pod has, by its network namespace.
+    /// The MAC address of a Pod, by its network namespace.
     ///
     /// # Errors
     /// When it cannot be read.
     fn hardware(&mut self, namespace: &Path) -> Result<[u8; 6], PodNetworkError>;
 
-    /// Puts a wire between the bridge and a Pod, and gives the Pod its addresses and routes. One that is there already is kept.
+    /// Connects a Pod to the bridge and sets its addresses and routes. An existing connection is kept.
     ///
     /// # Errors
     /// When the kernel refuses.
     fn plug(&mut self, wire: &Wire) -> Result<(), PodNetworkError>;
 
-    /// Deletes a link of this machine, a wire or the bridge. Says whether there was one.
+    /// Deletes a link; returns whether it existed.
     ///
     /// # Errors
     /// When the kernel refuses.
     fn delete(&mut self, link: &str) -> Result<bool, PodNetworkError>;
 
-    /// The longest packet that the link with this address of the machine carries; nothing when there is no such link.
+    /// MTU of the link with this address; none if there is no such link.
     ///
     /// # Errors
     /// When the kernel refuses.
     fn mtu(&mut self, of: IpAddr) -> Result<Option<u32>, PodNetworkError>;
 
-    /// Makes these the routes to Pods elsewhere; others that were made here before go. Those that cannot be had (the Node is not
-    /// on a network of this machine) are answered.
+    /// Sets the routes to Pods of other Nodes and removes our other ones. Returns those that failed (the Node is on no
+    /// local network).
     ///
     /// # Errors
     /// When routes cannot be read.

@@ -1,15 +1,15 @@
-//! Which ports of this machine programs have.
+//! Ports of this machine in use.
 //!
-//! In: the kernel's tables of sockets in `/proc/net`. Out: whether somebody listens on a port at an address that others reach. Programs on
-//! loopback alone are in nobody's way, and neither are sockets that only talk to one peer.
+//! In: the socket tables in `/proc/net`. Out: whether a program listens on a port at a non-loopback address. Connected
+//! sockets do not count.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The state of a TCP socket that listens, and of a UDP socket without a peer.
+/// State of a listening TCP socket, and of an unconnected UDP socket.
 const LISTENS: &str = "0A";
 const UNCONNECTED: &str = "07";
 
-/// Whether a program has this port of `TCP` or `UDP`. What cannot be read counts as free.
+/// Whether a program uses this `TCP` or `UDP` port. Unreadable tables count as free.
 #[must_use]
 pub fn is_taken(protocol: &str, port: u16) -> bool {
     let (files, state) = match protocol {
@@ -20,7 +20,7 @@ pub fn is_taken(protocol: &str, port: u16) -> bool {
     files.iter().any(|file| std::fs::read_to_string(file).is_ok_and(|table| has(&table, state, port)))
 }
 
-/// Whether a table shows a socket in this state at this port, where others reach it.
+/// Whether a table contains a socket in this state at this port and a reachable address.
 fn has(table: &str, state: &str, port: u16) -> bool {
     table.lines().skip(1).any(|line| {
         let mut words = line.split_whitespace().skip(1);
@@ -30,7 +30,7 @@ fn has(table: &str, state: &str, port: u16) -> bool {
     })
 }
 
-/// `0100007F:1F90`: words of an address as they are in memory, and a port.
+/// `0100007F:1F90`: address words in memory order, and a port.
 fn local_end(text: &str) -> Option<(IpAddr, u16)> {
     let (address, port) = text.split_once(':')?;
     let word = |at: usize| Some(u32::from_str_radix(address.get(at * 8..at * 8 + 8)?, 16).ok()?.to_ne_bytes());

@@ -1,7 +1,7 @@
-//! Giving up privileges: another user, fewer capabilities, and no way back.
+//! Drops privileges permanently: user and capabilities.
 //!
-//! In: a user, or the capabilities that are used. Out: a process that has no more than that. Credentials belong to threads, so
-//! everything here refuses to run in a process that has more than one.
+//! In: a user, or the capabilities in use. Out: a process with no more than that. Credentials belong to threads, so
+//! everything here refuses to run in a multi-threaded process.
 
 mod account;
 mod owner;
@@ -17,7 +17,7 @@ pub use account::{Account, maps};
 pub use owner::{OwnerError, directory, take_over};
 pub use rustix::thread::CapabilitySet as Capabilities;
 
-/// Whether this process may become another user and give files to it.
+/// Whether this process may change its user and chown files.
 #[must_use]
 pub fn can_change_user() -> bool {
     let wanted = CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::SETPCAP | CapabilitySet::CHOWN;
@@ -29,10 +29,10 @@ fn held() -> io::Result<CapabilitySets> {
     Ok(credentials::capabilities(None)?)
 }
 
-/// Becomes this user for good: no supplementary groups, no capability but `kept`, none that a program could give, and no way to gain any.
+/// Changes to this user permanently: no supplementary groups, only the capabilities `kept`, and no_new_privs.
 ///
 /// # Errors
-/// When the process has several threads, or the kernel refuses. The process must end then: it may have lost part of its rights.
+/// When the process has several threads, or the kernel refuses. The process must exit then: it may have lost part of its privileges.
 pub fn become_user(account: &Account, kept: CapabilitySet) -> io::Result<()> {
     single_threaded()?;
     bound(kept)?;
@@ -49,7 +49,7 @@ pub fn become_user(account: &Account, kept: CapabilitySet) -> io::Result<()> {
     Ok(credentials::set_no_new_privs(true)?)
 }
 
-/// Keeps the capabilities `used` for this process, and those in `programs` for programs that it starts as root, and gives up all others.
+/// Limits this process to the capabilities `used`, and programs that it starts as root to those in `programs`.
 ///
 /// # Errors
 /// When the process has several threads, or the kernel refuses.
@@ -65,14 +65,14 @@ pub fn limit(used: CapabilitySet, programs: CapabilitySet) -> io::Result<()> {
     )?)
 }
 
-/// What programs that are started as root may have at most.
+/// Maximum capabilities of programs started as root.
 #[must_use]
 pub fn bounding_set() -> CapabilitySet {
     let is_in = |one: &CapabilitySet| credentials::capability_is_in_bounding_set(*one).unwrap_or(false);
     every().filter(is_in).fold(CapabilitySet::empty(), |all, one| all | one)
 }
 
-/// Takes everything but `kept` out of the bounding set.
+/// Removes everything but `kept` from the bounding set.
 fn bound(kept: CapabilitySet) -> io::Result<()> {
     for one in every().filter(|one| !kept.contains(*one)) {
         if credentials::capability_is_in_bounding_set(one)? {
@@ -82,13 +82,13 @@ fn bound(kept: CapabilitySet) -> io::Result<()> {
     Ok(())
 }
 
-/// Every capability that this kernel knows, also those that are newer than this program.
+/// All capabilities of this kernel, including unknown ones.
 fn every() -> impl Iterator<Item = CapabilitySet> {
     let all = (0..u64::BITS).map(|bit| CapabilitySet::from_bits_retain(1 << bit));
     all.take_while(|one| credentials::capability_is_in_bounding_set(*one).is_ok())
 }
 
-/// Has this process killed as soon as the thread that started it ends. To be called after the user has changed, which resets it.
+/// Kills this process when its parent thread ends. Call it after changing the user, which resets it.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -116,8 +116,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_are_not_changed_beside_other_threads() {
-        // Tests are run by a thread of their own.
+    fn credentials_are_not_changed_in_multi_threaded_processes() {
+        // Tests run on their own thread.
         let error = become_user(&Account::numbered(60_643, 60_643), CapabilitySet::empty()).expect_err("two threads");
         assert!(error.to_string().contains("threads"), "{error}");
         let error = limit(CapabilitySet::empty(), CapabilitySet::empty()).expect_err("two threads");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_free_from_where_the_kernel_says() {
+    fn unprivileged_ports_start_at_the_sysctl() {
         assert!(is_unprivileged_port(0) && is_unprivileged_port(6443));
     }
 

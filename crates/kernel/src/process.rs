@@ -1,10 +1,10 @@
-//! Processes of this machine: who they are, signals to them, and how they are begun in namespaces of their own.
+//! Processes of this machine: identity, signals, and starting them in their own namespaces.
 //!
-//! A number alone is nobody: numbers are given again. An [`Identity`] is a number with the moment at which its process began.
+//! PIDs are reused. An [`Identity`] is a PID with the start time of its process.
 
 pub mod apart;
-mod become_;
 pub mod enter;
+mod exec;
 mod holder;
 pub mod launch;
 
@@ -18,21 +18,21 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 
-pub use become_::Program;
+pub use exec::Program;
 pub use holder::holder;
 pub use rustix::process::Signal;
 
-/// Which process is meant.
+/// Identifies a process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Identity {
-    /// Its number.
+    /// PID.
     pub pid: i32,
-    /// When it began, in ticks since the machine did.
+    /// Start time in clock ticks since boot.
     pub began: u64,
 }
 
 impl Identity {
-    /// The process that has this number now.
+    /// The process with this PID now.
     #[must_use]
     pub fn of(pid: i32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -47,16 +47,16 @@ impl Identity {
         Self::of(std::process::id().cast_signed()).ok_or_else(|| io::Error::other("/proc cannot be read"))
     }
 
-    /// Whether it is still there, be it only to be waited for.
+    /// Whether it exists, possibly as a zombie.
     #[must_use]
     pub fn is_there(&self) -> bool {
         Self::of(self.pid) == Some(*self)
     }
 
-    /// A handle to it; nothing when it is gone.
+    /// A pidfd; none when it is gone.
     ///
     /// # Errors
-    /// When there are no handles.
+    /// When pidfds are not available.
     pub fn open(&self) -> io::Result<Option<Handle>> {
         let Some(pid) = Pid::from_raw(self.pid) else { return Ok(None) };
         let handle = match pidfd_open(pid, PidfdFlags::NONBLOCK) {
@@ -64,31 +64,31 @@ impl Identity {
             Err(rustix::io::Errno::SRCH | rustix::io::Errno::INVAL) => return Ok(None),
             Err(errno) => return Err(errno.into()),
         };
-        // Looked at after the handle was there: now the number cannot change hands between the two.
+        // Check after opening: the PID cannot have been reused in between.
         Ok(self.is_there().then_some(Handle(handle)))
     }
 }
 
-/// An open process. It can be read from when the process has ended.
+/// A pidfd; readable when the process has ended.
 #[derive(Debug)]
 pub struct Handle(pub OwnedFd);
 
 impl Handle {
-    /// Whether it has ended; one that nobody has waited for has, too.
+    /// Whether it has ended, including zombies.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.ends_within(Duration::ZERO)
     }
 
-    /// Waits for its end, but not longer than that; says whether it has ended.
+    /// Waits for its end up to a timeout; returns whether it has ended.
     #[must_use]
-    pub fn ends_within(&self, patience: Duration) -> bool {
+    pub fn ends_within(&self, timeout: Duration) -> bool {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-        let patience = Timespec::try_from(patience).ok();
-        poll(&mut fds, patience.as_ref()).is_ok_and(|ready| ready > 0)
+        let timeout = Timespec::try_from(timeout).ok();
+        poll(&mut fds, timeout.as_ref()).is_ok_and(|ready| ready > 0)
     }
 
-    /// Sends a signal; says whether the process was there to get it.
+    /// Sends a signal; returns whether the process existed.
     pub fn signal(&self, signal: Signal) -> bool {
         pidfd_send_signal(&self.0, signal).is_ok()
     }
@@ -106,19 +106,19 @@ fn began(stat: &str) -> Option<u64> {
     rest.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-/// Another one after each start of the machine.
+/// The boot ID of the kernel.
 ///
 /// # Errors
-/// When the kernel does not say.
+/// When it cannot be read.
 pub fn boot_id() -> io::Result<String> {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|text| text.trim().to_owned())
 }
 
-/// Begins a program of this machine that goes its own way at once, and waits until its first process has ended: what it
-/// prints to its errors is answered when it fails.
+/// Runs a program that daemonizes, and waits until its first process has ended; its standard error is returned on
+/// failure.
 ///
 /// # Errors
-/// When it cannot be run, or says that it failed.
+/// When it cannot be run, or fails.
 #[expect(clippy::disallowed_methods, reason = "this is the kernel crate")]
 pub fn run_to_end(program: &Path, arguments: &[&OsStr]) -> io::Result<String> {
     let mut command = std::process::Command::new(program);
@@ -133,7 +133,7 @@ pub fn run_to_end(program: &Path, arguments: &[&OsStr]) -> io::Result<String> {
     Err(io::Error::other(if said.is_empty() { output.status.to_string() } else { said }))
 }
 
-/// Runs a program of this machine with these streams to its end, without the sight of a mount; says whether it succeeded.
+/// Runs a program with these streams and without a mount; returns whether it succeeded.
 ///
 /// # Errors
 /// When it cannot be run.
@@ -153,16 +153,16 @@ pub fn run_with_streams(
     command.status().map(|status| status.success())
 }
 
-/// A program of this machine that runs beside this one. Dropping it kills it.
+/// A child process, killed when dropped.
 #[derive(Debug)]
 pub struct Spawned {
     child: std::process::Child,
-    /// Can be read from when it has ended.
+    /// Readable when it has ended.
     pub handle: Handle,
 }
 
 impl Spawned {
-    /// Begins it with these streams.
+    /// Starts it with these streams.
     ///
     /// # Errors
     /// When it cannot be run.
@@ -175,8 +175,8 @@ impl Spawned {
         Ok(Self { child, handle: Handle(handle) })
     }
 
-    /// Begins this program once more, in another role: with this name in place of its own, these arguments, an input, and the output and errors
-    /// of this process. It is in a process group of its own: keys of a terminal are for its parent.
+    /// Starts this executable again in another role: with this name, these arguments, an input, and our output and
+    /// errors. It has its own process group, so that terminal signals only reach its parent.
     ///
     /// # Errors
     /// When it cannot be run.
@@ -185,7 +185,7 @@ impl Spawned {
         use std::os::unix::process::CommandExt as _;
         let mut command = std::process::Command::new("/proc/self/exe");
         command.arg0(name).args(arguments).stdin(input).process_group(0);
-        // These are for the process that the service manager started.
+        // These belong to the process that the service manager started.
         for variable in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"]
         {
             command.env_remove(variable);
@@ -195,16 +195,16 @@ impl Spawned {
         Ok(Self { child, handle: Handle(handle) })
     }
 
-    /// Which process it is.
+    /// Its identity.
     #[must_use]
     pub fn identity(&self) -> Option<Identity> {
         Identity::of(self.child.id().cast_signed())
     }
 
-    /// How it ended: its exit code, or 128 and the number of the signal. Waits for its end.
+    /// Waits for its exit code, or 128 plus the signal number.
     ///
     /// # Errors
-    /// When somebody else has waited for it.
+    /// When another thread has waited for it.
     pub fn wait(&mut self) -> io::Result<i32> {
         use std::os::unix::process::ExitStatusExt as _;
         let status = self.child.wait()?;
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_alone_is_nobody() {
+    fn a_pid_needs_its_start_time() {
         let own = Identity::own().expect("this process");
         assert!(own.is_there() && own.open().expect("handles").is_some());
         let other = Identity { began: own.began + 1, ..own };

@@ -1,7 +1,7 @@
 //! Seccomp filters: which system calls a program may make.
 //!
-//! In: a [`Policy`], by names of system calls. Out: a [`Filter`], a program of classic BPF that the kernel runs at every call, and
-//! [`Filter::install`], which puts the calling thread under it for good. `calls.txt` has the numbers of the names.
+//! In: a [`Policy`] by system call names. Out: a [`Filter`], a classic BPF program that the kernel runs at every call,
+//! and [`Filter::install`], which applies it to the calling thread permanently. `calls.txt` has the call numbers.
 //!
 //! Why not an existing crate: `libseccomp` needs a C library at build and run time; `seccompiler` has one action for all rules of a filter
 //! (the default profile of containers has three) and refuses 32-bit programs.
@@ -13,7 +13,7 @@ use std::io;
 
 pub use self::assemble::TooLong;
 
-/// What happens to a system call.
+/// Action for a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The process is killed by `SIGSYS`.
@@ -26,13 +26,13 @@ pub enum Action {
     Errno(u16),
     /// A tracer decides; without one the call fails with `ENOSYS`.
     Trace(u16),
-    /// The call is made, and written to the audit log of the kernel.
+    /// The call is made and audited.
     Log,
     /// The call is made.
     Allow,
 }
 
-/// How an argument of a call is compared, as an unsigned number of 64 bits.
+/// Comparison of an argument as an unsigned 64-bit number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
     /// `=`
@@ -49,9 +49,9 @@ pub enum Compare {
     GreaterOrEqual(u64),
     /// The bits of a mask have this value.
     Masked {
-        /// Which bits.
+        /// Mask.
         mask: u64,
-        /// What they are.
+        /// Value of the masked bits.
         value: u64,
     },
 }
@@ -59,24 +59,24 @@ pub enum Compare {
 /// A condition on an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// Which argument, from 0 to 5.
+    /// Argument index, from 0 to 5.
     pub argument: u8,
     /// How it is compared.
     pub compare: Compare,
 }
 
-/// What happens to a call when all conditions hold.
+/// Action for a call when all conditions hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The name of the call. A name that no architecture of the policy knows has no effect.
+    /// Call name. A name unknown to all architectures of the policy has no effect.
     pub call: String,
-    /// The conditions; at most one for each argument.
+    /// Conditions; at most one per argument.
     pub conditions: Vec<Condition>,
     /// What happens.
     pub action: Action,
 }
 
-/// A way to number system calls.
+/// System call ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
     /// 64-bit x86.
@@ -90,20 +90,20 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// The one of this program.
+    /// The ABI of this program.
     pub const NATIVE: Self = if cfg!(target_arch = "aarch64") { Self::Aarch64 } else { Self::X86_64 };
 }
 
-/// Which calls a program may make.
+/// A seccomp policy.
 ///
 /// A rule without conditions decides alone, the first of several. Otherwise the first rule whose conditions hold decides, and the default
 /// where none does. Calls of architectures that are not listed fail with `ENOSYS`, and so do calls that are newer than the table of
 /// numbers where the default is an error: C libraries then use the older call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// What happens to a call that no rule names.
+    /// Action for calls without a rule.
     pub default: Action,
-    /// The architectures that are allowed.
+    /// Allowed architectures.
     pub architectures: Vec<Architecture>,
     /// The rules.
     pub rules: Vec<Rule>,
@@ -118,16 +118,16 @@ pub struct Filter {
     pub flags: u32,
 }
 
-/// Actions other than [`Action::Allow`] are written to the audit log of the kernel.
+/// Audit actions other than [`Action::Allow`].
 pub const FLAG_LOG: u32 = 1 << 1;
-/// The program goes without the mitigation of speculative store bypass.
+/// Disables the mitigation of speculative store bypass.
 pub const FLAG_SPEC_ALLOW: u32 = 1 << 2;
 
 impl Policy {
-    /// The filter of this policy.
+    /// Compiles this policy.
     ///
     /// # Errors
-    /// When it has more instructions than the kernel takes.
+    /// When it has more instructions than the kernel accepts.
     pub fn assemble(&self, flags: u32) -> Result<Filter, TooLong> {
         Ok(Filter { program: assemble::program(self)?, flags })
     }
@@ -140,7 +140,7 @@ pub fn is_available() -> bool {
 }
 
 impl Filter {
-    /// Puts this thread, and all that it begins, under the filter. Needs `no_new_privs` or `CAP_SYS_ADMIN`.
+    /// Applies the filter to this thread and its children. Needs `no_new_privs` or `CAP_SYS_ADMIN`.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -154,12 +154,12 @@ fn install(program: &[u64], flags: u32) -> io::Result<()> {
     let mut instructions: Vec<libc::sock_filter> = program.iter().map(|word| decode(*word)).collect();
     let length = u16::try_from(instructions.len()).map_err(io::Error::other)?;
     let program = libc::sock_fprog { len: length, filter: instructions.as_mut_ptr() };
-    // SAFETY: the kernel reads `len` instructions from `filter`, which live until the call is over, and keeps a copy.
+    // SAFETY: the kernel reads `len` instructions from `filter`, which outlive the call, and copies them.
     let result = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// An instruction of [`Filter::program`]. The parts are masked, so nothing is lost.
+/// Decodes an instruction of [`Filter::program`].
 fn decode(word: u64) -> libc::sock_filter {
     let [c0, c1, jt, jf, k0, k1, k2, k3] = word.to_le_bytes();
     libc::sock_filter { code: u16::from_le_bytes([c0, c1]), jt, jf, k: u32::from_le_bytes([k0, k1, k2, k3]) }

@@ -1,16 +1,13 @@
-//! What sockets can do that the standard library does not offer: datagrams with the address that they were sent to, marks, signed
-//! segments, and listening for one family alone.
+//! Socket features that the standard library lacks: datagrams with their destination address, marks, TCP MD5
+//! signatures, and IPv6-only listeners.
 //!
-//! A socket for all addresses of a machine is not told at which of them a datagram came in. But an answer must come from the
-//! address that was asked, or nobody takes it for one: not the client, and not the kernel, when it translated the question. In:
-//! a socket. Out: datagrams with both ends, and answers with a chosen source.
+//! A socket bound to all addresses does not see the destination of a datagram. But a reply must come from that address,
+//! or neither the client nor NAT accepts it. In: a socket. Out: datagrams with both addresses, and replies with a
+//! chosen source.
 //!
-//! The system calls for that are made here by hand; what the kernel writes is read as bytes, with every length checked.
+//! The system calls are made through libc; what the kernel writes is parsed as bytes, with every length checked.
 
-#![allow(
-    unsafe_code,
-    reason = "no safe call carries the address a datagram was sent to, marks a socket or has it sign"
-)]
+#![allow(unsafe_code, reason = "no safe call for the destination of a datagram, socket marks or TCP MD5 signatures")]
 
 use std::io;
 use std::mem::size_of;
@@ -19,57 +16,57 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-/// An address of this machine.
+/// A local address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Here {
+pub struct LocalAddress {
     /// The address.
     pub ip: IpAddr,
-    /// The number of its interface, where the address alone does not tell (link-local addresses of IPv6); else 0.
+    /// Interface index for link-local IPv6 addresses; else 0.
     pub interface: u32,
 }
 
-/// What came in.
+/// A received datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
-    /// How many bytes.
+    /// Length in bytes.
     pub length: usize,
-    /// From whom.
+    /// Sender.
     pub from: SocketAddr,
-    /// At which address of this machine.
-    pub at: Here,
+    /// Local address it was sent to.
+    pub at: LocalAddress,
 }
 
-/// Room for a message of the kernel about a datagram; aligned as the kernel wants it.
+/// Buffer for a control message, aligned for the kernel.
 #[repr(C, align(8))]
 struct Control([u8; 64]);
 
-/// Room for an address with a port.
+/// Buffer for a socket address.
 #[repr(C, align(8))]
 struct Name([u8; NAME]);
 
 const NAME: usize = size_of::<libc::sockaddr_in6>();
-/// The head of a message about a datagram: its length and two numbers that say what it is.
+/// Header of a control message: length, level and type.
 const HEAD: usize = size_of::<libc::cmsghdr>();
 
-/// Has the kernel say of each datagram where it was sent. Before the first one arrives.
+/// Enables destination addresses (IP_PKTINFO). Call it before the first datagram arrives.
 ///
 /// # Errors
-/// When the kernel refuses: it is not a socket for datagrams of this family.
-pub fn tell_destination(socket: impl AsFd, is_ipv4: bool) -> io::Result<()> {
+/// When the kernel refuses: not a datagram socket of this family.
+pub fn enable_pktinfo(socket: impl AsFd, is_ipv4: bool) -> io::Result<()> {
     let (level, option) =
         if is_ipv4 { (libc::IPPROTO_IP, libc::IP_PKTINFO) } else { (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) };
     set(socket, level, option, 1)
 }
 
-/// Listens for connections to an address. All addresses of IPv6 are those alone: somebody else may listen for all of IPv4.
+/// Listens at an address. IPv6 listeners do not accept IPv4: another socket may do that.
 ///
 /// # Errors
-/// When the kernel refuses, as it does where somebody listens already.
+/// When the kernel refuses, for example because the address is in use.
 pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-    // Connections that have ended stay for a while; they are in nobody's way.
+    // Allow reuse while old connections are in TIME_WAIT.
     sockopt::set_socket_reuseaddr(&socket, true)?;
     if at.is_ipv6() {
         sockopt::set_ipv6_v6only(&socket, true)?;
@@ -79,18 +76,18 @@ pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Has everything that a socket sends carry a mark, by which rules know it.
+/// Sets SO_MARK, which rules can match.
 ///
 /// # Errors
-/// When we may not: it takes the right to administer the network.
+/// Without CAP_NET_ADMIN.
 pub fn mark(socket: impl AsFd, bits: u32) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_MARK, bits)
 }
 
-/// Has everything that a socket sends make at most so many hops.
+/// Sets the TTL or hop limit.
 ///
 /// # Errors
-/// When the kernel refuses: it is not a socket of this family.
+/// When the kernel refuses: not a socket of this family.
 pub fn limit_hops(socket: impl AsFd, is_ipv4: bool, hops: u8) -> io::Result<()> {
     match is_ipv4 {
         true => sockopt::set_ip_ttl(socket, hops.into())?,
@@ -99,13 +96,13 @@ pub fn limit_hops(socket: impl AsFd, is_ipv4: bool, hops: u8) -> io::Result<()> 
     Ok(())
 }
 
-/// Signs every segment that a TCP socket exchanges with an address, by a password that both know (RFC 2385); segments with another
-/// signature, or none, are not heard. Before it is connected, or while it listens.
+/// Enables TCP MD5 signatures (RFC 2385) for a peer; segments without a valid signature are dropped. Call it before
+/// connecting, or while listening.
 ///
 /// # Errors
-/// When the kernel cannot sign, or the password is longer than 80 bytes.
+/// When the kernel lacks support, or the password is longer than 80 bytes.
 pub fn sign(socket: impl AsFd, with: IpAddr, password: &[u8]) -> io::Result<()> {
-    // An address in the room of the largest one, flags, a prefix, the length, an interface, the password.
+    // Socket address storage, flags, prefix, length, interface, password.
     let mut order = [0; SIGNING];
     let mut name = [0; NAME];
     let named = write_name(&mut name, SocketAddr::new(with, 0));
@@ -117,7 +114,7 @@ pub fn sign(socket: impl AsFd, with: IpAddr, password: &[u8]) -> io::Result<()> 
     set_bytes(socket, libc::IPPROTO_TCP, libc::TCP_MD5SIG, &order)
 }
 
-/// Where things are in the order to sign, which is `struct tcp_md5sig`.
+/// Offsets in `struct tcp_md5sig`.
 const KEY_LENGTH: usize = size_of::<libc::sockaddr_storage>() + 2;
 const KEY: usize = KEY_LENGTH + 2 + 4;
 const SIGNING: usize = KEY + libc::TCP_MD5SIG_MAXKEYLEN;
@@ -134,10 +131,10 @@ fn set_bytes(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: 
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Takes a datagram.
+/// Receives a datagram.
 ///
 /// # Errors
-/// `WouldBlock` when there is none and the socket does not wait; else what went wrong.
+/// `WouldBlock` when there is none; otherwise the error.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Arrival> {
     let (mut control, mut name) = (Control([0; 64]), Name([0; NAME]));
     let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
@@ -154,18 +151,18 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Arrival> {
     // long as the length beside it says, and outlives the call.
     let taken = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, 0) };
     let length = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
-    let told = control.0.get(..message.msg_controllen).unwrap_or(&control.0);
+    let data = control.0.get(..message.msg_controllen).unwrap_or(&control.0);
     let nameless = || io::Error::new(io::ErrorKind::InvalidData, "a datagram without addresses");
-    Ok(Arrival { length, from: sender(&name.0).ok_or_else(nameless)?, at: destination(told).ok_or_else(nameless)? })
+    Ok(Arrival { length, from: sender(&name.0).ok_or_else(nameless)?, at: destination(data).ok_or_else(nameless)? })
 }
 
-/// Sends a datagram that comes from this address of ours.
+/// Sends a datagram from this local address.
 ///
 /// # Errors
-/// `WouldBlock` when there is no room and the socket does not wait; else what went wrong.
-pub fn send(socket: impl AsFd, bytes: &[u8], to: SocketAddr, from: Here) -> io::Result<()> {
+/// `WouldBlock` when the buffer is full; otherwise the error.
+pub fn send(socket: impl AsFd, bytes: &[u8], to: SocketAddr, from: LocalAddress) -> io::Result<()> {
     let (mut control, mut name) = (Control([0; 64]), Name([0; NAME]));
-    let told = write_source(&mut control.0, from);
+    let length = write_source(&mut control.0, from);
     let named = write_name(&mut name.0, to);
     let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let message = libc::msghdr {
@@ -174,7 +171,7 @@ pub fn send(socket: impl AsFd, bytes: &[u8], to: SocketAddr, from: Here) -> io::
         msg_iov: &raw mut vector,
         msg_iovlen: 1,
         msg_control: control.0.as_mut_ptr().cast(),
-        msg_controllen: told,
+        msg_controllen: length,
         msg_flags: 0,
     };
     // SAFETY: the descriptor is open while it is borrowed; every pointer in `message` leads to memory that is as long as the
@@ -191,7 +188,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
-/// Reads an address with a port.
+/// Parses a socket address.
 fn sender(name: &[u8]) -> Option<SocketAddr> {
     let port = u16::from_be_bytes(number(name, 2)?);
     match i32::from(u16::from_ne_bytes(number(name, 0)?)) {
@@ -204,7 +201,7 @@ fn sender(name: &[u8]) -> Option<SocketAddr> {
     }
 }
 
-/// Writes an address with a port; answers how long it is.
+/// Writes a socket address; returns its length.
 fn write_name(name: &mut [u8; NAME], to: SocketAddr) -> usize {
     let mut put = |at: usize, bytes: &[u8]| name[at..at + bytes.len()].copy_from_slice(bytes);
     let family = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
@@ -224,28 +221,32 @@ fn write_name(name: &mut [u8; NAME], to: SocketAddr) -> usize {
     }
 }
 
-/// Finds in what the kernel tells of a datagram where it was sent.
-fn destination(mut told: &[u8]) -> Option<Here> {
+/// Finds the destination address in control data.
+fn destination(mut control: &[u8]) -> Option<LocalAddress> {
     loop {
-        let length = usize::from_ne_bytes(number(told, 0)?);
-        let (level, kind) = (i32::from_ne_bytes(number(told, HEAD - 8)?), i32::from_ne_bytes(number(told, HEAD - 4)?));
-        let body = told.get(HEAD..length)?;
+        let length = usize::from_ne_bytes(number(control, 0)?);
+        let (level, kind) =
+            (i32::from_ne_bytes(number(control, HEAD - 8)?), i32::from_ne_bytes(number(control, HEAD - 4)?));
+        let body = control.get(HEAD..length)?;
         match (level, kind) {
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-                return Some(Here { ip: Ipv4Addr::from(number::<4>(body, 4)?).into(), interface: 0 });
+                return Some(LocalAddress { ip: Ipv4Addr::from(number::<4>(body, 4)?).into(), interface: 0 });
             }
             (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                 let ip = Ipv6Addr::from(number::<16>(body, 0)?);
                 let interface = u32::from_ne_bytes(number(body, 16)?);
-                return Some(Here { ip: ip.into(), interface: if ip.is_unicast_link_local() { interface } else { 0 } });
+                return Some(LocalAddress {
+                    ip: ip.into(),
+                    interface: if ip.is_unicast_link_local() { interface } else { 0 },
+                });
             }
-            _ => told = told.get(length.next_multiple_of(size_of::<usize>())..)?,
+            _ => control = control.get(length.next_multiple_of(size_of::<usize>())..)?,
         }
     }
 }
 
-/// Writes for the kernel from where a datagram comes; answers how long that is.
-fn write_source(control: &mut [u8; 64], from: Here) -> usize {
+/// Writes the source address as control data; returns its length.
+fn write_source(control: &mut [u8; 64], from: LocalAddress) -> usize {
     let (level, kind, body) = match from.ip {
         IpAddr::V4(ip) => (libc::IPPROTO_IP, libc::IP_PKTINFO, [&[0; 4], &ip.octets()[..], &[0; 4]].concat()),
         IpAddr::V6(ip) => {
@@ -268,14 +269,14 @@ mod tests {
 
     use super::*;
 
-    /// Opens a connection whose segments are signed; says whether somebody answered within a while.
+    /// Opens a connection with signatures; returns whether it was established in time.
     fn signed(to: SocketAddr, password: &[u8]) -> bool {
         let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let socket = rustix::net::socket(family, SocketType::STREAM, None).expect("a socket");
         sign(&socket, to.ip(), password).expect("the kernel can sign");
         limit_hops(&socket, to.is_ipv4(), 1).expect("limited");
-        let patience = Some(Duration::from_millis(300));
-        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, patience).expect("a limit");
+        let timeout = Some(Duration::from_millis(300));
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, timeout).expect("a limit");
         match rustix::net::connect(&socket, &to) {
             Ok(()) => TcpStream::from(socket).peer_addr().is_ok(),
             Err(Errno::INPROGRESS) => false,
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_signs_with_the_same_password_is_heard() {
+    fn only_matching_signatures_are_accepted() {
         for here in ["127.0.0.1:0", "[::1]:0"] {
             let server = listen(here.parse().expect("an address")).expect("a server");
             let at = server.local_addr().expect("bound");
@@ -296,21 +297,24 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_from_the_address_that_was_asked() {
+    fn replies_come_from_the_destination_address() {
         for (any, asked) in [("0.0.0.0:0", "127.0.0.77"), ("0.0.0.0:0", "127.0.0.1"), ("[::]:0", "::1")] {
             let server = UdpSocket::bind(any).expect("a server");
-            tell_destination(&server, asked.contains('.')).expect("told");
+            enable_pktinfo(&server, asked.contains('.')).expect("enabled");
             let asked: IpAddr = asked.parse().expect("an address");
             let at = SocketAddr::new(asked, server.local_addr().expect("bound").port());
-            // A connected socket hears nobody but whom it asks.
+            // A connected socket drops datagrams from other addresses.
             let client = UdpSocket::bind(any).expect("a client");
             client.connect(at).expect("connected");
             client.send(b"a question").expect("sent");
             let mut buffer = [0; 100];
             let arrival = receive(&server, &mut buffer).expect("received");
             assert_eq!(&buffer[..arrival.length], b"a question");
-            let whole =
-                Arrival { length: 10, from: client.local_addr().expect("bound"), at: Here { ip: asked, interface: 0 } };
+            let whole = Arrival {
+                length: 10,
+                from: client.local_addr().expect("bound"),
+                at: LocalAddress { ip: asked, interface: 0 },
+            };
             assert_eq!(arrival, whole);
             send(&server, b"an answer", arrival.from, arrival.at).expect("sent");
             let length = client.recv(&mut buffer).expect("received");
@@ -319,11 +323,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_passed_over() {
+    fn unknown_control_data_is_skipped() {
         let mut other = usize::to_ne_bytes(HEAD + 1).to_vec();
         other.extend([1i32.to_ne_bytes(), 2i32.to_ne_bytes()].concat());
         other.resize((HEAD + 1).next_multiple_of(size_of::<usize>()), 0);
-        let here = Here { ip: [10, 0, 0, 1].into(), interface: 0 };
+        let here = LocalAddress { ip: [10, 0, 0, 1].into(), interface: 0 };
         let mut ours = [0; 64];
         let length = write_source(&mut ours, here);
         assert_eq!(destination(&[&other[..], &ours[..length]].concat()), Some(here));

@@ -1,9 +1,9 @@
-//! Settings of the kernel under `/proc/sys`, changed with a record of what they were.
+//! Sysctls under `/proc/sys`, changed with a record of their previous values.
 //!
-//! Whoever changes a setting of a machine owes it the old value. A [`Ledger`] writes only what differs, keeps what it found,
-//! and puts that back, but not over a value that somebody else has written since.
+//! A [`Ledger`] writes only what differs, records the previous value, and restores it, unless another program has
+//! written a new value since.
 
-pub mod kept;
+pub mod ledger_file;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,22 +12,22 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Somebody who has settings. Names are paths such as `net/ipv4/ip_forward`.
+/// Access to sysctls. Names are paths such as `net/ipv4/ip_forward`.
 pub trait Sysctl: Send {
-    /// The value of a setting, without the line's end.
+    /// The value of a sysctl, without the newline.
     ///
     /// # Errors
-    /// When there is no such setting, or it may not be read.
+    /// When it does not exist or cannot be read.
     fn read(&mut self, name: &str) -> io::Result<String>;
 
-    /// Gives it a value.
+    /// Sets the value of a sysctl.
     ///
     /// # Errors
-    /// When there is no such setting, or it may not be written.
+    /// When it does not exist or cannot be written.
     fn write(&mut self, name: &str, value: &str) -> io::Result<()>;
 }
 
-/// The settings of this machine; those of the network are of the namespace that asks.
+/// Sysctls of this machine; network ones of the caller's namespace.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Linux;
 
@@ -36,7 +36,7 @@ fn path(name: &str) -> io::Result<PathBuf> {
     if name.split('/').all(plain) {
         Ok(PathBuf::from("/proc/sys").join(name))
     } else {
-        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{name}` is not the name of a setting")))
+        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{name}` is not a sysctl name")))
     }
 }
 
@@ -46,18 +46,18 @@ impl Sysctl for Linux {
     }
 
     fn write(&mut self, name: &str, value: &str) -> io::Result<()> {
-        // Never makes a file: what is not there is not a setting.
+        // Never creates a file.
         use std::io::Write;
         std::fs::OpenOptions::new().write(true).open(path(name)?)?.write_all(value.as_bytes())
     }
 }
 
-/// Settings in memory. Clones share them.
+/// Sysctls in memory. Clones share them.
 #[derive(Clone, Default)]
 pub struct Fake(Arc<Mutex<BTreeMap<String, String>>>);
 
 impl Fake {
-    /// With these settings, and no others.
+    /// With only these sysctls.
     pub fn new<'a>(settings: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let settings = settings.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
         Self(Arc::new(Mutex::new(settings.collect())))
@@ -77,15 +77,15 @@ impl Sysctl for Fake {
     }
 }
 
-/// What was changed, and from what.
+/// Changed sysctls and their previous values.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ledger {
-    /// By name: the value that was found, and the one that was written last.
+    /// By name: previous value, and the last one written.
     pub changed: BTreeMap<String, (String, String)>,
 }
 
 impl Ledger {
-    /// Gives a setting a value. Says whether that took a write.
+    /// Sets a sysctl; returns whether it was written.
     ///
     /// # Errors
     /// When it cannot be read or written.
@@ -100,8 +100,8 @@ impl Ledger {
         Ok(true)
     }
 
-    /// Puts back what was found. Settings that somebody else has written since are left alone; those that cannot be put
-    /// back stay in the ledger and are told, but hinder no other.
+    /// Restores previous values. Sysctls that another program has written since are left alone; those that cannot be
+    /// restored stay in the ledger and are returned.
     pub fn restore(&mut self, sysctl: &mut dyn Sysctl) -> Vec<(String, io::Error)> {
         let mut failures = Vec::new();
         self.changed.retain(|name, (found, written)| {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_changed_is_put_back_unless_somebody_else_changed_it() {
+    fn changes_are_restored_unless_overwritten() {
         let mut fake = Fake::new([("a", "0"), ("b", "1"), ("c", "7")]);
         let mut ledger = Ledger::default();
         assert!(ledger.set(&mut fake, "a", "5").expect("set"));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn names_do_not_lead_elsewhere() {
+    fn names_outside_proc_sys_are_refused() {
         for name in ["", "/etc/passwd", "../../etc/passwd", "net//x", "net/./x"] {
             assert!(Linux.read(name).is_err_and(|error| error.kind() == io::ErrorKind::InvalidInput), "{name}");
         }

@@ -1,29 +1,28 @@
-//! Which addresses can be used for what, and ranges as people write them.
+//! Validation of addresses, and lenient parsing of ranges.
 
 use std::net::IpAddr;
 
 use api::ip::parse_lenient;
 use ipnet::IpNet;
 
-/// Why an address cannot be a frontend, if it cannot. Rules for it would take the machine's own traffic away from it.
-pub(crate) fn unfit_frontend(ip: IpAddr) -> Option<&'static str> {
+/// Why an address cannot be a frontend. Rules for it would divert the machine's own traffic.
+pub(crate) fn frontend_error(ip: IpAddr) -> Option<&'static str> {
     match ip {
-        _ if ip.is_unspecified() => Some("is no address at all"),
-        _ if ip.is_loopback() => Some("is a loopback address, which every machine has for itself"),
+        _ if ip.is_unspecified() => Some("is the unspecified address"),
+        _ if ip.is_loopback() => Some("is a loopback address"),
         _ if ip.is_multicast() => Some("is a multicast address"),
         IpAddr::V4(v4) if v4.is_broadcast() => Some("is the broadcast address"),
         _ => None,
     }
 }
 
-/// Why an address cannot be a cluster IP, if it cannot. Where Services live on loopback, they do so in IPv4: IPv6 has only one
-/// such address.
-pub(crate) fn unfit_cluster_ip(ip: IpAddr, rootless: bool) -> Option<&'static str> {
-    unfit_frontend(ip).filter(|_| !(rootless && ip.is_ipv4() && ip.is_loopback()))
+/// Why an address cannot be a cluster IP. Rootless Services use IPv4 loopback: IPv6 has only one such address.
+pub(crate) fn cluster_ip_error(ip: IpAddr, rootless: bool) -> Option<&'static str> {
+    frontend_error(ip).filter(|_| !(rootless && ip.is_ipv4() && ip.is_loopback()))
 }
 
-/// Why an address cannot be an endpoint, if it cannot.
-pub(crate) fn unfit_endpoint(ip: IpAddr, rootless: bool) -> Option<&'static str> {
+/// Why an address cannot be an endpoint.
+pub(crate) fn endpoint_error(ip: IpAddr, rootless: bool) -> Option<&'static str> {
     if rootless && ip.is_loopback() {
         return None;
     }
@@ -31,21 +30,20 @@ pub(crate) fn unfit_endpoint(ip: IpAddr, rootless: bool) -> Option<&'static str>
         IpAddr::V4(v4) => v4.is_link_local(),
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
     };
-    unfit_frontend(ip)
-        .or_else(|| link_local.then_some("is a link-local address, which means another machine on every link"))
+    frontend_error(ip).or_else(|| link_local.then_some("is a link-local address"))
 }
 
-/// A range, read as forgivingly as addresses are: with spaces around it, needless zeros, bits beyond its prefix.
+/// Parses a range leniently, as addresses: surrounding spaces, leading zeros and host bits are accepted.
 pub(crate) fn lenient_range(text: &str) -> Option<IpNet> {
     let (address, bits) = text.trim().split_once('/')?;
     let (written, address) = (address, parse_lenient(address)?);
     let bits: u8 = Some(bits).filter(|bits| bits.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()?;
-    // An IPv4 address in the clothes of IPv6 has been undressed; so must be its prefix.
+    // An IPv4-mapped address was converted; convert its prefix length too.
     let bits = if address.is_ipv4() && written.contains(':') { bits.checked_sub(96)? } else { bits };
     IpNet::new(address, bits).ok().map(|range| range.trunc())
 }
 
-/// Ranges, read as [`Planner`](crate::Planner) reads those of objects; what is none is left out.
+/// Parses ranges as [`Planner`](crate::Planner) does for objects; invalid ones are skipped.
 pub fn lenient_ranges(texts: &[Box<str>]) -> impl Iterator<Item = IpNet> {
     texts.iter().filter_map(|text| lenient_range(text))
 }
@@ -55,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_read_as_forgivingly_as_addresses() {
+    fn ranges_are_parsed_as_leniently_as_addresses() {
         for (text, want) in [
             (" 10.0.0.0/8\t", Some("10.0.0.0/8")),
             ("10.1.2.3/8", Some("10.0.0.0/8")),
@@ -75,9 +73,9 @@ mod tests {
     }
 
     #[test]
-    fn without_rules_services_live_on_loopback() {
+    fn rootless_services_use_loopback_addresses() {
         let fit = |text: &str| {
-            text.parse().map(|ip| [unfit_cluster_ip(ip, true), unfit_endpoint(ip, true)].map(|why| why.is_none()))
+            text.parse().map(|ip| [cluster_ip_error(ip, true), endpoint_error(ip, true)].map(|why| why.is_none()))
         };
         assert_eq!(fit("127.96.0.1"), Ok([true, true]));
         assert_eq!(fit("::1"), Ok([false, true]));
@@ -86,9 +84,9 @@ mod tests {
     }
 
     #[test]
-    fn special_addresses_are_no_endpoints() {
+    fn special_addresses_are_invalid_endpoints() {
         let unfit =
-            |text: &str| text.parse().map(|ip| (unfit_frontend(ip).is_some(), unfit_endpoint(ip, false).is_some()));
+            |text: &str| text.parse().map(|ip| (frontend_error(ip).is_some(), endpoint_error(ip, false).is_some()));
         for text in ["0.0.0.0", "::", "127.8.8.8", "::1", "224.0.0.1", "239.1.1.1", "ff02::1", "255.255.255.255"] {
             assert_eq!(unfit(text), Ok((true, true)), "{text}");
         }

@@ -1,4 +1,4 @@
-//! Who has which frontend. Several Service ports may claim one (external IPs are anybody's to write); one has it.
+//! Ownership of frontends. Several Service ports may claim one (anyone can write external IPs); one owns it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,9 +13,9 @@ use crate::service_port::{PortKey, ServicePort};
 /// Where packets to a Service arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Frontend {
-    /// At an address and a port.
+    /// Address and port.
     Address(IpAddr, Protocol, u16),
-    /// At a port of the node, in a family.
+    /// Node port of a family.
     NodePort(Family, Protocol, u16),
 }
 
@@ -28,27 +28,27 @@ impl fmt::Display for Frontend {
     }
 }
 
-/// What kind of frontend a Service port has there. Where several Service ports claim one frontend, the first kind wins.
+/// Kind of frontend. Where several Service ports claim one, the first kind wins.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Role {
-    /// Its cluster IP.
+    /// Cluster IP.
     Cluster,
-    /// An address of its load balancer.
+    /// Load balancer address.
     LoadBalancer,
-    /// An external IP.
+    /// External IP.
     External,
-    /// A node port.
+    /// Node port.
     NodePort,
 }
 
-/// Who claims a frontend and as what, in order; the first has it.
+/// Claims of a frontend, in order; the first one owns it.
 pub type Claims = Vec<(Role, PortKey)>;
 
-/// Who claims each frontend.
+/// Claims of all frontends.
 pub type Frontends = BTreeMap<Frontend, Claims>;
 
-/// Replaces the claims of a port; every port that gets or loses a frontend by that is touched. `contested` follows
-/// which frontends have several claims.
+/// Replaces the claims of a port; every port that gains or loses a frontend is touched. `contested` tracks frontends
+/// with several claims.
 pub(crate) fn replace(
     frontends: &mut Frontends,
     contested: &mut BTreeSet<Frontend>,
@@ -84,7 +84,7 @@ pub(crate) fn replace(
         change(*frontend, &|claims| {
             let claim = (*role, new.key.clone());
             if let Err(place) = claims.binary_search(&claim) {
-                // Nearly every frontend has one claim and never another.
+                // Nearly every frontend has exactly one claim.
                 claims.reserve_exact(1);
                 claims.insert(place, claim);
             }
@@ -92,8 +92,7 @@ pub(crate) fn replace(
     }
 }
 
-/// What the claimants of contested frontends should know: the key of the Service that loses, and who has what it
-/// claims.
+/// Lost claims: the Service that loses, the frontend, and its owner.
 pub(crate) fn losses<'a>(
     frontends: &'a Frontends,
     contested: &'a BTreeSet<Frontend>,

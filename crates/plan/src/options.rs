@@ -1,42 +1,41 @@
-//! What the command line says to the proxy.
+//! Command line options of the proxy.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use crate::address::{lenient_range, unfit_frontend};
+use crate::address::{frontend_error, lenient_range};
 
 /// Options of a node's proxy.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Options {
-    /// The name of this node.
+    /// Node name.
     pub node_name: String,
-    /// Whether all traffic to cluster IPs is masqueraded.
+    /// Whether to masquerade all traffic to cluster IPs.
     pub masquerade_all: bool,
-    /// How traffic of Pods of this cluster is told from other traffic.
+    /// How Pod traffic is detected.
     pub local: LocalDetector,
-    /// On which addresses of the node its node ports are served.
+    /// Node addresses that serve node ports.
     pub node_port_addresses: NodePortAddresses,
-    /// On which loopback addresses they are served besides. Rules never do that: a program must listen there.
+    /// Loopback addresses that also serve node ports; always by a listener, never by rules.
     pub loopback: Loopback,
-    /// Whether Services live on loopback addresses of IPv4, as do their endpoints: no rule is needed then, only somebody who
-    /// listens.
+    /// Whether cluster IPs and endpoints are IPv4 loopback addresses, served by listeners without rules.
     pub rootless: bool,
 }
 
-/// On which loopback addresses node ports are served.
+/// Loopback addresses that serve node ports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Loopback {
-    /// On 127.0.0.1.
+    /// 127.0.0.1.
     pub v4: bool,
-    /// On ::1.
+    /// ::1.
     pub v6: bool,
 }
 
 impl Loopback {
-    /// What a flag that names loopback says of it: `localhost`, or ranges of loopback addresses. Ranges of everything do not
-    /// name it.
+    /// Loopback addresses named by the flag: `localhost`, or ranges of loopback addresses. 0.0.0.0/0 and ::/0 do not
+    /// count.
     #[must_use]
     pub fn named(words: &[&str]) -> Self {
         let everywhere = words.contains(&LOCALHOST);
@@ -54,42 +53,40 @@ impl Loopback {
     }
 }
 
-/// The word for loopback.
+/// Flag value for loopback.
 const LOCALHOST: &str = "localhost";
 
-/// How traffic of Pods is recognised.
+/// How Pod traffic is detected.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum LocalDetector {
-    /// Not at all: no traffic to cluster IPs is masqueraded, and policies know no Pods.
+    /// Not detected: cluster IP traffic is not masqueraded, and policies know no Pods.
     #[default]
     None,
     /// By the source address.
     Ranges(Vec<IpNet>),
-    /// By the interface it comes in on: its whole name.
+    /// By the name of the incoming interface.
     Interface(String),
-    /// By the interface it comes in on: how its name begins.
+    /// By the name prefix of the incoming interface.
     InterfacePrefix(String),
 }
 
-/// On which addresses node ports are served.
+/// Addresses that serve node ports.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum NodePortAddresses {
-    /// On the addresses that the Node object names.
+    /// The addresses of the Node object.
     #[default]
     Primary,
-    /// On every address of the machine but loopback.
+    /// All addresses of the machine except loopback.
     All,
-    /// On the addresses of the machine that lie in these ranges, loopback excepted. A family that no range names is not
-    /// served.
+    /// Addresses of the machine in these ranges, except loopback. A family without ranges is not served.
     Ranges(Vec<IpNet>),
 }
 
 impl NodePortAddresses {
-    /// Reads the flag: CIDRs and the words `primary`, `all` and `localhost`. What it says of loopback is told by
-    /// [`Loopback::named`].
+    /// Parses the flag: CIDRs and the words `primary`, `all` and `localhost`. For loopback see [`Loopback::named`].
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the flag.
     pub fn parse(words: &[&str]) -> Result<Self, String> {
         let rest: Vec<&str> = words.iter().copied().filter(|word| *word != LOCALHOST).collect();
         if rest.is_empty() && !words.is_empty() {
@@ -101,8 +98,8 @@ impl NodePortAddresses {
             _ => {}
         }
         let parse = |word: &&str| match *word {
-            "primary" | "all" => Err(format!("`{word}` stands alone; it cannot be joined with other addresses")),
-            _ => lenient_range(word).ok_or_else(|| format!("`{word}` is not a range such as 192.0.2.0/24")),
+            "primary" | "all" => Err(format!("`{word}` cannot be combined with other addresses")),
+            _ => lenient_range(word).ok_or_else(|| format!("`{word}` is not a CIDR such as 192.0.2.0/24")),
         };
         let ranges = rest.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
         let unserved = |range: &&IpNet| {
@@ -110,16 +107,14 @@ impl NodePortAddresses {
             range.addr().is_loopback() && !served.iter().any(|ip: &IpAddr| range.contains(ip))
         };
         if let Some(range) = ranges.iter().find(unserved) {
-            return Err(format!(
-                "of loopback addresses only 127.0.0.1 and ::1 have node ports, and `{range}` has neither"
-            ));
+            return Err(format!("only 127.0.0.1 and ::1 of loopback can serve node ports; `{range}` contains neither"));
         }
-        // Everything of one family and not a word about the other is everything.
+        // All addresses of one family and no mention of the other means all addresses.
         let everything = ranges.iter().all(|range| range.prefix_len() == 0);
         Ok(if everything { Self::All } else { Self::Ranges(ranges) })
     }
 
-    /// Of the addresses that the Node names and those the machine has, the ones on which node ports are served.
+    /// Addresses that serve node ports, from those of the Node and of the machine.
     pub(crate) fn of<'a>(&'a self, node: &'a [IpAddr], machine: &'a BTreeSet<IpAddr>) -> BTreeSet<IpAddr> {
         let wanted: Box<dyn Iterator<Item = &IpAddr>> = match self {
             Self::Primary => Box::new(node.iter()),
@@ -128,13 +123,13 @@ impl NodePortAddresses {
                 Box::new(machine.iter().filter(|ip| ranges.iter().any(|range| range.contains(*ip))))
             }
         };
-        // Rules for loopback addresses would need the kernel to route them, which lets neighbours in.
-        wanted.copied().filter(|ip| unfit_frontend(*ip).is_none()).collect()
+        // Rules for loopback would require route_localnet, which exposes it to the network.
+        wanted.copied().filter(|ip| frontend_error(*ip).is_none()).collect()
     }
 }
 
 impl LocalDetector {
-    /// Whether a packet comes from a Pod. `interface` is where it came in; nothing for packets of the node itself.
+    /// Whether a packet comes from a Pod. `interface` is the incoming one; none for packets of the node itself.
     #[must_use]
     pub fn is_local(&self, source: IpAddr, interface: Option<&str>) -> bool {
         match self {
@@ -145,7 +140,7 @@ impl LocalDetector {
         }
     }
 
-    /// Whether Pods are recognised at all, in packets of a family.
+    /// Whether Pods can be detected in a family.
     #[must_use]
     pub fn knows(&self, is_ipv4: bool) -> bool {
         match self {

@@ -1,6 +1,6 @@
-//! What must happen to a packet: the judge of every backend.
+//! The oracle: what must happen to a packet.
 //!
-//! Written from the rules of the specification, in their order, without regard to how any backend does it.
+//! Derived from the specification, in its order, independent of any backend.
 
 use std::net::IpAddr;
 
@@ -14,167 +14,167 @@ use crate::service_port::{Backend, PortKey, ServicePort};
 /// The first packet of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Packet {
-    /// Who sends it.
+    /// Source address.
     pub source: IpAddr,
     /// Whether its source is an address of this node.
     pub from_node: bool,
-    /// The interface it comes in on; nothing for packets of the node itself.
+    /// Incoming interface; none for packets of the node itself.
     pub interface: Option<String>,
-    /// Where it is sent.
+    /// Destination address.
     pub destination: IpAddr,
-    /// Its protocol.
+    /// Protocol.
     pub protocol: Protocol,
-    /// Its port.
+    /// Destination port.
     pub port: u16,
 }
 
-/// What must happen to it.
+/// What must happen to a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It is none of our business.
+    /// Not a Service: unchanged.
     Pass,
-    /// Its sender is told that nobody is there.
-    Refuse(Why),
-    /// It is lost.
-    Drop(Why),
-    /// It goes to one of several backends, each as likely as the others.
+    /// Rejected.
+    Refuse(RejectReason),
+    /// Dropped.
+    Drop(RejectReason),
+    /// Forwarded to one of several backends with equal probability.
     Forward(Forward),
 }
 
-/// Where a packet goes, and how.
+/// How a packet is forwarded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Forward {
-    /// Of which Service port.
+    /// The Service port.
     pub port: PortKey,
-    /// By which kind of frontend it came.
+    /// Kind of frontend.
     pub role: Role,
-    /// The backends.
+    /// Possible backends.
     pub backends: Vec<Backend>,
-    /// Whether the backend sees the node instead of the sender, whichever backend it is.
+    /// Whether to masquerade for all backends.
     pub masquerade: bool,
-    /// Backends that see the node because they are the sender themselves.
+    /// Backends for which to masquerade because they are the source.
     pub hairpin: Vec<Backend>,
-    /// How long the sender stays with its backend, in seconds.
+    /// Session affinity timeout in seconds.
     pub affinity: Option<u32>,
 }
 
-/// Why a packet does not arrive.
+/// Why a packet is rejected or dropped.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Why {
-    /// The Service has no endpoint that could answer.
+pub enum RejectReason {
+    /// The Service has no serving endpoint.
     NoEndpoints(PortKey),
-    /// The Service wants its traffic to stay on this node, and there is no endpoint here.
+    /// The traffic policy is Local, and this node has no endpoint.
     NoLocalEndpoints(PortKey),
-    /// The sender is not among those that may use the load balancer.
+    /// The source is not in loadBalancerSourceRanges.
     SourceRange(PortKey),
-    /// The address is that of a Service, which has no such port.
+    /// The Service with this address has no such port.
     NoSuchPort,
-    /// The address is kept for Services, and no Service has it.
+    /// The address is in a Service CIDR, and no Service has it.
     NoSuchService,
 }
 
-/// The rule by which a packet finds its endpoints.
+/// The rule that selects the endpoints.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Rule {
-    /// To the cluster IP of a Service whose traffic from inside may go anywhere.
+    /// Cluster IP, internalTrafficPolicy Cluster.
     InternalCluster,
-    /// To the cluster IP of a Service whose traffic from inside stays on its node.
+    /// Cluster IP, internalTrafficPolicy Local.
     InternalLocal,
-    /// To an outer address of a Service whose traffic from outside may go anywhere.
+    /// External frontend, externalTrafficPolicy Cluster.
     ExternalCluster,
-    /// To an outer address of a Service whose traffic from outside stays on its node.
+    /// External frontend, externalTrafficPolicy Local.
     ExternalLocal,
-    /// From a Pod to an outer address of such a Service: as if it left and came back.
-    PodWithin,
-    /// From a node itself to an outer address of such a Service.
-    NodeWithin,
+    /// A Pod to an external frontend with policy Local: as if it had left the cluster and come back.
+    FromPod,
+    /// The node itself to an external frontend with policy Local.
+    FromNode,
 }
 
 impl Rule {
-    /// Whether only endpoints of this node are asked.
+    /// Whether only local endpoints are used.
     #[must_use]
-    pub const fn stays_here(self) -> bool {
+    pub const fn is_local(self) -> bool {
         matches!(self, Self::InternalLocal | Self::ExternalLocal)
     }
 }
 
-/// Why a backend sees the node instead of the sender.
+/// Why a packet is masqueraded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Masked {
-    /// All traffic to cluster IPs is masqueraded here.
-    Always,
-    /// The sender of traffic to a cluster IP is no Pod.
-    Stranger,
-    /// Traffic from outside may go to other nodes, and its answers must come back by this one.
-    ByPolicy,
-    /// The sender is a Pod of another node.
-    PodElsewhere,
-    /// The sender is the node.
+pub enum MasqueradeReason {
+    /// `masqueradeAll` is set.
+    MasqueradeAll,
+    /// The source of cluster IP traffic is not a Pod.
+    NotPod,
+    /// externalTrafficPolicy is Cluster: replies must return through this node.
+    ExternalPolicy,
+    /// The source is a Pod of another node.
+    RemotePod,
+    /// The source is the node.
     Node,
 }
 
-/// What happens to a packet behind its frontend.
+/// How a packet is treated behind its frontend.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Course {
-    /// By which rule it finds its endpoints.
+pub struct Treatment {
+    /// The rule that selects the endpoints.
     pub rule: Rule,
-    /// Why the backend sees the node; nothing when it sees the sender.
-    pub masked: Option<Masked>,
+    /// Why it is masqueraded; none if it is not.
+    pub masquerade_reason: Option<MasqueradeReason>,
 }
 
-/// Judges a packet.
+/// Decides what must happen to a packet.
 #[must_use]
 pub fn judge(plan: &Plan, packet: &Packet) -> Outcome {
     let Some((role, port)) = find(plan, packet) else { return unclaimed(plan, packet) };
     if role == Role::LoadBalancer && !may_use(plan, port, packet.source) {
-        return Outcome::Drop(Why::SourceRange(port.key.clone()));
+        return Outcome::Drop(RejectReason::SourceRange(port.key.clone()));
     }
     if !port.has_any {
-        return Outcome::Refuse(Why::NoEndpoints(port.key.clone()));
+        return Outcome::Refuse(RejectReason::NoEndpoints(port.key.clone()));
     }
-    let Course { rule, masked } = course(plan, role, port, packet);
-    let backends = if rule.stays_here() { &port.local } else { &port.cluster };
+    let Treatment { rule, masquerade_reason } = treatment(plan, role, port, packet);
+    let backends = if rule.is_local() { &port.local } else { &port.cluster };
     if backends.is_empty() {
-        return Outcome::Drop(Why::NoLocalEndpoints(port.key.clone()));
+        return Outcome::Drop(RejectReason::NoLocalEndpoints(port.key.clone()));
     }
     let hairpin = port.hairpin.iter().filter(|one| one.ip == packet.source && backends.contains(one)).copied();
     Outcome::Forward(Forward {
         port: port.key.clone(),
         role,
         backends: backends.clone(),
-        masquerade: masked.is_some(),
+        masquerade: masquerade_reason.is_some(),
         hairpin: hairpin.collect(),
         affinity: port.affinity,
     })
 }
 
-/// The rule that a packet meets behind a frontend, and whether the backend sees the node.
+/// The rule of a packet behind a frontend, and whether it is masqueraded.
 #[must_use]
-pub fn course(plan: &Plan, role: Role, port: &ServicePort, packet: &Packet) -> Course {
+pub fn treatment(plan: &Plan, role: Role, port: &ServicePort, packet: &Packet) -> Treatment {
     let is_pod = plan.options.local.is_local(packet.source, packet.interface.as_deref());
     if role == Role::Cluster {
         let stranger = plan.options.local.knows(packet.source.is_ipv4()) && !is_pod;
-        let masked = match plan.options.masquerade_all {
-            true => Some(Masked::Always),
-            false => stranger.then_some(Masked::Stranger),
+        let masquerade_reason = match plan.options.masquerade_all {
+            true => Some(MasqueradeReason::MasqueradeAll),
+            false => stranger.then_some(MasqueradeReason::NotPod),
         };
         let rule = if port.internal_local { Rule::InternalLocal } else { Rule::InternalCluster };
-        Course { rule, masked }
+        Treatment { rule, masquerade_reason }
     } else if !port.external_local {
-        Course { rule: Rule::ExternalCluster, masked: Some(Masked::ByPolicy) }
+        Treatment { rule: Rule::ExternalCluster, masquerade_reason: Some(MasqueradeReason::ExternalPolicy) }
     } else if is_pod {
-        // As if it left the cluster and came back: neither policy applies. A Pod of another node must be answered by way of
-        // this one.
-        let masked = plan.is_pod_elsewhere(packet.source).then_some(Masked::PodElsewhere);
-        Course { rule: Rule::PodWithin, masked }
+        // As if it had left the cluster and come back: no policy applies. Replies to a Pod of another node must return
+        // through this one.
+        let masquerade_reason = plan.is_pod_elsewhere(packet.source).then_some(MasqueradeReason::RemotePod);
+        Treatment { rule: Rule::FromPod, masquerade_reason }
     } else if packet.from_node {
-        Course { rule: Rule::NodeWithin, masked: Some(Masked::Node) }
+        Treatment { rule: Rule::FromNode, masquerade_reason: Some(MasqueradeReason::Node) }
     } else {
-        Course { rule: Rule::ExternalLocal, masked: None }
+        Treatment { rule: Rule::ExternalLocal, masquerade_reason: None }
     }
 }
 
-/// The Service port that a packet is for.
+/// The Service port of a packet.
 #[must_use]
 pub fn find<'a>(plan: &'a Plan, packet: &Packet) -> Option<(Role, &'a ServicePort)> {
     let address = Frontend::Address(packet.destination, packet.protocol, packet.port);
@@ -185,8 +185,8 @@ pub fn find<'a>(plan: &'a Plan, packet: &Packet) -> Option<(Role, &'a ServicePor
     })
 }
 
-/// Whether a sender may use the load-balancer addresses of a Service. A node that has such an address uses it as its
-/// own source, so where the node may, that address may too.
+/// Whether a source may use the load balancer IPs of a Service. A node that has such an address uses it as its own
+/// source, so it is allowed where the node is.
 #[must_use]
 pub fn may_use(plan: &Plan, port: &ServicePort, source: IpAddr) -> bool {
     let Some(ranges) = &port.source_ranges else { return true };
@@ -194,13 +194,13 @@ pub fn may_use(plan: &Plan, port: &ServicePort, source: IpAddr) -> bool {
     allowed(&source) || (port.lb_ips.contains(&source) && plan.node_ips.iter().any(allowed))
 }
 
-/// What happens to a packet that no frontend claims.
+/// What happens to a packet without a frontend.
 fn unclaimed(plan: &Plan, packet: &Packet) -> Outcome {
     if plan.cluster_ips.contains_key(&packet.destination) {
-        return Outcome::Refuse(Why::NoSuchPort);
+        return Outcome::Refuse(RejectReason::NoSuchPort);
     }
     if plan.ranges.iter().any(|range| range.contains(&packet.destination)) {
-        return Outcome::Refuse(Why::NoSuchService);
+        return Outcome::Refuse(RejectReason::NoSuchService);
     }
     Outcome::Pass
 }

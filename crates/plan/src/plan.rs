@@ -1,4 +1,4 @@
-//! What the proxy of a node must do, and what an update changed of it.
+//! The plan of a node's proxy, and what an update changed in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,51 +14,51 @@ use crate::service_port::{PortKey, ServicePort};
 /// What the proxy must do.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
-    /// What the command line says.
+    /// Command line options.
     pub options: Options,
-    /// Every Service port.
+    /// All Service ports.
     pub ports: BTreeMap<PortKey, Arc<ServicePort>>,
-    /// Who claims each frontend, in order; the first has it.
+    /// Claims of each frontend, in order; the first one owns it.
     pub frontends: Frontends,
-    /// Cluster IPs that are in use, and by how many Services.
+    /// Cluster IPs in use, and the number of Services of each.
     pub cluster_ips: BTreeMap<IpAddr, usize>,
-    /// What load balancers are told when they ask for this node's health, per Service and family.
+    /// Health-check state per Service and family.
     pub health: BTreeMap<(Arc<str>, Family), Health>,
-    /// The ranges of Service addresses, as few as possible: none touches another.
+    /// Service CIDRs, aggregated.
     pub ranges: Vec<IpNet>,
-    /// The addresses on which node ports are served.
+    /// Addresses that serve node ports.
     pub node_port_ips: BTreeSet<IpAddr>,
-    /// The addresses the Node object names.
+    /// Addresses of the Node object.
     pub node_ips: Vec<IpAddr>,
-    /// The addresses of Pods of this node, as the Node object names them.
+    /// Pod CIDRs of the Node object.
     pub node_pods: Vec<IpNet>,
-    /// The zone of the node.
+    /// Zone of the node.
     pub zone: Option<Box<str>>,
     /// Whether load balancers may send traffic to this node.
     pub node_eligible: bool,
 }
 
-/// What load balancers are told about a Service when they ask for the health of this node.
+/// Health-check state of a Service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Health {
-    /// Where they ask.
+    /// Health-check node port.
     pub port: u16,
-    /// How many addresses of endpoints of this node are ready and there to stay.
+    /// Number of ready local endpoint addresses that are not terminating.
     pub local_ready: usize,
 }
 
-/// What an update changed in the plan. It may name a port that is as before; it never misses one that is not.
+/// What an update changed in the plan. It may name a port that is unchanged; it never misses a changed one.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Touched {
-    /// Service ports that are new, changed or gone, that got or lost a frontend, or whose health changed.
+    /// Service ports that were added, changed or deleted, that gained or lost a frontend, or whose health changed.
     pub ports: BTreeSet<PortKey>,
-    /// Addresses that became cluster IPs, or are none any more.
+    /// Addresses that became cluster IPs or stopped being one.
     pub cluster_ips: BTreeSet<IpAddr>,
     /// Whether `node_port_ips`, `node_ips`, `node_pods`, `zone` or `node_eligible` changed.
     pub node: bool,
     /// Whether `ranges` changed.
     pub ranges: bool,
-    /// Whether there is something new to know, or something that is so no more.
+    /// Whether problems appeared or disappeared.
     pub problems: bool,
 }
 
@@ -70,7 +70,7 @@ impl Touched {
         ports.is_empty() && cluster_ips.is_empty() && !node && !ranges && !problems
     }
 
-    /// Adds what a later update changed.
+    /// Merges a later change.
     pub fn absorb(&mut self, later: Self) {
         self.ports.extend(later.ports);
         self.cluster_ips.extend(later.cluster_ips);
@@ -80,17 +80,17 @@ impl Touched {
     }
 }
 
-/// Something a person should know about a Service.
+/// A problem with a Service, for its owner.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Problem {
     /// `namespace/name`.
     pub service: Arc<str>,
-    /// A sentence.
+    /// Description.
     pub what: String,
 }
 
 impl Plan {
-    /// The addresses of Pods of this node in a family: all addresses of Pods where nobody says which are here.
+    /// Pod ranges of this node in a family; those of all Pods where the node's own are unknown.
     #[must_use]
     pub fn own_pods(&self, family: Family) -> &[IpNet] {
         let known = self.node_pods.iter().any(|range| Family::of(range.addr()) == family);
@@ -100,14 +100,14 @@ impl Plan {
         }
     }
 
-    /// Whether a packet from a Pod comes from one of another node.
+    /// Whether the address belongs to a Pod of another node.
     #[must_use]
     pub fn is_pod_elsewhere(&self, source: IpAddr) -> bool {
         let by_address = matches!(self.options.local, LocalDetector::Ranges(_));
         by_address && !self.own_pods(Family::of(source)).iter().any(|range| range.contains(&source))
     }
 
-    /// Who has a frontend, and as what.
+    /// The owner of a frontend, and its role.
     #[must_use]
     pub fn owner(&self, frontend: &Frontend) -> Option<(Role, &ServicePort)> {
         let (role, key) = self.frontends.get(frontend)?.first()?;

@@ -1,69 +1,69 @@
-//! Why each endpoint gets traffic or does not, as data for people who ask.
+//! Why each endpoint gets traffic or does not.
 
-use crate::categories::Nearness;
 use crate::endpoints::{Endpoint, of_port};
 use crate::planner::Planner;
+use crate::selection::HintScope;
 use crate::service_port::{Backend, PortKey};
 
-/// An endpoint of a Service port, and how it stands.
+/// An endpoint of a Service port and its status.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reason {
-    /// Where connections to it go.
+    /// Address and port.
     pub backend: Backend,
-    /// What is known of it.
+    /// The endpoint record.
     pub endpoint: Endpoint,
-    /// How it stands for traffic that may go anywhere; nothing if the port has no such traffic.
-    pub cluster: Option<Standing>,
-    /// How it stands for traffic that stays on this node; nothing if the port has no such traffic.
-    pub local: Option<Standing>,
+    /// Status for traffic that may use any endpoint; none if the port has no such traffic.
+    pub cluster: Option<EndpointStatus>,
+    /// Status for traffic that stays on this node; none if the port has no such traffic.
+    pub local: Option<EndpointStatus>,
 }
 
-/// How an endpoint stands.
+/// Whether an endpoint gets traffic.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Standing {
+pub enum EndpointStatus {
     /// It gets traffic.
     Chosen,
-    /// It is about to go, and gets traffic because nothing better is left.
+    /// It is terminating and gets traffic because no ready endpoint is left.
     LastResort,
     /// It is not ready.
     NotReady,
-    /// It is about to go, and there are better ones.
+    /// It is terminating, and others are ready.
     Terminating,
     /// It is on another node.
     OtherNode,
-    /// Others are nearer: on this node.
-    FartherThanNode,
-    /// Others are nearer: in this zone.
-    FartherThanZone,
+    /// Topology hints select endpoints for this node.
+    HintedForOtherNode,
+    /// Topology hints select endpoints for this zone.
+    HintedForOtherZone,
     /// It is the cluster IP of a Service.
     ClusterIp,
 }
 
 impl Planner {
-    /// How each endpoint of a Service port stands, in order; nothing for a port that is not planned.
+    /// The status of each endpoint of a Service port, sorted; empty for an unknown port.
     #[must_use]
     pub fn reasons(&self, key: &PortKey) -> Vec<Reason> {
-        let (Some(port), Some(known)) = (self.plan.ports.get(key), self.services.get(&key.service)) else {
+        let (Some(port), Some(state)) = (self.plan.ports.get(key), self.services.get(&key.service)) else {
             return Vec::new();
         };
-        let all = of_port(&known.slices, key);
+        let all = of_port(&state.slices, key);
         let is_vip = |backend: &Backend| self.is_cluster_ip(backend.ip);
         let usable: Vec<_> = all.iter().copied().filter(|seen| !is_vip(&seen.backend)).collect();
-        let nearness = self.chooser().nearness(&usable);
+        let hint_scope = self.location().hint_scope(&usable);
         let reason = |backend: Backend, endpoint: &Endpoint| {
             let stands = |chosen: &[Backend], here_only: bool| {
                 if chosen.contains(&backend) {
-                    if endpoint.ready { Standing::Chosen } else { Standing::LastResort }
+                    if endpoint.ready { EndpointStatus::Chosen } else { EndpointStatus::LastResort }
                 } else if is_vip(&backend) {
-                    Standing::ClusterIp
+                    EndpointStatus::ClusterIp
                 } else if here_only && !endpoint.local {
-                    Standing::OtherNode
+                    EndpointStatus::OtherNode
                 } else if endpoint.ready {
-                    farther(nearness)
-                } else if endpoint.is_fading() {
-                    Standing::Terminating
+                    hint_status(hint_scope)
+                } else if endpoint.is_serving_terminating() {
+                    EndpointStatus::Terminating
                 } else {
-                    Standing::NotReady
+                    EndpointStatus::NotReady
                 }
             };
             Reason {
@@ -77,10 +77,10 @@ impl Planner {
     }
 }
 
-/// Why a ready endpoint is not chosen among all. (Nearness is of no account on this node: there every ready one is.)
-const fn farther(nearness: Nearness) -> Standing {
-    match nearness {
-        Nearness::SameNode => Standing::FartherThanNode,
-        Nearness::SameZone | Nearness::Anywhere => Standing::FartherThanZone,
+/// Why a ready endpoint is not chosen. (Hints do not apply to local endpoints.)
+const fn hint_status(hint_scope: HintScope) -> EndpointStatus {
+    match hint_scope {
+        HintScope::SameNode => EndpointStatus::HintedForOtherNode,
+        HintScope::SameZone | HintScope::Anywhere => EndpointStatus::HintedForOtherZone,
     }
 }

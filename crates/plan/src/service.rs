@@ -1,7 +1,6 @@
-//! Reads a Service: what it says of each of its ports in each family, before endpoints are known.
+//! Parses a Service into ports per family, without endpoints.
 //!
-//! In: the object. Out: Service ports without endpoints, its cluster IPs, and sentences about whatever had to be left
-//! out.
+//! In: the object. Out: Service ports without endpoints, cluster IPs, and problems with what had to be ignored.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,11 +10,11 @@ use api::view::Service;
 use api::view::service::ServicePort as Port;
 use ipnet::IpNet;
 
-use crate::address::{lenient_range, unfit_cluster_ip, unfit_frontend};
+use crate::address::{cluster_ip_error, frontend_error, lenient_range};
 use crate::pool::Pool;
 use crate::service_port::{PortKey, ServicePort};
 
-/// What was read of a Service.
+/// A parsed Service.
 #[derive(Debug, Default)]
 pub(crate) struct Read {
     pub(crate) ports: Vec<ServicePort>,
@@ -23,7 +22,7 @@ pub(crate) struct Read {
     pub(crate) problems: Vec<String>,
 }
 
-/// What all ports of a Service have in common, in both families.
+/// What the ports of a Service have in common.
 struct Common<'a> {
     service: &'a Service,
     name: &'a Arc<str>,
@@ -32,7 +31,7 @@ struct Common<'a> {
     external_local: bool,
 }
 
-/// Reads a Service of this name. One that is not for us is as good as none.
+/// Parses a Service. One that is not served by this proxy has no ports.
 pub(crate) fn read(service: &Service, name: &Arc<str>, names: &mut Pool<str>, rootless: bool) -> Read {
     let mut read = Read::default();
     if service.proxy_name().is_some() {
@@ -57,14 +56,14 @@ pub(crate) fn read(service: &Service, name: &Arc<str>, names: &mut Pool<str>, ro
         for port in &spec.ports {
             let Some(mut port) = common.port(port, *cluster_ip, names, &mut read.problems) else { continue };
             if read.ports.iter().any(|other| other.key == port.key) {
-                read.problems.push(format!("it has port {} twice; the first counts", port.key));
+                read.problems.push(format!("duplicate port {}; the first one is used", port.key));
                 continue;
             }
             port.source_ranges.clone_from(&ranges);
             read.ports.push(port);
         }
     }
-    // What is wrong with a port is wrong with it in every family.
+    // A port's problems are the same in every family.
     read.problems.sort_unstable();
     read.problems.dedup();
     read
@@ -80,11 +79,11 @@ impl Common<'_> {
     ) -> Option<ServicePort> {
         let (spec, name, family) = (&self.service.spec, &*port.name, Family::of(cluster_ip));
         let Some(protocol) = port.protocol else {
-            problems.push(format!("its port `{name}` has an unknown protocol; it is left out"));
+            problems.push(format!("its port `{name}` has an unknown protocol; ignored"));
             return None;
         };
         if port.port == 0 {
-            problems.push(format!("its port `{name}` has no number that could be used; it is left out"));
+            problems.push(format!("its port `{name}` has no valid number; ignored"));
             return None;
         }
         let of_family = |all: &[IpAddr]| all.iter().copied().filter(|ip| Family::of(*ip) == family).collect();
@@ -112,32 +111,32 @@ impl Common<'_> {
     }
 }
 
-/// The cluster IPs of a Service, at most one of a family.
+/// Cluster IPs of a Service, at most one per family.
 fn cluster_ips(service: &Service, rootless: bool, problems: &mut Vec<String>) -> Vec<IpAddr> {
     let mut found = Vec::new();
     for ip in [Family::V4, Family::V6].into_iter().filter_map(|family| service.cluster_ip(family)) {
-        match unfit_cluster_ip(ip, rootless) {
+        match cluster_ip_error(ip, rootless) {
             None => found.push(ip),
-            Some(why) => problems.push(format!("its cluster IP {ip} {why}; it is left out")),
+            Some(why) => problems.push(format!("its cluster IP {ip} {why}; ignored")),
         }
     }
     let spec = &service.spec;
     let unread = |text: &&str| !matches!(*text, "" | "None") && parse_lenient(text).is_none();
     for text in spec.cluster_ips.iter().chain([&spec.cluster_ip]).map(|text| &**text).filter(unread) {
-        problems.push(format!("its cluster IP `{text}` is not an address; it is left out"));
+        problems.push(format!("its cluster IP `{text}` is not an IP address; ignored"));
     }
     found.shrink_to_fit();
     found
 }
 
-/// The addresses that can be used, each once, in order.
+/// Valid addresses, sorted and deduplicated.
 fn addresses<'a>(kind: &str, texts: impl Iterator<Item = &'a str>, problems: &mut Vec<String>) -> Vec<IpAddr> {
     let mut found = Vec::new();
     for text in texts {
-        match parse_lenient(text).map(|ip| (ip, unfit_frontend(ip))) {
+        match parse_lenient(text).map(|ip| (ip, frontend_error(ip))) {
             Some((ip, None)) => found.push(ip),
-            Some((_, Some(why))) => problems.push(format!("its {kind} {text} {why}; it is left out")),
-            None => problems.push(format!("its {kind} `{text}` is not an address; it is left out")),
+            Some((_, Some(why))) => problems.push(format!("its {kind} {text} {why}; ignored")),
+            None => problems.push(format!("its {kind} `{text}` is not an IP address; ignored")),
         }
     }
     found.sort_unstable();
@@ -145,9 +144,8 @@ fn addresses<'a>(kind: &str, texts: impl Iterator<Item = &'a str>, problems: &mu
     found
 }
 
-/// Who may use load-balancer addresses of a family. A list that names none of this family closes it: whoever wrote it
-/// meant to let in those it names and nobody else. Everything of this family opens it, and so does everything of the
-/// other one when this one is not named: whoever wrote that did not mean to keep anybody out.
+/// Allowed sources of load balancer IPs of a family. A list without ranges of this family closes it. All addresses of
+/// this family open it, and so do all addresses of the other one when this one is not named.
 fn source_ranges(common: &Common<'_>, family: Family, problems: &mut Vec<String>) -> Option<Vec<IpNet>> {
     let texts = &common.service.spec.load_balancer_source_ranges;
     if !common.service.is_load_balancer() || texts.iter().all(|text| text.trim().is_empty()) {
@@ -157,7 +155,7 @@ fn source_ranges(common: &Common<'_>, family: Family, problems: &mut Vec<String>
     for text in texts {
         match lenient_range(text) {
             Some(range) => all.push(range),
-            None => problems.push(format!("its source range `{text}` is not a range; it lets in nobody")),
+            None => problems.push(format!("its source range `{text}` is not a CIDR; it admits no client")),
         }
     }
     let here: Vec<IpNet> = all.iter().copied().filter(|range| Family::of(range.addr()) == family).collect();
@@ -167,7 +165,9 @@ fn source_ranges(common: &Common<'_>, family: Family, problems: &mut Vec<String>
     }
     if here.is_empty() && common.lb_ips.iter().any(|ip| Family::of(*ip) == family) {
         let family = family.as_str();
-        problems.push(format!("its source ranges name no {family} address: its {family} load balancer lets in nobody"));
+        problems.push(format!(
+            "its source ranges contain no {family} address: its {family} load balancer admits no client"
+        ));
     }
     let mut ranges = IpNet::aggregate(&here);
     ranges.sort_unstable();

@@ -1,4 +1,4 @@
-//! One port of one Service in one family: everything a backend needs to know about it.
+//! One port of one Service in one family: everything a backend needs.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,16 +10,16 @@ use ipnet::IpNet;
 
 use crate::claims::{Frontend, Role};
 
-/// Names one port of one Service in one family.
+/// Identifies one port of one Service in one family.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct PortKey {
     /// `namespace/name` of the Service.
     pub service: Arc<str>,
-    /// The name of the port, empty if it has none.
+    /// Port name, possibly empty.
     pub port: Arc<str>,
-    /// Its protocol.
+    /// Protocol.
     pub protocol: Protocol,
-    /// The family.
+    /// Family.
     pub family: Family,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for PortKey {
     }
 }
 
-/// Where a connection can go.
+/// Address and port of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Backend {
     /// The address.
@@ -42,48 +42,47 @@ pub struct Backend {
 /// One port of one Service in one family.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServicePort {
-    /// Its name.
+    /// Its key.
     pub key: PortKey,
-    /// Its cluster IP.
+    /// Cluster IP.
     pub cluster_ip: IpAddr,
-    /// Its number there, and on external and load-balancer addresses.
+    /// Port on cluster, external and load balancer IPs.
     pub port: u16,
-    /// Its number on nodes.
+    /// Node port.
     pub node_port: Option<u16>,
-    /// External addresses.
+    /// External IPs.
     pub external_ips: Vec<IpAddr>,
-    /// Load-balancer addresses that packets arrive with.
+    /// Load balancer IPs in VIP mode.
     pub lb_ips: Vec<IpAddr>,
-    /// Who may use the load-balancer addresses, as ranges that do not overlap; none leaves them open to everybody, an
-    /// empty list to nobody.
+    /// Allowed sources of the load balancer IPs, aggregated; none means everyone, an empty list no one.
     pub source_ranges: Option<Vec<IpNet>>,
-    /// Whether the load-balancer addresses may use themselves: a node that has such an address may send with it, and
+    /// Whether load balancer IPs are allowed as sources: a node that has such an address may use it as its source, and
     /// this node is in the ranges.
     pub own_vips_allowed: bool,
-    /// How long clients stay with an endpoint, in seconds.
+    /// Session affinity timeout in seconds.
     pub affinity: Option<u32>,
-    /// Whether traffic from inside stays on its node.
+    /// Whether internalTrafficPolicy is Local.
     pub internal_local: bool,
-    /// Whether traffic from outside stays on its node.
+    /// Whether externalTrafficPolicy is Local.
     pub external_local: bool,
-    /// Where load balancers ask for the node's health.
+    /// Health-check node port.
     pub health_port: Option<u16>,
-    /// Endpoints for traffic that may go anywhere; like all lists of them in order, each once.
+    /// Endpoints for the policy Cluster, sorted and deduplicated, as all lists.
     pub cluster: Vec<Backend>,
-    /// Endpoints of this node.
+    /// Endpoints on this node.
     pub local: Vec<Backend>,
-    /// Endpoints of this node that get traffic: they may meet themselves.
+    /// Endpoints on this node that get traffic and may connect to themselves.
     pub hairpin: Vec<Backend>,
-    /// Whether there is an endpoint anywhere that could answer.
+    /// Whether any endpoint in the cluster can serve.
     pub has_any: bool,
-    /// How many addresses of endpoints of this node are ready and there to stay.
+    /// Number of ready local endpoint addresses that are not terminating.
     pub local_ready: usize,
-    /// Every endpoint that still answers, wanted or not: their flows are left alone.
+    /// All serving endpoints: their flows are not stale.
     pub serving: Vec<Backend>,
 }
 
 impl ServicePort {
-    /// What its Service says of it, without its endpoints.
+    /// The port without its endpoints.
     pub(crate) fn bare(&self) -> Self {
         Self {
             key: self.key.clone(),
@@ -107,7 +106,7 @@ impl ServicePort {
         }
     }
 
-    /// Where packets to it arrive.
+    /// Its frontends.
     #[must_use]
     pub fn frontends(&self) -> Vec<(Frontend, Role)> {
         let at = |ip: IpAddr| Frontend::Address(ip, self.key.protocol, self.port);
@@ -121,19 +120,19 @@ impl ServicePort {
         found
     }
 
-    /// Whether traffic from outside can reach it.
+    /// Whether it has external frontends.
     #[must_use]
     pub fn is_external(&self) -> bool {
         self.node_port.is_some() || !self.lb_ips.is_empty() || !self.external_ips.is_empty()
     }
 
-    /// Whether endpoints of the whole cluster are used.
+    /// Whether it uses endpoints of the whole cluster.
     #[must_use]
     pub fn uses_cluster(&self) -> bool {
         !self.internal_local || self.is_external()
     }
 
-    /// Whether endpoints of this node alone are used.
+    /// Whether it uses endpoints of this node only.
     #[must_use]
     pub fn uses_local(&self) -> bool {
         self.internal_local || (self.external_local && self.is_external())

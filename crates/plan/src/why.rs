@@ -1,15 +1,15 @@
-//! Who behind a Service gets traffic on a node, who does not, and why: for every kind of traffic.
+//! Explains which endpoints of a Service get traffic on a node, and why others do not, per kind of traffic.
 //!
-//! In: a [`Planner`] that has heard of the Service, and the objects themselves. Out: an [`Explanation`]. What is said to be in is
-//! what [`oracle::judge`] forwards a packet to that is made for the question, so that it cannot differ from what the rules do; only
-//! the reasons are looked up beside it. `trace` follows one packet, `who` says whose an address is.
+//! In: a [`Planner`] that knows the Service, and the objects. Out: an [`Explanation`]. Which endpoints get traffic is
+//! taken from [`oracle::judge`] for a representative packet, so it cannot differ from the rules; only the reasons are
+//! computed here. `trace` explains one packet, `owners` the owner of an address.
 
-mod left;
+pub mod owners;
+mod paths;
 mod pod;
 mod sentences;
 pub mod trace;
-mod ways;
-pub mod who;
+mod unassigned;
 
 use std::sync::Arc;
 
@@ -17,95 +17,95 @@ use api::view::{EndpointSlice, Pod, Service};
 
 use crate::oracle::{self, Outcome, Packet, Rule};
 use crate::planner::Planner;
-use crate::reasons::{Reason, Standing};
+use crate::reasons::{EndpointStatus, Reason};
 use crate::service_port::{PortKey, ServicePort};
 use crate::{Frontend, Role};
 
-pub use self::ways::{pod_interface, stranger};
+pub use self::paths::{pod_interface, stranger};
 
-/// A Service and what stands behind it, as the API has it.
+/// A Service with its slices and Pods, as in the API.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     /// The Service.
     pub service: &'a Service,
     /// Its slices.
     pub slices: &'a [EndpointSlice],
-    /// The Pods that its selector matches.
+    /// Pods that match its selector.
     pub pods: &'a [Pod],
 }
 
-/// How a Service stands on a node.
+/// State of a Service on a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
     /// `namespace/name` of the Service.
     pub service: String,
     /// The node.
     pub node: String,
-    /// What serves it, if it is not served by address.
+    /// How it is served.
     pub kind: Kind,
-    /// Its ports, each in each of its families.
+    /// Its ports, per family.
     pub ports: Vec<Port>,
-    /// Who stands behind it and belongs to none of these ports.
-    pub left: Vec<Left>,
-    /// What people should know beside that.
+    /// Endpoints and Pods that belong to none of these ports.
+    pub unassigned: Vec<Unassigned>,
+    /// Other problems.
     pub problems: Vec<String>,
 }
 
-/// In which way a Service leads to its endpoints.
+/// How a Service is served.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// By its addresses.
+    /// By the proxy.
     Addresses,
-    /// By name alone: it is headless.
+    /// Headless: by DNS only.
     Headless,
-    /// It is another name.
+    /// ExternalName: an alias.
     Name,
-    /// Another program serves it.
+    /// By another proxy (label `service.kubernetes.io/service-proxy-name`).
     Foreign(Box<str>),
-    /// It has no address yet.
+    /// No address yet.
     NoAddress,
 }
 
-/// A port of a Service, in a family.
+/// A port of a Service in a family.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Port {
-    /// As it is planned.
+    /// The planned port.
     pub planned: Arc<ServicePort>,
-    /// The ways that lead to it.
-    pub ways: Vec<Way>,
+    /// Traffic paths to it.
+    pub paths: Vec<TrafficPath>,
     /// Its endpoints.
     pub candidates: Vec<Candidate>,
 }
 
-/// A kind of sender.
+/// Kind of source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Sender {
     /// A Pod of this node.
     Pod,
     /// The node itself.
     Node,
-    /// Somebody outside of the cluster, one that may use the load balancer if any may.
+    /// A client outside the cluster; one in loadBalancerSourceRanges, if set.
     Outside,
-    /// Somebody outside who may not.
+    /// A client outside the cluster that is not in loadBalancerSourceRanges.
     Unlisted,
 }
 
-/// A way to a Service port: by a frontend, from a kind of sender.
+/// A traffic path to a Service port: a frontend and a kind of source.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Way {
-    /// Where packets arrive.
+pub struct TrafficPath {
+    /// The frontend.
     pub frontend: Frontend,
-    /// What that is to the Service.
+    /// Its role.
     pub role: Role,
-    /// Who sends.
+    /// Kind of source.
     pub sender: Sender,
-    /// The packet that was judged; none where there is no address to send it to.
+    /// The packet that was judged; none without a destination address.
     pub packet: Option<Packet>,
     /// What happens to it.
     pub outcome: Outcome,
-    /// By which rule it finds its endpoints, if it gets so far.
+    /// The rule that selects the endpoints, if any does.
     pub rule: Option<Rule>,
-    /// Who has this frontend instead.
+    /// The Service port that owns this frontend instead.
     pub taken: Option<PortKey>,
 }
 
@@ -114,86 +114,86 @@ pub struct Way {
 pub struct Candidate {
     /// Its address.
     pub address: String,
-    /// Its port, if it has the one that is asked for.
+    /// Its port, if it has the target port.
     pub port: Option<u16>,
     /// Its node.
     pub node: Option<Box<str>>,
-    /// The Pod that has this address, as `namespace/name`.
+    /// `namespace/name` of the Pod with this address.
     pub pod: Option<String>,
-    /// How it stands, for each way in turn.
-    pub stands: Vec<Stand>,
+    /// Its state for each path, in order.
+    pub traffic: Vec<EndpointTraffic>,
 }
 
-/// Somebody who belongs to no port.
+/// An endpoint or Pod that belongs to no port.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Left {
-    /// Its address, or the Pod's name where it has none.
+pub struct Unassigned {
+    /// Its address, or the name of a Pod without one.
     pub what: String,
-    /// The Pod, as `namespace/name`.
+    /// `namespace/name` of the Pod.
     pub pod: Option<String>,
-    /// The slice that names it.
+    /// Its slice.
     pub slice: Option<String>,
-    /// Why it gets nothing.
-    pub out: Out,
+    /// Why it gets no traffic.
+    pub out: ExclusionReason,
 }
 
-/// How an endpoint stands for a kind of traffic.
+/// Whether an endpoint gets traffic of a kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Stand {
-    /// It gets traffic, as do others.
-    In {
-        /// How many get it, each as much as the others.
+pub enum EndpointTraffic {
+    /// It gets traffic.
+    Receives {
+        /// Number of endpoints that share the traffic equally.
         of: usize,
-        /// It is about to go, and gets traffic because nothing better is left.
+        /// It is terminating and gets traffic because no ready endpoint is left.
         last_resort: bool,
     },
-    /// It gets none.
-    Out(Out),
+    /// It gets no traffic.
+    Excluded(ExclusionReason),
 }
 
 /// Why an endpoint gets no traffic.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Out {
+pub enum ExclusionReason {
     /// It is not ready.
     NotReady,
-    /// It is about to go, and there are better ones.
+    /// It is terminating, and others are ready.
     Terminating,
-    /// It is about to go, and does not answer any more.
+    /// It is terminating and not serving.
     Ended,
-    /// It is on another node, and this traffic stays.
+    /// It is on another node, and the policy is Local.
     OtherNode(Option<Box<str>>),
-    /// Its hints are for other nodes, and there are some for this one.
+    /// Its hints are for other nodes, and other endpoints are hinted for this one.
     NodeHints(Box<[Box<str>]>),
-    /// Its hints are for other zones, and there are some for this one.
+    /// Its hints are for other zones, and other endpoints are hinted for this one.
     ZoneHints(Box<[Box<str>]>),
     /// Its address is the cluster IP of a Service.
     ClusterIp,
-    /// The sender is fenced off by source ranges.
+    /// The source is not in loadBalancerSourceRanges.
     SourceRanges,
-    /// Another Service has the frontend.
+    /// Another Service owns the frontend.
     Taken(PortKey),
-    /// Node ports are not served here in this family.
+    /// This node serves no node ports of this family.
     NotServedHere,
-    /// Its slice has no such port; these it has.
+    /// Its slice has no such port, but these.
     NoSuchPort(Vec<String>),
     /// The Service has no address of its family.
     OtherFamily(&'static str),
-    /// Packets cannot be sent to addresses of this type.
+    /// The address type is not supported.
     AddressType(Box<str>),
-    /// Nothing can be sent to its address: why.
+    /// The address is invalid, and why.
     Unfit(&'static str),
-    /// Its slice says that the Service has no address.
+    /// Its slice is labelled as headless.
     HeadlessSlice,
     /// The Pod has no address yet; what it waits for.
     PodPending(String),
-    /// The Pod has ended so.
+    /// The Pod has terminated in this phase.
     PodEnded(Box<str>),
-    /// No slice names the Pod.
+    /// No slice contains the Pod.
     NotInSlice,
 }
 
 impl Planner {
-    /// How a Service stands on the node of this planner, which must have heard of it and of its slices.
+    /// Explains a Service on the node of this planner, which must know it and its slices.
     #[must_use]
     pub fn why(&self, subject: &Subject<'_>) -> Explanation {
         let metadata = &subject.service.metadata;
@@ -204,7 +204,7 @@ impl Planner {
         Explanation {
             node: self.plan.options.node_name.clone(),
             kind: kind(subject.service, ports.is_empty()),
-            left: left::left(&ports, subject, self.plan.options.rootless),
+            unassigned: unassigned::unassigned(&ports, subject, self.plan.options.rootless),
             problems: problems.collect(),
             service,
             ports,
@@ -212,50 +212,55 @@ impl Planner {
     }
 
     fn why_port(&self, planned: &Arc<ServicePort>, subject: &Subject<'_>) -> Port {
-        let ways = ways::ways(&self.plan, planned);
+        let paths = paths::paths(&self.plan, planned);
         let reasons = self.reasons(&planned.key);
         let candidate = |reason: &Reason| Candidate {
             address: reason.backend.ip.to_string(),
             port: Some(reason.backend.port),
-            node: reason.endpoint.place.node.clone(),
+            node: reason.endpoint.location.node.clone(),
             pod: pod::named(subject.pods, &reason.backend.ip.to_string()),
-            stands: ways.iter().map(|way| stand(way, reason)).collect(),
+            traffic: paths.iter().map(|path| endpoint_traffic(path, reason)).collect(),
         };
         let mut candidates: Vec<Candidate> = reasons.iter().map(candidate).collect();
-        candidates.extend(left::without_port(planned, subject, &reasons, &ways, self.plan.options.rootless));
-        Port { planned: Arc::clone(planned), ways, candidates }
+        candidates.extend(unassigned::without_port(planned, subject, &reasons, &paths, self.plan.options.rootless));
+        Port { planned: Arc::clone(planned), paths, candidates }
     }
 }
 
-/// How an endpoint stands for one way.
-fn stand(way: &Way, reason: &Reason) -> Stand {
-    if let Some(key) = &way.taken {
-        return Stand::Out(Out::Taken(key.clone()));
+/// State of an endpoint for one path.
+fn endpoint_traffic(path: &TrafficPath, reason: &Reason) -> EndpointTraffic {
+    if let Some(key) = &path.taken {
+        return EndpointTraffic::Excluded(ExclusionReason::Taken(key.clone()));
     }
-    let standing = way.rule.and_then(|rule| if rule.stays_here() { reason.local } else { reason.cluster });
-    if let Outcome::Forward(forward) = &way.outcome
+    let standing = path.rule.and_then(|rule| if rule.is_local() { reason.local } else { reason.cluster });
+    if let Outcome::Forward(forward) = &path.outcome
         && forward.backends.contains(&reason.backend)
     {
-        return Stand::In { of: forward.backends.len(), last_resort: standing == Some(Standing::LastResort) };
+        return EndpointTraffic::Receives {
+            of: forward.backends.len(),
+            last_resort: standing == Some(EndpointStatus::LastResort),
+        };
     }
-    let place = &reason.endpoint.place;
-    Stand::Out(match standing {
-        Some(Standing::NotReady) if reason.endpoint.terminating && !reason.endpoint.serving => Out::Ended,
-        Some(Standing::NotReady) => Out::NotReady,
-        Some(Standing::Terminating) => Out::Terminating,
-        Some(Standing::OtherNode) => Out::OtherNode(place.node.clone()),
-        Some(Standing::FartherThanNode) => Out::NodeHints(place.nodes.clone()),
-        Some(Standing::FartherThanZone) => Out::ZoneHints(place.zones.clone()),
-        Some(Standing::ClusterIp) => Out::ClusterIp,
-        Some(Standing::Chosen | Standing::LastResort) => match &way.outcome {
-            Outcome::Drop(oracle::Why::SourceRange(_)) => Out::SourceRanges,
-            _ => Out::NotServedHere,
+    let location = &reason.endpoint.location;
+    EndpointTraffic::Excluded(match standing {
+        Some(EndpointStatus::NotReady) if reason.endpoint.terminating && !reason.endpoint.serving => {
+            ExclusionReason::Ended
+        }
+        Some(EndpointStatus::NotReady) => ExclusionReason::NotReady,
+        Some(EndpointStatus::Terminating) => ExclusionReason::Terminating,
+        Some(EndpointStatus::OtherNode) => ExclusionReason::OtherNode(location.node.clone()),
+        Some(EndpointStatus::HintedForOtherNode) => ExclusionReason::NodeHints(location.nodes.clone()),
+        Some(EndpointStatus::HintedForOtherZone) => ExclusionReason::ZoneHints(location.zones.clone()),
+        Some(EndpointStatus::ClusterIp) => ExclusionReason::ClusterIp,
+        Some(EndpointStatus::Chosen | EndpointStatus::LastResort) => match &path.outcome {
+            Outcome::Drop(oracle::RejectReason::SourceRange(_)) => ExclusionReason::SourceRanges,
+            _ => ExclusionReason::NotServedHere,
         },
-        None => Out::NotServedHere,
+        None => ExclusionReason::NotServedHere,
     })
 }
 
-/// In which way a Service leads to its endpoints.
+/// How a Service is served.
 fn kind(service: &Service, unplanned: bool) -> Kind {
     if service.is_external_name() {
         Kind::Name

@@ -81,7 +81,7 @@ fn s01_up_says_in_five_lines_where_things_are_and_down_leaves_nothing() {
     assert!(line(&said, "API ").contains("https://127.0.0.1:6443"));
     assert!(line(&said, "kubectl ").contains("kubectl --context waypost get services"));
     assert!(line(&said, "DNS ").contains("cluster.local at 10.96.0.10"));
-    assert!(line(&said, "proxy ").contains("nftables: the kernel has it"));
+    assert!(line(&said, "proxy ").contains("nftables: available"));
     assert!(line(&said, "page ").contains("https://127.0.0.1:6443/page/"));
     let kubectl = |words: &str| {
         let mut command = Command::new("kubectl");

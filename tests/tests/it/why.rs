@@ -101,7 +101,7 @@ fn traced(stage: &Stage) {
     let told = stage.waypost("trace web-2 -> web:80").success();
     let first = told.lines().next().unwrap_or_default();
     assert!(first.ends_with(&format!("-> {VIP}:80/TCP on node n2")), "{told}");
-    assert!(told.contains("source address  kept, unless the sender meets itself"), "{told}");
+    assert!(told.contains("source address  kept, except for hairpin traffic"), "{told}");
 }
 
 fn owned(stage: &mut Stage) {
@@ -195,10 +195,10 @@ fn a_bare_server_measures_nothing_and_says_so() {
     has(&told, "rules not measured");
     assert!(told.contains("there is no endpoint, so connections are refused."), "{told}");
     let told = run(&server, "trace 203.0.113.9 web").success();
-    assert!(told.contains("refused at once: default/web/TCP has no endpoint that could answer"), "{told}");
+    assert!(told.contains("rejected: default/web/TCP has no endpoint that could answer"), "{told}");
     assert!(told.contains("not working NoSelector: Service web has no selector and no endpoints."), "{told}");
     let told = run(&server, "trace 203.0.113.9 10.96.0.91:81").success();
-    assert!(told.contains("refused at once: the Service with this address has no such port"), "{told}");
+    assert!(told.contains("rejected: the Service with this address has no such port"), "{told}");
     let told = run(&server, "top").success();
     assert!(told.contains("not measured: there is no Node"), "{told}");
     let told = run(&server, "who 10.96.0.92").success();

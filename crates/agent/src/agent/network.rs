@@ -9,7 +9,7 @@ use api::value::ValueExt as _;
 use client::watch::{Event, KnownKeys, Watch};
 use ipnet::IpNet;
 use kernel::pod_network::Route;
-use kernel::sysctl::kept::Kept;
+use kernel::sysctl::ledger_file::LedgerFile;
 use kernel::sysctl::{self, Sysctl as _};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -144,7 +144,7 @@ fn prepare(machine: &Machine) {
 
 /// Enables IP forwarding; original values are saved for `waypost cleanup`.
 fn enable_forwarding() -> io::Result<()> {
-    let mut kept = Kept::open(Path::new(SAVED_SYSCTLS))?;
+    let mut kept = LedgerFile::open(Path::new(SAVED_SYSCTLS))?;
     let mut machine = sysctl::Linux;
     // With forwarding enabled the kernel ignores router advertisements unless accept_ra is 2.
     let forwards = machine.read("net/ipv6/conf/all/forwarding").is_ok_and(|value| value == "1");
@@ -168,7 +168,7 @@ fn enable_forwarding() -> io::Result<()> {
 /// # Errors
 /// When one cannot be restored.
 pub fn restore_sysctls() -> io::Result<bool> {
-    let mut kept = Kept::open(Path::new(SAVED_SYSCTLS))?;
+    let mut kept = LedgerFile::open(Path::new(SAVED_SYSCTLS))?;
     let found = !kept.ledger.changed.is_empty();
     let failures = kept.ledger.restore(&mut sysctl::Linux);
     kept.save()?;

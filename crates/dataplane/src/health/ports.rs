@@ -1,4 +1,4 @@
-//! Health-check ports: a listener for each Service that load balancers ask about.
+//! Health-check node ports: one listener per Service.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -8,18 +8,18 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::serve::{Answer, Answers, listen, serve};
+use super::serve::{Handler, Reply, listen, serve};
 use super::{Check, Checks, Health};
 
-/// How long until a port is tried again that somebody else has.
-const AGAIN: Duration = Duration::from_secs(5);
+/// Retry interval for ports in use by other programs.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Keeps the listeners in step with the Services for as long as the future is polled. `failed` hears of ports that cannot be
-/// served, with the Service and the reason.
+/// Keeps listeners in sync with Services while polled. `failed` is called with Service, port and reason when a port
+/// cannot be opened.
 pub async fn run(health: Arc<Health>, addresses: Vec<IpAddr>, failed: impl Fn(&str, u16, &str) + Send) {
     let mut checks = health.checks();
     let mut open: BTreeMap<u16, (String, JoinSet<()>)> = BTreeMap::new();
-    let mut told: BTreeSet<(u16, String)> = BTreeSet::new();
+    let mut reported: BTreeSet<(u16, String)> = BTreeSet::new();
     loop {
         let mut missing = false;
         let wanted: Checks = checks.borrow_and_update().clone();
@@ -30,17 +30,17 @@ pub async fn run(health: Arc<Health>, addresses: Vec<IpAddr>, failed: impl Fn(&s
                     Ok(tasks) => drop(open.insert(*port, (check.service.clone(), tasks))),
                     Err(error) => {
                         missing = true;
-                        if told.insert((*port, check.service.clone())) {
+                        if reported.insert((*port, check.service.clone())) {
                             failed(&check.service, *port, &error.to_string());
                         }
                     }
                 }
             }
         }
-        told.retain(|(port, _)| wanted.contains_key(port));
-        // Whoever has a port that we want may let it go.
-        let patience = if missing { AGAIN } else { Duration::MAX };
-        if let Ok(Err(_)) = tokio::time::timeout(patience, checks.changed()).await {
+        reported.retain(|(port, _)| wanted.contains_key(port));
+        // The port may become free.
+        let timeout = if missing { RETRY_INTERVAL } else { Duration::MAX };
+        if let Ok(Err(_)) = tokio::time::timeout(timeout, checks.changed()).await {
             return;
         }
     }
@@ -50,8 +50,8 @@ fn start(port: u16, check: &Check, addresses: &[IpAddr], health: &Arc<Health>) -
     let mut tasks = JoinSet::new();
     for ip in addresses {
         let listener = listen(SocketAddr::new(*ip, port))?;
-        let answers = ServiceCheck { port, service: check.service.clone(), health: health.clone() };
-        tasks.spawn(serve(listener, Arc::new(answers)));
+        let handler = ServiceCheck { port, service: check.service.clone(), health: health.clone() };
+        tasks.spawn(serve(listener, Arc::new(handler)));
     }
     Ok(tasks)
 }
@@ -62,19 +62,19 @@ struct ServiceCheck {
     health: Arc<Health>,
 }
 
-impl Answers for ServiceCheck {
-    fn answer(&self, _path: &str) -> Answer {
+impl Handler for ServiceCheck {
+    fn handle(&self, _path: &str) -> Reply {
         let local = self.health.checks.borrow().get(&self.port).map_or(0, |check| check.local);
-        let well = self.health.is_well();
+        let healthy = self.health.is_healthy();
         let (namespace, name) = self.service.split_once('/').unwrap_or_default();
         let body = json!({
-            "service": {"namespace": namespace, "name": name}, "localEndpoints": local, "serviceProxyHealthy": well,
+            "service": {"namespace": namespace, "name": name}, "localEndpoints": local, "serviceProxyHealthy": healthy,
         });
         let headers = vec![
             ("content-type", "application/json".to_owned()),
             ("x-content-type-options", "nosniff".to_owned()),
             ("x-load-balancing-endpoint-weight", local.to_string()),
         ];
-        (if local > 0 && well { 200 } else { 503 }, headers, body.to_string())
+        (if local > 0 && healthy { 200 } else { 503 }, headers, body.to_string())
     }
 }

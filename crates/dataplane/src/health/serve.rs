@@ -1,7 +1,7 @@
 //! A small HTTP server for a few paths.
 //!
-//! Some of these ports are at all addresses of a machine, and whoever reaches it can connect: connections are limited in number, and end when they are
-//! idle.
+//! Some of these ports are open on all addresses of the machine, so the number of connections and their idle time are
+//! limited.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -16,37 +16,37 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-/// How many connections a listener serves at once; others wait in its backlog.
-const MOST_CONNECTIONS: usize = 64;
-/// How long a connection may take for the head of a request, or be idle.
+/// Connections served at once per listener; others wait in the backlog.
+const MAX_CONNECTIONS: usize = 64;
+/// Timeout for request headers and idle connections.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long until connections are accepted again after the kernel refused, for want of descriptors for example.
+/// Backoff after `accept` fails, for example with EMFILE.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
-/// An answer: code, headers, body.
-pub type Answer = (u16, Vec<(&'static str, String)>, String);
+/// Response: status code, headers, body.
+pub type Reply = (u16, Vec<(&'static str, String)>, String);
 
-/// Answers requests by their path.
-pub trait Answers: Send + Sync {
-    /// The answer to a path.
-    fn answer(&self, path: &str) -> Answer;
+/// Handles requests by path.
+pub trait Handler: Send + Sync {
+    /// The response to a path.
+    fn handle(&self, path: &str) -> Reply;
 }
 
-/// Serves requests on a listener for as long as the future is polled.
-pub async fn serve(listener: TcpListener, answers: Arc<dyn Answers>) {
-    let slots = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+/// Serves requests while polled.
+pub async fn serve(listener: TcpListener, handler: Arc<dyn Handler>) {
+    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
-        // It is never closed.
+        // The semaphore is never closed.
         let slot = slots.clone().acquire_owned().await;
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_BACKOFF).await;
             continue;
         };
-        let answers = answers.clone();
+        let handler = handler.clone();
         tokio::spawn(async move {
             let _slot = slot;
             let service = service_fn(|request: Request<Incoming>| {
-                let (code, headers, body) = answers.answer(request.uri().path());
+                let (code, headers, body) = handler.handle(request.uri().path());
                 let mut response = Response::builder().status(code);
                 for (name, value) in headers {
                     response = response.header(name, value);
@@ -56,13 +56,13 @@ pub async fn serve(listener: TcpListener, answers: Arc<dyn Answers>) {
             });
             let mut builder = hyper::server::conn::http1::Builder::new();
             builder.timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT);
-            // A client that goes away is no concern of ours.
+            // Errors mean that the client closed the connection.
             let _ = builder.serve_connection(TokioIo::new(stream), service).await;
         });
     }
 }
 
-/// Opens a listener, of IPv6 alone where the address is one, so that both families can have the same port.
+/// Opens a listener; IPv6 only for IPv6 addresses, so that both families can use one port.
 pub(super) fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { tokio::net::TcpSocket::new_v4()? } else { tokio::net::TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
@@ -84,19 +84,19 @@ mod tests {
 
     struct Fine;
 
-    impl Answers for Fine {
-        fn answer(&self, _path: &str) -> Answer {
+    impl Handler for Fine {
+        fn handle(&self, _path: &str) -> Reply {
             (200, Vec::new(), "fine".to_owned())
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn connections_that_send_nothing_do_not_keep_others_out_for_long() {
+    async fn silent_connections_time_out_and_free_their_slot() {
         let listener = listen((Ipv4Addr::LOCALHOST, 0).into()).expect("a port");
         let at = listener.local_addr().expect("bound");
         let server = tokio::spawn(serve(listener, Arc::new(Fine)));
         let mut silent = Vec::new();
-        for _ in 0..MOST_CONNECTIONS {
+        for _ in 0..MAX_CONNECTIONS {
             silent.push(TcpStream::connect(at).await.expect("connected"));
         }
         let mut late = TcpStream::connect(at).await.expect("connected");

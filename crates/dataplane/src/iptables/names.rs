@@ -1,7 +1,6 @@
-//! Names of chains: those that every tool which knows kube-proxy looks for.
+//! Chain names, the same as those of kube-proxy.
 //!
-//! Chains of a Service port, and of an endpoint of one, are named by a hash, since names are short here and those of Services
-//! are not.
+//! Chains of Service ports and endpoints are named by a hash, since chain names are limited to 28 characters.
 
 use std::net::SocketAddr;
 
@@ -9,44 +8,44 @@ use kernel::iptables::Name;
 use plan::{Backend, PortKey};
 use ring::digest::{SHA256, digest};
 
-/// Where packets to Services are told apart (in two tables).
+/// Dispatches packets to Services (nat and filter).
 pub(super) const SERVICES: &str = "KUBE-SERVICES";
-/// Where packets to node ports are told apart; in the other table, where health checks are let in.
+/// Dispatches packets to node ports (nat); accepts health checks (filter).
 pub(super) const NODE_PORTS: &str = "KUBE-NODEPORTS";
-/// What is refused of packets from outside.
+/// Rejects external packets.
 pub(super) const EXTERNAL_SERVICES: &str = "KUBE-EXTERNAL-SERVICES";
-/// What is left of packets to load balancers is not allowed.
+/// Drops packets to load balancers from sources that are not allowed.
 pub(super) const FIREWALL: &str = "KUBE-PROXY-FIREWALL";
-/// What may be forwarded.
+/// Accepts forwarded packets.
 pub(super) const FORWARD: &str = "KUBE-FORWARD";
-/// Marks packets whose sender the endpoint is not to see.
+/// Marks packets to masquerade.
 pub(super) const MARK_MASQ: &str = "KUBE-MARK-MASQ";
-/// Marks them so unless they come from a Pod, where Pods have more than one range.
+/// The same, unless they come from a Pod; used where Pods have more than one range.
 pub(super) const MARK_NOT_POD: &str = "KUBE-MARK-NOT-POD";
-/// Hides the senders of packets that are marked.
+/// Masquerades marked packets.
 pub(super) const POSTROUTING: &str = "KUBE-POSTROUTING";
-/// Is missed when somebody empties a table, and says whose the others are.
+/// Detects flushed tables and identifies our rules.
 pub(super) const CANARY: &str = "KUBE-PROXY-CANARY";
 
 const PER_PORT: [&str; 5] = ["KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-"];
 const SINGLE: [&str; 9] =
     [SERVICES, NODE_PORTS, EXTERNAL_SERVICES, FIREWALL, FORWARD, MARK_MASQ, MARK_NOT_POD, POSTROUTING, CANARY];
 
-/// Whether a chain of this name is ours to keep right.
+/// Whether a chain has one of our names.
 pub(super) fn is_ours(name: &str) -> bool {
     SINGLE.contains(&name) || PER_PORT.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Names that follow from a Service port.
+/// Names of the chains of a Service port.
 pub(super) struct Names {
-    /// `namespace/name:port`, as people know it.
+    /// `namespace/name:port`.
     pub(super) port: String,
     protocol: String,
     hash: String,
 }
 
 impl Names {
-    /// The names of a port.
+    /// Names of a port.
     pub(super) fn of(key: &PortKey) -> Self {
         let PortKey { service, port, .. } = key;
         let port = if port.is_empty() { service.to_string() } else { format!("{service}:{port}") };
@@ -55,34 +54,34 @@ impl Names {
         Self { port, protocol, hash }
     }
 
-    /// One of all its endpoints.
+    /// Chain of all endpoints.
     pub(super) fn cluster(&self) -> Name {
         format!("KUBE-SVC-{}", self.hash).into()
     }
 
-    /// One of its endpoints on this node.
+    /// Chain of the local endpoints.
     pub(super) fn local(&self) -> Name {
         format!("KUBE-SVL-{}", self.hash).into()
     }
 
-    /// Traffic from outside.
+    /// Chain of external traffic.
     pub(super) fn external(&self) -> Name {
         format!("KUBE-EXT-{}", self.hash).into()
     }
 
-    /// Traffic from outside that only some may send.
-    pub(super) fn guarded(&self) -> Name {
+    /// Chain of external traffic with source restrictions.
+    pub(super) fn firewall(&self) -> Name {
         format!("KUBE-FW-{}", self.hash).into()
     }
 
-    /// One endpoint.
+    /// Chain of an endpoint.
     pub(super) fn endpoint(&self, backend: Backend) -> Name {
         let address = SocketAddr::new(backend.ip, backend.port).to_string();
         format!("KUBE-SEP-{}", hash(&[&self.port, &self.protocol, &address])).into()
     }
 }
 
-/// Sixteen letters that stand for these words.
+/// Hash of sixteen base32 letters.
 fn hash(words: &[&str]) -> String {
     const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
     let digest = digest(&SHA256, words.concat().as_bytes());
@@ -104,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_that_tools_know() {
+    fn names_equal_those_of_kube_proxy() {
         let key = PortKey {
             service: "ns1/svc1".into(),
             port: "p80".into(),

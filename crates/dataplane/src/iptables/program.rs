@@ -1,7 +1,7 @@
-//! From one plan to the next, with as few changes as possible.
+//! Turns plan changes into minimal rule changes.
 //!
-//! [`Side::start`] computes everything and holds it against what the kernel has; [`Side::follow`] says what to change when the
-//! plan has changed. Both use the same fragments, and the tests hold them against each other.
+//! [`FamilyState::build`] computes everything and compares it with the saved rules; [`FamilyState::update`] computes
+//! the changes. Both use the same fragments, and tests compare them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -11,29 +11,29 @@ use api::ip::Family;
 use kernel::iptables::{Name, Saved, Script, Step, Table};
 use plan::{Frontend, Plan, PortKey, Role, ServicePort, Touched};
 
-use super::around::Around;
-use super::correction::{Correction, Edit};
+use super::base;
+use super::context::Context;
+use super::diff::{Diff, Edit};
 use super::fragment::{self, Fragment, Shared};
-use super::frame;
 use crate::frontends::owned;
 
-/// With more endpoints than this, rules do not say what they are for.
-pub(super) const LARGE: usize = 1000;
+/// With more endpoints than this, rules have no comments.
+pub(super) const MAX_ENDPOINTS_WITH_COMMENTS: usize = 1000;
 
-/// What was programmed of one family.
+/// Rules of one family as written.
 #[derive(Debug)]
-pub(super) struct Side {
-    around: Around,
+pub(super) struct FamilyState {
+    context: Context,
     ports: HashMap<PortKey, Programmed>,
-    /// How many endpoints those have.
+    /// Number of their endpoints.
     endpoints: usize,
-    /// Rules in shared chains that follow from no Service port.
+    /// Rules in shared chains that do not belong to a Service port.
     shared: BTreeSet<Shared>,
     /// Cluster IPs outside all ranges.
-    odd: BTreeSet<IpAddr>,
+    outside_ranges: BTreeSet<IpAddr>,
 }
 
-/// A Service port as it was programmed.
+/// A Service port as written.
 #[derive(Clone, Debug)]
 struct Programmed {
     port: Arc<ServicePort>,
@@ -45,43 +45,44 @@ impl Programmed {
         Self { port: Arc::clone(port), owned: owned(plan, port) }
     }
 
-    fn fragment(&self, around: &Around) -> Fragment {
-        fragment::of(around, &self.port, &self.owned)
+    fn fragment(&self, context: &Context) -> Fragment {
+        fragment::of(context, &self.port, &self.owned)
     }
 }
 
-impl Side {
-    /// Follows a plan from nothing: the script makes what was saved what it should be.
-    pub(super) fn start(plan: &Plan, family: Family, drop_invalid: bool, saved: &Saved) -> (Self, Script) {
+impl FamilyState {
+    /// State for a plan, and the script that corrects the saved rules.
+    pub(super) fn build(plan: &Plan, family: Family, drop_invalid: bool, saved: &Saved) -> (Self, Script) {
         let here = || plan.ports.iter().filter(|(key, _)| key.family == family);
         let endpoints = here().map(|(_, port)| port.serving.len()).sum();
-        let around = Around::of(plan, family, endpoints <= LARGE, drop_invalid);
-        let odd: BTreeSet<IpAddr> = plan.cluster_ips.keys().copied().filter(|ip| frame::is_odd(&around, *ip)).collect();
-        let shared: BTreeSet<Shared> = frame::shared(plan, &around).into_iter().collect();
-        let mut side = Self { around, ports: HashMap::new(), endpoints, shared: shared.clone(), odd };
-        let mut correction = Correction::of(saved);
+        let context = Context::of(plan, family, endpoints <= MAX_ENDPOINTS_WITH_COMMENTS, drop_invalid);
+        let outside_ranges: BTreeSet<IpAddr> =
+            plan.cluster_ips.keys().copied().filter(|ip| base::is_outside_ranges(&context, *ip)).collect();
+        let shared: BTreeSet<Shared> = base::shared(plan, &context).into_iter().collect();
+        let mut state = Self { context, ports: HashMap::new(), endpoints, shared: shared.clone(), outside_ranges };
+        let mut diff = Diff::of(saved);
         let mut all = shared;
-        all.extend(side.odd.iter().flat_map(|ip| frame::unknown(&side.around, (*ip).into())));
-        for (table, name, rules) in frame::chains(&side.around) {
-            correction.chain(table, name.into(), rules);
+        all.extend(state.outside_ranges.iter().flat_map(|ip| base::reject_unknown(&state.context, (*ip).into())));
+        for (table, name, rules) in base::chains(&state.context) {
+            diff.chain(table, name.into(), rules);
         }
         for (key, port) in here() {
             let programmed = Programmed::of(plan, port);
-            let fragment = programmed.fragment(&side.around);
+            let fragment = programmed.fragment(&state.context);
             all.extend(fragment.shared);
             for (name, rules) in fragment.chains {
-                correction.chain(Table::Nat, name, rules);
+                diff.chain(Table::Nat, name, rules);
             }
-            side.ports.insert(key.clone(), programmed);
+            state.ports.insert(key.clone(), programmed);
         }
-        correction.shared(all);
-        (side, correction.finish())
+        diff.shared(all);
+        (state, diff.finish())
     }
 
-    /// What was written for a Service port, for people to read.
+    /// The rules of a Service port as text.
     pub(super) fn text(&self, key: &PortKey) -> String {
         let Some(programmed) = self.ports.get(key) else { return String::new() };
-        let Fragment { shared, chains } = programmed.fragment(&self.around);
+        let Fragment { shared, chains } = programmed.fragment(&self.context);
         let mut out = format!("# {key} ({})\n", key.family.as_str());
         for Shared { table, chain, rule, .. } in &shared {
             out.push_str(&format!("-t {} -A {chain} {rule}\n", table.as_str()));
@@ -92,44 +93,45 @@ impl Side {
         out
     }
 
-    /// Follows a plan in which some Service ports changed. Nothing when more changed than that, and everything must be looked
-    /// through.
-    pub(super) fn follow(&mut self, plan: &Plan, touched: &Touched) -> Option<Script> {
-        let family = self.around.family;
+    /// Computes the changes of Service ports. None when other data changed and a full resync is needed.
+    pub(super) fn update(&mut self, plan: &Plan, touched: &Touched) -> Option<Script> {
+        let family = self.context.family;
         let mut delta = Delta::default();
         for key in touched.ports.iter().filter(|key| key.family == family) {
             if let Some(before) = self.ports.remove(key) {
                 self.endpoints -= before.port.serving.len();
-                delta.before(before.fragment(&self.around));
+                delta.before(before.fragment(&self.context));
             }
             if let Some(port) = plan.ports.get(key) {
                 let now = Programmed::of(plan, port);
                 self.endpoints += now.port.serving.len();
-                delta.now(now.fragment(&self.around));
+                delta.now(now.fragment(&self.context));
                 self.ports.insert(key.clone(), now);
             }
         }
-        if Around::of(plan, family, self.endpoints <= LARGE, self.around.drop_invalid) != self.around {
+        if Context::of(plan, family, self.endpoints <= MAX_ENDPOINTS_WITH_COMMENTS, self.context.drop_invalid)
+            != self.context
+        {
             return None;
         }
-        for ip in touched.cluster_ips.iter().filter(|ip| frame::is_odd(&self.around, **ip)) {
-            let rules = || frame::unknown(&self.around, (*ip).into());
-            if self.odd.remove(ip) {
+        for ip in touched.cluster_ips.iter().filter(|ip| base::is_outside_ranges(&self.context, **ip)) {
+            let rules = || base::reject_unknown(&self.context, (*ip).into());
+            if self.outside_ranges.remove(ip) {
                 delta.gone.extend(rules());
             }
             if plan.cluster_ips.contains_key(ip) {
                 delta.new.extend(rules());
-                self.odd.insert(*ip);
+                self.outside_ranges.insert(*ip);
             }
         }
-        let shared = frame::shared(plan, &self.around).into_iter().collect();
+        let shared = base::shared(plan, &self.context).into_iter().collect();
         delta.gone.append(&mut std::mem::replace(&mut self.shared, shared));
         delta.new.extend(self.shared.iter().cloned());
         Some(delta.script())
     }
 }
 
-/// What was there because of some Service ports, and what is to be.
+/// Rules of the changed Service ports, before and after.
 #[derive(Default)]
 struct Delta {
     gone: BTreeSet<Shared>,
@@ -152,8 +154,8 @@ impl Delta {
         }
     }
 
-    /// Tables change one after the other. What refuses packets sees only those that were not led to an endpoint, so it comes
-    /// before the endpoints go, and goes after they came.
+    /// Tables change one after the other. Reject rules only see packets that were not translated, so they are added
+    /// before endpoints are removed and deleted after endpoints are added.
     fn script(self) -> Script {
         let mut nat = Edit::default();
         let mut filter = Edit::default();

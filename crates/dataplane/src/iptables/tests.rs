@@ -1,5 +1,5 @@
-//! Whatever the plan: what the rules do to a packet is what the oracle says must happen, rules that were followed are those that
-//! are computed anew, and what others have stays.
+//! For any plan: rules treat packets as the oracle says, incremental syncs equal a full resync, and rules of other
+//! programs stay.
 
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use proptest::prelude::*;
 
 mod real;
 
-use super::program::LARGE;
+use super::program::MAX_ENDPOINTS_WITH_COMMENTS;
 use super::{Iptables, cleanup, names};
-use crate::testing::{self, Wish, node_ips, options, planner, story, updates, wish};
-use crate::{Backend as _, Since};
+use crate::testing::{self, ServiceSpec, history, node_ips, options, planner, service_spec, updates};
+use crate::{Backend as _, SyncScope};
 
-/// Rules of others, around which ours must find their place.
+/// Rules of another program.
 const FOREIGN: &str = "*filter\n:MINE - [0:0]\n-A MINE -s 203.0.113.0/24 -j RETURN\n-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT\n\
     -A FORWARD -j MINE\nCOMMIT\n*nat\n:KUBE-MARK-MASQ - [0:0]\n:CNI - [0:0]\n-A CNI -p tcp -m tcp --dport 9 -j KUBE-MARK-MASQ\n\
     -A POSTROUTING -j CNI\nCOMMIT\n*mangle\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n";
@@ -30,7 +30,7 @@ fn kernel() -> Fake {
 
 fn check(kernel: &Fake, plan: &Plan) {
     testing::check(plan, |packet, way, ways| {
-        // Clients of earlier packets are forgotten, so that affinity does not choose for us.
+        // Expire clients of earlier packets, so that affinity does not decide.
         kernel.advance(100_000);
         kernel.evaluate(packet, &mut |left| ways - left == way)
     });
@@ -40,9 +40,9 @@ fn listings(kernel: &Fake) -> [String; 2] {
     Family::ALL.map(|family| kernel.listing(family))
 }
 
-/// A Service of every kind, with an endpoint here and one elsewhere.
-fn everything(number: u8) -> Wish {
-    Wish {
+/// A Service of every kind, with a local and a remote endpoint.
+fn everything(number: u8) -> ServiceSpec {
+    ServiceSpec {
         number,
         kind: 2,
         dual: true,
@@ -57,9 +57,9 @@ fn everything(number: u8) -> Wish {
     }
 }
 
-fn follow(planner: &mut Planner, wish: &Wish) -> Touched {
+fn update(planner: &mut Planner, spec: &ServiceSpec) -> Touched {
     let mut touched = Touched::default();
-    for update in updates(wish) {
+    for update in updates(spec) {
         touched.absorb(planner.update(update));
     }
     touched
@@ -70,37 +70,37 @@ proptest! {
 
     #[test]
     fn s22_rules_do_what_the_oracle_says(
-        wishes in prop::collection::vec(wish(), 1..4),
+        specs in prop::collection::vec(service_spec(), 1..4),
         local in 0..5usize,
         masquerade_all in prop::bool::weighted(0.2),
         everywhere in any::<bool>(),
     ) {
         let node_port_addresses = if everywhere { NodePortAddresses::All } else { NodePortAddresses::Primary };
         let mut planner = planner(Options { node_port_addresses, ..options(local, masquerade_all) });
-        for wish in &wishes {
-            follow(&mut planner, wish);
+        for spec in &specs {
+            update(&mut planner, spec);
         }
         let kernel = kernel();
         let mut backend = Iptables::new(kernel.clone(), true);
-        backend.bring(planner.plan(), &Since::Ever).expect("accepted");
+        backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
         check(&kernel, planner.plan());
     }
 
     #[test]
-    fn rules_that_were_followed_are_those_computed_anew(
-        story in story(12),
+    fn incremental_syncs_equal_a_full_resync(
+        history in history(12),
     ) {
         let mut planner = planner(options(1, false));
         let mut kernel = kernel();
         kernel.foreign(Family::Ip, FOREIGN).expect("accepted");
         let before = listings(&kernel);
         let mut backend = Iptables::new(kernel.clone(), true);
-        backend.bring(planner.plan(), &Since::Ever).expect("accepted");
-        testing::follow(&mut backend, &mut planner, story.into_iter().flatten());
+        backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
+        testing::follow(&mut backend, &mut planner, history.into_iter().flatten());
         let written = kernel.restores();
         let mut next = Iptables::new(kernel.clone(), true);
-        next.bring(planner.plan(), &Since::Ever).expect("accepted");
-        prop_assert_eq!(kernel.restores(), written, "what is right is not written again");
+        next.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
+        prop_assert_eq!(kernel.restores(), written, "a correct state is not rewritten");
         check(&kernel, planner.plan());
         prop_assert!(cleanup(&mut kernel).expect("accepted"));
         let rest = listings(&kernel);
@@ -111,21 +111,21 @@ proptest! {
 }
 
 #[test]
-fn a_refused_script_is_made_up_for() {
+fn a_failed_restore_is_retried() {
     let mut planner = planner(options(1, false));
     let kernel = kernel();
     let mut backend = Iptables::new(kernel.clone(), true);
-    backend.bring(planner.plan(), &Since::Ever).expect("accepted");
-    let touched = follow(&mut planner, &everything(0));
+    backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
+    let touched = update(&mut planner, &everything(0));
     let before = listings(&kernel);
     kernel.fail_next(IptablesError::Busy { program: "iptables-restore".to_owned() });
-    let error = backend.bring(planner.plan(), &Since::Last(touched)).expect_err("refused");
-    assert!(error.what.contains("lock"), "{error}");
+    let error = backend.sync(planner.plan(), &SyncScope::Changed(touched)).expect_err("refused");
+    assert!(error.message.contains("lock"), "{error}");
     assert_eq!(listings(&kernel), before);
-    backend.bring(planner.plan(), &Since::Ever).expect("accepted");
+    backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
     check(&kernel, planner.plan());
     kernel.flush();
-    backend.bring(planner.plan(), &Since::Tampered).expect("accepted");
+    backend.sync(planner.plan(), &SyncScope::Tampered).expect("accepted");
     check(&kernel, planner.plan());
 }
 
@@ -134,44 +134,44 @@ fn a_change_of_one_service_is_small() {
     let mut planner = planner(options(1, false));
     let mut backend = Iptables::new(kernel(), true);
     for number in 0..4 {
-        follow(&mut planner, &everything(number));
+        update(&mut planner, &everything(number));
     }
-    backend.bring(planner.plan(), &Since::Ever).expect("accepted");
-    let same = follow(&mut planner, &everything(1));
-    assert_eq!(backend.bring(planner.plan(), &Since::Last(same)).expect("accepted").changes, 0);
-    let other = Wish { endpoints: vec![(2, 0), (9, 0), (10, 0)], ..everything(1) };
-    let touched = follow(&mut planner, &other);
-    // Per family the chain of the new endpoint and its rule, and that which chooses, with a rule to forget and one to draw.
-    let brought = backend.bring(planner.plan(), &Since::Last(touched)).expect("accepted");
-    assert_eq!(brought.changes, 2 * (2 + 1 + 1 + 2 * 3));
+    backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
+    let same = update(&mut planner, &everything(1));
+    assert_eq!(backend.sync(planner.plan(), &SyncScope::Changed(same)).expect("accepted").changes, 0);
+    let other = ServiceSpec { endpoints: vec![(2, 0), (9, 0), (10, 0)], ..everything(1) };
+    let touched = update(&mut planner, &other);
+    // Per family: the chain and rule of the new endpoint, and the choosing chain with its flush and its rules.
+    let stats = backend.sync(planner.plan(), &SyncScope::Changed(touched)).expect("accepted");
+    assert_eq!(stats.changes, 2 * (2 + 1 + 1 + 2 * 3));
 }
 
 #[test]
-fn very_many_endpoints_leave_no_room_for_words() {
+fn very_many_endpoints_disable_comments() {
     let mut planner = planner(options(1, false));
     let kernel = kernel();
     let mut backend = Iptables::new(kernel.clone(), true);
-    backend.bring(planner.plan(), &Since::Ever).expect("accepted");
+    backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
     let words = || kernel.listing(Family::Ip).matches("default/s0").count();
-    let small = follow(&mut planner, &everything(0));
-    backend.bring(planner.plan(), &Since::Last(small)).expect("accepted");
+    let small = update(&mut planner, &everything(0));
+    backend.sync(planner.plan(), &SyncScope::Changed(small)).expect("accepted");
     assert!(words() > 5, "{}", kernel.listing(Family::Ip));
-    let (service, slices) = many(LARGE + 1);
+    let (service, slices) = many(MAX_ENDPOINTS_WITH_COMMENTS + 1);
     let mut touched = planner.update(service);
     for slice in slices {
         touched.absorb(planner.update(slice));
     }
-    backend.bring(planner.plan(), &Since::Last(touched)).expect("accepted");
+    backend.sync(planner.plan(), &SyncScope::Changed(touched)).expect("accepted");
     assert_eq!(words(), 0);
     let written = kernel.restores();
-    backend.bring(planner.plan(), &Since::Ever).expect("accepted");
+    backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
     assert_eq!(kernel.restores(), written);
     let touched = planner.update(Update::ServiceGone("default/many".to_owned()));
-    backend.bring(planner.plan(), &Since::Last(touched)).expect("accepted");
+    backend.sync(planner.plan(), &SyncScope::Changed(touched)).expect("accepted");
     assert!(words() > 5);
 }
 
-/// A Service with so many endpoints.
+/// A Service with this many endpoints.
 fn many(count: usize) -> (Update, Vec<Update>) {
     let read = |value| serde_json::from_value(value).expect("an object of ours");
     let service = read(serde_json::json!({
@@ -193,22 +193,22 @@ fn many(count: usize) -> (Update, Vec<Update>) {
 }
 
 #[test]
-fn cluster_ips_outside_every_range_are_refused_one_by_one() {
+fn cluster_ips_outside_all_ranges_are_rejected_one_by_one() {
     let mut planner = planner(options(1, false));
     let kernel = kernel();
     let mut backend = Iptables::new(kernel.clone(), true);
-    follow(&mut planner, &everything(0));
-    backend.bring(planner.plan(), &Since::Ever).expect("accepted");
+    update(&mut planner, &everything(0));
+    backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
     let touched = planner.update(Update::CidrGone("kubernetes".to_owned()));
-    backend.bring(planner.plan(), &Since::Last(touched)).expect("accepted");
-    let local = Wish { internal_local: true, endpoints: vec![(9, 0)], ..everything(1) };
+    backend.sync(planner.plan(), &SyncScope::Changed(touched)).expect("accepted");
+    let local = ServiceSpec { internal_local: true, endpoints: vec![(9, 0)], ..everything(1) };
     for update in updates(&local).into_iter().chain([Update::ServiceGone("default/s0".to_owned())]) {
         let touched = planner.update(update);
-        backend.bring(planner.plan(), &Since::Last(touched)).expect("accepted");
+        backend.sync(planner.plan(), &SyncScope::Changed(touched)).expect("accepted");
         check(&kernel, planner.plan());
     }
     let written = kernel.restores();
-    backend.bring(planner.plan(), &Since::Ever).expect("accepted");
+    backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
     assert_eq!(kernel.restores(), written);
 }
 
@@ -220,9 +220,9 @@ fn rules_of_another_program_with_the_same_names_are_not_cleaned_up() {
     let before = listings(&kernel);
     assert!(!cleanup(&mut kernel).expect("accepted"));
     assert_eq!(listings(&kernel), before);
-    // But they are taken over by whoever is told to serve in this mode.
+    // Another program's rules of the same names are replaced in this mode.
     let planner = planner(options(1, false));
-    Iptables::new(kernel.clone(), true).bring(planner.plan(), &Since::Ever).expect("accepted");
+    Iptables::new(kernel.clone(), true).sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
     let saved = kernel.save(Family::Ip).expect("readable");
     assert_eq!(saved.lines(Table::Nat, "PREROUTING").count(), 1);
     assert!(cleanup(&mut kernel).expect("accepted"));
@@ -230,36 +230,36 @@ fn rules_of_another_program_with_the_same_names_are_not_cleaned_up() {
 }
 
 #[test]
-fn what_is_missing_is_noticed() {
+fn missing_jumps_are_detected() {
     let planner = planner(options(1, false));
     let mut kernel = kernel();
-    let mut backend = Iptables::new(kernel.clone(), false).guarded_every(Duration::from_millis(1));
-    backend.bring(planner.plan(), &Since::Ever).expect("accepted");
-    let (tell, told) = channel();
-    let tampered = Box::new(move || tell.send(()).is_ok());
-    backend.guard(tampered).expect("a thread");
-    let heard = || while told.try_recv().is_ok() {};
+    let mut backend = Iptables::new(kernel.clone(), false).with_check_interval(Duration::from_millis(1));
+    backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
+    let (sender, detected) = channel();
+    let on_tampering = Box::new(move || sender.send(()).is_ok());
+    backend.watch_tampering(on_tampering).expect("a thread");
+    let drain = || while detected.try_recv().is_ok() {};
     let script = "*nat\n-D PREROUTING -m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES\nCOMMIT\n";
     kernel.foreign(Family::Ip, script).expect("it was there");
-    told.recv().expect("noticed");
-    backend.bring(planner.plan(), &Since::Tampered).expect("accepted");
-    heard();
+    detected.recv().expect("noticed");
+    backend.sync(planner.plan(), &SyncScope::Tampered).expect("accepted");
+    drain();
     kernel.flush();
-    told.recv().expect("noticed");
-    backend.bring(planner.plan(), &Since::Tampered).expect("accepted");
+    detected.recv().expect("noticed");
+    backend.sync(planner.plan(), &SyncScope::Tampered).expect("accepted");
     drop(backend);
-    // The guard goes with the backend: its end of the channel is gone.
-    while told.recv().is_ok() {}
+    // The watcher stops with the backend and drops its sender.
+    while detected.recv().is_ok() {}
     assert!(kernel.save(Family::Ip).expect("readable").has_chain(Table::Mangle, names::CANARY));
 }
 
 #[test]
-fn what_people_read_is_what_is_written() {
+fn the_rules_text_equals_the_written_rules() {
     let mut planner = planner(options(1, false));
-    follow(&mut planner, &everything(1));
+    update(&mut planner, &everything(1));
     let kernel = kernel();
     let mut backend = Iptables::new(kernel.clone(), true);
-    backend.bring(planner.plan(), &Since::Ever).expect("accepted");
+    backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
     for port in planner.plan().ports.values() {
         let listing = kernel.listing(crate::nft::kernel_family(port.key.family));
         let text = backend.rules(planner.plan(), port);

@@ -1,28 +1,28 @@
-//! Settings of the machine that balancing by IPVS needs, each written only where it differs and recorded for putting back.
+//! Sysctls that IPVS needs, written only where they differ and recorded for restoring.
 
 use std::io;
 
 use kernel::sysctl::{Ledger, Sysctl};
 
-/// What IPVS itself must do: tell connection tracking, or nothing can be masqueraded; and forget connections and clients of
-/// destinations that are gone.
+/// IPVS must use conntrack (masquerading needs it) and expire connections and persistence templates of deleted
+/// destinations.
 const ALWAYS: [(&str, &str); 4] = [
     ("net/ipv4/vs/conntrack", "1"),
     ("net/ipv4/vs/expire_nodest_conn", "1"),
     ("net/ipv4/vs/expire_quiescent_template", "1"),
     ("net/ipv4/ip_forward", "1"),
 ];
-/// Whether a client's port may be used again for another destination. Kernels from 4.1 up to 5.8 lose a second over that.
+/// With reuse mode 1, kernels 4.1 to 5.8 delay a connection by a second when a client port is reused.
 const REUSE: (&str, &str) = ("net/ipv4/vs/conn_reuse_mode", "0");
-/// Addresses on our device are not to be told to neighbours who ask for them elsewhere.
+/// Do not answer ARP for Service addresses on other interfaces.
 const STRICT_ARP: [(&str, &str); 2] = [("net/ipv4/conf/all/arp_ignore", "1"), ("net/ipv4/conf/all/arp_announce", "2")];
 
-/// Sets the machine up; the ledger says what was changed.
+/// Sets the sysctls and records the changes in the ledger.
 ///
 /// # Errors
-/// Which setting could not be made, and why.
+/// The sysctl that could not be set, and the cause.
 pub fn prepare(sysctl: &mut dyn Sysctl, ledger: &mut Ledger, strict_arp: bool) -> Result<(), (String, io::Error)> {
-    let reuse = sysctl.read("kernel/osrelease").is_ok_and(|release| loses_time(&release)).then_some(REUSE);
+    let reuse = sysctl.read("kernel/osrelease").is_ok_and(|release| has_reuse_delay(&release)).then_some(REUSE);
     let arp = STRICT_ARP.into_iter().filter(|_| strict_arp);
     for (name, value) in ALWAYS.into_iter().chain(reuse).chain(arp) {
         ledger.set(sysctl, name, value).map_err(|error| (name.to_owned(), error))?;
@@ -30,8 +30,8 @@ pub fn prepare(sysctl: &mut dyn Sysctl, ledger: &mut Ledger, strict_arp: bool) -
     Ok(())
 }
 
-/// Whether a kernel is between 4.1 and 5.8.
-fn loses_time(release: &str) -> bool {
+/// Whether the kernel is between 4.1 and 5.8.
+fn has_reuse_delay(release: &str) -> bool {
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     let version = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
     ((4, 1)..=(5, 8)).contains(&version)
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_changed_depends_on_the_kernel_and_is_recorded() {
+    fn sysctls_depend_on_the_kernel_version_and_are_recorded() {
         for (release, strict, count) in [("6.1.0-54-cloud", false, 4), ("5.4.0", false, 5), ("5.10.1", true, 6)] {
             let (mut sysctl, mut ledger) = (machine(release), Ledger::default());
             prepare(&mut sysctl, &mut ledger, strict).expect("set");
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_is_missing_is_named() {
+    fn a_missing_sysctl_is_named_in_the_error() {
         let (name, _) = prepare(&mut Fake::default(), &mut Ledger::default(), false).expect_err("nothing is there");
         assert_eq!(name, "net/ipv4/vs/conntrack");
     }

@@ -1,8 +1,8 @@
-//! Session affinity: a client stays with its endpoint for a while after its last connection.
+//! Session affinity: a client keeps its endpoint for a timeout after its last connection.
 //!
-//! Only Services that ask for it pay for it: each of their endpoints has a set of its clients, which packets fill and time
-//! empties, and each Service port a chain that looks into these sets before it chooses. The sets are named after the endpoint,
-//! so that they outlive every change of the others; the chains are named after their content, so that a change is a new chain.
+//! Only Services with affinity pay for it. Each of their endpoints has a set of clients, filled by packets and expired
+//! by the kernel, and each Service port has a chain that looks up these sets before it chooses. Sets are named by
+//! endpoint, so they survive changes of other endpoints; chains are named by content, so a change creates a new chain.
 
 use std::collections::BTreeMap;
 
@@ -10,40 +10,40 @@ use kernel::nft::{Chain, Field, Name, Set, SetValue, Statement, Type, Value, Ver
 use plan::{Backend, LocalDetector, Options, ServicePort};
 
 use super::elements::{node_port_key, pick_key, target};
-use super::fragment::{Fragment, Way};
+use super::fragment::{Fragment, Routing};
 use super::ruleset::{MARK, detector};
 use super::shapes::{go, outside_local};
 
-/// Makes the chains of one Service port.
-pub(super) struct Sticky<'a> {
+/// Builds the affinity chains of one Service port.
+pub(super) struct AffinityChains<'a> {
     local: &'a LocalDetector,
     port: &'a ServicePort,
     seconds: u32,
 }
 
-impl<'a> Sticky<'a> {
+impl<'a> AffinityChains<'a> {
     pub(super) fn new(options: &'a Options, port: &'a ServicePort, seconds: u32) -> Self {
         Self { local: detector(options, port.key.family), port, seconds }
     }
 
-    /// The chain for a way to endpoints; it and all it needs are added to the fragment.
-    pub(super) fn chain(&self, way: Way<'_>, fragment: &mut Fragment) -> Name {
-        match way {
-            Way::To(list) | Way::Here(list) => self.choose(list, fragment),
-            Way::Outside(list) => {
+    /// Adds the chain for a routing, and all that it needs, to the fragment.
+    pub(super) fn chain(&self, routing: Routing<'_>, fragment: &mut Fragment) -> Name {
+        match routing {
+            Routing::Cluster(list) | Routing::Local(list) => self.choose(list, fragment),
+            Routing::Outside(list) => {
                 let anywhere = self.choose(list, fragment);
                 self.add("outside", vec![vec![Statement::Mark(MARK), go(anywhere)]], fragment)
             }
-            Way::OutsideLocal(list, here) => {
+            Routing::OutsideLocal(list, here) => {
                 let anywhere = self.choose(list, fragment);
                 let here = (!here.is_empty()).then(|| self.choose(here, fragment));
                 self.add("outside-local", outside_local(&anywhere, here, self.local), fragment)
             }
-            Way::Nobody | Way::NobodyHere => self.add("nobody", Vec::new(), fragment),
+            Routing::NoEndpoints | Routing::NoLocalEndpoints => self.add("nobody", Vec::new(), fragment),
         }
     }
 
-    /// The chain that looks for a client among the endpoints, and else chooses one.
+    /// The chain that looks up the client's endpoint or chooses one.
     fn choose(&self, list: &[Backend], fragment: &mut Fragment) -> Name {
         let mut rules = Vec::new();
         let mut picks = BTreeMap::new();
@@ -70,7 +70,7 @@ impl<'a> Sticky<'a> {
         self.add("choose", rules, fragment)
     }
 
-    /// The clients of an endpoint, and the chain that leads there.
+    /// The client set of an endpoint and the chain that leads to it.
     fn endpoint(&self, backend: Backend, fragment: &mut Fragment) -> (Name, Name) {
         let base = format!("{}-{}-{}", self.prefix(), backend.ip.to_string().replace(':', "."), backend.port);
         let clients: Name = format!("{base}-{}s", self.seconds).into();
@@ -81,11 +81,11 @@ impl<'a> Sticky<'a> {
         fragment
             .sets
             .insert(clients.clone(), set(vec![Type::Address], SetValue::Nothing, Some(self.seconds), BTreeMap::new()));
-        // The same endpoint by every port: `nft` reads a translation back only where the key says that ports are there.
+        // The same endpoint for every port: `nft` can list a DNAT with a port only if the map key has one.
         let at = ports.iter().map(|port| (node_port_key(self.port.key.protocol, *port), target(backend)));
         let data = SetValue::Data(vec![Type::Address, Type::Port]);
         fragment.sets.insert(place.clone(), set(vec![Type::Protocol, Type::Port], data, None, at.collect()));
-        // Two rules: when there are too many clients to remember one more, that one is served all the same.
+        // Two rules: when the set is full, the connection is still translated.
         let rules = vec![
             vec![Statement::Remember { set: clients.clone(), key: vec![Field::Source] }],
             vec![Statement::Translate { key: vec![Field::Protocol, Field::DestinationPort], map: place }],
@@ -101,7 +101,7 @@ impl<'a> Sticky<'a> {
         name
     }
 
-    /// How all names of this Service port begin: readable, and unlike those of any other.
+    /// Name prefix of this Service port: readable and unique.
     fn prefix(&self) -> String {
         let key = &self.port.key;
         let name = key.service.rsplit('/').next().unwrap_or_default();
@@ -109,14 +109,14 @@ impl<'a> Sticky<'a> {
     }
 }
 
-/// A short number that tells contents apart; the same in every process, because names outlive processes.
+/// Content hash for names; stable across processes because names outlive them.
 fn hash(content: &impl std::hash::Hash) -> u32 {
     let mut hasher = Fnv(0x811c_9dc5);
     content.hash(&mut hasher);
     hasher.0
 }
 
-/// FNV-1a, whose result is fixed for all time, which that of the standard hasher is not.
+/// FNV-1a; the standard hasher is not stable.
 struct Fnv(u32);
 
 impl std::hash::Hasher for Fnv {

@@ -1,4 +1,4 @@
-//! What becomes of a table, and the changes that make it so, in an order in which nothing is used before it is there.
+//! Changes of a table, ordered so that nothing is referenced before it exists.
 
 use std::collections::BTreeMap;
 
@@ -6,40 +6,40 @@ use api::ip::Family;
 use kernel::nft::{Batch, Chain, Change, Key, Name, Set, SetValue, Value};
 
 use super::shapes::{ENDPOINTS, LOCAL_ENDPOINTS, NODE_PORT_ENDPOINTS, NODE_PORT_LOCAL_ENDPOINTS};
-use super::style::Style;
+use super::table_kind::TableKind;
 
-/// The maps in which a packet looks for the endpoint whose number it has drawn.
-const DRAWN: [&str; 4] = [ENDPOINTS, LOCAL_ENDPOINTS, NODE_PORT_ENDPOINTS, NODE_PORT_LOCAL_ENDPOINTS];
+/// Maps from a random slot number to an endpoint.
+const SLOT_MAPS: [&str; 4] = [ENDPOINTS, LOCAL_ENDPOINTS, NODE_PORT_ENDPOINTS, NODE_PORT_LOCAL_ENDPOINTS];
 
-/// What to tell the kernel.
+/// Batches to apply, in this order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
-    /// What must be there before: chains and sets that nothing leads to yet. A packet keeps the rules of the moment at which it came, but
-    /// looks into maps as they are: led to a chain that is as new as the lead, it would find the chain empty.
-    pub(crate) first: Batch,
-    /// What must happen, all at once.
-    pub(crate) now: Batch,
-    /// What must happen next. A transaction shows all of itself at one moment, but a packet may be halfway through our maps at that
-    /// moment: it has drawn one of three endpoints and finds a map of two. So the third stays until nobody draws it any more.
-    pub(crate) next: Batch,
-    /// What may be tidied up after that: kernels before 6.2 notice only then that a chain is no longer used.
-    pub(crate) later: Batch,
+    /// Chains and sets that nothing refers to yet. A packet keeps the ruleset of the moment it arrived but looks up
+    /// maps as they are now: a map element that leads to a chain of the same transaction would find it empty.
+    pub(crate) prepare: Batch,
+    /// The change itself, atomically.
+    pub(crate) commit: Batch,
+    /// Slots to delete after the commit. A packet may be between two lookups during the commit: it drew slot 2 of 3 and
+    /// would find a map of 2. So the slot stays until no packet can draw it.
+    pub(crate) retire: Batch,
+    /// Unused objects. Kernels before 6.2 notice only after the commit that a chain is unused.
+    pub(crate) cleanup: Batch,
 }
 
 impl Changes {
-    /// Adds what is to happen in the other family.
+    /// Appends the changes of the other family.
     pub(crate) fn append(&mut self, mut other: Self) {
-        self.first.changes.append(&mut other.first.changes);
-        self.now.changes.append(&mut other.now.changes);
-        self.next.changes.append(&mut other.next.changes);
-        self.later.changes.append(&mut other.later.changes);
+        self.prepare.changes.append(&mut other.prepare.changes);
+        self.commit.changes.append(&mut other.commit.changes);
+        self.retire.changes.append(&mut other.retire.changes);
+        self.cleanup.changes.append(&mut other.cleanup.changes);
     }
 }
 
-/// Something before and after.
+/// Value before and after.
 pub(super) type Pair<T> = (Option<T>, Option<T>);
 
-/// What becomes of one family.
+/// Differences of one family's table.
 #[derive(Default)]
 pub(super) struct Delta {
     pub(super) elements: BTreeMap<(&'static str, Key), Pair<Value>>,
@@ -48,9 +48,9 @@ pub(super) struct Delta {
 }
 
 impl Delta {
-    /// Writes it down.
-    pub(super) fn write(self, style: Style, family: Family, changes: &mut Changes) {
-        let mut writer = Writer { preparing: true, ..Writer::new(style, family, changes) };
+    /// Appends the batches to `changes`.
+    pub(super) fn write(self, kind: TableKind, family: Family, changes: &mut Changes) {
+        let mut writer = Writer { is_preparing: true, ..Writer::new(kind, family, changes) };
         let (mut old_sets, mut old_chains) = (Vec::new(), Vec::new());
         let mut fills = Vec::new();
         for (name, pair) in self.sets {
@@ -60,7 +60,7 @@ impl Delta {
                     fills.push((name, set.elements));
                 }
                 (Some(set), None) => old_sets.push((name, set)),
-                // Named after its content, or filled by packets: the same name is the same set.
+                // Sets are named by content or filled by packets: the same name means the same set.
                 (Some(_), Some(_)) | (None, None) => {}
             }
         }
@@ -81,9 +81,9 @@ impl Delta {
         for (name, elements) in fills {
             writer.add_elements(&name, elements.into_iter().collect());
         }
-        writer.preparing = false;
+        writer.is_preparing = false;
         write_elements(self.elements, &mut writer);
-        writer.tidy(&old_chains, &old_sets);
+        writer.clean_up(&old_chains, &old_sets);
     }
 }
 
@@ -93,7 +93,7 @@ fn write_elements(elements: BTreeMap<(&'static str, Key), Pair<Value>>, writer: 
     let mut new: BTreeMap<&str, Vec<(Key, Value)>> = BTreeMap::new();
     for ((set, key), (old, value)) in elements.into_iter().filter(|(_, (old, value))| old != value) {
         if old.is_some() {
-            let list = if value.is_none() && DRAWN.contains(&set) { &mut drawn } else { &mut gone };
+            let list = if value.is_none() && SLOT_MAPS.contains(&set) { &mut drawn } else { &mut gone };
             list.entry(set).or_default().push(key.clone());
         }
         if let Some(value) = value {
@@ -107,30 +107,30 @@ fn write_elements(elements: BTreeMap<(&'static str, Key), Pair<Value>>, writer: 
         writer.add_elements(set, elements);
     }
     for (set, keys) in drawn {
-        writer.delete_drawn(set, keys);
+        writer.delete_slots(set, keys);
     }
 }
 
-/// Writes changes of one of our tables.
+/// Writes changes of one table.
 pub(super) struct Writer<'a> {
     family: kernel::nft::Family,
     table: Name,
-    /// Whether what is written must be there before all else.
-    preparing: bool,
+    /// Whether changes go to the prepare batch.
+    is_preparing: bool,
     changes: &'a mut Changes,
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(style: Style, family: Family, changes: &'a mut Changes) -> Self {
-        Self { family: kernel_family(family), table: style.table().into(), preparing: false, changes }
+    pub(super) fn new(kind: TableKind, family: Family, changes: &'a mut Changes) -> Self {
+        Self { family: kernel_family(family), table: kind.table().into(), is_preparing: false, changes }
     }
 
     fn push(&mut self, change: Change) {
-        let batch = if self.preparing { &mut self.changes.first } else { &mut self.changes.now };
+        let batch = if self.is_preparing { &mut self.changes.prepare } else { &mut self.changes.commit };
         batch.changes.push(change);
     }
 
-    /// Makes the table, in the place of one that is there.
+    /// Creates the table, replacing an existing one.
     pub(super) fn make_table(&mut self, tag: &str, replace: bool) {
         if replace {
             self.push(Change::DeleteTable(self.family, self.table.clone()));
@@ -168,25 +168,25 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Deletes what packets on their way may have drawn.
-    fn delete_drawn(&mut self, set: &str, keys: Vec<Key>) {
+    /// Deletes slots that packets in flight may have drawn.
+    fn delete_slots(&mut self, set: &str, keys: Vec<Key>) {
         let change = Change::DeleteElements(self.family, self.table.clone(), set.into(), keys);
-        self.changes.next.changes.push(change);
+        self.changes.retire.changes.push(change);
     }
 
-    /// Deletes chains and sets that nothing uses any more, in an order in which nothing is deleted while it is used.
-    fn tidy(&mut self, chains: &[Name], sets: &[(Name, Set)]) {
-        let later = &mut self.changes.later.changes;
-        later.extend(chains.iter().map(|name| Change::FlushChain(self.family, self.table.clone(), name.clone())));
+    /// Deletes unused chains and sets; references go first.
+    fn clean_up(&mut self, chains: &[Name], sets: &[(Name, Set)]) {
+        let cleanup = &mut self.changes.cleanup.changes;
+        cleanup.extend(chains.iter().map(|name| Change::FlushChain(self.family, self.table.clone(), name.clone())));
         let leads = |set: &Set| set.value == SetValue::Verdict;
         let delete = |name: &Name| Change::DeleteSet(self.family, self.table.clone(), name.clone());
-        later.extend(sets.iter().filter(|(_, set)| leads(set)).map(|(name, _)| delete(name)));
-        later.extend(chains.iter().map(|name| Change::DeleteChain(self.family, self.table.clone(), name.clone())));
-        later.extend(sets.iter().filter(|(_, set)| !leads(set)).map(|(name, _)| delete(name)));
+        cleanup.extend(sets.iter().filter(|(_, set)| leads(set)).map(|(name, _)| delete(name)));
+        cleanup.extend(chains.iter().map(|name| Change::DeleteChain(self.family, self.table.clone(), name.clone())));
+        cleanup.extend(sets.iter().filter(|(_, set)| !leads(set)).map(|(name, _)| delete(name)));
     }
 }
 
-/// The kernel's word for a family.
+/// The kernel crate's type of a family.
 pub(crate) const fn kernel_family(family: Family) -> kernel::nft::Family {
     match family {
         Family::V4 => kernel::nft::Family::Ip,

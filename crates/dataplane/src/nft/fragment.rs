@@ -1,7 +1,7 @@
-//! What one Service port adds to the tables: elements, the shared chains they lead to, and chains of its own.
+//! The part of a table that belongs to one Service port: elements, the shared chains they refer to, and private chains.
 //!
-//! In: a Service port and the frontends it has. Out: everything that must be in the table of its family because of it. Pure, so
-//! what was written for an older version of the port is known by computing it again, and need not be kept.
+//! In: a Service port and the frontends it owns. Out: everything in the table that exists because of it. Pure: the
+//! fragment of an older version of the port is recomputed instead of stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,103 +9,103 @@ use ipnet::IpNet;
 use kernel::nft::{Chain, Key, Name, Set, Value, Verdict};
 use plan::{Backend, Frontend, Options, Role, ServicePort};
 
-use super::affinity::Sticky;
+use super::affinity::AffinityChains;
 use super::elements::{allowed_key, frontend_key, hairpin_key, node_port_key, node_port_slot_key, slot_key, target};
 use super::ruleset::{
     ALLOWED, FRONTENDS, GUARDED, HAIRPINS, NO_ENDPOINTS, NO_ENDPOINTS_NODE_PORTS, NODE_PORTS, NOTHING, REFUSE,
 };
 use super::shapes::{At, ENDPOINTS, LOCAL_ENDPOINTS, NODE_PORT_ENDPOINTS, NODE_PORT_LOCAL_ENDPOINTS, Shape};
 
-/// What a Service port adds.
+/// The fragment of a Service port.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Fragment {
-    /// Elements of the sets and maps that are always there.
+    /// Elements of the sets and maps that always exist.
     pub(crate) elements: BTreeMap<(&'static str, Key), Value>,
-    /// Shared chains.
+    /// Shapes of shared chains.
     pub(super) shapes: BTreeSet<Shape>,
-    /// Chains of its own, whose names tell their content apart.
+    /// Private chains, named by content.
     pub(super) chains: BTreeMap<Name, Chain>,
-    /// Sets and maps of its own; those that packets fill stay as they are.
+    /// Private sets and maps; those filled by packets are never rewritten.
     pub(super) sets: BTreeMap<Name, Set>,
 }
 
-/// What a Service port adds, given the frontends that are its own.
+/// The fragment of a Service port that owns these frontends.
 pub(super) fn of(options: &Options, port: &ServicePort, owned: &[(Frontend, Role)]) -> Fragment {
-    let mut fragment = Fragment::begin(port);
+    let mut fragment = Fragment::with_hairpins(port);
     for (frontend, role) in owned {
-        let Some(way) = fragment.way(port, *frontend, *role).open() else { continue };
-        let chain = fragment.lead(options, port, *frontend, way);
-        let (map, key) = place(*frontend, FRONTENDS, NODE_PORTS);
+        let Some(routing) = fragment.routing(port, *frontend, *role).reachable() else { continue };
+        let chain = fragment.entry_chain(options, port, *frontend, routing);
+        let (map, key) = map_key(*frontend, FRONTENDS, NODE_PORTS);
         fragment.put(map, key, Verdict::Goto(chain).into_value());
     }
     fragment
 }
 
-/// How a frontend leads to endpoints.
+/// Where the traffic of a frontend goes.
 #[derive(Clone, Copy)]
-pub(crate) enum Way<'a> {
-    /// Nobody could answer anywhere.
-    Nobody,
-    /// Traffic must stay here, and nobody is here.
-    NobodyHere,
-    /// One of these.
-    To(&'a [Backend]),
-    /// One of these on this node.
-    Here(&'a [Backend]),
-    /// One of these, and it sees the node.
+pub(crate) enum Routing<'a> {
+    /// No endpoint anywhere: reject.
+    NoEndpoints,
+    /// Traffic policy `Local` and no local endpoint: drop.
+    NoLocalEndpoints,
+    /// Any of these endpoints.
+    Cluster(&'a [Backend]),
+    /// Any of these endpoints, all on this node.
+    Local(&'a [Backend]),
+    /// External traffic, masqueraded, to any of these endpoints.
     Outside(&'a [Backend]),
-    /// For Pods and the node itself one of the first, else one of the second, which are here.
+    /// External traffic to the second list, which is local; traffic of Pods and the node itself to the first.
     OutsideLocal(&'a [Backend], &'a [Backend]),
 }
 
-impl<'a> Way<'a> {
+impl<'a> Routing<'a> {
     pub(crate) fn of(port: &'a ServicePort, role: Role) -> Self {
         if !port.has_any {
-            return Self::Nobody;
+            return Self::NoEndpoints;
         }
         match (role, port.internal_local, port.external_local) {
-            (Role::Cluster, true, _) if port.local.is_empty() => Self::NobodyHere,
-            (Role::Cluster, true, _) => Self::Here(&port.local),
-            (Role::Cluster, false, _) => Self::To(&port.cluster),
+            (Role::Cluster, true, _) if port.local.is_empty() => Self::NoLocalEndpoints,
+            (Role::Cluster, true, _) => Self::Local(&port.local),
+            (Role::Cluster, false, _) => Self::Cluster(&port.cluster),
             (_, _, true) => Self::OutsideLocal(&port.cluster, &port.local),
             (_, _, false) => Self::Outside(&port.cluster),
         }
     }
 
-    /// Itself, if it leads anywhere.
-    const fn open(self) -> Option<Self> {
+    /// Itself, unless there is no endpoint.
+    const fn reachable(self) -> Option<Self> {
         match self {
-            Self::Nobody | Self::NobodyHere => None,
-            way => Some(way),
+            Self::NoEndpoints | Self::NoLocalEndpoints => None,
+            routing => Some(routing),
         }
     }
 
-    /// The endpoints that a virtual server has for everybody; nothing when there is none.
-    pub(crate) fn balanced(self) -> Option<&'a [Backend]> {
+    /// Destinations of the IPVS virtual server, if it has any.
+    pub(crate) fn ipvs_destinations(self) -> Option<&'a [Backend]> {
         let list = match self {
-            Self::To(list) | Self::Here(list) | Self::Outside(list) | Self::OutsideLocal(_, list) => list,
-            Self::Nobody | Self::NobodyHere => &[],
+            Self::Cluster(list) | Self::Local(list) | Self::Outside(list) | Self::OutsideLocal(_, list) => list,
+            Self::NoEndpoints | Self::NoLocalEndpoints => &[],
         };
         (!list.is_empty()).then_some(list)
     }
 
-    /// What happens to packets that were not translated; nothing when none are left.
-    fn otherwise(&self) -> Option<Verdict> {
+    /// Verdict for packets that were not translated; none when all are.
+    fn untranslated_verdict(&self) -> Option<Verdict> {
         match self {
-            Self::Nobody => Some(Verdict::Goto(REFUSE.into())),
-            Self::NobodyHere | Self::OutsideLocal(_, []) => Some(Verdict::Drop),
-            Self::To(_) | Self::Here(_) | Self::Outside(_) | Self::OutsideLocal(..) => None,
+            Self::NoEndpoints => Some(Verdict::Goto(REFUSE.into())),
+            Self::NoLocalEndpoints | Self::OutsideLocal(_, []) => Some(Verdict::Drop),
+            Self::Cluster(_) | Self::Local(_) | Self::Outside(_) | Self::OutsideLocal(..) => None,
         }
     }
 
     pub(super) fn shape(self, at: At) -> Shape {
         let count = |list: &[Backend]| u32::try_from(list.len()).unwrap_or(u32::MAX);
         match self {
-            Self::To(list) => Shape::Cluster(at, count(list)),
-            Self::Here(list) => Shape::Local(at, count(list)),
+            Self::Cluster(list) => Shape::Cluster(at, count(list)),
+            Self::Local(list) => Shape::Local(at, count(list)),
             Self::Outside(list) => Shape::Outside(at, count(list)),
             Self::OutsideLocal(list, here) => Shape::OutsideLocal(at, count(list), count(here)),
-            Self::Nobody | Self::NobodyHere => Shape::Cluster(at, 0),
+            Self::NoEndpoints | Self::NoLocalEndpoints => Shape::Cluster(at, 0),
         }
     }
 }
@@ -117,8 +117,8 @@ pub(super) fn at(frontend: Frontend) -> At {
     }
 }
 
-/// The map of a frontend and its key there.
-pub(super) fn place(frontend: Frontend, addresses: &'static str, node_ports: &'static str) -> (&'static str, Key) {
+/// Map and key of a frontend.
+pub(super) fn map_key(frontend: Frontend, addresses: &'static str, node_ports: &'static str) -> (&'static str, Key) {
     match frontend {
         Frontend::Address(ip, protocol, port) => (addresses, frontend_key(ip, protocol, port)),
         Frontend::NodePort(_, protocol, port) => (node_ports, node_port_key(protocol, port)),
@@ -126,8 +126,8 @@ pub(super) fn place(frontend: Frontend, addresses: &'static str, node_ports: &'s
 }
 
 impl Fragment {
-    /// With what a Service port adds whatever its frontends are.
-    pub(super) fn begin(port: &ServicePort) -> Self {
+    /// A fragment with the hairpin elements of a port.
+    pub(super) fn with_hairpins(port: &ServicePort) -> Self {
         let mut fragment = Self::default();
         for backend in &port.hairpin {
             fragment.put(HAIRPINS, hairpin_key(*backend, port.key.protocol), NOTHING);
@@ -135,23 +135,29 @@ impl Fragment {
         fragment
     }
 
-    /// How a frontend leads to endpoints; who may not go there is kept out.
-    pub(super) fn way<'a>(&mut self, port: &'a ServicePort, frontend: Frontend, role: Role) -> Way<'a> {
+    /// Routing of a frontend; also adds its source restrictions and its verdict for untranslated packets.
+    pub(super) fn routing<'a>(&mut self, port: &'a ServicePort, frontend: Frontend, role: Role) -> Routing<'a> {
         if role == Role::LoadBalancer {
-            self.guard(port, frontend);
+            self.restrict_sources(port, frontend);
         }
-        let way = Way::of(port, role);
-        self.close(frontend, &way);
-        way
+        let routing = Routing::of(port, role);
+        self.handle_untranslated(frontend, &routing);
+        routing
     }
 
-    /// The chain that leads from a frontend to endpoints.
-    pub(super) fn lead(&mut self, options: &Options, port: &ServicePort, frontend: Frontend, way: Way<'_>) -> Name {
+    /// The chain from a frontend to its endpoints.
+    pub(super) fn entry_chain(
+        &mut self,
+        options: &Options,
+        port: &ServicePort,
+        frontend: Frontend,
+        routing: Routing<'_>,
+    ) -> Name {
         match port.affinity {
-            Some(seconds) => Sticky::new(options, port, seconds).chain(way, self),
+            Some(seconds) => AffinityChains::new(options, port, seconds).chain(routing, self),
             None => {
-                self.slots(frontend, way);
-                self.shape(way.shape(at(frontend)))
+                self.slots(frontend, routing);
+                self.shape(routing.shape(at(frontend)))
             }
         }
     }
@@ -160,30 +166,30 @@ impl Fragment {
         self.elements.insert((set, key), value);
     }
 
-    /// Says what happens to packets that were not translated.
-    fn close(&mut self, frontend: Frontend, way: &Way<'_>) {
-        if let Some(verdict) = way.otherwise() {
-            let (map, key) = place(frontend, NO_ENDPOINTS, NO_ENDPOINTS_NODE_PORTS);
+    /// Adds the verdict for packets that were not translated.
+    fn handle_untranslated(&mut self, frontend: Frontend, routing: &Routing<'_>) {
+        if let Some(verdict) = routing.untranslated_verdict() {
+            let (map, key) = map_key(frontend, NO_ENDPOINTS, NO_ENDPOINTS_NODE_PORTS);
             self.put(map, key, verdict.into_value());
         }
     }
 
-    /// Lets only some use a load balancer's address.
-    fn guard(&mut self, port: &ServicePort, frontend: Frontend) {
+    /// Restricts a load balancer address to `loadBalancerSourceRanges`.
+    fn restrict_sources(&mut self, port: &ServicePort, frontend: Frontend) {
         let (Some(ranges), Frontend::Address(ip, protocol, number)) = (&port.source_ranges, frontend) else { return };
         self.put(GUARDED, frontend_key(ip, protocol, number), NOTHING);
-        for range in with_own_addresses(port, ranges) {
+        for range in allowed_sources(port, ranges) {
             self.put(ALLOWED, allowed_key(ip, protocol, number, &range), NOTHING);
         }
     }
 
-    /// Fills the slots behind a frontend.
-    fn slots(&mut self, frontend: Frontend, way: Way<'_>) {
-        let (anywhere, here): (&[Backend], &[Backend]) = match way {
-            Way::To(list) | Way::Outside(list) => (list, &[]),
-            Way::Here(list) => (&[], list),
-            Way::OutsideLocal(list, here) => (list, here),
-            Way::Nobody | Way::NobodyHere => (&[], &[]),
+    /// Fills the endpoint slots of a frontend.
+    fn slots(&mut self, frontend: Frontend, routing: Routing<'_>) {
+        let (anywhere, here): (&[Backend], &[Backend]) = match routing {
+            Routing::Cluster(list) | Routing::Outside(list) => (list, &[]),
+            Routing::Local(list) => (&[], list),
+            Routing::OutsideLocal(list, here) => (list, here),
+            Routing::NoEndpoints | Routing::NoLocalEndpoints => (&[], &[]),
         };
         let maps = match at(frontend) {
             At::Address => (ENDPOINTS, LOCAL_ENDPOINTS),
@@ -201,14 +207,14 @@ impl Fragment {
     }
 
     fn shape(&mut self, shape: Shape) -> Name {
-        self.shapes.extend(shape.leads_to());
+        self.shapes.extend(shape.referenced());
         self.shapes.insert(shape);
         shape.name()
     }
 }
 
-/// Who may use a load balancer: its own addresses too, where the node that has them may.
-fn with_own_addresses(port: &ServicePort, ranges: &[IpNet]) -> Vec<IpNet> {
+/// Allowed sources of a load balancer, including its own addresses where the node may use them.
+fn allowed_sources(port: &ServicePort, ranges: &[IpNet]) -> Vec<IpNet> {
     let mut all = ranges.to_vec();
     if port.own_vips_allowed {
         all.extend(port.lb_ips.iter().map(|ip| IpNet::from(*ip)));
@@ -216,7 +222,7 @@ fn with_own_addresses(port: &ServicePort, ranges: &[IpNet]) -> Vec<IpNet> {
     IpNet::aggregate(&all)
 }
 
-/// A verdict as the value of a map.
+/// Converts a verdict to a map value.
 pub(super) trait IntoValue {
     fn into_value(self) -> Value;
 }

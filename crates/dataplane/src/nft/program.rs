@@ -1,8 +1,7 @@
-//! From one plan to the next, with as few changes as possible.
+//! Turns plan changes into minimal table changes.
 //!
-//! [`Program::start`] computes everything from scratch; [`Program::follow`] says what to change in the kernel when the plan has
-//! changed. Both use the same fragments, and the tests hold them against each other: what was followed equals what is computed
-//! anew.
+//! [`Program::build`] computes everything; [`Program::update`] computes the changes. Both use the same fragments, and
+//! tests check that a sequence of updates equals a fresh build.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -17,113 +16,113 @@ use super::elements::address_key;
 use super::fragment::Fragment;
 use super::ruleset::{self, CLUSTER_IPS, HAIRPINS};
 use super::shapes::Shape;
-use super::style::Style;
-use super::whole::Whole;
+use super::table::Table;
+use super::table_kind::TableKind;
 use crate::frontends::owned;
 
-/// Our families, in the order in which they are written.
+/// Families, in write order.
 pub(crate) const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
-/// Elements that several Service ports may have in common.
+/// Sets whose elements several Service ports may share.
 const SHARED: [&str; 1] = [HAIRPINS];
 
 fn detector(plan: &Plan, family: Family) -> &plan::LocalDetector {
     ruleset::detector(&plan.options, family)
 }
 
-/// Follows a plan.
+/// State of the tables as written.
 #[derive(Debug, Default)]
 pub(crate) struct Program {
-    style: Style,
+    kind: TableKind,
     ports: HashMap<PortKey, Programmed>,
     cluster_ips: BTreeSet<IpAddr>,
-    families: BTreeMap<Family, Side>,
+    families: BTreeMap<Family, FamilyState>,
 }
 
-/// A Service port as it was programmed.
+/// A Service port as written.
 #[derive(Clone, Debug)]
 struct Programmed {
     port: Arc<ServicePort>,
     owned: Vec<(Frontend, Role)>,
 }
 
-/// What the table of one family has besides what follows from single Service ports.
+/// Per-family state that does not belong to a single Service port.
 #[derive(Debug, Default)]
-struct Side {
+struct FamilyState {
     shared: HashMap<(&'static str, Key), u32>,
-    /// By how many Service ports each is used; those that stay may be used by none.
+    /// Number of Service ports per shape; kept shapes may have none.
     shapes: BTreeMap<Shape, u32>,
-    surroundings: BTreeSet<(&'static str, Key)>,
+    node_elements: BTreeSet<(&'static str, Key)>,
 }
 
 impl Program {
-    /// Follows a plan from nothing; the kernel is then to have these tables.
-    pub(crate) fn start(style: Style, plan: &Plan) -> (Self, BTreeMap<Family, Whole>) {
-        let mut tables: BTreeMap<Family, Whole> =
-            FAMILIES.into_iter().map(|family| (family, Whole::bare(style, plan, family))).collect();
-        let sides = FAMILIES.map(|family| {
-            let surroundings = ruleset::surroundings(plan, family).into_iter().collect();
-            let shapes = style.prepared().map(|shape| (shape, 0)).collect();
-            (family, Side { surroundings, shapes, ..Side::default() })
+    /// Builds the state for a plan, and the desired tables.
+    pub(crate) fn build(kind: TableKind, plan: &Plan) -> (Self, BTreeMap<Family, Table>) {
+        let mut tables: BTreeMap<Family, Table> =
+            FAMILIES.into_iter().map(|family| (family, Table::bare(kind, plan, family))).collect();
+        let families = FAMILIES.map(|family| {
+            let node_elements = ruleset::node_elements(plan, family).into_iter().collect();
+            let shapes = kind.prepared().map(|shape| (shape, 0)).collect();
+            (family, FamilyState { node_elements, shapes, ..FamilyState::default() })
         });
         let cluster_ips = plan.cluster_ips.keys().copied().collect();
         let ports = HashMap::with_capacity(plan.ports.len());
-        let mut program = Self { style, ports, cluster_ips, families: sides.into() };
+        let mut program = Self { kind, ports, cluster_ips, families: families.into() };
         for (key, port) in &plan.ports {
             let owned = owned(plan, port);
-            let fragment = style.fragment(&plan.options, port, &owned);
-            let side = program.families.entry(key.family).or_default();
-            side.begin(plan, key.family, fragment, tables.entry(key.family).or_default());
+            let fragment = kind.fragment(&plan.options, port, &owned);
+            let state = program.families.entry(key.family).or_default();
+            state.init(plan, key.family, fragment, tables.entry(key.family).or_default());
             program.ports.insert(key.clone(), Programmed { port: Arc::clone(port), owned });
         }
         (program, tables)
     }
 
-    /// Takes note of chains that an earlier run has left, and that may stay.
-    pub(crate) fn keep(&mut self, family: Family, left: Vec<Shape>) {
+    /// Records unused chains of an earlier run that may stay.
+    pub(crate) fn keep_chains(&mut self, family: Family, left: Vec<Shape>) {
         let shapes = &mut self.families.entry(family).or_default().shapes;
         for shape in left {
             shapes.entry(shape).or_default();
         }
     }
 
-    /// Follows a plan in which some Service ports changed, or what surrounds them.
-    pub(crate) fn follow(&mut self, plan: &Plan, touched: &Touched) -> Changes {
+    /// Computes the changes for a plan in which ports, cluster IPs or node data changed.
+    pub(crate) fn update(&mut self, plan: &Plan, touched: &Touched) -> Changes {
         let mut deltas: BTreeMap<Family, Delta> =
             FAMILIES.into_iter().map(|family| (family, Delta::default())).collect();
         for family in FAMILIES {
-            self.surround(plan, family, deltas.entry(family).or_default());
+            self.sync_node_elements(plan, family, deltas.entry(family).or_default());
         }
         for ip in &touched.cluster_ips {
-            self.use_address(plan, *ip, deltas.entry(Family::of(*ip)).or_default());
+            self.sync_cluster_ip(plan, *ip, deltas.entry(Family::of(*ip)).or_default());
         }
         for key in &touched.ports {
             let delta = deltas.entry(key.family).or_default();
             if let Some(Programmed { port, owned }) = self.ports.remove(key) {
-                let fragment = self.style.fragment(&plan.options, &port, &owned);
-                self.families.entry(key.family).or_default().take(plan, key.family, fragment, delta);
+                let fragment = self.kind.fragment(&plan.options, &port, &owned);
+                self.families.entry(key.family).or_default().remove(plan, key.family, fragment, delta);
             }
         }
         for key in &touched.ports {
             let Some(port) = plan.ports.get(key) else { continue };
             let owned = owned(plan, port);
-            let fragment = self.style.fragment(&plan.options, port, &owned);
+            let fragment = self.kind.fragment(&plan.options, port, &owned);
             let delta = deltas.entry(key.family).or_default();
-            self.families.entry(key.family).or_default().give(plan, key.family, fragment, delta);
+            self.families.entry(key.family).or_default().add(plan, key.family, fragment, delta);
             self.ports.insert(key.clone(), Programmed { port: Arc::clone(port), owned });
         }
         let mut changes = Changes::default();
         for (family, delta) in deltas {
-            delta.write(self.style, family, &mut changes);
+            delta.write(self.kind, family, &mut changes);
         }
         changes
     }
 
-    /// An address became a cluster IP, or is none any more.
-    fn use_address(&mut self, plan: &Plan, ip: IpAddr, delta: &mut Delta) {
-        let place = (CLUSTER_IPS, address_key(ip));
+    /// Adds or deletes the element of a cluster IP.
+    fn sync_cluster_ip(&mut self, plan: &Plan, ip: IpAddr, delta: &mut Delta) {
+        let element = (CLUSTER_IPS, address_key(ip));
         let (before, now) = (self.cluster_ips.contains(&ip), plan.cluster_ips.contains_key(&ip));
         let value = |is: bool| is.then_some(Value::Nothing);
-        delta.elements.insert(place, (value(before), value(now)));
+        delta.elements.insert(element, (value(before), value(now)));
         if now {
             self.cluster_ips.insert(ip);
         } else {
@@ -131,24 +130,24 @@ impl Program {
         }
     }
 
-    fn surround(&mut self, plan: &Plan, family: Family, delta: &mut Delta) {
-        let side = self.families.entry(family).or_default();
-        let wanted: BTreeSet<(&'static str, Key)> = ruleset::surroundings(plan, family).into_iter().collect();
-        for gone in side.surroundings.difference(&wanted) {
+    fn sync_node_elements(&mut self, plan: &Plan, family: Family, delta: &mut Delta) {
+        let state = self.families.entry(family).or_default();
+        let wanted: BTreeSet<(&'static str, Key)> = ruleset::node_elements(plan, family).into_iter().collect();
+        for gone in state.node_elements.difference(&wanted) {
             delta.elements.entry(gone.clone()).or_default().0 = Some(Value::Nothing);
         }
-        for new in wanted.difference(&side.surroundings) {
+        for new in wanted.difference(&state.node_elements) {
             delta.elements.entry(new.clone()).or_default().1 = Some(Value::Nothing);
         }
-        side.surroundings = wanted;
+        state.node_elements = wanted;
     }
 }
 
-impl Side {
-    /// Puts what a Service port has into a table that is made anew.
-    fn begin(&mut self, plan: &Plan, family: Family, fragment: Fragment, table: &mut Whole) {
+impl FamilyState {
+    /// Adds the fragment of a Service port to a new table.
+    fn init(&mut self, plan: &Plan, family: Family, fragment: Fragment, table: &mut Table) {
         for ((set, key), value) in fragment.elements {
-            if !SHARED.contains(&set) || self.is_first(&(set, key.clone())) {
+            if !SHARED.contains(&set) || self.add_reference(&(set, key.clone())) {
                 table.put(set, key, value);
             }
         }
@@ -160,23 +159,23 @@ impl Side {
         table.sets.extend(fragment.sets);
     }
 
-    /// Counts one more that has an element in common with others; whether it is the first.
-    fn is_first(&mut self, place: &(&'static str, Key)) -> bool {
-        let count = self.shared.entry(place.clone()).or_default();
+    /// Counts a reference to a shared element; returns whether it is the first.
+    fn add_reference(&mut self, element: &(&'static str, Key)) -> bool {
+        let count = self.shared.entry(element.clone()).or_default();
         *count += 1;
         *count == 1
     }
 
-    /// Takes out what a Service port had.
-    fn take(&mut self, plan: &Plan, family: Family, fragment: Fragment, delta: &mut Delta) {
+    /// Removes the fragment of a Service port.
+    fn remove(&mut self, plan: &Plan, family: Family, fragment: Fragment, delta: &mut Delta) {
         for ((set, key), value) in fragment.elements {
             if SHARED.contains(&set) {
-                let place = (set, key);
-                let count = self.shared.entry(place.clone()).or_default();
+                let element = (set, key);
+                let count = self.shared.entry(element.clone()).or_default();
                 *count = count.saturating_sub(1);
                 if *count == 0 {
-                    self.shared.remove(&place);
-                    delta.elements.entry(place).or_default().0 = Some(value);
+                    self.shared.remove(&element);
+                    delta.elements.entry(element).or_default().0 = Some(value);
                 }
             } else {
                 delta.elements.entry((set, key)).or_default().0 = Some(value);
@@ -185,7 +184,7 @@ impl Side {
         for shape in fragment.shapes {
             let count = self.shapes.entry(shape).or_default();
             *count = count.saturating_sub(1);
-            if *count == 0 && !shape.stays() {
+            if *count == 0 && !shape.is_kept() {
                 self.shapes.remove(&shape);
                 let chain = shape.chain(detector(plan, family));
                 delta.chains.entry(shape.name()).or_default().0 = Some(chain);
@@ -199,12 +198,12 @@ impl Side {
         }
     }
 
-    /// Puts in what a Service port has now.
-    fn give(&mut self, plan: &Plan, family: Family, fragment: Fragment, delta: &mut Delta) {
+    /// Adds the fragment of a Service port.
+    fn add(&mut self, plan: &Plan, family: Family, fragment: Fragment, delta: &mut Delta) {
         for ((set, key), value) in fragment.elements {
-            let place = (set, key);
-            if !SHARED.contains(&set) || self.is_first(&place) {
-                delta.elements.entry(place).or_default().1 = Some(value);
+            let element = (set, key);
+            if !SHARED.contains(&set) || self.add_reference(&element) {
+                delta.elements.entry(element).or_default().1 = Some(value);
             }
         }
         for shape in fragment.shapes {

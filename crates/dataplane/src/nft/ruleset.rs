@@ -1,4 +1,4 @@
-//! What is there whatever the Services: sets and maps, the chains at the hooks, and what they do in which order.
+//! Static part of the tables: sets, maps, base chains and their priorities.
 
 use std::collections::BTreeMap;
 
@@ -12,41 +12,41 @@ use plan::{LocalDetector, Options, Plan};
 use super::elements::{address_key, range_key};
 use super::shapes::{ENDPOINTS, LOCAL_ENDPOINTS, NODE_PORT_ENDPOINTS, NODE_PORT_LOCAL_ENDPOINTS, from_pod};
 
-/// The bit that says: masquerade this connection.
+/// Mark bit of connections to masquerade.
 pub(super) const MARK: u32 = 0x4000;
 
-/// Cluster IPs that are in use.
+/// Cluster IPs in use.
 pub(super) const CLUSTER_IPS: &str = "cluster-ips";
-/// Addresses that are kept for Services.
+/// Service CIDRs.
 pub(super) const SERVICE_RANGES: &str = "service-ranges";
-/// Addresses of Pods.
+/// Pod addresses.
 pub(super) const POD_IPS: &str = "pod-ips";
-/// Addresses of Pods of this node, as far as they are known to differ.
+/// Pod addresses of this node, where they are known.
 pub(super) const OWN_POD_IPS: &str = "own-pod-ips";
-/// Addresses of this node on which node ports are served.
+/// Node addresses that serve node ports.
 pub(super) const NODE_IPS: &str = "node-ips";
-/// Where packets to addresses go.
+/// Chains by address frontend.
 pub(super) const FRONTENDS: &str = "frontends";
-/// Where packets to node ports go.
+/// Chains by node port.
 pub(super) const NODE_PORTS: &str = "node-ports";
-/// Addresses behind which there is nobody, or nobody here.
+/// Verdicts of addresses without (local) endpoints.
 pub(super) const NO_ENDPOINTS: &str = "no-endpoints";
-/// Node ports behind which there is nobody, or nobody here.
+/// Verdicts of node ports without (local) endpoints.
 pub(super) const NO_ENDPOINTS_NODE_PORTS: &str = "no-endpoints-node-ports";
-/// Addresses that only some may use.
+/// Addresses with source restrictions.
 pub(super) const GUARDED: &str = "guarded";
-/// Who may use them.
+/// Allowed sources of those addresses.
 pub(super) const ALLOWED: &str = "allowed";
-/// Endpoints that may meet themselves.
+/// Endpoints that may connect to themselves.
 pub(super) const HAIRPINS: &str = "hairpins";
-/// The chain that refuses.
+/// The chain that rejects.
 pub(super) const REFUSE: &str = "refuse";
 
 pub(super) const SERVICES: &str = "services";
 const GUARD: &str = "guard";
 pub(super) const UNKNOWN: &str = "unknown-services";
 
-/// The sets and maps, empty.
+/// Empty sets and maps.
 pub(super) fn sets() -> BTreeMap<Name, Set> {
     use Type::{Address, Port, Protocol, Random};
     let plain = |key: &[Type], value: SetValue| Set {
@@ -98,7 +98,7 @@ pub(super) fn jump(chain: &str) -> Statement {
     Statement::Go(Verdict::Jump(chain.into()))
 }
 
-/// The chains that do not depend on Services.
+/// Chains that do not depend on Services.
 pub(super) fn chains(options: &Options, family: Family) -> BTreeMap<Name, Chain> {
     use BaseKind::{Filter, Nat};
     use Hook::{Forward, Input, Output, Postrouting, Prerouting};
@@ -111,12 +111,12 @@ pub(super) fn chains(options: &Options, family: Family) -> BTreeMap<Name, Chain>
     let base = |kind, hook, priority, rules| Chain { base: Some(Base { kind, hook, priority }), rules };
     let plain = |rules| Chain { base: None, rules };
     let chains = [
-        // Before any translation: who may use a load balancer's address.
+        // Before DNAT: source restrictions of load balancers.
         ("filter-prerouting", base(Filter, Prerouting, -110, guard())),
         ("filter-output-first", base(Filter, Output, -110, guard())),
         ("nat-prerouting", base(Nat, Prerouting, -100, vec![vec![jump(SERVICES)]])),
         ("nat-output", base(Nat, Output, -100, vec![vec![jump(SERVICES)]])),
-        // After it: what was not translated although it should have been.
+        // After DNAT: packets that were not translated but should have been.
         (
             "filter-input",
             base(
@@ -161,7 +161,7 @@ pub(super) fn chains(options: &Options, family: Family) -> BTreeMap<Name, Chain>
                 vec![inside(vec![Field::Destination], SERVICE_RANGES), refuse()],
             ]),
         ),
-        // A client heeds a reset at once, but an error message to its first packet only when it sends that again.
+        // A client reacts to a reset at once, but to an ICMP error for its SYN only at the next retransmission.
         (REFUSE, plain(vec![vec![Statement::Reset], vec![Statement::Reject]])),
     ];
     chains.into_iter().map(|(name, chain)| (name.into(), chain)).collect()
@@ -181,7 +181,7 @@ pub(super) fn services(options: &Options, family: Family) -> Vec<Rule> {
     rules
 }
 
-/// How Pods are recognised in a family: not at all when no range is of it.
+/// How Pods are detected in a family; not at all without ranges of that family.
 pub(super) fn detector(options: &Options, family: Family) -> &LocalDetector {
     if options.local.knows(family == Family::V4) { &options.local } else { &LocalDetector::None }
 }
@@ -194,11 +194,11 @@ fn masquerading() -> Vec<Rule> {
     ]
 }
 
-/// The elements that follow from the node and the ranges, and not from any Service port.
-pub(super) fn surroundings(plan: &Plan, family: Family) -> Vec<(&'static str, Key)> {
+/// Elements that follow from the node and from ranges, not from Service ports.
+pub(super) fn node_elements(plan: &Plan, family: Family) -> Vec<(&'static str, Key)> {
     let ours = |ip: &std::net::IpAddr| Family::of(*ip) == family;
     let range = |set: &'static str, ranges: &[IpNet]| -> Vec<(&'static str, Key)> {
-        // Ranges that touch or overlap would be refused by the kernel.
+        // The kernel refuses adjacent or overlapping ranges.
         let here: Vec<IpNet> = ranges.iter().filter(|range| Family::of(range.addr()) == family).copied().collect();
         IpNet::aggregate(&here).iter().map(|range| (set, range_key(range))).collect()
     };
@@ -211,5 +211,5 @@ pub(super) fn surroundings(plan: &Plan, family: Family) -> Vec<(&'static str, Ke
     out
 }
 
-/// What a value of a plain set is.
+/// Value of a plain set element.
 pub(super) const NOTHING: Value = Value::Nothing;

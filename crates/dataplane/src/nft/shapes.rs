@@ -1,4 +1,4 @@
-//! Chains that Services share: one for each way to choose among so many endpoints.
+//! Chains shared by all Services with the same number of endpoints and traffic policy.
 
 use std::fmt;
 
@@ -7,34 +7,34 @@ use plan::LocalDetector;
 
 use super::ruleset::{MARK, OWN_POD_IPS, POD_IPS};
 
-/// Endpoints that traffic to an address may go to.
+/// Endpoints of address frontends.
 pub(super) const ENDPOINTS: &str = "endpoints";
-/// Endpoints of this node that traffic to an address may go to.
+/// Node-local endpoints of address frontends.
 pub(super) const LOCAL_ENDPOINTS: &str = "local-endpoints";
-/// Endpoints that traffic to a node port may go to.
+/// Endpoints of node ports.
 pub(super) const NODE_PORT_ENDPOINTS: &str = "node-port-endpoints";
-/// Endpoints of this node that traffic to a node port may go to.
+/// Node-local endpoints of node ports.
 pub(super) const NODE_PORT_LOCAL_ENDPOINTS: &str = "node-port-local-endpoints";
 
-/// Whether a frontend is an address or a node port: they are keyed differently.
+/// Kind of frontend; the two are keyed differently.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum At {
-    /// An address and a port.
+    /// Address and port.
     Address,
-    /// A port of the node.
+    /// Node port.
     NodePort,
 }
 
-/// How endpoints are chosen.
+/// How an endpoint is chosen. The number is the count of endpoints.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Shape {
-    /// One of so many, anywhere.
+    /// Any endpoint.
     Cluster(At, u32),
-    /// One of so many on this node.
+    /// An endpoint on this node.
     Local(At, u32),
-    /// Traffic from outside: one of so many, anywhere, and the endpoint sees the node.
+    /// External traffic, masqueraded, to any endpoint.
     Outside(At, u32),
-    /// Traffic from outside that stays on this node; that of Pods and of the node itself may go anywhere.
+    /// External traffic to an endpoint on this node; traffic of Pods and of the node itself to any endpoint.
     OutsideLocal(At, u32, u32),
 }
 
@@ -53,23 +53,23 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Chains for up to so many endpoints are made with the table: to add a rule that looks into a map, the kernel walks the whole
-/// map, which costs nothing only while that is empty.
+/// Chains for up to this many endpoints are created with the table: when a rule that refers to a map is added, the
+/// kernel walks the whole map, which is cheap only while it is empty.
 const PREPARED: u32 = 32;
 
 impl Shape {
-    /// The shapes whose chains are there before anybody needs them.
+    /// Shapes whose chains are created with the table.
     pub(super) fn prepared() -> impl Iterator<Item = Self> {
         (1..=PREPARED).map(|n| Self::Cluster(At::Address, n))
     }
 
-    /// Whether its chain stays when nobody needs it any more: making it again would be dear, and there are not many.
-    pub(super) const fn stays(self) -> bool {
+    /// Whether its chain is kept when unused: creating it again is expensive, and there are few.
+    pub(super) const fn is_kept(self) -> bool {
         matches!(self, Self::Cluster(..) | Self::Local(..))
     }
 
-    /// The shape that stays whose chain has this name.
-    pub(crate) fn staying(name: &str) -> Option<Self> {
+    /// The kept shape of a chain name.
+    pub(crate) fn kept_from_name(name: &str) -> Option<Self> {
         let (at, rest) = match name.strip_prefix("node-port-") {
             Some(rest) => (At::NodePort, rest),
             None => (At::Address, name),
@@ -84,13 +84,13 @@ impl Shape {
         (*shape.name() == *name).then_some(shape)
     }
 
-    /// The name of its chain.
+    /// Chain name.
     pub(super) fn name(self) -> Name {
         self.to_string().into()
     }
 
-    /// The shapes its chain leads to.
-    pub(super) fn leads_to(self) -> Vec<Self> {
+    /// Shapes that its chain refers to.
+    pub(super) fn referenced(self) -> Vec<Self> {
         match self {
             Self::Cluster(..) | Self::Local(..) => Vec::new(),
             Self::Outside(at, n) => vec![Self::Cluster(at, n)],
@@ -99,7 +99,7 @@ impl Shape {
         }
     }
 
-    /// Its chain.
+    /// The chain of this shape.
     pub(super) fn chain(self, local: &LocalDetector) -> Chain {
         let rules = match self {
             Self::Cluster(at, n) => vec![choose(at, n, ENDPOINTS, NODE_PORT_ENDPOINTS)],
@@ -114,13 +114,13 @@ impl Shape {
     }
 }
 
-/// The rules of traffic from outside that stays on this node. What comes from a Pod or from the node itself is treated as if it
-/// had left the cluster and come back, by way of any node.
+/// Rules of external traffic with the policy `Local`. Traffic of Pods and of the node itself is treated as if it had
+/// left the cluster and come back through any node.
 pub(super) fn outside_local(anywhere: &Name, here: Option<Name>, local: &LocalDetector) -> Vec<Rule> {
     let mut rules = Vec::new();
     if let Some(from_pod) = from_pod(local, false) {
         if matches!(local, LocalDetector::Ranges(_)) {
-            // What goes from here to the Pod's own node would be answered past us: it must see us.
+            // A Pod of another node would get replies that bypass this node: masquerade.
             let elsewhere = Statement::In { key: vec![Field::Source], set: OWN_POD_IPS.into(), negate: true };
             rules.push(vec![from_pod.clone(), elsewhere, Statement::Mark(MARK)]);
         }
@@ -131,7 +131,7 @@ pub(super) fn outside_local(anywhere: &Name, here: Option<Name>, local: &LocalDe
     rules
 }
 
-/// Whether a packet comes from a Pod (or, negated, from anybody else); nothing when Pods are not recognised.
+/// Matches packets from Pods (negated: from anywhere else); none when Pods cannot be detected.
 pub(super) fn from_pod(local: &LocalDetector, negate: bool) -> Option<Statement> {
     match local {
         LocalDetector::None => None,

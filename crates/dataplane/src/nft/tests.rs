@@ -1,5 +1,4 @@
-//! Whatever the plan: what the rules do to a packet is what the oracle says must happen, and rules that were followed are those
-//! that are computed anew.
+//! For any plan: rules treat packets as the oracle says, and incremental syncs equal a full resync.
 
 use kernel::nft::Nft as _;
 use kernel::nft::fake::Fake;
@@ -8,10 +7,10 @@ use proptest::prelude::*;
 
 use super::TABLE;
 use super::shapes::Shape;
-use super::{Program, Style, kernel_family};
+use super::{Program, TableKind, kernel_family};
 use crate::nftables::Nftables;
-use crate::testing::{self, Wish, follow, node_ips, options, planner, story, updates, wish};
-use crate::{Backend as _, Since};
+use crate::testing::{self, ServiceSpec, follow, history, node_ips, options, planner, service_spec, updates};
+use crate::{Backend as _, SyncScope};
 
 fn kernel() -> Fake {
     let kernel = Fake::default();
@@ -19,10 +18,10 @@ fn kernel() -> Fake {
     kernel
 }
 
-/// Holds what the kernel would do against what must happen.
+/// Compares the kernel with the oracle.
 fn check(kernel: &Fake, plan: &Plan) {
     testing::check(plan, |packet, way, _| {
-        // Clients of earlier packets are forgotten, so that affinity does not choose for us.
+        // Expire clients of earlier packets, so that affinity does not decide.
         kernel.advance(100_000);
         kernel.evaluate(packet, &mut |below| way % below)
     });
@@ -33,35 +32,35 @@ proptest! {
 
     #[test]
     fn s20_rules_do_what_the_oracle_says(
-        wishes in prop::collection::vec(wish(), 1..4),
+        specs in prop::collection::vec(service_spec(), 1..4),
         local in 0..5usize,
         masquerade_all in prop::bool::weighted(0.2),
     ) {
         let mut planner = planner(options(local, masquerade_all));
-        for update in wishes.iter().flat_map(updates) {
+        for update in specs.iter().flat_map(updates) {
             planner.update(update);
         }
         let kernel = kernel();
         let mut backend = Nftables::new(kernel.clone());
-        backend.bring(planner.plan(), &Since::Ever).expect("accepted");
+        backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
         check(&kernel, planner.plan());
     }
 
     #[test]
-    fn rules_that_were_followed_are_those_computed_anew(
-        story in story(12),
+    fn incremental_syncs_equal_a_full_resync(
+        history in history(12),
     ) {
         let mut planner = planner(options(1, false));
         let kernel = kernel();
         let mut backend = Nftables::new(kernel.clone());
-        backend.bring(planner.plan(), &Since::Ever).expect("accepted");
-        follow(&mut backend, &mut planner, story.into_iter().flatten());
-        for (family, wanted) in Program::start(Style::Alone, planner.plan()).1 {
+        backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
+        follow(&mut backend, &mut planner, history.into_iter().flatten());
+        for (family, wanted) in Program::build(TableKind::Nftables, planner.plan()).1 {
             let have = kernel.table(kernel_family(family), TABLE).expect("a table");
             let (left, mut used) = (have.chains.clone(), have.chains);
             used.retain(|name, _| wanted.chains.contains_key(name));
             prop_assert_eq!(&used, &wanted.chains);
-            prop_assert!(left.keys().all(|name| used.contains_key(name) || Shape::staying(name).is_some()));
+            prop_assert!(left.keys().all(|name| used.contains_key(name) || Shape::kept_from_name(name).is_some()));
             let mut sets = wanted.sets;
             for (name, elements) in wanted.elements {
                 sets.get_mut(name).expect("a set that is always there").elements.extend(elements);
@@ -69,18 +68,18 @@ proptest! {
             prop_assert_eq!(&have.sets, &sets);
         }
         let written = kernel.changes();
-        backend.bring(planner.plan(), &Since::Ever).expect("accepted");
-        prop_assert_eq!(kernel.changes(), written, "what is right is not written again");
+        backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
+        prop_assert_eq!(kernel.changes(), written, "a correct state is not rewritten");
     }
 }
 
 #[test]
-fn a_refused_change_leaves_everything_and_is_made_up_for() {
+fn a_failed_sync_changes_nothing_and_is_retried() {
     let mut planner = planner(options(1, false));
     let mut kernel = kernel();
     let mut backend = Nftables::new(kernel.clone());
-    backend.bring(planner.plan(), &Since::Ever).expect("accepted");
-    let wish = Wish {
+    backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
+    let spec = ServiceSpec {
         number: 0,
         kind: 1,
         dual: true,
@@ -94,18 +93,18 @@ fn a_refused_change_leaves_everything_and_is_made_up_for() {
         endpoints: vec![(2, 0), (9, 0)],
     };
     let mut touched = plan::Touched::default();
-    for update in updates(&wish) {
+    for update in updates(&spec) {
         touched.absorb(planner.update(update));
     }
     let before = kernel.table(kernel::nft::Family::Ip, TABLE);
     kernel.fail_next(kernel::Errno::NOMEM);
-    let error = backend.bring(planner.plan(), &Since::Last(touched)).expect_err("refused");
-    assert!(error.what.contains("applying"), "{error}");
+    let error = backend.sync(planner.plan(), &SyncScope::Changed(touched)).expect_err("refused");
+    assert!(error.message.contains("applying"), "{error}");
     assert_eq!(kernel.table(kernel::nft::Family::Ip, TABLE), before);
-    backend.bring(planner.plan(), &Since::Ever).expect("accepted");
+    backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
     check(&kernel, planner.plan());
     kernel.flush_ruleset();
     assert!(kernel.dump(kernel::nft::Family::Ip, TABLE).expect("readable").is_none());
-    backend.bring(planner.plan(), &Since::Ever).expect("accepted");
+    backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
     check(&kernel, planner.plan());
 }

@@ -1,6 +1,6 @@
-//! Rules of a Service port as people read them: in the words of `nft`.
+//! Renders the rules of a Service port in `nft` syntax.
 //!
-//! In: what a port adds to the tables, as data. Out: lines. Nothing is read back from them; they are for eyes.
+//! In: a fragment. Out: text for people; it is never parsed.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,14 +11,14 @@ use plan::{Plan, ServicePort};
 
 use super::delta::kernel_family;
 use super::ruleset;
-use super::style::Style;
+use super::table_kind::TableKind;
 use crate::frontends::owned;
 
-/// What a Service port adds to the table of its family.
-pub(crate) fn of_port(style: Style, plan: &Plan, port: &ServicePort) -> String {
-    let fragment = style.fragment(&plan.options, port, &owned(plan, port));
-    let writer = Writer { family: port.key.family, table: style.table() };
-    let sets = style.sets();
+/// The rules of a Service port.
+pub(crate) fn of_port(kind: TableKind, plan: &Plan, port: &ServicePort) -> String {
+    let fragment = kind.fragment(&plan.options, port, &owned(plan, port));
+    let writer = Writer { family: port.key.family, table: kind.table() };
+    let sets = kind.sets();
     let mut out = format!("# {} ({})\n", port.key, port.key.family.as_str());
     for ((set, key), value) in &fragment.elements {
         if let Some(shape) = sets.get(*set) {
@@ -36,7 +36,7 @@ pub(crate) fn of_port(style: Style, plan: &Plan, port: &ServicePort) -> String {
         writer.chain(&shape.name(), &shape.chain(detector), "shared by all Services of this shape", &mut out);
     }
     for (name, chain) in &fragment.chains {
-        writer.chain(name, chain, "of this port alone", &mut out);
+        writer.chain(name, chain, "private to this port", &mut out);
     }
     out
 }
@@ -87,7 +87,7 @@ impl Writer {
         }
     }
 
-    /// A key or data, part by part; a part that is a range shows both ends.
+    /// Key or data, part by part; a range shows both ends.
     fn parts(&self, types: &[Type], start: &[u8], last: &[u8]) -> String {
         let (mut at, mut texts) = (0, Vec::new());
         for kind in types {

@@ -1,4 +1,4 @@
-//! Reports of made-up moments: who is counted where, and what is null.
+//! Reports of constructed snapshots: counters, and null values.
 
 use api::view::{EndpointSlice, Node, Service};
 use kernel::conntrack::{Direction, Flow};
@@ -9,7 +9,7 @@ use crate::Backend as _;
 use crate::frontends::owned;
 use crate::nftables::Nftables;
 
-/// A plan with one Service `default/web` on a node port, with one endpoint here and one elsewhere.
+/// A plan with one Service `default/web` on a node port, with a local and a remote endpoint.
 fn plan() -> Planner {
     let service: Service = serde_json::from_value(json!({
         "metadata": {"namespace": "default", "name": "web"},
@@ -32,21 +32,21 @@ fn plan() -> Planner {
     planner
 }
 
-fn snapshot(plan: &Plan, written: bool) -> Snapshot {
+fn snapshot(plan: &Plan, synced: bool) -> Snapshot {
     let backend = Nftables::new(kernel::nft::fake::Fake::default());
-    let stand = |port: &Arc<ServicePort>| Stand {
-        owned: owned(plan, port).into_iter().map(|(frontend, _)| frontend).collect(),
+    let status = |port: &Arc<ServicePort>| PortStatus {
+        frontends: owned(plan, port).into_iter().map(|(frontend, _)| frontend).collect(),
         rules: backend.rules(plan, port),
         port: Arc::clone(port),
-        written,
+        programmed: synced,
     };
     Snapshot {
         mode: "nftables",
         options: plan.options.clone(),
         node_port_ips: plan.node_port_ips.iter().copied().collect(),
-        synced: written,
+        synced,
         problems: Vec::new(),
-        ports: plan.ports.values().map(stand).collect(),
+        ports: plan.ports.values().map(status).collect(),
     }
 }
 
@@ -60,7 +60,7 @@ fn flow(to: &str, answers: &str, bytes: Option<u64>, ended: bool) -> Counted {
 }
 
 #[test]
-fn connections_are_counted_where_they_lead() {
+fn connections_are_counted_per_backend() {
     let planner = plan();
     let flows = vec![
         flow("10.96.0.5:80", "10.244.0.2:8080", Some(100), false),
@@ -69,12 +69,12 @@ fn connections_are_counted_where_they_lead() {
         flow("10.96.0.5:81", "10.244.0.2:8080", Some(1000), false),
         flow("192.0.2.7:30080", "10.244.0.2:8080", Some(1000), false),
     ];
-    let traffic = Traffic { flows: Some(flows), counted: true };
+    let traffic = Traffic { flows: Some(flows), accounting: true };
     let at = Some("2026-11-16T07:00:00Z".parse().expect("a time"));
-    let told = report(&snapshot(planner.plan(), true), &Written { at, error: None }, &traffic);
-    assert_eq!((&told["node"], &told["mode"], &told["synced"]), (&json!("n1"), &json!("nftables"), &json!(true)));
-    assert_eq!(told["syncedAt"], "2026-11-16T07:00:00Z");
-    let web = &told["services"]["default/web"];
+    let report = report(&snapshot(planner.plan(), true), &LastSync { at, error: None }, &traffic);
+    assert_eq!((&report["node"], &report["mode"], &report["synced"]), (&json!("n1"), &json!("nftables"), &json!(true)));
+    assert_eq!(report["syncedAt"], "2026-11-16T07:00:00Z");
+    let web = &report["services"]["default/web"];
     assert_eq!((&web["programmed"], &web["why"]), (&json!(true), &json!("")));
     let port = &web["ports"][0];
     assert_eq!((&port["name"], &port["protocol"], &port["port"]), (&json!("http"), &json!("TCP"), &json!(80)));
@@ -88,31 +88,32 @@ fn connections_are_counted_where_they_lead() {
 }
 
 #[test]
-fn what_is_not_known_is_null() {
+fn unknown_values_are_null() {
     let planner = plan();
     let backend = |traffic: &Traffic| {
-        let told = report(&snapshot(planner.plan(), true), &Written::default(), traffic);
-        assert_eq!(told["syncedAt"], Value::Null);
-        let first = &told["services"]["default/web"]["ports"][0]["backends"][0];
+        let report = report(&snapshot(planner.plan(), true), &LastSync::default(), traffic);
+        assert_eq!(report["syncedAt"], Value::Null);
+        let first = &report["services"]["default/web"]["ports"][0]["backends"][0];
         (first["connections"].clone(), first["bytes"].clone())
     };
     assert_eq!(backend(&Traffic::default()), (Value::Null, Value::Null));
-    let uncounted = Traffic { flows: Some(vec![flow("10.96.0.5:80", "10.244.0.2:8080", None, false)]), counted: false };
+    let uncounted =
+        Traffic { flows: Some(vec![flow("10.96.0.5:80", "10.244.0.2:8080", None, false)]), accounting: false };
     assert_eq!(backend(&uncounted), (json!(1), Value::Null));
 }
 
 #[test]
-fn what_is_not_written_says_why() {
+fn unprogrammed_ports_name_the_error() {
     let planner = plan();
     let error = Some("the kernel is full".to_owned());
-    let told = report(&snapshot(planner.plan(), false), &Written { at: None, error }, &Traffic::default());
-    let web = &told["services"]["default/web"];
+    let report = report(&snapshot(planner.plan(), false), &LastSync { at: None, error }, &Traffic::default());
+    let web = &report["services"]["default/web"];
     assert_eq!(web["programmed"], false);
     assert_eq!(web["why"], "the rules could not be written: the kernel is full");
 }
 
 #[test]
-fn rules_can_be_read() {
+fn rules_are_rendered_as_text() {
     let planner = plan();
     let text = rules(&snapshot(planner.plan(), true));
     for line in [

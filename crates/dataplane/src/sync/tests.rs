@@ -1,4 +1,4 @@
-//! The loop over a kernel in memory: when it writes, when it does not, and what it does after a failure.
+//! The loop over a kernel in memory: when it writes, when not, and how it recovers from failures.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Sender, channel};
@@ -16,14 +16,14 @@ use super::*;
 use crate::nft::TABLE;
 use crate::nftables::Nftables;
 
-/// How long something may take that takes no time.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Upper bound for waits that normally end at once.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A loop that runs on a thread, and all that it can reach.
+/// A loop on a thread, with its dependencies.
 struct Running {
     kernel: Fake,
     flows: Flows,
-    told: Arc<Mutex<Vec<Problem>>>,
+    reported: Arc<Mutex<Vec<Problem>>>,
     out: Sender<Message>,
     thread: Option<JoinHandle<()>>,
 }
@@ -31,29 +31,29 @@ struct Running {
 impl Running {
     fn start(kernel: &Fake) -> Self {
         let (out, messages) = channel();
-        let (flows, told) = (Flows::default(), Arc::new(Mutex::new(Vec::new())));
-        let tools = Tools {
-            serving: Serving {
+        let (flows, reported) = (Flows::default(), Arc::new(Mutex::new(Vec::new())));
+        let deps = Dependencies {
+            active: ActiveBackend {
                 backend: Box::new(Nftables::new(kernel.clone())),
                 conntrack: Some(Box::new(flows.clone())),
-                begun: Box::new(|| {}),
-                is_awaited: Box::new(|| false),
-                parted: Box::new(|| {}),
+                on_active: Box::new(|| {}),
+                has_open_connections: Box::new(|| false),
+                on_drained: Box::new(|| {}),
             },
             health: Arc::default(),
             metrics: Metrics::new(),
-            tell: {
-                let told = told.clone();
-                Box::new(move |problem| told.lock().push(problem.clone()))
+            report_problem: {
+                let reported = reported.clone();
+                Box::new(move |problem| reported.lock().push(problem.clone()))
             },
         };
         let options = Options { node_name: "n1".to_owned(), ..Options::default() };
-        let proxy = Loop::new(Planner::new(options), tools, out.clone());
+        let proxy = SyncLoop::new(Planner::new(options), deps, out.clone());
         let thread = Some(std::thread::spawn(move || proxy.run(&messages)));
-        Self { kernel: kernel.clone(), flows, told, out, thread }
+        Self { kernel: kernel.clone(), flows, reported, out, thread }
     }
 
-    fn say(&self, update: Update) {
+    fn send(&self, update: Update) {
         self.out.send(Message::Update(Box::new(update))).expect("the loop runs");
     }
 
@@ -61,7 +61,7 @@ impl Running {
         self.out.send(Message::Ready).expect("the loop runs");
     }
 
-    /// Whether the map of frontends has this many.
+    /// Whether the map of frontends has this many elements.
     fn has_frontends(&self, count: usize) -> bool {
         let table = self.kernel.table(Family::Ip, TABLE);
         table.is_some_and(|table| table.sets["frontends"].elements.len() == count)
@@ -75,10 +75,10 @@ impl Drop for Running {
     }
 }
 
-/// Waits until it is so. The kernel in memory tells nobody when it changes, so it is looked at.
+/// Polls until a condition holds; the fake kernel has no notifications.
 #[track_caller]
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !is_so() {
         assert!(Instant::now() < deadline, "{what} does not come");
         std::thread::yield_now();
@@ -107,19 +107,19 @@ fn slice(name: &str, protocol: &str, endpoints: &[&str]) -> Update {
 }
 
 #[test]
-fn nothing_is_written_from_half_a_list() {
+fn nothing_is_written_before_the_lists_are_complete() {
     let kernel = Fake::default();
     let mut running = Running::start(&kernel);
-    running.say(service("a", "10.96.0.1", "TCP"));
-    running.say(slice("a", "TCP", &["10.244.0.2"]));
+    running.send(service("a", "10.96.0.1", "TCP"));
+    running.send(slice("a", "TCP", &["10.244.0.2"]));
     running.out.send(Message::Stop).expect("the loop runs");
     running.thread.take().expect("a thread").join().expect("the loop ends");
     assert_eq!(kernel.batches(), 0, "it has taken all that and written nothing");
     let running = Running::start(&kernel);
-    running.say(service("a", "10.96.0.1", "TCP"));
-    running.say(slice("a", "TCP", &["10.244.0.2"]));
-    running.say(service("b", "10.96.0.2", "TCP"));
-    running.say(slice("b", "TCP", &["10.244.0.3"]));
+    running.send(service("a", "10.96.0.1", "TCP"));
+    running.send(slice("a", "TCP", &["10.244.0.2"]));
+    running.send(service("b", "10.96.0.2", "TCP"));
+    running.send(slice("b", "TCP", &["10.244.0.3"]));
     running.ready();
     until("the rules", || running.has_frontends(2));
     assert_eq!(kernel.batches(), 1, "all at once");
@@ -130,8 +130,8 @@ fn a_start_with_unchanged_objects_writes_nothing() {
     let kernel = Fake::default();
     let begin = || {
         let running = Running::start(&kernel);
-        running.say(service("a", "10.96.0.1", "TCP"));
-        running.say(slice("a", "TCP", &["10.244.0.2", "10.244.0.3"]));
+        running.send(service("a", "10.96.0.1", "TCP"));
+        running.send(slice("a", "TCP", &["10.244.0.2", "10.244.0.3"]));
         running.ready();
         running
     };
@@ -140,20 +140,20 @@ fn a_start_with_unchanged_objects_writes_nothing() {
     drop(first);
     let (batches, changes) = (kernel.batches(), kernel.changes());
     let second = begin();
-    // Flows are looked at after the rules.
+    // Flows are read after the rules.
     until("the first sync", || second.flows.lists() > 0);
     assert_eq!((kernel.batches(), kernel.changes()), (batches, changes));
 }
 
 #[test]
-fn what_fails_is_tried_again_and_said() {
+fn a_failed_sync_is_retried_and_reported() {
     let kernel = Fake::default();
     let running = Running::start(&kernel);
     running.ready();
     until("the table", || kernel.table(Family::Ip, TABLE).is_some());
     kernel.fail_next(kernel::Errno::NOBUFS);
-    running.say(service("a", "10.96.0.1", "TCP"));
-    running.say(slice("a", "TCP", &["10.244.0.2"]));
+    running.send(service("a", "10.96.0.1", "TCP"));
+    running.send(slice("a", "TCP", &["10.244.0.2"]));
     until("the rules, after a failure", || running.has_frontends(1));
 }
 
@@ -161,11 +161,11 @@ fn what_fails_is_tried_again_and_said() {
 fn changes_by_others_are_undone() {
     let kernel = Fake::default();
     let running = Running::start(&kernel);
-    running.say(service("a", "10.96.0.1", "TCP"));
-    running.say(slice("a", "TCP", &["10.244.0.2"]));
+    running.send(service("a", "10.96.0.1", "TCP"));
+    running.send(slice("a", "TCP", &["10.244.0.2"]));
     running.ready();
     until("the rules", || running.has_frontends(1));
-    until("the guard", || running.kernel.is_watched(TABLE));
+    until("the tamper watcher", || running.kernel.is_watched(TABLE));
     let before = kernel.table(Family::Ip, TABLE);
     kernel.flush_ruleset();
     until("all of it", || kernel.table(Family::Ip, TABLE) == before && kernel.table(Family::Ip6, TABLE).is_some());
@@ -193,110 +193,110 @@ fn stale_flows_go_and_others_stay() {
     for one in [&stale, &good, &never, &foreign, &of_ipvs] {
         running.flows.insert(*one);
     }
-    running.say(service("a", "10.96.0.1", "UDP"));
-    running.say(slice("a", "UDP", &["10.244.0.2"]));
+    running.send(service("a", "10.96.0.1", "UDP"));
+    running.send(slice("a", "UDP", &["10.244.0.2"]));
     running.ready();
     until("the stale ones to go", || running.flows.flows().len() == 2);
     assert!(running.flows.flows().contains(&good) && running.flows.flows().contains(&foreign));
-    running.say(Update::ServiceGone("default/a".to_owned()));
+    running.send(Update::ServiceGone("default/a".to_owned()));
     until("the flow of a Service that is gone", || running.flows.flows() == [foreign]);
 }
 
-/// What the loop says of a Service.
-fn ask(running: &Running, service: Option<&str>) -> crate::report::Snapshot {
-    let (answer, answers) = channel();
-    let answer = Box::new(move |snapshot| answer.send(snapshot).expect("somebody waits"));
-    let question = Question { service: service.map(str::to_owned), rules: true, answer };
-    running.out.send(Message::Ask(question)).expect("the loop runs");
-    answers.recv_timeout(PATIENCE).expect("an answer")
+/// A snapshot of a Service.
+fn snapshot(running: &Running, service: Option<&str>) -> crate::report::Snapshot {
+    let (sender, receiver) = channel();
+    let reply = Box::new(move |snapshot| sender.send(snapshot).expect("a receiver"));
+    let request = SnapshotRequest { service: service.map(str::to_owned), rules: true, reply };
+    running.out.send(Message::Snapshot(request)).expect("the loop runs");
+    receiver.recv_timeout(TIMEOUT).expect("a snapshot")
 }
 
 #[test]
-fn whoever_asks_is_told_what_is_written_and_what_is_not() {
+fn a_snapshot_tells_programmed_ports_from_pending_ones() {
     let kernel = Fake::default();
     let running = Running::start(&kernel);
-    running.say(service("a", "10.96.0.1", "TCP"));
-    running.say(slice("a", "TCP", &["10.244.0.2"]));
-    let told = ask(&running, None);
-    assert_eq!((told.ports.len(), told.synced), (1, false));
-    assert!(!told.ports[0].written, "nothing is written before everything was read");
+    running.send(service("a", "10.96.0.1", "TCP"));
+    running.send(slice("a", "TCP", &["10.244.0.2"]));
+    let status = snapshot(&running, None);
+    assert_eq!((status.ports.len(), status.synced), (1, false));
+    assert!(!status.ports[0].programmed, "nothing is written before everything was read");
     running.ready();
     until("the rules", || running.has_frontends(1));
-    until("the guard", || running.kernel.is_watched(TABLE));
-    let told = ask(&running, None);
-    assert!(told.synced && told.ports[0].written);
-    running.say(service("b", "10.96.0.2", "TCP"));
-    running.say(slice("b", "TCP", &["10.244.0.3"]));
+    until("the tamper watcher", || running.kernel.is_watched(TABLE));
+    let status = snapshot(&running, None);
+    assert!(status.synced && status.ports[0].programmed);
+    running.send(service("b", "10.96.0.2", "TCP"));
+    running.send(slice("b", "TCP", &["10.244.0.3"]));
     until("the rules", || running.has_frontends(2));
-    let told = ask(&running, Some("default/b"));
-    assert_eq!(told.ports.len(), 1);
-    assert_eq!(&*told.ports[0].port.key.service, "default/b");
-    assert!(told.ports[0].rules.contains("10.96.0.2"), "{}", told.ports[0].rules);
-    assert!(ask(&running, Some("default/c")).ports.is_empty());
+    let status = snapshot(&running, Some("default/b"));
+    assert_eq!(status.ports.len(), 1);
+    assert_eq!(&*status.ports[0].port.key.service, "default/b");
+    assert!(status.ports[0].rules.contains("10.96.0.2"), "{}", status.ports[0].rules);
+    assert!(snapshot(&running, Some("default/c")).ports.is_empty());
 }
 
 #[test]
-fn each_problem_is_told_once() {
+fn each_problem_is_reported_once() {
     let kernel = Fake::default();
     let running = Running::start(&kernel);
-    running.say(service("a", "10.96.0.1", "TCP"));
-    // The cluster IP of a Service as an endpoint of another.
-    running.say(service("b", "10.96.0.2", "TCP"));
-    running.say(slice("b", "TCP", &["10.96.0.1", "10.244.0.3"]));
+    running.send(service("a", "10.96.0.1", "TCP"));
+    // The cluster IP of one Service as an endpoint of another.
+    running.send(service("b", "10.96.0.2", "TCP"));
+    running.send(slice("b", "TCP", &["10.96.0.1", "10.244.0.3"]));
     running.ready();
-    until("the problem", || !running.told.lock().is_empty());
-    running.say(slice("b", "TCP", &["10.96.0.1", "10.244.0.3", "10.244.0.4"]));
-    running.say(service("c", "10.96.0.3", "TCP"));
-    running.say(slice("c", "TCP", &["10.244.0.5"]));
+    until("the problem", || !running.reported.lock().is_empty());
+    running.send(slice("b", "TCP", &["10.96.0.1", "10.244.0.3", "10.244.0.4"]));
+    running.send(service("c", "10.96.0.3", "TCP"));
+    running.send(slice("c", "TCP", &["10.244.0.5"]));
     until("the rules", || running.has_frontends(2));
-    let told = running.told.lock();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].what.contains("10.96.0.1") && &*told[0].service == "default/b", "{told:?}");
+    let reported = running.reported.lock();
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(reported[0].what.contains("10.96.0.1") && &*reported[0].service == "default/b", "{reported:?}");
 }
 
 #[test]
-fn another_serves_as_soon_as_it_has_written_everything_and_not_before() {
+fn a_new_backend_syncs_before_the_old_one_drains() {
     let (kernel, next) = (Fake::default(), Fake::default());
     let running = Running::start(&kernel);
-    running.say(service("a", "10.96.0.1", "TCP"));
-    running.say(slice("a", "TCP", &["10.244.0.2"]));
+    running.send(service("a", "10.96.0.1", "TCP"));
+    running.send(slice("a", "TCP", &["10.244.0.2"]));
     running.ready();
-    until("the guard", || running.kernel.is_watched(TABLE));
+    until("the tamper watcher", || running.kernel.is_watched(TABLE));
     let seen = Arc::new(Mutex::new(None));
-    let begun = {
+    let on_active = {
         let (seen, kernel, next) = (seen.clone(), kernel.clone(), next.clone());
         let frontends = |kernel: &Fake| kernel.table(Family::Ip, TABLE).map(|it| it.sets["frontends"].elements.len());
         move || *seen.lock() = Some((frontends(&kernel), frontends(&next)))
     };
     next.fail_next(kernel::Errno::NOBUFS);
     let backend = Box::new(Nftables::new(next.clone()));
-    // The one before has something to end, the first time it is asked.
-    let (asked, parted) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-    let serving = Serving {
+    // The old backend has open connections at the first query.
+    let (asked, drained) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let active = ActiveBackend {
         backend,
         conntrack: None,
-        begun: Box::new(begun),
-        is_awaited: Box::new({
+        on_active: Box::new(on_active),
+        has_open_connections: Box::new({
             let asked = asked.clone();
             move || asked.fetch_add(1, Ordering::Relaxed) == 0
         }),
-        parted: Box::new({
-            let parted = parted.clone();
-            move || parted.store(asked.load(Ordering::Relaxed), Ordering::Relaxed)
+        on_drained: Box::new({
+            let drained = drained.clone();
+            move || drained.store(asked.load(Ordering::Relaxed), Ordering::Relaxed)
         }),
     };
-    running.out.send(Message::Serve(Box::new(serving))).expect("the loop runs");
-    until("the other to begin", || seen.lock().is_some());
-    assert_eq!(*seen.lock(), Some((Some(1), Some(1))), "the one before is there until then");
-    // What becomes of its rules is nobody's business any more.
+    running.out.send(Message::SwitchBackend(Box::new(active))).expect("the loop runs");
+    until("the new backend", || seen.lock().is_some());
+    assert_eq!(*seen.lock(), Some((Some(1), Some(1))), "the old rules exist until then");
+    // The rules of the old backend are no longer watched.
     let batches = next.batches();
     kernel.flush_ruleset();
-    running.say(service("b", "10.96.0.2", "TCP"));
-    running.say(slice("b", "TCP", &["10.244.0.3"]));
+    running.send(service("b", "10.96.0.2", "TCP"));
+    running.send(slice("b", "TCP", &["10.244.0.3"]));
     let has_both = || next.table(Family::Ip, TABLE).is_some_and(|it| it.sets["frontends"].elements.len() == 2);
     until("a change", has_both);
     assert!(kernel.table(Family::Ip, TABLE).is_none());
     assert!(next.batches() <= batches + 2, "changes were written, and nothing else");
-    until("the one before to part", || parted.load(Ordering::Relaxed) > 0);
-    assert_eq!(parted.load(Ordering::Relaxed), 2, "it was waited for once");
+    until("the old backend to drain", || drained.load(Ordering::Relaxed) > 0);
+    assert_eq!(drained.load(Ordering::Relaxed), 2, "it was waited for once");
 }

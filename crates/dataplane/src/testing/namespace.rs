@@ -1,4 +1,4 @@
-//! A network namespace for one test, gone when the test is over, however it ends.
+//! A network namespace for one test, deleted when the test ends.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -9,20 +9,20 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// A namespace with only loopback in it.
+/// A namespace with loopback only.
 pub(crate) struct Namespace {
     name: String,
 }
 
 impl Namespace {
-    /// Makes one.
+    /// Creates a namespace.
     pub(crate) fn new() -> Self {
         let name = format!("wpd-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         run(&["add", &name]);
         Self { name }
     }
 
-    /// Does something inside, on a thread of its own.
+    /// Runs a closure inside, on a thread of its own.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let path = format!("/run/netns/{}", self.name);
         std::thread::scope(|scope| {

@@ -1,7 +1,7 @@
-//! Node ports on 127.0.0.1 and ::1, beside any mode.
+//! Node ports on 127.0.0.1 and ::1, in addition to any mode.
 //!
-//! Rules cannot serve loopback without having the kernel route its addresses, which would let neighbours in; a program that
-//! listens there can. Whoever asks there is on this node, so neither traffic policy holds it back from endpoints elsewhere.
+//! Rules could serve loopback only with route_localnet, which exposes it to the network; a process that listens there
+//! can. Clients there are on this node, so both traffic policies allow all endpoints.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,51 +11,54 @@ use api::ip::Family;
 use parking_lot::Mutex;
 use plan::{Plan, Problem, Protocol, Role, ServicePort};
 
-use super::fixed::{Fixed, Wanted};
+use super::fixed_listeners::{DesiredListeners, FixedListeners};
 use super::owned;
 use super::relay::{Relay, Scope};
-use crate::{Backend, BackendError, Brought, Since, Tampered};
+use crate::{Backend, BackendError, SyncScope, SyncStats, TamperCallback};
 
-/// Serves node ports on the loopback addresses that [`plan::Options::loopback`] names.
-pub struct LoopbackPorts(Fixed);
+/// Serves node ports on the addresses of [`plan::Options::loopback`].
+pub struct LoopbackPorts(FixedListeners);
 
 impl LoopbackPorts {
-    /// None is served yet.
+    /// No port is served yet.
     #[must_use]
     pub fn new(relay: Relay) -> Self {
-        Self(Fixed::new(relay))
+        Self(FixedListeners::new(relay))
     }
 
-    /// Follows a plan; answers how many listeners were opened or closed. What cannot be opened is a problem, not a failure.
-    pub fn follow(&mut self, plan: &Plan, since: &Since) -> usize {
-        self.0.follow(plan, since, wants)
+    /// Applies changes of the plan; returns the number of listeners opened or closed. A port that cannot be opened is a
+    /// problem, not an error.
+    pub fn update(&mut self, plan: &Plan, scope: &SyncScope) -> usize {
+        self.0.update(plan, scope, desired_listeners)
     }
 
-    /// What could not be served.
+    /// Ports that cannot be served.
     pub fn problems(&self) -> impl Iterator<Item = Problem> {
         self.0.problems()
     }
 }
 
-/// Where a Service port wants to be served on loopback. Without endpoints nobody listens, and clients are refused at once.
-pub(super) fn wants(plan: &Plan, port: &ServicePort) -> Wanted {
+/// Loopback listeners of a Service port. Without endpoints there are none, and clients are refused at once.
+pub(super) fn desired_listeners(plan: &Plan, port: &ServicePort) -> DesiredListeners {
     let owns = owned(plan, port).iter().any(|(_, role)| *role == Role::NodePort);
-    let Some(number) = port.node_port.filter(|_| owns && !port.cluster.is_empty()) else { return Wanted::new() };
+    let Some(number) = port.node_port.filter(|_| owns && !port.cluster.is_empty()) else {
+        return DesiredListeners::new();
+    };
     if port.key.protocol == Protocol::Sctp {
-        return Wanted::new();
+        return DesiredListeners::new();
     }
     let here = plan.options.loopback.addresses().filter(|ip| Family::of(*ip) == port.key.family);
-    here.map(|ip| (SocketAddr::new(ip, number), Scope::Anywhere)).collect()
+    here.map(|ip| (SocketAddr::new(ip, number), Scope::Cluster)).collect()
 }
 
-/// A backend, and node ports on loopback beside it. The ports are shared, so that they stay open when another backend takes over.
+/// A backend plus node ports on loopback. The ports are shared, so they stay open when the backend is replaced.
 pub struct WithLoopback {
     backend: Box<dyn Backend>,
     ports: Arc<Mutex<LoopbackPorts>>,
 }
 
 impl WithLoopback {
-    /// Joins them.
+    /// Combines them.
     #[must_use]
     pub fn new(backend: Box<dyn Backend>, ports: Arc<Mutex<LoopbackPorts>>) -> Self {
         Self { backend, ports }
@@ -71,23 +74,24 @@ impl Backend for WithLoopback {
         self.backend.is_ipvs()
     }
 
-    fn bring(&mut self, plan: &Plan, since: &Since) -> Result<Brought, BackendError> {
-        // Ports first: whoever finds the rules in force may ask on loopback at once. Opening them twice is no harm when rules fail.
-        let opened = self.ports.lock().follow(plan, since);
-        let brought = self.backend.bring(plan, since)?;
-        Ok(Brought { changes: brought.changes + opened, ..brought })
+    fn sync(&mut self, plan: &Plan, scope: &SyncScope) -> Result<SyncStats, BackendError> {
+        // Ports first: they must be open when the rules are in force. Opening them again after a failed sync is
+        // harmless.
+        let opened = self.ports.lock().update(plan, scope);
+        let brought = self.backend.sync(plan, scope)?;
+        Ok(SyncStats { changes: brought.changes + opened, ..brought })
     }
 
-    fn guard(&mut self, tampered: Tampered) -> Result<(), BackendError> {
-        self.backend.guard(tampered)
+    fn watch_tampering(&mut self, on_tampering: TamperCallback) -> Result<(), BackendError> {
+        self.backend.watch_tampering(on_tampering)
     }
 
-    fn rest(&self) -> Option<Duration> {
-        self.backend.rest()
+    fn next_maintenance(&self) -> Option<Duration> {
+        self.backend.next_maintenance()
     }
 
-    fn tend(&mut self, plan: &Plan) -> Result<Brought, BackendError> {
-        self.backend.tend(plan)
+    fn maintain(&mut self, plan: &Plan) -> Result<SyncStats, BackendError> {
+        self.backend.maintain(plan)
     }
 
     fn rules(&self, plan: &Plan, port: &ServicePort) -> String {

@@ -1,23 +1,23 @@
-//! The relay: takes connections at listeners and carries them to endpoints.
+//! The relay: accepts connections on listeners and forwards them to endpoints.
 //!
-//! In: listeners, each with a [`Balancer`] that says where connections go; balancers are told of other endpoints while they are
-//! in use. Out: bytes, both ways. It knows nothing of rules or Services, so it serves whoever brings traffic to a listener:
-//! rules that redirect it, or clients that ask at loopback.
+//! In: listeners, each with a [`Balancer`] that chooses the endpoint and whose endpoints can change at any time. Out:
+//! data in both directions. The relay knows neither rules nor Services: traffic comes from redirect rules or from
+//! clients on loopback.
 //!
 //! ```text
-//! listen ─▶ tcp: accept ─▶ balancer: whom? ─▶ dial, and dial another ─▶ stream: both ways through pipes
-//!        └▶ udp: datagram ─▶ its session, or a new one ─▶ endpoint ─▶ answer, from the address that was asked
+//! listen ─▶ tcp: accept ─▶ balancer: choose ─▶ connect, on failure the next ─▶ stream: both ways through pipes
+//!        └▶ udp: datagram ─▶ its session, or a new one ─▶ endpoint ─▶ reply, from the address the client used
 //! ```
-//! It works on threads of its own, the lanes: what it carries waits neither for the rest of the program nor the other way round.
+//! It runs on worker threads of its own, so that it neither blocks nor waits for the rest of the process.
 
 mod balancer;
-mod lanes;
 mod limit;
 mod pipes;
 mod sockets;
 mod stream;
 mod tcp;
 mod udp;
+mod workers;
 
 use std::io;
 use std::net::SocketAddr;
@@ -29,19 +29,18 @@ use plan::Protocol;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-pub use balancer::{Balancer, Places, Scope};
+pub use balancer::{Balancer, Endpoints, Scope};
 
-use lanes::Lanes;
 use limit::Limit;
 use pipes::Pipes;
+use workers::Workers;
 
-/// How a relay behaves.
+/// Options of a relay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// How many connections and UDP sessions there may be at a time; if nothing is said, as many as this process may have
-    /// files for.
+    /// Maximum number of connections and UDP sessions; by default derived from the limit of open files.
     pub connections: Option<usize>,
-    /// After which time without a datagram a UDP session ends.
+    /// Idle timeout of UDP sessions.
     pub udp_idle: Duration,
 }
 
@@ -51,39 +50,39 @@ impl Default for Settings {
     }
 }
 
-/// What all connections share.
+/// State shared by all connections.
 struct Shared {
-    lanes: Arc<Lanes>,
+    workers: Arc<Workers>,
     pipes: Pipes,
     limit: Arc<Limit>,
     settings: Settings,
-    /// The mark of what is sent, by which rules know it, if it has one.
+    /// SO_MARK of outgoing packets, if set.
     mark: Option<u32>,
 }
 
-/// Carries connections. Those that run go on when it is dropped. Clones share their limits.
+/// Forwards connections. They continue when the relay is dropped. Clones share their limits.
 #[derive(Clone)]
 pub struct Relay(Arc<Shared>);
 
-/// Takes connections as long as it is there. TCP connections that it took go on without it; UDP sessions end.
+/// Accepts connections until dropped. Accepted TCP connections continue; UDP sessions end.
 pub struct Listener {
-    /// Where it listens.
+    /// Local address.
     pub address: SocketAddr,
     task: AbortHandle,
     runtime: Handle,
-    /// Ends when the socket is closed.
+    /// Disconnected when the socket is closed.
     open: Receiver<()>,
 }
 
 impl Listener {
-    /// Ends it and waits until its address is free for others. Not to be called on a thread of the runtime.
+    /// Closes the listener and waits until its address is free. Must not be called on a runtime thread.
     pub fn close(self) {
         self.task.abort();
-        // Whoever holds the other end never says anything; it is dropped with the socket.
-        let _ = self.open.recv_timeout(CLOSING);
+        // Nothing is sent: the sender is dropped with the socket.
+        let _ = self.open.recv_timeout(CLOSE_TIMEOUT);
     }
 
-    /// Ends it after a while, in which it lets in those who have come already.
+    /// Closes the listener after a delay, in which it accepts connections that are already queued.
     pub fn close_after(self, grace: Duration) {
         self.runtime.clone().spawn(async move {
             tokio::time::sleep(grace).await;
@@ -92,8 +91,8 @@ impl Listener {
     }
 }
 
-/// How long closing may take.
-const CLOSING: Duration = Duration::from_secs(1);
+/// Maximum time to wait for a listener to close.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Drop for Listener {
     fn drop(&mut self) {
@@ -102,27 +101,27 @@ impl Drop for Listener {
 }
 
 impl Relay {
-    /// A relay without listeners. Raises the number of files that this process may open.
+    /// A relay without listeners. Raises the limit of open files of this process.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        let files = limit::raise_files();
+        let files = limit::raise_file_limit();
         let limit = Arc::new(Limit::new(settings.connections.unwrap_or_else(|| limit::connections(files))));
-        let (lanes, pipes) = (Arc::default(), Pipes::new(limit::pipes(files)));
-        Self(Arc::new(Shared { lanes, pipes, limit, settings, mark: None }))
+        let (workers, pipes) = (Arc::default(), Pipes::new(limit::pipes(files)));
+        Self(Arc::new(Shared { workers, pipes, limit, settings, mark: None }))
     }
 
-    /// The same relay, but what it sends has a mark, by which rules know it. Takes the right to administer the network.
+    /// The same relay with SO_MARK on outgoing packets. Requires CAP_NET_ADMIN.
     #[must_use]
     pub fn marked(&self, bits: u32) -> Self {
-        let Shared { lanes, pipes, limit, settings, .. } = &*self.0;
-        let (lanes, pipes, limit) = (Arc::clone(lanes), pipes.clone(), Arc::clone(limit));
-        Self(Arc::new(Shared { lanes, pipes, limit, settings: *settings, mark: Some(bits) }))
+        let Shared { workers, pipes, limit, settings, .. } = &*self.0;
+        let (workers, pipes, limit) = (Arc::clone(workers), pipes.clone(), Arc::clone(limit));
+        Self(Arc::new(Shared { workers, pipes, limit, settings: *settings, mark: Some(bits) }))
     }
 
-    /// Begins to take connections at an address; at port 0 the kernel chooses one.
+    /// Starts to accept connections at an address; port 0 lets the kernel choose one.
     ///
     /// # Errors
-    /// When nobody can listen there, or by this protocol.
+    /// When the address cannot be bound, or the protocol is not supported.
     pub fn listen(
         &self,
         at: SocketAddr,
@@ -130,21 +129,23 @@ impl Relay {
         balancer: &Arc<Balancer>,
         scope: Scope,
     ) -> io::Result<Listener> {
-        let (lane, runtime) = self.0.lanes.next()?;
+        let (worker, runtime) = self.0.workers.next()?;
         let context = runtime.enter();
         let (shared, balancer) = (Arc::clone(&self.0), Arc::clone(balancer));
         let (held, open) = channel();
         let (address, task) = match protocol {
             Protocol::Tcp => {
                 let socket = sockets::tcp_listener(at)?;
-                let desk = tcp::Desk { lane, shared, balancer, scope };
-                (socket.local_addr()?, runtime.spawn(tcp::accept((held, socket), desk)))
+                let server = tcp::Server { worker, shared, balancer, scope };
+                (socket.local_addr()?, runtime.spawn(tcp::accept((held, socket), server)))
             }
             Protocol::Udp => {
                 let socket = sockets::udp_listener(at)?;
                 (socket.local_addr()?, runtime.spawn(udp::listen((socket, held), shared, balancer, scope)))
             }
-            Protocol::Sctp => return Err(io::Error::new(io::ErrorKind::Unsupported, "SCTP cannot be relayed")),
+            Protocol::Sctp => {
+                return Err(io::Error::new(io::ErrorKind::Unsupported, "the relay does not support SCTP"));
+            }
         };
         let task = task.abort_handle();
         drop(context);

@@ -1,39 +1,40 @@
-//! Services without any rule: their cluster IPs are loopback addresses, and the relay listens there.
+//! Services without rules: their cluster IPs are loopback addresses on which the relay listens.
 //!
-//! For people who may not change the machine's rules. Every program of the machine reaches 127.96.0.1 as it is; nobody else does.
-//! Node ports are on 127.0.0.1. Everything else that a Service may ask for needs rules, and is said to its owner.
+//! For users without root. Programs of this machine reach 127.96.0.1 directly; other machines do not. Node ports are on
+//! 127.0.0.1. Everything else needs rules and is reported as a problem of the Service.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use plan::{Frontend, Plan, PortKey, Problem, Protocol, Role, ServicePort};
 
-use super::fixed::{Fixed, Wanted};
+use super::fixed_listeners::{DesiredListeners, FixedListeners};
 use super::owned;
 use super::relay::{Relay, Scope};
-use crate::{Backend, BackendError, Brought, Since, Tampered};
+use crate::{Backend, BackendError, SyncScope, SyncStats, TamperCallback};
 
-/// The backend. Its planner must have been told that it is rootless ([`plan::Options::rootless`]).
+/// The rootless backend. Requires [`plan::Options::rootless`].
 pub struct Rootless {
-    listeners: Fixed,
+    listeners: FixedListeners,
     unserved: std::collections::BTreeMap<PortKey, Vec<String>>,
-    /// Whether it was said that IPv6 is not served.
-    said: bool,
+    /// Whether the IPv6 warning was logged.
+    ipv6_warned: bool,
 }
 
 impl Rootless {
     /// Nothing is served yet.
     #[must_use]
     pub fn new(relay: Relay) -> Self {
-        Self { listeners: Fixed::new(relay), unserved: std::collections::BTreeMap::new(), said: false }
+        Self { listeners: FixedListeners::new(relay), unserved: std::collections::BTreeMap::new(), ipv6_warned: false }
     }
 
-    /// Notes what of a Service port cannot be served.
-    fn note(&mut self, plan: &Plan, key: &PortKey) {
+    /// Updates what cannot be served of a Service port.
+    fn update_unserved(&mut self, plan: &Plan, key: &PortKey) {
         let unserved = plan.ports.get(key).map(|port| unserved(plan, port)).unwrap_or_default();
-        if key.family == api::ip::Family::V6 && !unserved.is_empty() && !std::mem::replace(&mut self.said, true) {
+        if key.family == api::ip::Family::V6 && !unserved.is_empty() && !std::mem::replace(&mut self.ipv6_warned, true)
+        {
             tracing::warn!(
-                "IPv6 addresses of Services are not served without root: IPv6 has no range of loopback addresses for them"
+                "IPv6 addresses of Services are not served without root: IPv6 has no loopback range for them"
             );
         }
         if unserved.is_empty() {
@@ -44,7 +45,7 @@ impl Rootless {
     }
 }
 
-/// The address of a frontend, where a program can listen without any rule.
+/// The loopback address of a frontend, if it has one.
 fn address(frontend: Frontend, port: &ServicePort) -> Option<SocketAddr> {
     match frontend {
         Frontend::Address(ip, _, number) if ip.is_loopback() => Some(SocketAddr::new(ip, number)),
@@ -54,14 +55,14 @@ fn address(frontend: Frontend, port: &ServicePort) -> Option<SocketAddr> {
     .filter(|_| port.key.protocol != Protocol::Sctp)
 }
 
-/// Where a Service port wants to be served. Where there is no endpoint nobody listens, and clients are refused at once.
-fn wants(plan: &Plan, port: &ServicePort) -> Wanted {
-    let mut wanted = Wanted::new();
+/// Listeners of a Service port. Without endpoints there are none, and clients are refused at once.
+fn desired_listeners(plan: &Plan, port: &ServicePort) -> DesiredListeners {
+    let mut wanted = DesiredListeners::new();
     for (frontend, role) in owned(plan, port) {
-        // Whoever asks is on this node, so only the policy of traffic from inside can hold anybody here.
+        // Clients are on this node, so only the internal traffic policy can restrict endpoints.
         let (scope, list) = match role == Role::Cluster && port.internal_local {
-            true => (Scope::Here, &port.local),
-            false => (Scope::Anywhere, &port.cluster),
+            true => (Scope::Local, &port.local),
+            false => (Scope::Cluster, &port.cluster),
         };
         if let Some(at) = address(frontend, port).filter(|_| !list.is_empty()) {
             wanted.insert(at, scope);
@@ -70,12 +71,12 @@ fn wants(plan: &Plan, port: &ServicePort) -> Wanted {
     wanted
 }
 
-/// What of a Service port cannot be served, as sentences.
+/// Problems of a Service port.
 fn unserved(plan: &Plan, port: &ServicePort) -> Vec<String> {
     let key = &port.key;
     if key.protocol == Protocol::Sctp {
         return vec![format!(
-            "its port {key} is not served: a program cannot carry SCTP; run as root to have kernel rules do it"
+            "its port {key} is not served: the relay does not support SCTP; run as root to use kernel rules"
         )];
     }
     let owned = owned(plan, port);
@@ -86,7 +87,7 @@ fn unserved(plan: &Plan, port: &ServicePort) -> Vec<String> {
              --service-cluster-ip-range 127.96.0.0/16, or run as root"
         ),
         Role::LoadBalancer | Role::External | Role::NodePort => {
-            format!("its {frontend} is not served: without root only loopback addresses can be; run as root")
+            format!("its {frontend} is not served: without root only loopback addresses are; run as root")
         }
     };
     missing.map(say).collect()
@@ -97,19 +98,19 @@ impl Backend for Rootless {
         "userspace"
     }
 
-    fn bring(&mut self, plan: &Plan, since: &Since) -> Result<Brought, BackendError> {
-        match since {
-            Since::Ever | Since::Tampered => {
+    fn sync(&mut self, plan: &Plan, scope: &SyncScope) -> Result<SyncStats, BackendError> {
+        match scope {
+            SyncScope::FullResync | SyncScope::Tampered => {
                 self.unserved.clear();
-                plan.ports.keys().for_each(|key| self.note(plan, key));
+                plan.ports.keys().for_each(|key| self.update_unserved(plan, key));
             }
-            Since::Last(touched) => touched.ports.iter().for_each(|key| self.note(plan, key)),
+            SyncScope::Changed(touched) => touched.ports.iter().for_each(|key| self.update_unserved(plan, key)),
         }
-        Ok(Brought { changes: self.listeners.follow(plan, since, wants), untidy: 0 })
+        Ok(SyncStats { changes: self.listeners.update(plan, scope, desired_listeners), cleanup_failures: 0 })
     }
 
-    /// There is nothing that others could change.
-    fn guard(&mut self, _tampered: Tampered) -> Result<(), BackendError> {
+    /// No rules, no tampering.
+    fn watch_tampering(&mut self, _on_tampering: TamperCallback) -> Result<(), BackendError> {
         Ok(())
     }
 

@@ -1,7 +1,7 @@
-//! Keeps the tables that bring traffic to the relay in step with a plan.
+//! Keeps the redirect tables in sync with a plan.
 //!
-//! In: a plan, and the doors of its Service ports. Out: one batch of changes. Chains are always the same, so all that ever
-//! changes is elements; a table that is not as it should be otherwise is replaced in one piece.
+//! In: a plan, and the relay ports of its Service ports. Out: one batch of changes. Chains are static, so only elements
+//! change; a table that differs otherwise is replaced.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -10,52 +10,52 @@ use api::ip::Family;
 use kernel::nft::{Batch, Chain, Change, Dump, Key, Name, Set, Value};
 use plan::{Plan, PortKey, Touched};
 
-use crate::nft::relayed::{self, Elements, TABLE};
+use crate::nft::redirect::{self, Elements, TABLE};
 use crate::nft::{FAMILIES, kernel_family};
 
-/// What was written.
+/// Tables as written.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     ports: HashMap<PortKey, Elements>,
-    surroundings: BTreeMap<Family, Elements>,
+    node_elements: BTreeMap<Family, Elements>,
     cluster_ips: BTreeSet<IpAddr>,
 }
 
 /// Elements before and after.
 type Pairs = BTreeMap<(&'static str, Key), (Option<Value>, Option<Value>)>;
 
-/// What each Service port adds.
-pub(super) type Added = HashMap<PortKey, Elements>;
+/// Elements of each Service port.
+pub(super) type PortElements = HashMap<PortKey, Elements>;
 
 impl Tables {
-    /// What is written when this is.
-    pub(super) fn of(plan: &Plan, ports: Added) -> Self {
-        let surroundings = FAMILIES.map(|family| (family, relayed::surroundings(plan, family)));
-        Self { ports, surroundings: surroundings.into(), cluster_ips: plan.cluster_ips.keys().copied().collect() }
+    /// Tables for a plan.
+    pub(super) fn of(plan: &Plan, ports: PortElements) -> Self {
+        let node_elements = FAMILIES.map(|family| (family, redirect::node_elements(plan, family)));
+        Self { ports, node_elements: node_elements.into(), cluster_ips: plan.cluster_ips.keys().copied().collect() }
     }
 
-    /// The changes that make the kernel's table of a family this one.
-    pub(super) fn correct(&self, plan: &Plan, family: Family, have: Option<Dump>, trusted: bool) -> Batch {
-        let (chains, mut sets) = (relayed::chains(&plan.options, family), relayed::sets());
-        let tag = relayed::tag(&chains);
+    /// Changes that correct the kernel's table of a family.
+    pub(super) fn reconcile(&self, plan: &Plan, family: Family, have: Option<Dump>, trusted: bool) -> Batch {
+        let (chains, mut sets) = (redirect::chains(&plan.options, family), redirect::sets());
+        let tag = redirect::tag(&chains);
         let ports = self.ports.iter().filter(|(key, _)| key.family == family).map(|(_, elements)| elements);
-        for ((set, key), value) in ports.chain(self.surroundings.get(&family)).flatten() {
+        for ((set, key), value) in ports.chain(self.node_elements.get(&family)).flatten() {
             if let Some(set) = sets.get_mut(*set) {
                 set.elements.insert(key.clone(), value.clone());
             }
         }
         for ip in self.cluster_ips.iter().filter(|ip| Family::of(**ip) == family) {
-            let (set, key) = relayed::cluster_ip(*ip);
+            let (set, key) = redirect::cluster_ip(*ip);
             sets.entry(set.into()).or_default().elements.insert(key, Value::Nothing);
         }
         match have {
-            Some(have) if trusted && fits(&have, &tag, &chains, &sets) => correct_elements(family, have, &sets),
+            Some(have) if trusted && fits(&have, &tag, &chains, &sets) => reconcile_elements(family, have, &sets),
             have => make(family, have.is_some(), &tag, chains, sets),
         }
     }
 
-    /// The changes of a plan in which some Service ports changed, or what surrounds them. `now` is what the changed ones add.
-    pub(super) fn follow(&self, plan: &Plan, touched: &Touched, now: &Added) -> Batch {
+    /// Changes for a plan in which ports or node data changed. `now` has the elements of the changed ports.
+    pub(super) fn update(&self, plan: &Plan, touched: &Touched, now: &PortElements) -> Batch {
         let mut changes = Vec::new();
         for family in FAMILIES {
             let nothing = Elements::new();
@@ -69,24 +69,24 @@ impl Tables {
                 }
             }
             let (before, after) =
-                (self.surroundings.get(&family).unwrap_or(&nothing), relayed::surroundings(plan, family));
+                (self.node_elements.get(&family).unwrap_or(&nothing), redirect::node_elements(plan, family));
             let value = |is: bool| is.then_some(Value::Nothing);
             for place in before.keys().chain(after.keys()) {
                 pairs.insert(place.clone(), (value(before.contains_key(place)), value(after.contains_key(place))));
             }
             for ip in touched.cluster_ips.iter().filter(|ip| Family::of(**ip) == family) {
                 let used = (value(self.cluster_ips.contains(ip)), value(plan.cluster_ips.contains_key(ip)));
-                pairs.insert(relayed::cluster_ip(*ip), used);
+                pairs.insert(redirect::cluster_ip(*ip), used);
             }
             changes.extend(write(family, pairs));
         }
         Batch { changes }
     }
 
-    /// The changes were written.
-    pub(super) fn followed(&mut self, plan: &Plan, touched: &Touched, mut now: Added) {
+    /// Records that the changes were written.
+    pub(super) fn commit(&mut self, plan: &Plan, touched: &Touched, mut now: PortElements) {
         for family in FAMILIES {
-            self.surroundings.insert(family, relayed::surroundings(plan, family));
+            self.node_elements.insert(family, redirect::node_elements(plan, family));
         }
         for ip in &touched.cluster_ips {
             if plan.cluster_ips.contains_key(ip) {
@@ -103,12 +103,12 @@ impl Tables {
         }
     }
 
-    /// The changes after which nothing is redirected any more, and refused where it can be.
+    /// Changes that stop all redirects and reject instead where possible.
     pub(super) fn retire(&self) -> Batch {
         let mut changes = Vec::new();
         for family in FAMILIES {
             let ours = self.ports.iter().filter(|(key, _)| key.family == family).flat_map(|(_, elements)| elements);
-            let pairs = ours.filter(|((set, _), _)| relayed::REDIRECTING.contains(set));
+            let pairs = ours.filter(|((set, _), _)| redirect::REDIRECTING.contains(set));
             let pairs = pairs.map(|(place, value)| (place.clone(), (Some(value.clone()), None)));
             changes.extend(write(family, pairs.collect()));
         }
@@ -116,7 +116,7 @@ impl Tables {
     }
 }
 
-/// Whether a table needs nothing but other elements.
+/// Whether only elements differ.
 fn fits(have: &Dump, tag: &str, chains: &BTreeMap<Name, Chain>, sets: &BTreeMap<Name, Set>) -> bool {
     let found = |(name, chain): (&Name, &Chain)| {
         have.chains.get(name).is_some_and(|found| found.base == chain.base && found.rules == chain.rules.len())
@@ -128,7 +128,7 @@ fn fits(have: &Dump, tag: &str, chains: &BTreeMap<Name, Chain>, sets: &BTreeMap<
         && sets.iter().all(|(name, set)| have.sets.get(name).is_some_and(|there| there.bare() == set.bare()))
 }
 
-fn correct_elements(family: Family, have: Dump, sets: &BTreeMap<Name, Set>) -> Batch {
+fn reconcile_elements(family: Family, have: Dump, sets: &BTreeMap<Name, Set>) -> Batch {
     let mut changes = Vec::new();
     let (mut gone, mut new) = (Vec::new(), Vec::new());
     for (name, there) in have.sets {
@@ -173,7 +173,7 @@ fn write(family: Family, pairs: Pairs) -> Vec<Change> {
     lists(family, gone.into_iter().collect(), new.into_iter().collect())
 }
 
-/// Deletions before additions, and none of nothing.
+/// Deletions before additions; empty lists are skipped.
 fn lists(family: Family, gone: Vec<(Name, Vec<Key>)>, new: Vec<(Name, Vec<(Key, Value)>)>) -> Vec<Change> {
     let (of, table) = (kernel_family(family), || Name::from(TABLE));
     let gone = gone.into_iter().filter(|(_, keys)| !keys.is_empty());

@@ -1,4 +1,4 @@
-//! Whatever the plan: whom a packet may reach by way of the rules and the relay is what the oracle says.
+//! For any plan: the endpoints that rules and relay offer to a packet are those of the oracle.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -10,7 +10,7 @@ use kernel::conntrack::{Conntrack as _, Direction, Flow};
 use kernel::nft::Family;
 use kernel::nft::fake::{End, Fake, Packet as KernelPacket};
 use parking_lot::Mutex;
-use plan::oracle::{Outcome, Why, judge};
+use plan::oracle::{Outcome, RejectReason, judge};
 use plan::{Backend as Endpoint, Loopback, Options, Plan, Planner, PortKey, Protocol, Update};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -19,8 +19,8 @@ use super::loopback::{LoopbackPorts, WithLoopback};
 use super::relay::{Relay, Settings};
 use super::rootless::Rootless;
 use super::{TABLE, Userspace, cleanup};
-use crate::testing::{NODE_IPS, follow, node_ips, options, packets, planner, story, updates, wish};
-use crate::{Backend as _, Since};
+use crate::testing::{NODE_IPS, follow, history, node_ips, options, packets, planner, service_spec, updates};
+use crate::{Backend as _, SyncScope};
 
 fn kernel() -> Fake {
     let kernel = Fake::default();
@@ -32,12 +32,12 @@ fn backend(kernel: &Fake) -> Userspace<Fake> {
     Userspace::new(kernel.clone(), &relay())
 }
 
-/// What happens to the first packet of a connection.
+/// Fate of the first packet of a connection.
 enum Fate {
     Ended(End),
     Passed,
-    /// It comes to a door, behind which are these.
-    Door(BTreeSet<Endpoint>),
+    /// Redirected to a relay port with these endpoints.
+    Relayed(BTreeSet<Endpoint>),
 }
 
 fn send(kernel: &Fake, backend: &Userspace<Fake>, packet: &KernelPacket, owner: Option<&PortKey>) -> Fate {
@@ -45,16 +45,17 @@ fn send(kernel: &Fake, backend: &Userspace<Fake>, packet: &KernelPacket, owner: 
     assert!(!fate.masqueraded && fate.mark == packet.mark, "{packet:?} {fate:?}");
     match (fate.end, fate.translated) {
         (End::Accepted, None) => Fate::Passed,
-        (End::Accepted, Some((_, door))) => {
-            let behind = owner.and_then(|key| backend.doors.behind(key, door));
-            let behind = behind.unwrap_or_else(|| panic!("{packet:?} comes to a door of somebody else: {fate:?}"));
-            Fate::Door(behind.iter().map(|at| Endpoint { ip: at.ip(), port: at.port() }).collect())
+        (End::Accepted, Some((_, port))) => {
+            let behind = owner.and_then(|key| backend.listeners.behind(key, port));
+            let behind =
+                behind.unwrap_or_else(|| panic!("{packet:?} reaches a relay port of another Service: {fate:?}"));
+            Fate::Relayed(behind.iter().map(|at| Endpoint { ip: at.ip(), port: at.port() }).collect())
         }
         (end, _) => Fate::Ended(end),
     }
 }
 
-/// Holds what rules and relay do against what must happen.
+/// Compares rules and relay with the oracle.
 fn check(kernel: &Fake, backend: &Userspace<Fake>, plan: &Plan) {
     for packet in packets(plan) {
         let number = packet.protocol.number();
@@ -67,15 +68,15 @@ fn check(kernel: &Fake, backend: &Userspace<Fake>, plan: &Plan) {
             (Outcome::Pass, Fate::Passed)
             | (Outcome::Refuse(_), Fate::Ended(End::Rejected))
             | (Outcome::Drop(_), Fate::Ended(End::Dropped)) => {}
-            // What the relay cannot carry is refused.
-            (Outcome::Forward(_) | Outcome::Drop(Why::NoLocalEndpoints(_)), Fate::Ended(End::Rejected))
+            // Unsupported protocols are rejected.
+            (Outcome::Forward(_) | Outcome::Drop(RejectReason::NoLocalEndpoints(_)), Fate::Ended(End::Rejected))
                 if packet.protocol == Protocol::Sctp => {}
-            (Outcome::Forward(forward), Fate::Door(behind)) => {
+            (Outcome::Forward(forward), Fate::Relayed(behind)) => {
                 assert_eq!(behind, forward.backends.iter().copied().collect(), "{packet:?} {forward:?}");
             }
             (verdict, Fate::Ended(end)) => panic!("{packet:?}: {end:?} instead of {verdict:?}"),
             (verdict, Fate::Passed) => panic!("{packet:?}: passed instead of {verdict:?}"),
-            (verdict, Fate::Door(behind)) => panic!("{packet:?}: to {behind:?} instead of {verdict:?}"),
+            (verdict, Fate::Relayed(behind)) => panic!("{packet:?}: to {behind:?} instead of {verdict:?}"),
         }
     }
 }
@@ -85,33 +86,33 @@ proptest! {
 
     #[test]
     fn s21_rules_and_relay_do_what_the_oracle_says(
-        wishes in prop::collection::vec(wish(), 1..4),
+        specs in prop::collection::vec(service_spec(), 1..4),
         local in 0..4usize,
     ) {
         let mut planner = planner(options(local, false));
-        for update in wishes.iter().flat_map(updates) {
+        for update in specs.iter().flat_map(updates) {
             planner.update(update);
         }
         let kernel = kernel();
         let mut backend = backend(&kernel);
-        backend.bring(planner.plan(), &Since::Ever).expect("accepted");
+        backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
         check(&kernel, &backend, planner.plan());
     }
 
     #[test]
-    fn what_was_followed_is_what_would_be_written(
-        story in story(10),
+    fn incremental_syncs_equal_a_full_resync(
+        history in history(10),
     ) {
         let mut planner = planner(options(1, false));
         let kernel = kernel();
         let mut backend = backend(&kernel);
-        backend.bring(planner.plan(), &Since::Ever).expect("accepted");
-        follow(&mut backend, &mut planner, story.into_iter().flatten());
+        backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
+        follow(&mut backend, &mut planner, history.into_iter().flatten());
         check(&kernel, &backend, planner.plan());
-        let (written, doors) = (kernel.changes(), backend.doors.keys().count());
-        backend.bring(planner.plan(), &Since::Ever).expect("accepted");
-        prop_assert_eq!(kernel.changes(), written, "what is right is not written again");
-        prop_assert_eq!(backend.doors.keys().count(), doors, "what nobody needs was closed before");
+        let (written, ports) = (kernel.changes(), backend.listeners.keys().count());
+        backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
+        prop_assert_eq!(kernel.changes(), written, "a correct state is not rewritten");
+        prop_assert_eq!(backend.listeners.keys().count(), ports, "unused listeners were closed before");
     }
 }
 
@@ -119,7 +120,7 @@ fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("an object of ours")
 }
 
-/// A Service with one port, and one endpoint.
+/// A Service with one port and one endpoint.
 fn served(name: &str, spec: &Value, protocol: &str, endpoint: SocketAddr) -> [Update; 2] {
     let service = json!({"metadata": {"namespace": "default", "name": name, "uid": "u"}, "spec": spec});
     let slice = json!({
@@ -149,20 +150,20 @@ fn packet(to: &str, protocol: u8, port: u16) -> KernelPacket {
 }
 
 #[test]
-fn doors_are_only_for_those_who_come_by_a_service_and_close_with_the_program() {
+fn relay_ports_reject_direct_connections_and_close_with_the_backend() {
     let planner = planned(options(1, false), [simple("a", "10.96.0.1", "TCP")]);
     let mut kernel = kernel();
     let mut backend = backend(&kernel);
-    backend.bring(planner.plan(), &Since::Ever).expect("accepted");
+    backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
     let to_service = packet("10.96.0.1", 6, 80);
-    let door = kernel.evaluate(&to_service, &mut |_| 0).translated.expect("redirected").1;
-    let knock = |door| kernel.evaluate(&packet(NODE_IPS[0], 6, door), &mut |_| 0).end;
-    assert_eq!(knock(door), End::Rejected);
-    assert_eq!(knock(door ^ 1), End::Accepted, "other ports are not our business");
-    // What the relay sends is on its way to an endpoint, whatever address that has.
+    let port = kernel.evaluate(&to_service, &mut |_| 0).translated.expect("redirected").1;
+    let connect = |port| kernel.evaluate(&packet(NODE_IPS[0], 6, port), &mut |_| 0).end;
+    assert_eq!(connect(port), End::Rejected);
+    assert_eq!(connect(port ^ 1), End::Accepted, "other ports are not our business");
+    // Packets of the relay are not redirected again, whatever their destination.
     let own = KernelPacket { interface: None, source: NODE_IPS[0].parse().expect("an address"), ..to_service };
     assert!(kernel.evaluate(&own, &mut |_| 0).translated.is_some());
-    let own = KernelPacket { mark: crate::nft::relayed::OWN, ..own };
+    let own = KernelPacket { mark: crate::nft::redirect::RELAY_MARK, ..own };
     assert_eq!(kernel.evaluate(&own, &mut |_| 0).translated, None);
     drop(backend);
     let fate = kernel.evaluate(&to_service, &mut |_| 0);
@@ -173,11 +174,11 @@ fn doors_are_only_for_those_who_come_by_a_service_and_close_with_the_program() {
 }
 
 #[test]
-fn a_refused_change_leaves_everything_and_is_made_up_for() {
+fn a_failed_sync_changes_nothing_and_is_retried() {
     let mut planner = planned(options(1, false), [simple("a", "10.96.0.1", "TCP")]);
     let kernel = kernel();
     let mut backend = backend(&kernel);
-    backend.bring(planner.plan(), &Since::Ever).expect("accepted");
+    backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
     let mut touched = plan::Touched::default();
     for update in simple("b", "10.96.0.2", "UDP") {
         touched.absorb(planner.update(update));
@@ -186,46 +187,46 @@ fn a_refused_change_leaves_everything_and_is_made_up_for() {
     touched.absorb(planner.update(moved));
     let before = kernel.table(Family::Ip, TABLE);
     let behind = |backend: &Userspace<Fake>| {
-        let door = kernel.evaluate(&packet("10.96.0.1", 6, 80), &mut |_| 0).translated.expect("redirected").1;
+        let port = kernel.evaluate(&packet("10.96.0.1", 6, 80), &mut |_| 0).translated.expect("redirected").1;
         let key = planner.plan().ports.keys().find(|key| &*key.service == "default/a").expect("planned");
-        backend.doors.behind(key, door)
+        backend.listeners.behind(key, port)
     };
     let endpoints = behind(&backend);
     kernel.fail_next(kernel::Errno::NOMEM);
-    let error = backend.bring(planner.plan(), &Since::Last(touched)).expect_err("refused");
-    assert!(error.what.contains("applying"), "{error}");
+    let error = backend.sync(planner.plan(), &SyncScope::Changed(touched)).expect_err("refused");
+    assert!(error.message.contains("applying"), "{error}");
     assert_eq!(kernel.table(Family::Ip, TABLE), before);
     assert_eq!(behind(&backend), endpoints, "nor has the relay changed anything");
-    backend.bring(planner.plan(), &Since::Ever).expect("accepted");
+    backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
     assert_ne!(behind(&backend), endpoints);
     check(&kernel, &backend, planner.plan());
     kernel.flush_ruleset();
-    backend.bring(planner.plan(), &Since::Tampered).expect("accepted");
+    backend.sync(planner.plan(), &SyncScope::Tampered).expect("accepted");
     check(&kernel, &backend, planner.plan());
 }
 
 #[test]
-fn sctp_is_said_not_to_be_served_as_long_as_it_is_there() {
+fn sctp_is_reported_while_the_service_exists() {
     let mut planner = planned(options(1, false), [simple("a", "10.96.0.1", "SCTP"), simple("b", "10.96.0.2", "TCP")]);
     let mut backend = backend(&kernel());
-    backend.bring(planner.plan(), &Since::Ever).expect("accepted");
+    backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
     let problems = backend.problems();
     assert!(
         matches!(&problems[..], [one] if &*one.service == "default/a" && one.what.contains("SCTP")),
         "{problems:?}"
     );
     let touched = planner.update(Update::ServiceGone("default/a".to_owned()));
-    backend.bring(planner.plan(), &Since::Last(touched)).expect("accepted");
+    backend.sync(planner.plan(), &SyncScope::Changed(touched)).expect("accepted");
     assert_eq!(backend.problems(), []);
 }
 
 #[test]
-fn flows_to_doors_are_not_taken_for_stale_and_others_are() {
+fn flows_to_relay_ports_are_not_stale_and_others_are() {
     let planner = planned(options(1, false), [simple("a", "10.96.0.1", "UDP")]);
     let kernel = kernel();
     let mut backend = backend(&kernel);
-    backend.bring(planner.plan(), &Since::Ever).expect("accepted");
-    let door = kernel.evaluate(&packet("10.96.0.1", 17, 80), &mut |_| 0).translated.expect("redirected").1;
+    backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
+    let port = kernel.evaluate(&packet("10.96.0.1", 17, 80), &mut |_| 0).translated.expect("redirected").1;
     let all = kernel::conntrack::fake::Fake::default();
     let flow = |answering: (IpAddr, u16)| {
         let (client, service) = (([203, 0, 113, 7].into(), 4000), ([10, 96, 0, 1].into(), 80));
@@ -233,12 +234,13 @@ fn flows_to_doors_are_not_taken_for_stale_and_others_are() {
         Flow { family: Family::Ip, protocol: 17, zone: 0, original, reply, translated: answering != service }
     };
     let node: IpAddr = NODE_IPS[0].parse().expect("an address");
-    // Never translated, to a door of an earlier run, and to the right door by an address that the Service does not have.
+    // Never translated; to a relay port of an earlier run; to the right relay port through an address that the Service
+    // does not have.
     let elsewhere = Direction::new(([203, 0, 113, 7].into(), 4001), ([10, 96, 0, 9].into(), 80));
-    let by_another_way = Flow { original: elsewhere, ..flow((node, door)) };
-    let stale = [flow(([10, 96, 0, 1].into(), 80)), flow((node, door ^ 1)), by_another_way];
-    stale.into_iter().chain([flow((node, door))]).for_each(|flow| all.insert(flow));
-    let mut shown = backend.flows(all).udp_flows(Family::Ip).expect("listed");
+    let other_frontend = Flow { original: elsewhere, ..flow((node, port)) };
+    let stale = [flow(([10, 96, 0, 1].into(), 80)), flow((node, port ^ 1)), other_frontend];
+    stale.into_iter().chain([flow((node, port))]).for_each(|flow| all.insert(flow));
+    let mut shown = backend.conntrack(all).udp_flows(Family::Ip).expect("listed");
     shown.sort_unstable();
     let mut stale = stale.to_vec();
     stale.sort_unstable();
@@ -247,13 +249,13 @@ fn flows_to_doors_are_not_taken_for_stale_and_others_are() {
 
 // === without rules ===
 
-/// A server that says a word to everybody.
+/// A server that sends a word to every client.
 fn greeter(word: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a server");
     let address = listener.local_addr().expect("bound");
     std::thread::spawn(move || {
         while let Ok((mut client, _)) = listener.accept() {
-            // A client that has gone needs no greeting.
+            // The client may have closed the connection.
             let _ = client.write_all(word.as_bytes());
         }
     });
@@ -268,7 +270,7 @@ fn greeting(from: SocketAddr) -> std::io::Result<String> {
     Ok(heard)
 }
 
-/// A port that nobody has at any loopback address.
+/// A port that is free on all loopback addresses.
 fn free_port() -> u16 {
     TcpListener::bind("0.0.0.0:0").and_then(|gone| gone.local_addr()).expect("a port").port()
 }
@@ -284,29 +286,29 @@ fn s21_services_on_loopback_need_no_rules() {
     let rootless = Options { rootless: true, ..options(0, false) };
     let mut planner = planned(rootless, [served("a", &spec("127.96.0.1"), "TCP", greeter("hello"))]);
     let mut backend = Rootless::new(relay());
-    backend.bring(planner.plan(), &Since::Ever).expect("brought");
+    backend.sync(planner.plan(), &SyncScope::FullResync).expect("brought");
     assert_eq!(backend.problems(), []);
     let (at, node) = (SocketAddr::from(([127, 96, 0, 1], port)), SocketAddr::from(([127, 0, 0, 1], node_port)));
     for address in [at, node] {
         assert_eq!(greeting(address).expect("served"), "hello", "{address}");
     }
-    // Its ports pass to another Service in one step.
+    // Its addresses move to another Service in one step.
     let mut touched = planner.update(Update::ServiceGone("default/a".to_owned()));
     for update in served("b", &spec("127.96.0.1"), "TCP", greeter("good day")) {
         touched.absorb(planner.update(update));
     }
-    backend.bring(planner.plan(), &Since::Last(touched)).expect("brought");
+    backend.sync(planner.plan(), &SyncScope::Changed(touched)).expect("brought");
     assert_eq!(backend.problems(), []);
     for address in [at, node] {
         assert_eq!(greeting(address).expect("served"), "good day", "{address}");
     }
     let touched = planner.update(Update::SliceGone("default/b".to_owned()));
-    backend.bring(planner.plan(), &Since::Last(touched)).expect("brought");
+    backend.sync(planner.plan(), &SyncScope::Changed(touched)).expect("brought");
     assert!(greeting(at).is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused));
 }
 
 #[test]
-fn what_cannot_be_served_without_rules_is_said() {
+fn ports_that_need_rules_are_reported() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let number = taken.local_addr().expect("bound").port();
     let spec = |ip: &str, node_port: u16| {
@@ -326,7 +328,7 @@ fn what_cannot_be_served_without_rules_is_said() {
     ];
     let planner = planned(Options { rootless: true, ..options(0, false) }, all);
     let mut backend = Rootless::new(relay());
-    backend.bring(planner.plan(), &Since::Ever).expect("brought");
+    backend.sync(planner.plan(), &SyncScope::FullResync).expect("brought");
     let problems = backend.problems();
     let of = |service: &str| -> Vec<&str> {
         let ours = problems.iter().filter(|problem| &*problem.service == service);
@@ -336,14 +338,14 @@ fn what_cannot_be_served_without_rules_is_said() {
     assert!(matches!(of("default/taken")[..], [what] if what.contains("another program")), "{problems:?}");
     assert!(matches!(of("default/sctp")[..], [what] if what.contains("SCTP")), "{problems:?}");
     assert_eq!(problems.len(), 3);
-    // Once it is free it is served at the next change, whatever that is.
+    // A freed address is opened at the next change.
     drop(taken);
-    backend.bring(planner.plan(), &Since::Last(plan::Touched::default())).expect("brought");
+    backend.sync(planner.plan(), &SyncScope::Changed(plan::Touched::default())).expect("brought");
     assert_eq!(backend.problems().len(), 2);
 }
 
 #[test]
-fn node_ports_on_loopback_are_served_beside_any_mode() {
+fn node_ports_on_loopback_are_served_in_any_mode() {
     let udp = UdpSocket::bind("127.0.0.1:0").expect("a server");
     let (node_port, udp_node_port) = (free_port(), free_port());
     let spec = |ip: &str, node_port: u16, protocol: &str| {
@@ -361,7 +363,7 @@ fn node_ports_on_loopback_are_served_beside_any_mode() {
     let kernel = kernel();
     let ports = Arc::new(Mutex::new(LoopbackPorts::new(relay())));
     let mut backend = WithLoopback::new(Box::new(backend(&kernel)), ports);
-    backend.bring(planner.plan(), &Since::Ever).expect("brought");
+    backend.sync(planner.plan(), &SyncScope::FullResync).expect("brought");
     assert_eq!((backend.mode(), backend.problems()), ("userspace", Vec::new()));
     assert_eq!(greeting(([127, 0, 0, 1], node_port).into()).expect("served"), "hello");
     let client = UdpSocket::bind("127.0.0.1:0").expect("a client");

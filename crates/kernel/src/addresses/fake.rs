@@ -21,14 +21,14 @@ struct Inner {
 }
 
 impl Fake {
-    /// Gives the machine other addresses; listeners hear of it.
+    /// Replaces the addresses and notifies monitors.
     pub fn set(&self, addresses: impl IntoIterator<Item = Address>) {
         let mut inner = self.0.lock();
         inner.addresses = addresses.into_iter().collect();
         inner.listeners.retain(|listener| listener.send(()).is_ok());
     }
 
-    /// Listens for changes.
+    /// Monitors changes.
     #[must_use]
     pub fn monitor(&self) -> Watcher {
         let (sender, receiver) = channel();
@@ -43,18 +43,18 @@ impl Addresses for Fake {
     }
 }
 
-/// Hears of changes of the addresses of a [`Fake`].
+/// Monitors the addresses of a [`Fake`].
 pub struct Watcher(Receiver<()>);
 
 impl Monitor for Watcher {
-    fn wait(&mut self, patience: Option<Duration>) -> Result<bool, AddressesError> {
-        let heard = match patience {
-            Some(patience) => self.0.recv_timeout(patience),
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<bool, AddressesError> {
+        let heard = match timeout {
+            Some(timeout) => self.0.recv_timeout(timeout),
             None => self.0.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match heard {
             Ok(()) => {
-                // What came with it is the same news.
+                // Coalesce pending notifications.
                 while self.0.try_recv().is_ok() {}
                 Ok(true)
             }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn several_changes_are_one_piece_of_news() {
+    fn several_changes_are_one_notification() {
         let mut fake = Fake::default();
         let mut watcher = fake.monitor();
         let address = Address { ip: [192, 0, 2, 1].into(), prefix_len: 24, interface: 2 };

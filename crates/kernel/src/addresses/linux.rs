@@ -1,5 +1,5 @@
-//! Addresses by netlink. A listener only says that something changed; whoever hears it asks for the list, which is right
-//! whatever was lost or came twice.
+//! Addresses over netlink. The monitor only reports that something changed; the caller reads the list, which is correct
+//! even if notifications were lost or repeated.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,32 +11,32 @@ use super::{Address, Addresses, AddressesError, Monitor};
 use crate::netlink::{Message, Messages, Socket};
 use crate::{Family, address_from};
 
-/// Kinds of messages.
+/// Message types.
 const NEW: u16 = 20;
 const DELETE: u16 = 21;
 const GET: u16 = 22;
-/// The header of a message about an address: family, prefix length, flags, scope, interface.
+/// Header of address messages: family, prefix length, flags, scope, interface.
 const HEADER: usize = 8;
-/// Attributes: the address of the other side on a point-to-point link, and ours. On other links both are ours.
+/// Attributes: peer address of point-to-point links, and our address. On other links both are ours.
 const ADDRESS: u16 = 1;
 const LOCAL: u16 = 2;
-/// Those that hear of addresses: of IPv4 and of IPv6.
+/// Multicast groups of IPv4 and IPv6 addresses.
 const GROUPS: u32 = 0x10 | 0x100;
-/// How many bytes of messages the kernel may keep for us.
-const ROOM: usize = 1 << 20;
+/// Receive buffer in bytes.
+const RECEIVE_BUFFER: usize = 1 << 20;
 
-/// The addresses of the network namespace that it was opened in.
+/// Addresses of the current network namespace.
 pub struct Linux {
     socket: Socket,
 }
 
 impl Linux {
-    /// Opens it.
+    /// Opens a socket.
     ///
     /// # Errors
-    /// When there is no socket to be had.
+    /// When the socket is refused.
     pub fn open() -> Result<Self, AddressesError> {
-        let socket = Socket::open(None, 0, ROOM);
+        let socket = Socket::open(None, 0, RECEIVE_BUFFER);
         let socket = socket.map_err(|errno| AddressesError { errno, doing: "opening a socket" })?;
         Ok(Self { socket })
     }
@@ -45,20 +45,20 @@ impl Linux {
 impl Addresses for Linux {
     fn list(&mut self) -> Result<BTreeSet<Address>, AddressesError> {
         let mut found = BTreeSet::new();
-        let each = |found: &mut BTreeSet<Address>, told: &Message<'_>| found.extend(address(told));
+        let each = |found: &mut BTreeSet<Address>, message: &Message<'_>| found.extend(address(message));
         let listed = self.socket.dump(&mut found, GET, |w| w.raw(&[0; HEADER]), BTreeSet::clear, each);
         listed.map_err(|errno| AddressesError { errno, doing: "listing" })?;
         Ok(found)
     }
 }
 
-/// Reads an address.
-fn address(told: &Message<'_>) -> Option<Address> {
-    if told.kind != NEW {
+/// Parses an address.
+fn address(message: &Message<'_>) -> Option<Address> {
+    if message.kind != NEW {
         return None;
     }
-    let [family, prefix_len, _, _, interface @ ..] = *told.body.first_chunk::<HEADER>()?;
-    let attributes = told.attributes(HEADER);
+    let [family, prefix_len, _, _, interface @ ..] = *message.body.first_chunk::<HEADER>()?;
+    let attributes = message.attributes(HEADER);
     let ip = address_from(attributes.find(LOCAL).or_else(|| attributes.find(ADDRESS))?)?;
     (Family::from_number(family) == Some(Family::of(ip))).then_some(Address {
         ip,
@@ -67,18 +67,18 @@ fn address(told: &Message<'_>) -> Option<Address> {
     })
 }
 
-/// Hears of changes of addresses in the network namespace that it was opened in.
+/// Monitors address changes in the current network namespace.
 pub struct Watcher {
     socket: Socket,
 }
 
 impl Watcher {
-    /// Begins to listen.
+    /// Opens the monitor.
     ///
     /// # Errors
-    /// When there is no socket to be had.
+    /// When the socket is refused.
     pub fn open() -> Result<Self, AddressesError> {
-        let socket = Socket::open(None, GROUPS, ROOM);
+        let socket = Socket::open(None, GROUPS, RECEIVE_BUFFER);
         let socket = socket.map_err(|errno| AddressesError { errno, doing: "listening" })?;
         Ok(Self { socket })
     }
@@ -88,7 +88,9 @@ impl Watcher {
         let mut changed = false;
         loop {
             match self.socket.receive() {
-                Ok(Some(datagram)) => changed |= Messages::new(datagram).any(|told| [NEW, DELETE].contains(&told.kind)),
+                Ok(Some(datagram)) => {
+                    changed |= Messages::new(datagram).any(|message| [NEW, DELETE].contains(&message.kind));
+                }
                 Ok(None) => return Ok(changed),
                 // Some were lost: they would have been about addresses.
                 Err(Errno::NOBUFS) => changed = true,
@@ -99,9 +101,9 @@ impl Watcher {
 }
 
 impl Monitor for Watcher {
-    fn wait(&mut self, patience: Option<Duration>) -> Result<bool, AddressesError> {
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<bool, AddressesError> {
         let failed = |errno| AddressesError { errno, doing: "listening" };
-        let deadline = patience.and_then(|patience| Instant::now().checked_add(patience));
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             self.socket.ready(left).map_err(failed)?;
@@ -121,9 +123,9 @@ impl AsFd for Watcher {
     }
 }
 
-/// Reads bytes as whatever the kernel could tell of addresses.
+/// Parses bytes as any message of this port.
 pub(crate) fn read_anything(bytes: &[u8]) {
-    for told in Messages::new(bytes) {
-        address(&told);
+    for message in Messages::new(bytes) {
+        address(&message);
     }
 }

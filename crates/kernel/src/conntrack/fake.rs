@@ -1,4 +1,4 @@
-//! Connections in memory. Clones share them.
+//! Conntrack in memory. Clones share it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,43 +9,43 @@ use rustix::io::Errno;
 use super::{Conntrack, ConntrackError, Counted, Flow, UDP};
 use crate::Family;
 
-/// A kernel that remembers connections.
+/// A conntrack table in memory.
 #[derive(Clone, Default)]
 pub struct Fake(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
 struct Inner {
     flows: BTreeSet<Flow>,
-    /// What has passed, where it is counted, and whether it has ended.
+    /// Bytes, where counted, and whether the connection is closed.
     passed: BTreeMap<Flow, (Option<u64>, bool)>,
     lists: usize,
     failure: Option<Errno>,
 }
 
 impl Fake {
-    /// A connection comes to be.
+    /// Adds an entry.
     pub fn insert(&self, flow: Flow) {
         self.0.lock().flows.insert(flow);
     }
 
-    /// Bytes pass, or both sides end it.
+    /// Sets the counter and whether the connection is closed.
     pub fn pass(&self, flow: Flow, bytes: Option<u64>, ended: bool) {
         self.0.lock().passed.insert(flow, (bytes, ended));
     }
 
-    /// All connections, of any protocol.
+    /// All entries.
     #[must_use]
     pub fn flows(&self) -> Vec<Flow> {
         self.0.lock().flows.iter().copied().collect()
     }
 
-    /// How often somebody asked for connections.
+    /// Number of list requests.
     #[must_use]
     pub fn lists(&self) -> usize {
         self.0.lock().lists
     }
 
-    /// Lets the next request fail.
+    /// Makes the next request fail.
     pub fn fail_next(&self, errno: Errno) {
         self.0.lock().failure = Some(errno);
     }
@@ -65,7 +65,7 @@ impl Conntrack for Fake {
         Ok(inner.flows.iter().filter(|flow| flow.family == family && flow.protocol == UDP).copied().collect())
     }
 
-    fn led_flows(&mut self, family: Family) -> Result<Vec<Counted>, ConntrackError> {
+    fn translated_flows(&mut self, family: Family) -> Result<Vec<Counted>, ConntrackError> {
         let mut inner = self.0.lock();
         inner.ask("listing connections")?;
         let led =
@@ -90,7 +90,7 @@ mod tests {
     use crate::conntrack::Direction;
 
     #[test]
-    fn a_connection_is_forgotten_once() {
+    fn an_entry_is_deleted_once() {
         let end = |last: u8, port| (std::net::IpAddr::from([10, 0, 0, last]), port);
         let original = Direction::new(end(1, 4000), end(96, 53));
         let reply = Direction::new(end(2, 53), end(1, 4000));
@@ -103,7 +103,7 @@ mod tests {
         let untranslated = Flow { zone: 1, reply: Direction::new(end(96, 53), end(1, 4000)), ..flow };
         fake.insert(untranslated);
         fake.pass(flow, Some(7), false);
-        let led = fake.led_flows(Family::Ip).expect("listed");
+        let led = fake.translated_flows(Family::Ip).expect("listed");
         let want = Counted { flow: Flow { protocol: 6, ..flow }, bytes: None, ended: false };
         assert_eq!(led, [want, Counted { flow, bytes: Some(7), ended: false }], "of all protocols, led elsewhere");
         assert_eq!(fake.delete(&[untranslated]).expect("deleted"), 1);

@@ -1,9 +1,8 @@
-//! Connection tracking of this machine, by netlink.
+//! Conntrack over netlink.
 //!
-//! The kernel is asked for one family at a time and, where UDP alone is wanted and it knows how, for UDP only; what else it
-//! sends is left out here.
-//! Entries come and go while they are listed; that does not make a list wrong, only old, as any list would be a moment later.
-//! One that the kernel itself calls interrupted is read anew.
+//! One family is requested at a time, filtered to UDP where the kernel supports it; the rest is filtered here. Entries
+//! change while they are listed, which makes a list old, not wrong. A dump that the kernel marks as interrupted is
+//! repeated.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,9 +13,9 @@ use super::{Conntrack, ConntrackError, Counted, Direction, Flow, UDP};
 use crate::netlink::{Attributes, Message, Messages, Socket, Writer};
 use crate::{Family, address_bytes, address_from};
 
-/// The part of netfilter that connection tracking is.
+/// Netfilter subsystem number.
 const SUBSYSTEM: u16 = 1;
-/// The header of every message of netfilter.
+/// Header of netfilter messages.
 const HEADER: usize = 4;
 const GET: u16 = 1;
 const DELETE: u16 = 2;
@@ -31,51 +30,51 @@ const COUNTED_REPLY: u16 = 10;
 const ZONE: u16 = 18;
 const FILTER: u16 = 25;
 
-/// Of the status: where it goes is translated.
+/// Status bit: DNAT.
 const DESTINATION_TRANSLATED: u32 = 1 << 5;
 
-/// Of what was counted: bytes.
+/// Counter attribute: bytes.
 const BYTES: u16 = 2;
-/// Of the state: that of TCP, that of SCTP; of both: the state itself.
+/// State attributes of TCP and SCTP, and the state in both.
 const OF_TCP: u16 = 1;
 const OF_SCTP: u16 = 3;
 const IS: u16 = 1;
-/// TCP that both sides have ended: it waits, or is closed.
+/// TCP states TIME_WAIT and CLOSE.
 const TCP_ENDED: [u8; 2] = [7, 8];
-/// SCTP that both sides have ended.
+/// SCTP state CLOSED.
 const SCTP_ENDED: u8 = 1;
 
 /// Attributes of a direction.
 const ADDRESSES: u16 = 1;
 const PROTOCOL: u16 = 2;
-/// Of its addresses: source and destination of IPv4, then of IPv6.
+/// Source and destination of IPv4, then of IPv6.
 const V4: [u16; 2] = [1, 2];
 const V6: [u16; 2] = [3, 4];
-/// Of its protocol: the number, the source port, the destination port.
+/// Protocol number, source port, destination port.
 const NUMBER: u16 = 1;
 const SOURCE_PORT: u16 = 2;
 const DESTINATION_PORT: u16 = 3;
 
-/// Of a filter: what of the original direction is to be compared, and which part that is.
+/// Filter attributes: fields of the original and reply direction.
 const FILTER_ORIGINAL: u16 = 1;
 const FILTER_REPLY: u16 = 2;
 const FILTER_PROTOCOL: u32 = 1 << 3;
 
-/// How many bytes of answers the kernel may keep for us.
-const ROOM: usize = 4 << 20;
+/// Receive buffer in bytes.
+const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// The connection tracking of the network namespace that it was opened in.
+/// Conntrack of the current network namespace.
 pub struct Linux {
     socket: Socket,
 }
 
 impl Linux {
-    /// Opens it.
+    /// Opens a socket.
     ///
     /// # Errors
-    /// When there is no socket to be had.
+    /// When the socket is refused.
     pub fn open() -> Result<Self, ConntrackError> {
-        let socket = Socket::open(Some(netlink::NETFILTER), 0, ROOM);
+        let socket = Socket::open(Some(netlink::NETFILTER), 0, RECEIVE_BUFFER);
         let socket = socket.map_err(|errno| ConntrackError { errno, doing: "opening a socket" })?;
         Ok(Self { socket })
     }
@@ -92,12 +91,13 @@ impl Linux {
                 });
             }
         };
-        self.socket.dump(&mut flows, SUBSYSTEM << 8 | GET, body, Vec::clear, |flows, told| flows.extend(flow(told)))?;
+        self.socket
+            .dump(&mut flows, SUBSYSTEM << 8 | GET, body, Vec::clear, |flows, message| flows.extend(flow(message)))?;
         flows.retain(|flow| flow.family == family && flow.protocol == protocol);
         Ok(flows)
     }
 
-    /// The connections of a family and a protocol, also of those that end by themselves.
+    /// Entries of a family and protocol.
     ///
     /// # Errors
     /// When they cannot be read.
@@ -115,13 +115,13 @@ impl Conntrack for Linux {
         self.flows(family, UDP)
     }
 
-    fn led_flows(&mut self, family: Family) -> Result<Vec<Counted>, ConntrackError> {
+    fn translated_flows(&mut self, family: Family) -> Result<Vec<Counted>, ConntrackError> {
         let mut flows = Vec::new();
         let body = |w: &mut Writer| w.raw(&[family.number(), 0, 0, 0]);
-        // There may be a million of others: they are left out one by one.
+        // There may be a million others: filter while reading.
         let led =
             |found: &Counted| found.flow.family == family && found.flow.reply.source != found.flow.original.destination;
-        let take = |flows: &mut Vec<Counted>, told: &Message<'_>| flows.extend(counted(told).filter(led));
+        let take = |flows: &mut Vec<Counted>, message: &Message<'_>| flows.extend(counted(message).filter(led));
         let listed = self.socket.dump(&mut flows, SUBSYSTEM << 8 | GET, body, Vec::clear, take);
         listed.map_err(|errno| ConntrackError { errno, doing: "listing connections" })?;
         Ok(flows)
@@ -163,20 +163,20 @@ fn direction(w: &mut Writer, protocol: u8, direction: &Direction) {
     });
 }
 
-/// Reads a connection.
-fn flow(told: &Message<'_>) -> Option<Flow> {
-    let family = Family::from_number(*told.body.first()?)?;
-    let attributes = told.attributes(HEADER);
+/// Parses an entry.
+fn flow(message: &Message<'_>) -> Option<Flow> {
+    let family = Family::from_number(*message.body.first()?)?;
+    let attributes = message.attributes(HEADER);
     let (protocol, original) = read_direction(&attributes.nest(ORIGINAL)?)?;
     let (_, reply) = read_direction(&attributes.nest(REPLY)?)?;
     let (zone, status) = (attributes.be16(ZONE).unwrap_or_default(), attributes.be32(STATUS).unwrap_or_default());
     Some(Flow { family, protocol, zone, original, reply, translated: status & DESTINATION_TRANSLATED != 0 })
 }
 
-/// Reads a connection with what has passed.
-fn counted(told: &Message<'_>) -> Option<Counted> {
-    let flow = flow(told)?;
-    let attributes = told.attributes(HEADER);
+/// Parses an entry with its counters.
+fn counted(message: &Message<'_>) -> Option<Counted> {
+    let flow = flow(message)?;
+    let attributes = message.attributes(HEADER);
     let bytes = |way| attributes.nest(way).and_then(|counted| counted.be64(BYTES));
     let bytes = match (bytes(COUNTED_ORIGINAL), bytes(COUNTED_REPLY)) {
         (None, None) => None,
@@ -198,9 +198,9 @@ fn read_direction(attributes: &Attributes<'_>) -> Option<(u8, Direction)> {
     Some((*protocol.find(NUMBER)?.first()?, direction))
 }
 
-/// Reads bytes as whatever the kernel could tell of connections.
+/// Parses bytes as any conntrack message.
 pub(crate) fn read_anything(bytes: &[u8]) {
-    for told in Messages::new(bytes) {
-        counted(&told);
+    for message in Messages::new(bytes) {
+        counted(&message);
     }
 }

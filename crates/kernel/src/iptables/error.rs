@@ -1,55 +1,54 @@
-//! Why a program of iptables failed, and what that means for whoever ran it.
+//! Errors of iptables programs, and what they mean to callers.
 
 use thiserror::Error;
 
-/// A program that failed.
+/// A failed program.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum IptablesError {
-    /// The host does not have it.
+    /// The program is not installed.
     #[error("the program {program} is not on this machine; install the package iptables")]
     Missing {
         /// Its name.
         program: String,
     },
-    /// Somebody else held the lock for longer than we waited.
+    /// Another program held the xtables lock for too long.
     #[error("{program}: another program holds the lock of iptables; it is tried again")]
     Busy {
         /// Its name.
         program: String,
     },
-    /// We may not.
+    /// Privileges are missing.
     #[error("{program}: not permitted; run as root")]
     Permission {
         /// Its name.
         program: String,
     },
-    /// The kernel lacks something.
+    /// The kernel lacks support.
     #[error("{program}: this kernel cannot do it: {said}")]
     Unsupported {
         /// Its name.
         program: String,
-        /// What it said.
+        /// Its error message.
         said: String,
     },
-    /// It did not take what it was given.
+    /// The input was refused.
     #[error("{program} refused{}: {said}", line.as_ref().map_or_else(String::new, |line| format!(" `{line}`")))]
     Refused {
         /// Its name.
         program: String,
-        /// The line that it complained of.
+        /// The refused line.
         line: Option<String>,
-        /// What it said.
+        /// Its error message.
         said: String,
     },
 }
 
 impl IptablesError {
-    /// What an exit means. `input` is what the program was given.
+    /// Classifies an exit. `input` is the standard input of the program.
     pub(crate) fn classify(program: &str, code: Option<i32>, said: &str, input: &str) -> Self {
         let program = program.to_owned();
         let any = |words: &[&str]| words.iter().any(|word| said.contains(word));
-        let brief =
-            said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it did not say why").to_owned();
+        let brief = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("no error message").to_owned();
         if any(&["Permission denied", "you must be root", "Operation not permitted"]) {
             Self::Permission { program }
         } else if any(&["holding the xtables lock", "Resource temporarily unavailable"]) || code == Some(4) {
@@ -68,14 +67,14 @@ impl IptablesError {
         }
     }
 
-    /// The same request may succeed a moment later.
+    /// Whether the same request may succeed later.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::Busy { .. })
     }
 }
 
-/// The number of the line that a program complains of: all of them say `line`, and then the number.
+/// The line number in an error message: all variants print `line` followed by the number.
 fn line_number(said: &str) -> Option<usize> {
     said.match_indices("line").find_map(|(at, word)| {
         let rest = said[at + word.len()..].trim_start_matches([':', ' ']);

@@ -1,7 +1,7 @@
-//! iptables in memory, as strict as the programs of a host, which can say what would happen to a packet.
+//! iptables in memory, as strict as the programs of a host, with packet evaluation.
 //!
-//! A script goes in as the text that a program would get and is refused for the same reasons ([`tables`]); a packet goes in and
-//! its [`Fate`] comes out ([`walk`]). A [`Fake`] is a handle: clones share one machine.
+//! Scripts are refused for the same reasons as by the programs ([`tables`]); a packet yields its [`Fate`] ([`walk`]). A
+//! [`Fake`] is a handle: clones share one machine.
 
 mod tables;
 mod walk;
@@ -26,40 +26,40 @@ struct Inner {
     tables: BTreeMap<Family, Tables>,
     local: BTreeSet<IpAddr>,
     clock: u64,
-    /// When each list last saw each address.
+    /// Last time of each address in each `recent` list.
     lists: BTreeMap<Name, BTreeMap<IpAddr, u64>>,
     restores: usize,
     failure: Option<IptablesError>,
 }
 
 impl Fake {
-    /// Lets the next script fail.
+    /// Makes the next script fail.
     pub fn fail_next(&self, error: IptablesError) {
         self.0.lock().failure = Some(error);
     }
 
-    /// How many scripts were run.
+    /// Number of scripts run.
     #[must_use]
     pub fn restores(&self) -> usize {
         self.0.lock().restores
     }
 
-    /// Gives the machine its addresses.
+    /// Sets the addresses of the machine.
     pub fn set_local(&self, addresses: impl IntoIterator<Item = IpAddr>) {
         self.0.lock().local = addresses.into_iter().collect();
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub fn advance(&self, seconds: u64) {
         self.0.lock().clock += seconds;
     }
 
-    /// Sends a packet; `chance` says whether the one in so many comes up.
+    /// Evaluates a packet; `chance` decides a 1-in-n match.
     pub fn evaluate(&self, packet: &Packet, chance: &mut dyn FnMut(u32) -> bool) -> Fate {
         walk::evaluate(&mut self.0.lock(), packet, chance)
     }
 
-    /// Somebody else runs a script, in their own words.
+    /// Runs a script of another program.
     ///
     /// # Errors
     /// Why it was refused.
@@ -67,12 +67,12 @@ impl Fake {
         self.0.lock().tables.entry(family).or_default().restore(script)
     }
 
-    /// Somebody else empties every table and removes its chains.
+    /// Flushes all tables as another program.
     pub fn flush(&self) {
         self.0.lock().tables.clear();
     }
 
-    /// Everything there is, as `iptables-save` prints it.
+    /// All tables as `iptables-save` prints them.
     #[must_use]
     pub fn listing(&self, family: Family) -> String {
         self.0.lock().tables.get(&family).map(Tables::to_string).unwrap_or_default()

@@ -1,8 +1,8 @@
-//! The tables of this machine, by way of its programs.
+//! iptables through the programs of the host.
 //!
-//! A machine may have two iptables at once: `legacy`, and one that is written in terms of nftables. Rules of both are heeded by
-//! the kernel, but each sees only its own, so ours must be where those of everybody else are ([`Linux::open`]). All programs
-//! share a lock; we wait for it a while and then say so, rather than go on without it.
+//! A machine may have two variants: `legacy` and `nft`. The kernel evaluates the rules of both, but each variant lists
+//! only its own, so ours must use the one that others use ([`Linux::open`]). All programs share the xtables lock; after
+//! a timeout the request fails rather than run without it.
 
 use std::io::{ErrorKind, Write as _};
 use std::process::{Command, Output, Stdio};
@@ -10,28 +10,28 @@ use std::process::{Command, Output, Stdio};
 use super::{Family, Iptables, IptablesError, Rule, Saved, Script, Table};
 use crate::nft::{self, Batch, Change, Nft as _};
 
-/// How many seconds the lock is waited for.
-const PATIENCE: &str = "5";
+/// Timeout for the xtables lock, in seconds.
+const LOCK_TIMEOUT: &str = "5";
 
-/// Chains of whoever else serves Kubernetes here: where they are, ours belong.
+/// Chains of other Kubernetes components: use the variant that has them.
 const HINTS: [&str; 3] = ["KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY", "KUBE-PROXY-CANARY"];
 
-/// A kind of iptables.
+/// Variant of iptables.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Variant {
-    /// In terms of nftables.
+    /// iptables-nft.
     Nft,
-    /// The older one.
+    /// iptables-legacy.
     Legacy,
-    /// The only one, whatever it is.
+    /// The only one installed, of unknown kind.
     Plain,
 }
 
 impl Variant {
-    /// Those with a name.
+    /// Variants with a name suffix.
     const NAMED: [Self; 2] = [Self::Nft, Self::Legacy];
 
-    /// How its programs are called: `iptables-legacy-save`, and so on.
+    /// Program name: `iptables-legacy-save`, and so on.
     fn program(self, family: Family, what: &str) -> String {
         let base = match family {
             Family::Ip => "iptables",
@@ -46,7 +46,7 @@ impl Variant {
     }
 }
 
-/// The tables of this machine, as one variant sees them.
+/// iptables of one variant.
 #[derive(Clone, Debug)]
 pub struct Linux {
     variant: Variant,
@@ -54,11 +54,11 @@ pub struct Linux {
 }
 
 impl Linux {
-    /// The variant that this machine uses: the one in which others who serve Kubernetes have left a sign; else the one with
-    /// more rules; else the one that `iptables` means here.
+    /// The variant in use: the one with chains of other Kubernetes components; else the one with more rules; else the
+    /// default of the host.
     ///
     /// # Errors
-    /// When there is none, or it cannot be used.
+    /// When none is usable.
     pub fn open() -> Result<Self, IptablesError> {
         let mut candidates = Vec::new();
         for variant in Variant::NAMED {
@@ -75,35 +75,35 @@ impl Linux {
         let chosen = match candidates[..] {
             [] => Variant::Plain,
             [(_, only)] => only,
-            // Equally full, which is mostly empty: what the host's own name for it leads to.
+            // Equal counts, usually empty: the default of the host.
             [.., (second, _), (first, _)] if first == second => default_variant()?,
             [.., (_, variant)] => variant,
         };
         Self::of(chosen)
     }
 
-    /// Every variant that this machine has, for whoever tidies up.
+    /// All installed variants, for cleanup.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let named: Vec<Self> = Variant::NAMED.into_iter().filter_map(|variant| Self::of(variant).ok()).collect();
         if named.is_empty() { Self::of(Variant::Plain).into_iter().collect() } else { named }
     }
 
-    /// This variant.
+    /// Opens a variant.
     ///
     /// # Errors
-    /// When it cannot be used.
+    /// When it is not usable.
     pub fn of(variant: Variant) -> Result<Self, IptablesError> {
         save(variant, Family::Ip)?;
         let families = match save(variant, Family::Ip6) {
             Ok(_) => Family::ALL.to_vec(),
-            // A machine may well do without IPv6.
+            // IPv6 is optional.
             Err(_) => vec![Family::Ip],
         };
         Ok(Self { variant, families })
     }
 
-    /// Which one it is.
+    /// The variant.
     #[must_use]
     pub const fn variant(&self) -> Variant {
         self.variant
@@ -121,25 +121,25 @@ impl Iptables for Linux {
 
     fn restore(&mut self, family: Family, script: &Script) -> Result<(), IptablesError> {
         let program = self.variant.program(family, "-restore");
-        run(&program, &["-w", PATIENCE, "--noflush", "--counters"], &script.to_string()).map(drop)
+        run(&program, &["-w", LOCK_TIMEOUT, "--noflush", "--counters"], &script.to_string()).map(drop)
     }
 
     fn has(&mut self, family: Family, table: Table, chain: &str, rule: &Rule) -> Result<bool, IptablesError> {
         let program = self.variant.program(family, "");
         let words = super::tokens::split(&rule.to_string()).unwrap_or_default();
-        let mut arguments = vec!["-w", PATIENCE, "-t", table.as_str(), "-C", chain];
+        let mut arguments = vec!["-w", LOCK_TIMEOUT, "-t", table.as_str(), "-C", chain];
         arguments.extend(words.iter().map(String::as_str));
         match run(&program, &arguments, "") {
             Ok(_) => Ok(true),
-            // A chain or a rule that is missing is an answer.
+            // The chain or rule is missing.
             Err(IptablesError::Refused { .. }) => Ok(false),
-            // So is a rule that leads to a chain that is missing, which the older programs take for a module.
+            // So is the target chain, which legacy programs report as a missing module.
             Err(IptablesError::Unsupported { .. }) if matches!(rule.target(), super::Target::Chain(_)) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// The older tables are part of the kernel and go when it does.
+    /// Legacy tables are part of the kernel and cannot be removed.
     fn tidy(&mut self, family: Family) -> Result<(), IptablesError> {
         let variant = if self.variant == Variant::Plain { default_variant()? } else { self.variant };
         if variant != Variant::Nft {
@@ -157,7 +157,7 @@ impl Iptables for Linux {
     }
 }
 
-/// Without a table named, so that reading does not make tables.
+/// Without a table name, so that reading does not create tables.
 fn save(variant: Variant, family: Family) -> Result<Saved, IptablesError> {
     let output = run(&variant.program(family, "-save"), &[], "")?;
     Ok(Saved::parse(String::from_utf8_lossy(&output.stdout).into_owned()))
@@ -170,17 +170,17 @@ fn default_variant() -> Result<Variant, IptablesError> {
     Ok(if is_nft { Variant::Nft } else { Variant::Legacy })
 }
 
-/// Runs a program to its end.
+/// Runs a program to completion.
 fn run(program: &str, arguments: &[&str], input: &str) -> Result<Output, IptablesError> {
     let failed = |error: &std::io::Error| match error.kind() {
         ErrorKind::NotFound => IptablesError::Missing { program: program.to_owned() },
         ErrorKind::PermissionDenied => IptablesError::Permission { program: program.to_owned() },
         _ => IptablesError::Refused { program: program.to_owned(), line: None, said: error.to_string() },
     };
-    // The port to these tables is a program of the host: there is no other that leaves other people's rules alone.
+    // Running the host's programs is the only way that leaves the rules of others alone.
     #[allow(clippy::disallowed_methods)]
     let mut command = Command::new(program);
-    // Where a service finds its programs is not always where those of the administrator are.
+    // The PATH of a service may lack the sbin directories.
     let path = std::env::var("PATH").unwrap_or_default();
     command.args(arguments).env("PATH", format!("{path}:/usr/sbin:/sbin")).env("LC_ALL", "C");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -188,7 +188,7 @@ fn run(program: &str, arguments: &[&str], input: &str) -> Result<Output, Iptable
     let stdin = child.stdin.take();
     let output = std::thread::scope(|scope| {
         scope.spawn(move || {
-            // A program that stops reading says why by itself.
+            // If it stops reading, its exit status says why.
             let _ = stdin.map(|mut stdin| stdin.write_all(input.as_bytes()));
         });
         child.wait_with_output()

@@ -1,6 +1,7 @@
-//! Reads a rule, as people write it and as the programs of the host print it.
+//! Parses rules as printed by `iptables-save`.
 //!
-//! A rule that has anything we would never write is not read at all: for us it is somebody else's, and differs from all of ours.
+//! A rule with any match or target that we never write is not parsed: it belongs to another program and differs from
+//! all of ours.
 
 use ipnet::IpNet;
 
@@ -8,7 +9,7 @@ use super::rule::{Match, Rule, State, Target, Transport, probability};
 use super::tokens::split;
 
 impl Rule {
-    /// Reads a rule without its chain.
+    /// Parses a rule without its chain.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut reader = Reader { words: split(text)?.into_iter(), ..Reader::default() };
@@ -19,7 +20,7 @@ impl Rule {
     }
 }
 
-/// What was read so far.
+/// Parser state.
 #[derive(Default)]
 struct Reader {
     words: std::vec::IntoIter<String>,
@@ -30,12 +31,12 @@ struct Reader {
     port: Option<u16>,
     recent: Option<Recent>,
     target: Option<String>,
-    /// What follows the target.
+    /// Option of the target.
     argument: Option<(String, String)>,
     comment: Option<String>,
 }
 
-/// What was read of a `recent` match.
+/// A partially parsed `recent` match.
 #[derive(Default)]
 struct Recent {
     set: bool,
@@ -65,7 +66,7 @@ impl Reader {
             "-d" => Match::Destination { range: range(&self.next()?)?, not },
             "-i" => Match::Interface { name: self.next()?, not },
             "--mark" => Match::Marked { bits: bits(&self.next()?)?, not },
-            // Nothing else can be turned round.
+            // Only the above can be negated.
             _ if not && word != "-p" => return None,
             "-p" => {
                 let name = self.next()?;
@@ -73,8 +74,8 @@ impl Reader {
                 return self.protocol.replace((transport, not)).is_none().then_some(());
             }
             "--ctstate" => Match::State(state(&self.next()?)?),
-            "--src-type" => (self.next()? == "LOCAL").then_some(Match::FromHere)?,
-            "--dst-type" => (self.next()? == "LOCAL").then_some(Match::ToHere)?,
+            "--src-type" => (self.next()? == "LOCAL").then_some(Match::LocalSource)?,
+            "--dst-type" => (self.next()? == "LOCAL").then_some(Match::LocalDestination)?,
             "--probability" => Match::OneIn(one_in(&self.next()?)?),
             _ => return self.take_other(word),
         }
@@ -128,7 +129,7 @@ impl Reader {
         let target = target(self.target.as_deref(), argument)?;
         let rule = self.matches.into_iter().fold(Rule::new(target), Rule::when);
         Some(match self.comment {
-            Some(comment) => rule.says(comment),
+            Some(comment) => rule.with_comment(comment),
             None => rule,
         })
     }
@@ -138,20 +139,20 @@ impl Recent {
     fn finish(self) -> Option<Match> {
         let list = self.list?.into();
         match (self.set, self.check, self.reap, self.seconds) {
-            (true, false, false, None) => Some(Match::Remember { list }),
-            (false, true, true, Some(seconds)) => Some(Match::Remembered { list, seconds }),
+            (true, false, false, None) => Some(Match::RecentSet { list }),
+            (false, true, true, Some(seconds)) => Some(Match::RecentCheck { list, seconds }),
             _ => None,
         }
     }
 }
 
-/// Modules of matches that rules of ours use.
+/// Match modules of our rules.
 const MODULES: [&str; 9] = ["tcp", "udp", "sctp", "comment", "conntrack", "addrtype", "mark", "recent", "statistic"];
 
-/// Masks that leave an address as it is.
+/// Host masks.
 const WHOLE: [&str; 2] = ["255.255.255.255", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"];
 
-/// Lets a value flow into a function, so that a match of many arms reads in one direction.
+/// Pipes a value into a function, so that long match arms read left to right.
 trait Pipe: Sized {
     fn pipe<T>(self, then: impl FnOnce(Self) -> T) -> T {
         then(self)
@@ -189,18 +190,18 @@ fn state(text: &str) -> Option<State> {
     }
 }
 
-/// Of how many a chance is one; nothing if it is that of no number. The kernel keeps chances as parts of 2³¹.
+/// The n of a 1-in-n probability, if it is one. The kernel stores probabilities as multiples of 2⁻³¹.
 fn one_in(text: &str) -> Option<u32> {
     let parts = |chance: f64| (chance * 2_147_483_648.0).round();
     let chance: f64 = text.parse().ok().filter(|chance| *chance > 0.0 && *chance <= 1.0)?;
-    // In range: a chance above zero that can be written so is at least one of 2³¹.
+    // In range: a representable probability above zero is at least 2⁻³¹.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let count = (1.0 / chance).round().min(f64::from(u32::MAX)) as u32;
     let again: f64 = probability(count).parse().ok()?;
     (parts(again) == parts(chance)).then_some(count)
 }
 
-/// A target, and the option that follows it with its value.
+/// A target with its option.
 fn target(name: Option<&str>, argument: Option<(&str, &str)>) -> Option<Target> {
     let Some(name) = name else { return argument.is_none().then_some(Target::Nothing) };
     match (name, argument) {
@@ -214,7 +215,7 @@ fn target(name: Option<&str>, argument: Option<(&str, &str)>) -> Option<Target> 
         ("MARK", Some(("--set-xmark", value))) => {
             let (value, mask) = value.split_once('/')?;
             match (number(value)?, number(mask)?) {
-                (bits, 0) => Some(Target::Turn(bits)),
+                (bits, 0) => Some(Target::XorMark(bits)),
                 (bits, mask) => (bits == mask).then_some(Target::Mark(bits)),
             }
         }
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_read_as_programs_print_them() {
+    fn rules_are_parsed_as_printed() {
         let same = |text: &str| assert_eq!(again(text).as_deref(), Some(text));
         same(
             "! -s 10.244.0.0/16 -d 10.96.0.1/32 -p tcp -m tcp --dport 80 -m comment --comment \"a b\" -j KUBE-MARK-MASQ",
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_we_would_not_write_are_not_read() {
+    fn foreign_rules_are_not_parsed() {
         for text in [
             "-j LOG --log-prefix x",
             "-p icmp -j ACCEPT",
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn chances_are_told_apart() {
+    fn probabilities_are_distinguished() {
         for count in (1..2_000).chain([20_000, 40_000]) {
             assert_eq!(one_in(&probability(count)), Some(count));
         }

@@ -1,5 +1,4 @@
-//! A rule: what must be true of a packet, and what is done to it then. Few kinds, typed, such that equal rules are equal values
-//! however the programs of the host print them.
+//! A rule: matches and a target. Few kinds, typed, so that equal rules are equal values however they are printed.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -45,19 +44,19 @@ impl Transport {
     }
 }
 
-/// What a packet is to its connection.
+/// Conntrack state.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum State {
-    /// Its first.
+    /// NEW.
     New,
-    /// One of a connection that is known, or about one.
+    /// RELATED or ESTABLISHED.
     Known,
-    /// It fits no connection.
+    /// INVALID.
     Invalid,
 }
 
 impl State {
-    /// As programs write it.
+    /// Its text form.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::New => "NEW",
@@ -67,120 +66,120 @@ impl State {
     }
 }
 
-/// Something that must be true of a packet. `not` turns it round.
+/// A match. `not` negates it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Match {
-    /// It comes from there.
+    /// Source address.
     Source {
         /// The addresses.
         range: IpNet,
-        /// Whether it must not.
+        /// Whether it is negated.
         not: bool,
     },
-    /// It goes there.
+    /// Destination address.
     Destination {
         /// The addresses.
         range: IpNet,
-        /// Whether it must not.
+        /// Whether it is negated.
         not: bool,
     },
-    /// It came in by an interface; with a `+` at the end of the name, by one whose name begins so.
+    /// Incoming interface; a final `+` makes it a prefix.
     Interface {
         /// The name.
         name: String,
-        /// Whether it must not.
+        /// Whether it is negated.
         not: bool,
     },
-    /// It is of a protocol.
+    /// IP protocol.
     Protocol {
         /// The protocol.
         transport: Transport,
-        /// Whether it must not.
+        /// Whether it is negated.
         not: bool,
     },
-    /// It is of a protocol and goes to this port.
+    /// Protocol and destination port.
     Port(Transport, u16),
-    /// It is that to its connection.
+    /// Conntrack state.
     State(State),
-    /// It comes from an address of this machine.
-    FromHere,
-    /// It goes to an address of this machine.
-    ToHere,
-    /// Its mark has these bits.
+    /// The source is an address of this machine.
+    LocalSource,
+    /// The destination is an address of this machine.
+    LocalDestination,
+    /// The mark has these bits.
     Marked {
         /// The bits.
         bits: u32,
-        /// Whether it must not.
+        /// Whether it is negated.
         not: bool,
     },
-    /// Its source was put into this list within so many seconds.
-    Remembered {
-        /// The list.
+    /// `recent --rcheck`: the source is in this list, not older than so many seconds.
+    RecentCheck {
+        /// List name.
         list: Name,
-        /// The seconds.
+        /// Maximum age in seconds.
         seconds: u32,
     },
-    /// Its source is put into this list: always true.
-    Remember {
-        /// The list.
+    /// `recent --set`: adds the source to this list; always matches.
+    RecentSet {
+        /// List name.
         list: Name,
     },
-    /// It is chosen by chance: one of so many.
+    /// Random match: one in n.
     OneIn(u32),
 }
 
-/// What is done to a packet.
+/// Target of a rule.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Target {
-    /// Nothing: the rule only says something to people.
+    /// None: the rule is only a comment.
     Nothing,
-    /// It goes through a chain.
+    /// Jump to a chain.
     Chain(Name),
-    /// It passes this table.
+    /// ACCEPT.
     Accept,
-    /// It is dropped.
+    /// DROP.
     Drop,
-    /// It goes back to where it jumped from.
+    /// RETURN.
     Return,
-    /// It is dropped, and its sender is told that the port is unreachable.
+    /// REJECT with port unreachable.
     Reject,
-    /// It is dropped, and its sender is told that there is no such connection.
+    /// REJECT with a TCP reset.
     Reset,
-    /// These bits of its mark are set.
+    /// Sets mark bits.
     Mark(u32),
-    /// These bits of its mark are turned round.
-    Turn(u32),
-    /// It goes there instead.
+    /// Toggles mark bits.
+    XorMark(u32),
+    /// DNAT.
     Translate(SocketAddr),
-    /// It leaves with the address of the interface that it leaves by, from any port.
+    /// MASQUERADE with a random port.
     Masquerade,
 }
 
 /// A rule.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Rule {
-    /// What must be true of a packet: each kind once, in order.
+    /// Matches, sorted, each kind once.
     matches: Vec<Match>,
-    /// What is done to it then.
+    /// Target.
     target: Target,
-    /// For people.
+    /// Comment.
     comment: Option<Box<str>>,
 }
 
 impl Rule {
-    /// A rule for every packet.
+    /// A rule that matches every packet.
     #[must_use]
     pub const fn new(target: Target) -> Self {
         Self { matches: Vec::new(), target, comment: None }
     }
 
-    /// A rule that leads every packet to a chain.
+    /// A rule that jumps to a chain.
     #[must_use]
     pub fn jump(chain: &str) -> Self {
         Self::new(Target::Chain(chain.into()))
     }
 
-    /// The same rule for packets of which this is true as well.
+    /// Adds a match.
     #[must_use]
     pub fn when(mut self, what: Match) -> Self {
         let place = self.matches.partition_point(|one| *one < what);
@@ -188,40 +187,40 @@ impl Rule {
         self
     }
 
-    /// The same rule with a word for people.
+    /// Sets the comment.
     #[must_use]
-    pub fn says(mut self, comment: impl Into<Box<str>>) -> Self {
+    pub fn with_comment(mut self, comment: impl Into<Box<str>>) -> Self {
         self.comment = Some(comment.into());
         self
     }
 
-    /// The same rule without a word for people.
+    /// Removes the comment.
     #[must_use]
-    pub fn silent(mut self) -> Self {
+    pub fn without_comment(mut self) -> Self {
         self.comment = None;
         self
     }
 
-    /// What must be true of a packet.
+    /// Its matches.
     #[must_use]
     pub fn matches(&self) -> &[Match] {
         &self.matches
     }
 
-    /// What is done to it.
+    /// Its target.
     #[must_use]
     pub const fn target(&self) -> &Target {
         &self.target
     }
 
-    /// For people.
+    /// Its comment.
     #[must_use]
     pub fn comment(&self) -> Option<&str> {
         self.comment.as_deref()
     }
 }
 
-/// Prints it as `iptables-restore` reads it, without the chain.
+/// Formats it for `iptables-restore`, without the chain.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut gap = "";
@@ -250,19 +249,19 @@ impl fmt::Display for Match {
             Self::Protocol { transport, not } => write!(f, "{}-p {}", turned(not), transport.as_str()),
             Self::Port(transport, port) => write!(f, "-p {0} -m {0} --dport {port}", transport.as_str()),
             Self::State(state) => write!(f, "-m conntrack --ctstate {}", state.as_str()),
-            Self::FromHere => f.write_str("-m addrtype --src-type LOCAL"),
-            Self::ToHere => f.write_str("-m addrtype --dst-type LOCAL"),
+            Self::LocalSource => f.write_str("-m addrtype --src-type LOCAL"),
+            Self::LocalDestination => f.write_str("-m addrtype --dst-type LOCAL"),
             Self::Marked { bits, not } => write!(f, "-m mark {}--mark {bits:#x}/{bits:#x}", turned(not)),
-            Self::Remembered { list, seconds } => {
+            Self::RecentCheck { list, seconds } => {
                 write!(f, "-m recent --rcheck --seconds {seconds} --reap --name {list} --rsource")
             }
-            Self::Remember { list } => write!(f, "-m recent --set --name {list} --rsource"),
+            Self::RecentSet { list } => write!(f, "-m recent --set --name {list} --rsource"),
             Self::OneIn(count) => write!(f, "-m statistic --mode random --probability {}", probability(*count)),
         }
     }
 }
 
-/// The chance of one in so many, as it is written.
+/// The probability of one in n, as printed.
 pub(super) fn probability(count: u32) -> String {
     format!("{:.10}", 1.0 / f64::from(count.max(1)))
 }
@@ -278,7 +277,7 @@ impl fmt::Display for Target {
             Self::Reject => f.write_str("REJECT"),
             Self::Reset => f.write_str("REJECT --reject-with tcp-reset"),
             Self::Mark(bits) => write!(f, "MARK --set-xmark {bits:#x}/{bits:#x}"),
-            Self::Turn(bits) => write!(f, "MARK --set-xmark {bits:#x}/0x0"),
+            Self::XorMark(bits) => write!(f, "MARK --set-xmark {bits:#x}/0x0"),
             Self::Translate(to) => write!(f, "DNAT --to-destination {to}"),
             Self::Masquerade => f.write_str("MASQUERADE --random-fully"),
         }

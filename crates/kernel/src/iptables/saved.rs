@@ -1,5 +1,5 @@
-//! What tables hold, as `iptables-save` prints it. The text stays one text, and a rule is read when somebody asks for it: a big
-//! machine has hundreds of thousands, and nearly all of them are as they should be.
+//! The output of `iptables-save`. Rules are parsed on demand: there may be hundreds of thousands, and nearly all are
+//! unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -7,18 +7,18 @@ use std::ops::Range;
 use super::tokens::split;
 use super::{Name, Rule, Table};
 
-/// What tables hold.
+/// Saved tables.
 #[derive(Clone, Debug, Default)]
 pub struct Saved {
     text: String,
-    /// Where the rules of each chain are in the text.
+    /// Position of the rules of each chain in the text.
     chains: BTreeMap<Table, BTreeMap<Name, Vec<Range<usize>>>>,
-    /// Chains of the kernel that do not let packets pass by themselves.
+    /// Built-in chains whose policy is not ACCEPT.
     strict: BTreeSet<(Table, Name)>,
 }
 
 impl Saved {
-    /// Reads the output of `iptables-save`. Tables that we do not know are passed over.
+    /// Parses the output of `iptables-save`. Unknown tables are skipped.
     #[must_use]
     pub fn parse(text: String) -> Self {
         let mut chains: BTreeMap<Table, BTreeMap<Name, Vec<Range<usize>>>> = BTreeMap::new();
@@ -51,7 +51,7 @@ impl Saved {
         Self { text, chains, strict }
     }
 
-    /// The chains of a table.
+    /// Chains of a table.
     pub fn chains(&self, table: Table) -> impl Iterator<Item = &Name> {
         self.chains.get(&table).into_iter().flat_map(BTreeMap::keys)
     }
@@ -62,8 +62,7 @@ impl Saved {
         self.chains.get(&table).is_some_and(|chains| chains.contains_key(chain))
     }
 
-    /// Whether a table is there and nobody would miss it: it has no rules and no chains but those of the kernel, which let
-    /// everything pass.
+    /// Whether a table is unused: no rules, only built-in chains with policy ACCEPT.
     #[must_use]
     pub fn is_bare(&self, table: Table) -> bool {
         let bare = |(name, rules): (&Name, &Vec<_>)| table.built_in().contains(&&**name) && rules.is_empty();
@@ -71,31 +70,31 @@ impl Saved {
         lets_pass && self.chains.get(&table).is_some_and(|chains| chains.iter().all(bare))
     }
 
-    /// Whether a chain of the kernel drops what no rule of it decides.
+    /// Whether the policy of a built-in chain is DROP.
     #[must_use]
     pub fn drops(&self, table: Table, chain: &str) -> bool {
         self.strict.iter().any(|(strict, name)| *strict == table && **name == *chain)
     }
 
-    /// The rules of a chain as text, without the chain.
+    /// Rules of a chain as text, without the chain.
     pub fn lines(&self, table: Table, chain: &str) -> impl Iterator<Item = &str> {
         let places = self.chains.get(&table).and_then(|chains| chains.get(chain));
         let lines = places.into_iter().flatten().flat_map(|place| self.text[place.clone()].lines());
         lines.map(|line| chain_and_rule(line.strip_prefix("-A ").unwrap_or(line)).1)
     }
 
-    /// The rules of a chain; nothing for one that we would never write.
+    /// Rules of a chain; none for foreign ones.
     pub fn rules(&self, table: Table, chain: &str) -> impl Iterator<Item = Option<Rule>> {
         self.lines(table, chain).map(Rule::parse)
     }
 
-    /// The chain, or whatever else, that a rule leads to.
+    /// Target of a rule.
     #[must_use]
     pub fn leads_to(line: &str) -> Option<String> {
         split(line)?.into_iter().skip_while(|word| word != "-j" && word != "-g").nth(1)
     }
 
-    /// How many rules there are.
+    /// Number of rules.
     #[must_use]
     pub fn count(&self) -> usize {
         let places = self.chains.values().flat_map(BTreeMap::values).flatten();

@@ -1,41 +1,41 @@
-//! Changes to tables, as data that prints as the input of `iptables-restore --noflush`.
+//! Changes of tables, formatted as input of `iptables-restore --noflush`.
 
 use std::fmt;
 
 use super::{Name, Rule, Table};
 
-/// A change to a table.
+/// A change of a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// The chain is there, and empty.
+    /// Creates or flushes a chain.
     Empty(Name),
-    /// A rule at the end of a chain.
+    /// Appends a rule.
     Append(Name, Rule),
-    /// A rule at the beginning of a chain.
+    /// Inserts a rule at the start of a chain.
     Insert(Name, Rule),
-    /// A rule leaves a chain.
+    /// Deletes a rule.
     Delete(Name, Rule),
-    /// A rule of somebody else leaves a chain, in the words in which it was listed.
+    /// Deletes a foreign rule, as it was listed.
     DeleteListed(Name, String),
-    /// The chain goes, which must be empty and which nothing leads to.
+    /// Deletes an empty, unreferenced chain.
     Remove(Name),
 }
 
-/// Sections of changes; each is of one table, and happens as a whole.
+/// Sections of changes; each concerns one table and is atomic.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Script {
     sections: Vec<(Table, Vec<Step>)>,
 }
 
 impl Script {
-    /// Adds a section, unless it has nothing to say.
+    /// Adds a section, unless it is empty.
     pub fn section(&mut self, table: Table, steps: Vec<Step>) {
         if !steps.is_empty() {
             self.sections.push((table, steps));
         }
     }
 
-    /// Every change, and the table that it is made in.
+    /// All changes, with their tables.
     pub fn steps(&self) -> impl Iterator<Item = (Table, &Step)> {
         self.sections.iter().flat_map(|(table, steps)| steps.iter().map(|step| (*table, step)))
     }
@@ -46,7 +46,7 @@ impl Script {
         self.sections.is_empty()
     }
 
-    /// How many changes it has.
+    /// Number of changes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.sections.iter().map(|(_, steps)| steps.len()).sum()
@@ -57,7 +57,7 @@ impl fmt::Display for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (table, steps) in &self.sections {
             writeln!(f, "*{table}")?;
-            // Chains come first: the programs want them declared before rules.
+            // Chains come first: they must be declared before rules.
             for step in steps {
                 if let Step::Empty(chain) = step {
                     writeln!(f, ":{chain} - [0:0]")?;

@@ -1,6 +1,6 @@
-//! Words of a line of iptables: separated by spaces, with quotes around those that have some inside.
+//! Splits iptables lines into words, and quotes words.
 
-/// The words of a line; nothing when a quote does not end.
+/// The words of a line; none for an unterminated quote.
 pub(super) fn split(line: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut letters = line.chars().peekable();
@@ -26,7 +26,7 @@ pub(super) fn split(line: &str) -> Option<Vec<String>> {
     }
 }
 
-/// A word as it is written into a line.
+/// A word, quoted if needed.
 pub(super) fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/,+[]".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -42,14 +42,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn words_that_were_quoted_are_read_again(words in prop::collection::vec("[ -~]{0,20}", 0..5)) {
+        fn quoted_words_round_trip(words in prop::collection::vec("[ -~]{0,20}", 0..5)) {
             let line = words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
             prop_assert_eq!(split(&line), Some(words));
         }
     }
 
     #[test]
-    fn an_open_quote_is_no_line() {
+    fn an_unterminated_quote_is_invalid() {
         assert_eq!(split("-A X \"open"), None);
         assert_eq!(split("  -A  X "), Some(vec!["-A".to_owned(), "X".to_owned()]));
     }

@@ -1,5 +1,5 @@
-//! IPVS in memory: refuses what the kernel refuses, with the same numbers, and hands out connections as its schedulers do.
-//! Clones share it.
+//! IPVS in memory: refuses what the kernel refuses, with the same error numbers, and schedules connections. Clones
+//! share it.
 
 mod schedule;
 
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::{Change, Ipvs, IpvsError, Load, Scheduler, Server, Settings, Timeouts};
 
-/// A kernel in memory.
+/// IPVS in memory.
 #[derive(Clone)]
 pub struct Fake(Arc<Mutex<Inner>>);
 
@@ -25,13 +25,13 @@ struct Inner {
     clock: u64,
 }
 
-/// A server.
+/// A virtual server.
 struct Held {
     settings: Settings,
     destinations: BTreeMap<SocketAddr, Load>,
-    /// Whose turn it was last.
+    /// Last destination in round-robin order.
     turn: Option<SocketAddr>,
-    /// Where clients stay, and until when.
+    /// Persistent clients and their expiry.
     clients: BTreeMap<IpAddr, (SocketAddr, u64)>,
 }
 
@@ -42,7 +42,7 @@ impl Default for Fake {
 }
 
 impl Fake {
-    /// A kernel that has these schedulers only.
+    /// A kernel with only these schedulers.
     #[must_use]
     pub fn with(schedulers: &[Scheduler]) -> Self {
         Self(Arc::new(Mutex::new(Inner {
@@ -55,23 +55,23 @@ impl Fake {
         })))
     }
 
-    /// Lets the next orders fail.
+    /// Makes the next request fail.
     pub fn fail_next(&self, errno: Errno) {
         self.0.lock().failure = Some(errno);
     }
 
-    /// How many orders were carried out.
+    /// Number of changes applied.
     #[must_use]
     pub fn changes(&self) -> usize {
         self.0.lock().changes
     }
 
-    /// Lets time pass for clients that stay somewhere.
+    /// Advances the clock of persistence.
     pub fn advance(&self, seconds: u64) {
         self.0.lock().clock += seconds;
     }
 
-    /// A client connects. Nothing when there is no such server, or nobody behind it takes connections.
+    /// A client connects. None without such a server or an available destination.
     pub fn connect(&self, client: SocketAddr, server: &Server) -> Option<SocketAddr> {
         let mut inner = self.0.lock();
         let clock = inner.clock;
@@ -89,7 +89,7 @@ impl Fake {
         Some(chosen)
     }
 
-    /// A connection ends.
+    /// A connection is closed.
     pub fn close(&self, server: &Server, at: SocketAddr) {
         let mut inner = self.0.lock();
         if let Some(load) = inner.servers.get_mut(server).and_then(|held| held.destinations.get_mut(&at)) {
@@ -98,21 +98,21 @@ impl Fake {
         }
     }
 
-    /// Connections that have ended are forgotten.
+    /// Expires closed connections.
     pub fn forget(&self) {
         for held in self.0.lock().servers.values_mut() {
             held.destinations.values_mut().for_each(|load| load.inactive = 0);
         }
     }
 
-    /// All servers with their destinations and the weights of those.
+    /// All servers with their destinations and weights.
     #[must_use]
     pub fn all(&self) -> BTreeMap<Server, (Settings, BTreeMap<SocketAddr, u32>)> {
         let weights = |held: &Held| held.destinations.iter().map(|(at, load)| (*at, load.weight)).collect();
         self.0.lock().servers.iter().map(|(server, held)| (*server, (held.settings.clone(), weights(held)))).collect()
     }
 
-    /// Somebody deletes everything.
+    /// Deletes everything as another program.
     pub fn flush(&self) {
         self.0.lock().servers.clear();
     }
@@ -130,7 +130,7 @@ impl Inner {
                 self.servers.insert(*server, Held { settings: settings.clone(), destinations, turn: None, clients });
             }
             Change::SetServer(server, settings) => {
-                // Whether there is such a server is asked before whether there is such a scheduler.
+                // The existence of the server is checked before the scheduler.
                 let known = self.check(settings);
                 let held = self.servers.get_mut(server).ok_or(Errno::SRCH)?;
                 known?;
@@ -181,12 +181,12 @@ impl Ipvs for Fake {
     fn apply(&mut self, changes: &[Change]) -> Result<(), IpvsError> {
         let mut inner = self.0.lock();
         if let Some(errno) = inner.failure.take() {
-            return Err(IpvsError::new("giving orders", errno));
+            return Err(IpvsError::new("applying changes", errno));
         }
         let mut first = Ok(());
         for change in changes {
             if let Err(errno) = inner.carry_out(change) {
-                let error = IpvsError { errno, change: Some(change.clone()), doing: "giving orders" };
+                let error = IpvsError { errno, change: Some(change.clone()), doing: "applying changes" };
                 first = first.and(Err(error));
             }
         }

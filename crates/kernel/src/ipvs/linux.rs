@@ -1,7 +1,7 @@
-//! IPVS of this machine, by generic netlink.
+//! IPVS over generic netlink.
 //!
-//! The family has no fixed number: it is asked for by name, which also makes the kernel load the module where it may. Every
-//! answer is a nest of attributes in the order of the machine, but ports and IPv4 masks, which are in network order.
+//! The family number is looked up by name, which also loads the module where permitted. Attributes are in host order,
+//! except ports and IPv4 masks, which are in network order.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -13,17 +13,17 @@ use super::{Change, Flags, Ipvs, IpvsError, Load, Server, Settings, Timeouts, Un
 use crate::netlink::{Attributes, Message, Messages, Socket, Writer};
 use crate::{Family, address_bytes, address_from};
 
-/// The family that knows the others, what it is asked, and where it says a number and a name.
+/// The controller family, its request, and its attributes.
 const CONTROL: u16 = 0x10;
 const GET_FAMILY: u8 = 3;
 const FAMILY_NUMBER: u16 = 1;
 const FAMILY_NAME: u16 = 2;
 
-/// The header of a message: what to do, in which version.
+/// Header: command and version.
 const HEADER: usize = 4;
 const VERSION: u8 = 1;
 
-/// What to do.
+/// Commands.
 mod command {
     pub(super) const NEW_SERVICE: u8 = 1;
     pub(super) const SET_SERVICE: u8 = 2;
@@ -44,7 +44,7 @@ const TIMEOUT_TCP: u16 = 4;
 const TIMEOUT_TCP_FIN: u16 = 5;
 const TIMEOUT_UDP: u16 = 6;
 
-/// Attributes of a server.
+/// Attributes of a virtual server.
 mod service {
     pub(super) const FAMILY: u16 = 1;
     pub(super) const PROTOCOL: u16 = 2;
@@ -70,43 +70,43 @@ mod destination {
     pub(super) const FAMILY: u16 = 11;
 }
 
-/// Flags of a server: that it has a timeout of clients, and two that mean something to its scheduler.
+/// Flags of a server: persistence, and two scheduler flags.
 const PERSISTENT: u32 = 0x1;
 const FALLBACK: u32 = 0x8;
 const PORTS: u32 = 0x10;
-/// Address translation, among the methods of forwarding.
+/// Forwarding method: masquerading.
 const TRANSLATE: u32 = 0;
-/// Addresses of any family take so many bytes.
+/// Length of the address attribute for both families.
 const ADDRESS_LEN: usize = 16;
 
-/// How many bytes of answers the kernel may keep for us.
-const ROOM: usize = 4 << 20;
+/// Receive buffer in bytes.
+const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// The IPVS of the network namespace that it was opened in.
+/// IPVS of the current network namespace.
 pub struct Linux {
     socket: Socket,
-    /// The number of the family.
+    /// Family number.
     family: u16,
 }
 
 impl Linux {
-    /// Opens it.
+    /// Opens a socket.
     ///
     /// # Errors
-    /// When the kernel has no IPVS, or no socket is to be had.
+    /// When the kernel lacks IPVS, or the socket is refused.
     pub fn open() -> Result<Self, Unfit> {
         let failed = |doing| move |errno| Unfit::Failed(IpvsError::new(doing, errno));
-        let mut socket = Socket::open(Some(netlink::GENERIC), 0, ROOM).map_err(failed("opening a socket"))?;
+        let mut socket = Socket::open(Some(netlink::GENERIC), 0, RECEIVE_BUFFER).map_err(failed("opening a socket"))?;
         let mut family = None;
         let body = |w: &mut Writer| {
             w.raw(&[GET_FAMILY, VERSION, 0, 0]);
             w.text(FAMILY_NAME, "IPVS");
         };
-        let asked = socket.request(CONTROL, 0, body, |told| family = told.attributes(HEADER).ne16(FAMILY_NUMBER));
+        let asked = socket.request(CONTROL, 0, body, |message| family = message.attributes(HEADER).ne16(FAMILY_NUMBER));
         match (asked, family) {
             (Ok(()), Some(family)) => Ok(Self { socket, family }),
             (Ok(()), None) | (Err(Errno::NOENT), _) => Err(Unfit::Missing),
-            (Err(errno), _) => Err(failed("asking for the family")(errno)),
+            (Err(errno), _) => Err(failed("looking up the IPVS family")(errno)),
         }
     }
 
@@ -128,15 +128,16 @@ impl Linux {
 
 impl Ipvs for Linux {
     fn servers(&mut self) -> Result<BTreeMap<Server, Settings>, IpvsError> {
-        let found = self.dump(command::GET_SERVICE, |_| (), |found, told| found.extend(read_server(told)));
+        let found = self.dump(command::GET_SERVICE, |_| (), |found, message| found.extend(read_server(message)));
         Ok(found.map_err(|errno| IpvsError::new("listing servers", errno))?.into_iter().collect())
     }
 
     fn destinations(&mut self, server: &Server) -> Result<BTreeMap<SocketAddr, Load>, IpvsError> {
         let body = |w: &mut Writer| w.nest(SERVICE, |w| write_name(w, server));
         let family = Family::of(server.ip);
-        let each =
-            |found: &mut Vec<(SocketAddr, Load)>, told: &Message<'_>| found.extend(read_destination(told, family));
+        let each = |found: &mut Vec<(SocketAddr, Load)>, message: &Message<'_>| {
+            found.extend(read_destination(message, family));
+        };
         match self.dump(command::GET_DESTINATION, body, each) {
             Ok(found) => Ok(found.into_iter().collect()),
             Err(Errno::SRCH | Errno::NOENT) => Ok(BTreeMap::new()),
@@ -151,19 +152,19 @@ impl Ipvs for Linux {
             }
         };
         let refused = self.socket.orders(self.family, 0, changes.len(), body);
-        let refused = refused.map_err(|errno| IpvsError::new("giving orders", errno))?;
+        let refused = refused.map_err(|errno| IpvsError::new("applying changes", errno))?;
         match refused.first() {
             None => Ok(()),
             Some((place, errno)) => {
-                Err(IpvsError { errno: *errno, change: changes.get(*place).cloned(), doing: "giving orders" })
+                Err(IpvsError { errno: *errno, change: changes.get(*place).cloned(), doing: "applying changes" })
             }
         }
     }
 
     fn timeouts(&mut self) -> Result<Timeouts, IpvsError> {
         let mut found = Timeouts::default();
-        let each = |told: &Message<'_>| {
-            let attributes = told.attributes(HEADER);
+        let each = |message: &Message<'_>| {
+            let attributes = message.attributes(HEADER);
             let of = |attribute| attributes.ne32(attribute).unwrap_or_default();
             found = Timeouts { tcp: of(TIMEOUT_TCP), tcp_fin: of(TIMEOUT_TCP_FIN), udp: of(TIMEOUT_UDP) };
         };
@@ -183,7 +184,7 @@ impl Ipvs for Linux {
     }
 }
 
-/// Writes an order.
+/// Writes a change.
 fn write_change(w: &mut Writer, change: &Change) {
     let server = change.server();
     let number = match change {
@@ -216,7 +217,7 @@ fn write_change(w: &mut Writer, change: &Change) {
     }
 }
 
-/// Writes what a server is found by.
+/// Writes the key of a server.
 fn write_name(w: &mut Writer, server: &Server) {
     w.bytes(service::FAMILY, &u16::from(Family::of(server.ip).number()).to_ne_bytes());
     w.bytes(service::PROTOCOL, &u16::from(server.protocol).to_ne_bytes());
@@ -233,7 +234,7 @@ fn write_settings(w: &mut Writer, server: &Server, settings: &Settings) {
     ] {
         flags |= if wanted { flag } else { 0 };
     }
-    // Which of its clients count as one: each for itself.
+    // Persistence mask: each client address by itself.
     let mask = match server.ip {
         IpAddr::V4(_) => [0xff; 4],
         IpAddr::V6(_) => 128u32.to_ne_bytes(),
@@ -244,7 +245,7 @@ fn write_settings(w: &mut Writer, server: &Server, settings: &Settings) {
     w.bytes(service::MASK, &mask);
 }
 
-/// Writes what a destination is found by.
+/// Writes the key of a destination.
 fn write_place(w: &mut Writer, at: SocketAddr) {
     w.bytes(destination::FAMILY, &u16::from(Family::of(at.ip()).number()).to_ne_bytes());
     w.bytes(destination::ADDRESS, &padded(at.ip()));
@@ -261,9 +262,9 @@ fn read_address(bytes: &[u8], family: Family) -> Option<IpAddr> {
     address_from(bytes.get(..family.address_len())?)
 }
 
-/// Reads a server; nothing for one that is found by a mark and not by its address.
-fn read_server(told: &Message<'_>) -> Option<(Server, Settings)> {
-    let attributes = told.attributes(HEADER).nest(SERVICE)?;
+/// Parses a server; none for firewall-mark servers.
+fn read_server(message: &Message<'_>) -> Option<(Server, Settings)> {
+    let attributes = message.attributes(HEADER).nest(SERVICE)?;
     if attributes.ne32(service::MARK).is_some_and(|mark| mark != 0) {
         return None;
     }
@@ -281,9 +282,9 @@ fn read_server(told: &Message<'_>) -> Option<(Server, Settings)> {
     Some((server, settings))
 }
 
-/// Reads a destination. Old kernels do not say its family, which then is that of its server.
-fn read_destination(told: &Message<'_>, family: Family) -> Option<(SocketAddr, Load)> {
-    let attributes = told.attributes(HEADER).nest(DESTINATION)?;
+/// Parses a destination. Old kernels omit its family, which then is that of its server.
+fn read_destination(message: &Message<'_>, family: Family) -> Option<(SocketAddr, Load)> {
+    let attributes = message.attributes(HEADER).nest(DESTINATION)?;
     let family = read_family(&attributes, destination::FAMILY).unwrap_or(family);
     let ip = read_address(attributes.find(destination::ADDRESS)?, family)?;
     let of = |attribute| attributes.ne32(attribute).unwrap_or_default();
@@ -296,10 +297,10 @@ fn read_family(attributes: &Attributes<'_>, attribute: u16) -> Option<Family> {
     Family::from_number(u8::try_from(attributes.ne16(attribute)?).ok()?)
 }
 
-/// Reads bytes as whatever the kernel could tell of servers and destinations.
+/// Parses bytes as any IPVS message.
 pub(crate) fn read_anything(bytes: &[u8]) {
-    for told in Messages::new(bytes) {
-        read_server(&told);
-        read_destination(&told, Family::Ip6);
+    for message in Messages::new(bytes) {
+        read_server(&message);
+        read_destination(&message, Family::Ip6);
     }
 }

@@ -1,36 +1,36 @@
-//! The schedulers of the kernel, by name, and what each is good for.
+//! IPVS schedulers.
 
 use super::{Flags, Settings};
 
-/// Who gets the next connection.
+/// An IPVS scheduler.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Scheduler {
-    /// Each in turn.
+    /// Round robin.
     Rr,
-    /// Each in turn, as often as its weight says.
+    /// Weighted round robin.
     Wrr,
-    /// Whoever has the fewest connections.
+    /// Least connections.
     Lc,
-    /// Whoever has the fewest connections for its weight.
+    /// Weighted least connections.
     Wlc,
-    /// The one that served this destination address last, unless it has too much to do.
+    /// Locality-based least connections: keeps the destination address at its server, unless overloaded.
     Lblc,
-    /// The same, with several for one address.
+    /// The same, with several servers per address.
     Lblcr,
-    /// The one that the address of the client stands for.
+    /// Source hashing.
     Sh,
-    /// The one that the address of the server stands for.
+    /// Destination hashing.
     Dh,
-    /// Whoever would be done first.
+    /// Shortest expected delay.
     Sed,
-    /// Somebody who is idle, else whoever would be done first.
+    /// Never queue: an idle server, else the shortest expected delay.
     Nq,
-    /// The one that the client stands for, with few changes when destinations come and go.
+    /// Maglev hashing: few changes when destinations change.
     Mh,
 }
 
 impl Scheduler {
-    /// All of them.
+    /// All schedulers.
     pub const ALL: [Self; 11] = [
         Self::Rr,
         Self::Wrr,
@@ -69,15 +69,14 @@ impl Scheduler {
         }
     }
 
-    /// Whether it looks past destinations that take no new connections. `dh` refuses instead, so under it a destination must be
-    /// deleted at once.
+    /// Whether it skips destinations with weight 0. `dh` refuses instead, so its destinations must be deleted at once.
     #[must_use]
     pub const fn can_drain(self) -> bool {
         !matches!(self, Self::Dh)
     }
 
-    /// The settings of a server that uses it. `sh` is told to look past destinations that take no new connections, and `mh` to
-    /// tell the connections of one client apart, as it would else send all of a large client to one place.
+    /// Settings of a server that uses it. `sh` falls back from destinations with weight 0, and `mh` hashes ports, or it
+    /// would send all connections of a client to one destination.
     #[must_use]
     pub fn settings(self, persistence: Option<u32>) -> Settings {
         let flags = Flags { fallback: self == Self::Sh, ports: self == Self::Mh };

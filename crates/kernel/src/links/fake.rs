@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::{Found, Links, LinksError};
+use super::{DeviceState, Links, LinksError};
 
 /// A machine with devices.
 #[derive(Clone, Default)]
@@ -29,19 +29,19 @@ impl Fake {
         fake
     }
 
-    /// The addresses of a device; nothing if there is no such device.
+    /// Addresses of a device; none if it does not exist.
     #[must_use]
     pub fn addresses(&self, device: &str) -> Option<BTreeSet<IpAddr>> {
         self.0.lock().devices.get(device).cloned()
     }
 
-    /// How much was changed: devices and addresses count one each.
+    /// Number of changes: devices and addresses count one each.
     #[must_use]
     pub fn changes(&self) -> usize {
         self.0.lock().changes
     }
 
-    /// Lets the next change fail.
+    /// Makes the next change fail.
     pub fn fail_next(&self, errno: Errno) {
         self.0.lock().failure = Some(errno);
     }
@@ -65,12 +65,12 @@ impl Inner {
 }
 
 impl Links for Fake {
-    fn look(&mut self, device: &str) -> Result<Found, LinksError> {
+    fn look(&mut self, device: &str) -> Result<DeviceState, LinksError> {
         let inner = self.0.lock();
         let others = inner.devices.iter().filter(|(name, _)| *name != device).flat_map(|(_, ips)| ips);
         let elsewhere = inner.elsewhere.iter().chain(others).copied().collect();
         let here = inner.devices.get(device);
-        Ok(Found { index: here.map(|_| 2), here: here.cloned().unwrap_or_default(), elsewhere })
+        Ok(DeviceState { index: here.map(|_| 2), here: here.cloned().unwrap_or_default(), elsewhere })
     }
 
     fn make(&mut self, device: &str) -> Result<(), LinksError> {
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_come_and_go_with_their_device() {
+    fn addresses_are_deleted_with_their_device() {
         let (mut fake, ip) = (Fake::new([[192, 0, 2, 1].into()]), IpAddr::from([10, 96, 0, 1]));
         assert_eq!(fake.add("d", &[ip]).expect_err("there is no device").errno, Errno::NODEV);
         fake.make("d").expect("made");

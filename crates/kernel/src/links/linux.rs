@@ -1,79 +1,79 @@
-//! Devices of this machine, by netlink.
+//! Network devices over netlink.
 //!
-//! Addresses are given with the scope of the host: nobody but who asks for one of them gets it as a source. The device is up,
-//! because addresses of IPv6 work on no other.
+//! Addresses have host scope, so that they are never chosen as a source. The device is up because IPv6 addresses need
+//! that.
 
 use std::net::IpAddr;
 
 use rustix::io::Errno;
 
-use super::{Found, Links, LinksError};
+use super::{DeviceState, Links, LinksError};
 use crate::addresses::Addresses as _;
 use crate::netlink::{Message, Messages, Socket, Writer, flags};
 use crate::{Family, address_bytes, addresses};
 
-/// Kinds of messages.
+/// Message types.
 const NEW_LINK: u16 = 16;
 const DELETE_LINK: u16 = 17;
 const GET_LINK: u16 = 18;
 const NEW_ADDRESS: u16 = 20;
 const DELETE_ADDRESS: u16 = 21;
 
-/// The header of a message about a device: family, kind, number, flags, and which of these are meant.
+/// Header of link messages: family, type, index, flags, change mask.
 const LINK_HEADER: usize = 16;
 /// Attributes of a device.
 const NAME: u16 = 3;
 const INFO: u16 = 18;
 const INFO_KIND: u16 = 1;
-/// The flag of a device that is up.
+/// IFF_UP.
 const UP: u32 = 1;
 
 /// Attributes of an address.
 const ADDRESS: u16 = 1;
 const LOCAL: u16 = 2;
 const ADDRESS_FLAGS: u16 = 8;
-/// Nobody is asked whether the address is taken, and it brings no route.
+/// IFA_F_NODAD and IFA_F_NOPREFIXROUTE: no duplicate address detection, no route.
 const NO_QUESTION: u32 = 0x02;
 const NO_ROUTE: u32 = 0x200;
-/// The scope of the host.
+/// Host scope.
 const HOST: u8 = 254;
 
-/// How many bytes of messages the kernel may keep for us.
-const ROOM: usize = 1 << 20;
+/// Receive buffer in bytes.
+const RECEIVE_BUFFER: usize = 1 << 20;
 
-/// The devices of the network namespace that it was opened in.
+/// Devices of the current network namespace.
 pub struct Linux {
     socket: Socket,
     addresses: addresses::linux::Linux,
 }
 
 impl Linux {
-    /// Opens it.
+    /// Opens a socket.
     ///
     /// # Errors
-    /// When there is no socket to be had.
+    /// When the socket is refused.
     pub fn open() -> Result<Self, LinksError> {
         let failed = |errno| LinksError { device: String::new(), errno, address: None, doing: "opening a socket" };
-        let socket = Socket::open(None, 0, ROOM).map_err(failed)?;
+        let socket = Socket::open(None, 0, RECEIVE_BUFFER).map_err(failed)?;
         let addresses = addresses::linux::Linux::open().map_err(|error| failed(error.errno))?;
         Ok(Self { socket, addresses })
     }
 
-    /// The number of a device.
+    /// Index of a device.
     fn index(&mut self, device: &str) -> Result<Option<u32>, Errno> {
         let mut index = None;
         let body = |w: &mut Writer| {
             w.raw(&[0; LINK_HEADER]);
             w.text(NAME, device);
         };
-        match self.socket.request(GET_LINK, 0, body, |told| index = index.or(read_index(told))) {
+        match self.socket.request(GET_LINK, 0, body, |message| index = index.or(read_index(message))) {
             Ok(()) => Ok(index),
             Err(Errno::NODEV) => Ok(None),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Orders something about each of some addresses; `passed_over` is a refusal that is none.
+    /// Sends a request per address; the error `passed_over` is ignored.
     fn order(
         &mut self,
         device: &str,
@@ -101,11 +101,11 @@ impl Linux {
 }
 
 impl Links for Linux {
-    fn look(&mut self, device: &str) -> Result<Found, LinksError> {
+    fn look(&mut self, device: &str) -> Result<DeviceState, LinksError> {
         let failed = |errno| LinksError { device: device.to_owned(), errno, address: None, doing: "reading addresses" };
         let index = self.index(device).map_err(failed)?;
         let list = self.addresses.list().map_err(|error| failed(error.errno))?;
-        let mut found = Found { index, ..Found::default() };
+        let mut found = DeviceState { index, ..DeviceState::default() };
         for address in list {
             if Some(address.interface) != index {
                 found.elsewhere.insert(address.ip);
@@ -150,7 +150,7 @@ impl Links for Linux {
     }
 }
 
-/// Whether the kernel gives such an address to every device that is up.
+/// Whether the kernel assigns such an address to every device that is up.
 fn is_automatic(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
@@ -169,15 +169,15 @@ fn write_address(w: &mut Writer, ip: IpAddr, index: u32) {
     }
 }
 
-/// Reads the number of a device.
-fn read_index(told: &Message<'_>) -> Option<u32> {
-    let header = told.body.first_chunk::<LINK_HEADER>().filter(|_| told.kind == NEW_LINK)?;
+/// Parses the index of a device.
+fn read_index(message: &Message<'_>) -> Option<u32> {
+    let header = message.body.first_chunk::<LINK_HEADER>().filter(|_| message.kind == NEW_LINK)?;
     header[4..8].first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
-/// Reads bytes as whatever the kernel could tell of devices.
+/// Parses bytes as any link message.
 pub(crate) fn read_anything(bytes: &[u8]) {
-    for told in Messages::new(bytes) {
-        read_index(&told);
+    for message in Messages::new(bytes) {
+        read_index(&message);
     }
 }

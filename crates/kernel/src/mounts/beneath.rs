@@ -1,8 +1,8 @@
-//! Parts of a directory that untrusted programs write: resolved by descriptor, and mounted by descriptor.
+//! Paths in directories writable by untrusted programs: resolved and mounted by file descriptor.
 //!
-//! In: the root of a volume and a relative path. Out: a descriptor of what lies there, or a mount of it at a path of ours. Between the check
-//! and the use there is no path that could be swapped: `openat2` refuses to leave the root, missing directories are made one by one below
-//! descriptors that are held, and the mount is made from the descriptor (CVE-2017-1002101, CVE-2021-25741).
+//! In: the root of a volume and a relative path. Out: a descriptor of the object, or a mount of it. There is no path
+//! between check and use that could be swapped: `openat2` refuses to leave the root, missing directories are created
+//! one by one below open descriptors, and the mount is made from the descriptor (CVE-2017-1002101, CVE-2021-25741).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,31 +12,31 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fchmod, fstat, mkdir
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
-/// What happens to symbolic links below the root.
+/// Treatment of symbolic links below the root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Links {
-    /// They are refused: somebody untrusted writes there.
+    /// Refused: untrusted programs write there.
     Refused,
-    /// They are followed as long as they stay below the root: only we write there.
+    /// Followed within the root: only we write there.
     Followed,
 }
 
-/// How often a path is resolved anew because it was being renamed.
+/// How often a path is resolved again during renames.
 const ATTEMPTS: usize = 16;
 
-/// Opens a path below a root, as a place (`O_PATH`): neither devices nor FIFOs are touched by it. What is missing is made when `create`
-/// is set, as directories with the mode of the root.
+/// Opens a path below a root with `O_PATH`, which opens neither devices nor FIFOs. With `create`, missing directories
+/// are created with the mode of the root.
 ///
 /// # Errors
-/// `ELOOP` when there is a symbolic link that is refused, `EXDEV` when the path leads out of the root, `EINVAL` when it is not a relative path of
-/// plain names.
+/// `ELOOP` for a refused symbolic link, `EXDEV` when the path leaves the root, `EINVAL` when it is not a relative path
+/// of plain names.
 pub fn open(root: &Path, path: &Path, links: Links, create: bool) -> io::Result<OwnedFd> {
     let names = path.components().map(|part| match part {
         Component::Normal(name) => Ok(name),
         _ => Err(Errno::INVAL),
     });
     let names = names.collect::<Result<Vec<_>, Errno>>()?;
-    // The root itself was chosen by whoever made the volume, and may be behind a link.
+    // The root itself is trusted and may be a link.
     let top = rustix::fs::openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     match resolve(&top, path, OFlags::PATH, links) {
         Err(Errno::NOENT) if create => {}
@@ -70,12 +70,12 @@ fn resolve(top: &OwnedFd, path: &Path, flags: OFlags, links: Links) -> Result<Ow
     found
 }
 
-/// Makes one directory, and opens what is there then, which somebody else may have made.
+/// Creates one directory and opens it, or the one that another process created.
 fn make(above: &OwnedFd, name: &Path, mode: Mode, links: Links) -> Result<OwnedFd, Errno> {
     match mkdirat(above, name, mode) {
         Ok(()) => {
             let made = resolve(above, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW, links)?;
-            // The umask took some away.
+            // Undo the umask.
             fchmod(&made, mode)?;
             resolve(&made, Path::new("."), OFlags::PATH, links)
         }
@@ -84,14 +84,14 @@ fn make(above: &OwnedFd, name: &Path, mode: Mode, links: Links) -> Result<OwnedF
     }
 }
 
-/// Mounts what a descriptor stands for, with all that is mounted below it, at a new file or directory.
+/// Mounts the object of a descriptor, with its submounts, at a new file or directory.
 ///
 /// # Errors
-/// When the target is there already, or the kernel refuses.
+/// When the target exists, or the kernel refuses.
 pub fn mount(source: impl AsFd, target: &Path) -> io::Result<()> {
     match FileType::from_raw_mode(fstat(&source)?.st_mode) {
         FileType::Directory => std::fs::create_dir(target)?,
-        // A mount of a link would be followed by whoever opens it.
+        // A mounted link would be followed on open.
         FileType::Symlink => return Err(Errno::LOOP.into()),
         _ => drop(std::fs::File::create_new(target)?),
     }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn no_path_leads_out_of_the_root() {
+    fn no_path_escapes_the_root() {
         let folder = Folder::new("out");
         let (root, outside) = (folder.0.join("root"), folder.0.join("outside"));
         fs::create_dir_all(root.join("a/b")).expect("made");
@@ -165,9 +165,9 @@ mod tests {
         }
     }
 
-    /// A directory is swapped for a link to the outside as fast as possible, while it is resolved and mounted.
+    /// A directory is swapped for a link to the outside in a loop, while it is resolved and mounted.
     #[test]
-    fn what_is_swapped_meanwhile_is_refused_or_was_inside() {
+    fn a_swapped_directory_is_refused_or_inside() {
         let folder = Folder::new("swap");
         let (root, outside, places) = (folder.0.join("root"), folder.0.join("outside"), folder.0.join("places"));
         for path in [&root.join("part/deep"), &outside.join("deep"), &places] {

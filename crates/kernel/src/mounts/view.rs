@@ -1,8 +1,9 @@
-//! This machine as one process sees it: its own files and folders in their places, and some of the machine's not at all.
+//! The file system view of a process: its own mounts in place, and parts of the machine hidden.
 //!
-//! In: a [`View`]. Out: the calling process, which must have a mount namespace of its own and no other thread, has a new root: a small
-//! filesystem in memory into which every top folder of the machine is mounted. Where a mount wants a place that the machine does not
-//! have, the folder above is rebuilt in memory, with all its entries mounted into it: nothing is ever made on the machine itself.
+//! In: a [`View`]. Out: a new root for the calling process, which must have its own mount namespace and be
+//! single-threaded: a tmpfs into which every top-level directory of the machine is mounted. Where a mount point does
+//! not exist, its parent directory is rebuilt on tmpfs with all its entries mounted into it: nothing is created on the
+//! machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,50 +21,50 @@ use rustix::mount::{
 
 use super::{Propagation, detach, list, propagate, remount_read_only};
 
-/// Something mounted in a view.
+/// A mount in a view.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mount {
-    /// What is shown, on the machine.
+    /// Source on the machine.
     pub source: PathBuf,
-    /// Where.
+    /// Mount point.
     pub target: PathBuf,
-    /// Whether it may not be written.
+    /// Whether it is read-only.
     pub read_only: bool,
 }
 
-/// What a process sees.
+/// View of a process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct View {
-    /// An empty folder on which the new root is built.
+    /// An empty directory on which the new root is built.
     pub staging: PathBuf,
-    /// Its own things, in this order.
+    /// Its own mounts, in this order.
     pub mounts: Vec<Mount>,
-    /// Folders of the machine that look empty.
+    /// Directories of the machine that appear empty.
     pub hidden: Vec<PathBuf>,
-    /// Files and folders of the kernel that look empty: below `/proc` and `/sys`.
+    /// Kernel files and directories that appear empty: below `/proc` and `/sys`.
     pub masked: Vec<PathBuf>,
-    /// Files and folders of the kernel that cannot be written, with all that is mounted in them.
+    /// Kernel files and directories that are read-only, with their submounts.
     pub locked: Vec<PathBuf>,
-    /// Whether it may write nothing but its mounts.
+    /// Whether everything but its mounts is read-only.
     pub read_only: bool,
-    /// Whether it sees every device of the machine, and not only those that every program needs.
+    /// Whether it has all devices, not only the standard ones.
     pub all_devices: bool,
 }
 
-/// Where a folder is kept while it is rebuilt.
+/// Name of a directory while it is rebuilt.
 const ASIDE: &str = "/.waypost";
 
-/// An error with the path that it is about.
+/// Adds the path to an error.
 fn about(path: &Path, error: impl Into<io::Error>) -> io::Error {
     let error = error.into();
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 impl View {
-    /// Takes this view.
+    /// Switches to this view.
     ///
     /// # Errors
-    /// When something cannot be mounted; the path is named.
+    /// When a mount fails; the path is named.
     pub fn take(&self) -> io::Result<()> {
         propagate(Path::new("/"), Propagation::PRIVATE).map_err(|error| about(Path::new("/"), error))?;
         let sources = self.mounts.iter().map(|mount| clone_of(&mount.source)).collect::<io::Result<Vec<OwnedFd>>>()?;
@@ -83,7 +84,7 @@ impl View {
         if self.read_only { self.freeze() } else { Ok(()) }
     }
 
-    /// Lets files of the kernel be read only, but for mounts of its own.
+    /// Makes kernel files read-only, except its own mounts.
     fn lock(&self) -> io::Result<()> {
         use io::ErrorKind::{InvalidInput, NotFound};
         let ours: BTreeSet<PathBuf> = self.mounts.iter().map(|mount| resolved(&mount.target)).collect();
@@ -92,7 +93,7 @@ impl View {
             for inner in list()?.iter().filter(|inner| inner.starts_with(path)) {
                 if inner == path || !ours.iter().any(|own| inner.starts_with(own)) {
                     match remount_read_only(inner) {
-                        // Something that is mounted over cannot be reached, and need not be.
+                        // A mount that is covered by another cannot be reached and need not be.
                         Err(error) if inner != path && matches!(error.kind(), NotFound | InvalidInput) => {}
                         done => done.map_err(|error| about(inner, error))?,
                     }
@@ -102,7 +103,7 @@ impl View {
         Ok(())
     }
 
-    /// Builds the new root and makes it the root.
+    /// Builds the new root and pivots to it.
     fn build(&self) -> io::Result<()> {
         let new = &self.staging;
         mount("tmpfs", new, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755,size=1m")
@@ -116,9 +117,9 @@ impl View {
             devices(&new.join("dev"))?;
         }
         rustix::process::chdir(new).map_err(|errno| about(new, errno))?;
-        // The old root lies on top of the new one, and is taken away from there.
+        // The old root is stacked on the new one and unmounted from there.
         rustix::process::pivot_root(".", ".").map_err(|errno| match errno {
-            // The first root of a kernel, from which it was started, stays for ever.
+            // The initial ramfs cannot be left.
             Errno::INVAL => io::Error::other("/: this machine runs from the memory it was started from, which processes cannot leave; mount a root and switch to it"),
             errno => about(Path::new("/"), errno),
         })?;
@@ -126,13 +127,13 @@ impl View {
         Ok(rustix::process::chdir("/")?)
     }
 
-    /// Lets nothing be written but the mounts, and what the kernel shows as files.
+    /// Makes everything read-only except its mounts and kernel file systems.
     fn freeze(&self) -> io::Result<()> {
         let ours: BTreeSet<PathBuf> = self.mounts.iter().map(|mount| resolved(&mount.target)).collect();
         for path in list()? {
             let special = ["/proc", "/dev", "/sys"].iter().any(|root| path.starts_with(root));
             if !special && !ours.iter().any(|own| path.starts_with(own)) {
-                // Something that is mounted over cannot be reached, and need not be.
+                // A mount that is covered by another cannot be reached and need not be.
                 let _ = remount_read_only(&path);
             }
         }
@@ -140,7 +141,7 @@ impl View {
     }
 }
 
-/// The devices that every program needs.
+/// The standard devices.
 fn devices(folder: &Path) -> io::Result<()> {
     fs::create_dir(folder)?;
     for name in ["null", "zero", "full", "random", "urandom", "tty", "ptmx"] {
@@ -164,18 +165,18 @@ fn devices(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A mount of the same thing, not yet anywhere.
+/// A detached copy of a mount.
 fn clone_of(source: &Path) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
     open_tree(CWD, source, flags).map_err(|errno| about(source, errno))
 }
 
-/// Puts a mount that is not yet anywhere to a place.
+/// Attaches a detached mount.
 fn attach(source: &OwnedFd, target: &Path) -> io::Result<()> {
     move_mount(source, "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(|errno| about(target, errno))
 }
 
-/// Shows every entry of a folder in another one, but these.
+/// Mounts the entries of a directory into another one, except these.
 fn copy_entries(from: &Path, to: &Path, but: impl Fn(&str) -> bool) -> io::Result<()> {
     for entry in fs::read_dir(from).map_err(|error| about(from, error))? {
         let entry = entry?;
@@ -196,7 +197,7 @@ fn copy_entries(from: &Path, to: &Path, but: impl Fn(&str) -> bool) -> io::Resul
     Ok(())
 }
 
-/// Makes a folder look empty; what was mounted in it is no longer held.
+/// Hides a directory and releases its submounts.
 fn hide(folder: &Path) -> io::Result<()> {
     for inner in list()?.iter().rev().filter(|path| path.starts_with(folder) && *path != folder) {
         let _ = detach(inner);
@@ -204,7 +205,7 @@ fn hide(folder: &Path) -> io::Result<()> {
     mount("tmpfs", folder, "tmpfs", MountFlags::RDONLY, c"mode=000,size=4k").map_err(|errno| about(folder, errno))
 }
 
-/// Makes a file or folder of the kernel look empty; one that this kernel does not have is as good.
+/// Masks a kernel file or directory, if it exists.
 fn mask(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(meta) if meta.is_dir() => mount("tmpfs", path, "tmpfs", MountFlags::RDONLY, c"mode=555,size=4k"),
@@ -215,12 +216,12 @@ fn mask(path: &Path) -> io::Result<()> {
     .map_err(|errno| about(path, errno))
 }
 
-/// A path without symbolic links, as far as it is there.
+/// A path without symbolic links, as far as it exists.
 fn resolved(path: &Path) -> PathBuf {
     if let Ok(real) = path.canonicalize() {
         return real;
     }
-    // A link that leads nowhere yet: what it names is to be made.
+    // A dangling link: its target will be created.
     if let Ok(link) = fs::read_link(path) {
         return match path.parent() {
             Some(parent) => clean(&resolved(parent).join(link)),
@@ -246,7 +247,7 @@ fn clean(path: &Path) -> PathBuf {
     out
 }
 
-/// Folders into which we may write, as they are only in this view.
+/// Directories of this view that are writable for us.
 #[derive(Default)]
 struct Known {
     ours: BTreeSet<PathBuf>,
@@ -267,7 +268,7 @@ impl Known {
         Ok(())
     }
 
-    /// Makes a file or folder that is not there.
+    /// Creates a missing file or directory.
     fn make(&mut self, path: &Path, folder: bool) -> io::Result<()> {
         let above = path.ancestors().skip(1).find(|above| above.is_dir()).unwrap_or(Path::new("/"));
         let writable = above == Path::new("/") || self.ours.iter().any(|own| above.starts_with(own));
@@ -284,7 +285,7 @@ impl Known {
     }
 }
 
-/// Rebuilds a folder in memory, with its entries mounted into it.
+/// Rebuilds a directory on tmpfs, with its entries mounted into it.
 fn rebuild(folder: &Path) -> io::Result<()> {
     let (aside, meta) = (Path::new(ASIDE), fs::metadata(folder)?);
     fs::create_dir_all(aside)?;
@@ -302,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_followed_as_far_as_they_lead() {
+    fn paths_are_resolved_as_far_as_they_exist() {
         assert_eq!(clean(Path::new("/a/./b/../c")), Path::new("/a/c"));
         let folder = std::env::temp_dir().join(format!("waypost-view-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("made");

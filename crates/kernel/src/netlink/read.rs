@@ -1,5 +1,4 @@
-//! Messages and attributes in bytes from the kernel. Whatever does not fit into its bounds ends the reading: there is no
-//! index here that could lie outside, and no panic.
+//! Parses messages and attributes of the kernel. Parsing ends at anything that exceeds its bounds, without panics.
 
 use rustix::io::Errno;
 
@@ -8,34 +7,34 @@ use super::{DONE, ERROR, HEADER, align};
 /// One message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message<'a> {
-    /// What it is.
+    /// Message type.
     pub kind: u16,
     /// Its flags.
     pub flags: u16,
-    /// The number of the request that it answers.
+    /// Sequence number of the request.
     pub sequence: u32,
-    /// The socket whose request it answers or tells of.
+    /// Port ID of the requesting socket.
     pub port: u32,
-    /// What it says.
+    /// Payload.
     pub body: &'a [u8],
 }
 
-/// What a message means for the request that it answers.
+/// Meaning of a message for its request.
 pub(crate) enum Meaning {
-    /// It brings something.
+    /// Data.
     Content,
-    /// The request is done.
+    /// End of the reply.
     End,
-    /// The request failed.
+    /// Error.
     Failure(Errno),
 }
 
 impl<'a> Message<'a> {
-    /// What it means.
+    /// Its meaning.
     pub(crate) fn meaning(&self) -> Meaning {
         match self.kind {
             ERROR | DONE => match number32(self.body).map_or(0, u32::cast_signed) {
-                // Only these are numbers of errors, and only from these an `Errno` can be made.
+                // Only these are valid error numbers for `Errno`.
                 code @ -4095..0 => Meaning::Failure(Errno::from_raw_os_error(-code)),
                 ..-4095 => Meaning::Failure(Errno::BADMSG),
                 0.. => Meaning::End,
@@ -44,17 +43,17 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The attributes after a header of the protocol's own.
+    /// The attributes after a protocol header.
     pub(crate) fn attributes(&self, header: usize) -> Attributes<'a> {
         Attributes::new(self.body.get(align(header)..).unwrap_or_default())
     }
 }
 
-/// The messages of one datagram.
+/// Messages of one datagram.
 pub(crate) struct Messages<'a>(&'a [u8]);
 
 impl<'a> Messages<'a> {
-    /// Of these bytes.
+    /// Messages in these bytes.
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
@@ -79,53 +78,53 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// The attributes of a message or a nest, without the bits that say how they are written.
+/// Attributes of a message or nest, without flag bits in their types.
 #[derive(Clone)]
 pub(crate) struct Attributes<'a>(&'a [u8]);
 
 impl<'a> Attributes<'a> {
-    /// Of these bytes.
+    /// Attributes in these bytes.
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// The first with this number.
+    /// The first attribute of this type.
     pub(crate) fn find(&self, attribute: u16) -> Option<&'a [u8]> {
         self.clone().find_map(|(number, value)| (number == attribute).then_some(value))
     }
 
-    /// The attributes in the first with this number.
+    /// The attributes in the first attribute of this type.
     pub(crate) fn nest(&self, attribute: u16) -> Option<Self> {
         self.find(attribute).map(Self::new)
     }
 
-    /// The text in the first with this number.
+    /// The text of the first attribute of this type.
     pub(crate) fn text(&self, attribute: u16) -> Option<&'a str> {
         let bytes = self.find(attribute)?;
         std::str::from_utf8(bytes.split(|byte| *byte == 0).next()?).ok()
     }
 
-    /// The number in the first with this number, which is in network order.
+    /// A 16-bit number in network order.
     pub(crate) fn be16(&self, attribute: u16) -> Option<u16> {
         self.find(attribute)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
     }
 
-    /// The same, of four bytes.
+    /// A 32-bit number in network order.
     pub(crate) fn be32(&self, attribute: u16) -> Option<u32> {
         self.find(attribute)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
     }
 
-    /// The number in the first with this number, which is in the order of the machine.
+    /// A 16-bit number in host order.
     pub(crate) fn ne16(&self, attribute: u16) -> Option<u16> {
         number16(self.find(attribute)?)
     }
 
-    /// The same, of four bytes.
+    /// A 32-bit number in host order.
     pub(crate) fn ne32(&self, attribute: u16) -> Option<u32> {
         number32(self.find(attribute)?)
     }
 
-    /// The number in network order, of eight bytes.
+    /// A 64-bit number in network order.
     pub(crate) fn be64(&self, attribute: u16) -> Option<u64> {
         self.find(attribute)?.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
     }
@@ -156,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_that_lie_end_the_reading() {
+    fn invalid_lengths_end_the_parsing() {
         for length in [0u32, 3, 15, 17, u32::MAX] {
             let mut bytes = [0u8; HEADER];
             bytes[..4].copy_from_slice(&length.to_ne_bytes());
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_have_their_number() {
+    fn errors_have_their_errno() {
         let told = |code: i32| {
             let body = code.to_ne_bytes();
             match (Message { kind: ERROR, flags: 0, sequence: 0, port: 0, body: &body }).meaning() {

@@ -1,7 +1,7 @@
 //! A netlink socket.
 //!
-//! A socket belongs to the network namespace of the thread that opened it, for ever. Requests are answered while they are
-//! sent, so after [`Socket::send`] the answers are there to be read; only [`Socket::ready`] ever waits.
+//! A socket belongs to the network namespace of the thread that opened it. Requests are processed while they are sent,
+//! so after [`Socket::send`] the replies can be read at once; only [`Socket::ready`] blocks.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -18,15 +18,15 @@ use rustix::net::{
 use super::read::Meaning;
 use super::{Message, Messages, Writer, flags};
 
-/// Longer than any datagram of the kernel: the longest is an error that repeats a message of ours.
+/// Longer than any datagram of the kernel: the longest is an error that repeats our message.
 const DATAGRAM: usize = 128 * 1024;
-/// How often a dump is begun anew because what it lists was changing.
+/// How often an interrupted dump is repeated.
 const ATTEMPTS: usize = 50;
 
-/// How many orders are given at once: their answers must fit into what the kernel keeps for us.
+/// Requests sent at once: their replies must fit into the receive buffer.
 const ORDERS: usize = 256;
 
-/// An open socket.
+/// A netlink socket.
 pub(crate) struct Socket {
     fd: OwnedFd,
     port: u32,
@@ -36,10 +36,10 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Opens one that also hears these groups (a mask). `room` is how many bytes of unread messages the kernel may keep.
+    /// Opens a socket and subscribes to these groups (a mask). `room` is the size of the receive buffer in bytes.
     pub(crate) fn open(protocol: Option<Protocol>, groups: u32, room: usize) -> Result<Self, Errno> {
         let fd = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
-        // Without the privilege the usual limit has to do.
+        // Without CAP_NET_ADMIN the normal limit applies.
         sockopt::set_socket_recv_buffer_size_force(&fd, room)
             .or_else(|_| sockopt::set_socket_recv_buffer_size(&fd, room))?;
         bind(&fd, &SocketAddrNetlink::new(0, groups))?;
@@ -47,22 +47,22 @@ impl Socket {
         Ok(Self { fd, port, sequence: 0, send_buffer: 0, buffer: vec![0; DATAGRAM] })
     }
 
-    /// What the kernel calls this socket.
+    /// Port ID of this socket.
     pub(crate) fn port(&self) -> u32 {
         self.port
     }
 
-    /// Numbers for so many messages; the first of them.
+    /// Reserves sequence numbers; returns the first.
     pub(crate) fn sequences(&mut self, count: u32) -> u32 {
-        // Zero is what messages have that answer nothing; a number is never used twice while answers may be under way.
+        // Zero marks unsolicited messages; numbers are not reused while replies may be pending.
         let first = self.sequence.checked_add(1).filter(|first| first.checked_add(count).is_some()).unwrap_or(1);
         self.sequence = first + count - 1;
         first
     }
 
-    /// Sends messages in one piece.
+    /// Sends messages in one datagram.
     pub(crate) fn send(&mut self, messages: &[u8]) -> Result<(), Errno> {
-        // The kernel takes nothing longer than the buffer, less a little of its own.
+        // The send buffer must be larger than the datagram.
         let wanted = messages.len() + 4096;
         if wanted > self.send_buffer {
             sockopt::set_socket_send_buffer_size_force(&self.fd, wanted)
@@ -78,12 +78,12 @@ impl Socket {
         }
     }
 
-    /// The next datagram of the kernel, if there is one.
+    /// The next datagram of the kernel, if any.
     pub(crate) fn receive(&mut self) -> Result<Option<&[u8]>, Errno> {
         loop {
             match recvfrom(&self.fd, &mut self.buffer[..], RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
                 Ok((_, length, _)) if length > self.buffer.len() => return Err(Errno::MSGSIZE),
-                // Other processes with the privilege could write to this socket as well.
+                // Ignore datagrams of other processes.
                 Ok((_, length, from)) => match from.map(SocketAddrNetlink::try_from) {
                     Some(Ok(sender)) if sender.pid() == 0 => return Ok(self.buffer.get(..length)),
                     _ => {}
@@ -95,17 +95,17 @@ impl Socket {
         }
     }
 
-    /// Waits until there is something to receive. False when nothing came in time.
-    pub(crate) fn ready(&self, patience: Option<Duration>) -> Result<bool, Errno> {
-        let patience = patience.map(Timespec::try_from).transpose().map_err(|_| Errno::INVAL)?;
-        match poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], patience.as_ref()) {
+    /// Waits until a datagram can be received. False after the timeout.
+    pub(crate) fn ready(&self, timeout: Option<Duration>) -> Result<bool, Errno> {
+        let timeout = timeout.map(Timespec::try_from).transpose().map_err(|_| Errno::INVAL)?;
+        match poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], timeout.as_ref()) {
             Ok(count) => Ok(count > 0),
             Err(Errno::INTR) => Ok(false),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Asks for one thing or gives one order, and shows what comes back.
+    /// Sends one request and passes its replies to `each`.
     pub(crate) fn request(
         &mut self,
         kind: u16,
@@ -120,8 +120,8 @@ impl Socket {
         self.answers(sequence, &mut each).map(|_| ())
     }
 
-    /// Gives many orders of one kind, a few hundred at a time. Each is carried out or refused for itself; those that were
-    /// refused are named by their place, with the reason.
+    /// Sends many requests of one type, a few hundred at a time. Each succeeds or fails by itself; failures are
+    /// returned with their index.
     pub(crate) fn orders(
         &mut self,
         kind: u16,
@@ -161,8 +161,8 @@ impl Socket {
         Ok(refused)
     }
 
-    /// Asks for everything of a kind. `begin` is called before each attempt, so that what an interrupted one brought can be
-    /// thrown away; `each` is shown every message.
+    /// Dumps all objects of a type. `begin` is called before each attempt, to discard the results of an interrupted
+    /// one; `each` gets every message.
     pub(crate) fn dump<State>(
         &mut self,
         state: &mut State,
@@ -189,7 +189,7 @@ impl Socket {
         Err(Errno::INTR)
     }
 
-    /// Reads the answers to a request up to their end. True when they were interrupted by changes.
+    /// Reads the replies to a request. True when they were interrupted by changes.
     fn answers(&mut self, sequence: u32, each: &mut dyn FnMut(&Message<'_>)) -> Result<bool, Errno> {
         let mut interrupted = false;
         loop {
@@ -205,8 +205,8 @@ impl Socket {
         }
     }
 
-    /// Throws away what is left of earlier requests. Reading is also what carries an unfinished dump to its end, without
-    /// which the kernel would take no other.
+    /// Discards replies of earlier requests. Reading also completes an unfinished dump, without which the kernel would
+    /// accept no other.
     pub(crate) fn drain(&mut self) {
         let mut failures = 0;
         while failures < ATTEMPTS {

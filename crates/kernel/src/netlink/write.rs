@@ -1,13 +1,13 @@
-//! Messages and attributes, appended to one buffer.
+//! Writes messages and attributes into one buffer.
 //!
-//! Lengths are patched in when a message or a nest is closed, so nothing is copied twice. A nest that grew beyond what its
-//! length field can say spoils the whole buffer, once and for all ([`Writer::finish`]): nobody has to ask after each step.
+//! Lengths are patched when a message or nest is closed, so nothing is copied twice. A nest that exceeds its length
+//! field invalidates the buffer, which [`Writer::finish`] reports: callers need not check each step.
 
 use rustix::io::Errno;
 
 use super::{HEADER, align};
 
-/// Says that an attribute holds attributes.
+/// Flag of attributes that contain attributes.
 const NESTED: u16 = 0x8000;
 
 /// Messages being written.
@@ -17,21 +17,21 @@ pub(crate) struct Writer {
     too_long: bool,
 }
 
-/// A message or nest that is not closed yet.
+/// An open message or nest.
 pub(crate) struct Open(usize);
 
 impl Writer {
-    /// How many bytes there are.
+    /// Number of bytes.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The messages, if they can be said at all.
+    /// The messages, unless a length was exceeded.
     pub(crate) fn finish(self) -> Result<Vec<u8>, Errno> {
         if self.too_long { Err(Errno::TOOBIG) } else { Ok(self.bytes) }
     }
 
-    /// Begins a message. The port of the sender is left to the kernel.
+    /// Starts a message. The kernel fills in the port ID.
     pub(crate) fn open_message(&mut self, kind: u16, flags: u16, sequence: u32) -> Open {
         let open = Open(self.bytes.len());
         self.bytes.extend_from_slice(&0u32.to_ne_bytes());
@@ -43,7 +43,7 @@ impl Writer {
         open
     }
 
-    /// Ends a message.
+    /// Closes a message.
     pub(crate) fn close_message(&mut self, open: &Open) {
         let length = u32::try_from(self.bytes.len() - open.0).unwrap_or_else(|_| {
             self.too_long = true;
@@ -59,7 +59,7 @@ impl Writer {
         self.close_message(&open);
     }
 
-    /// Adds a flag to a message that was already written.
+    /// Adds a flag to a message that is already written.
     pub(crate) fn add_flag(&mut self, message: usize, flag: u16) {
         if let Some([low, high]) = self.bytes.get_mut(message + 6..message + 8) {
             let flags = u16::from_ne_bytes([*low, *high]) | flag;
@@ -67,13 +67,13 @@ impl Writer {
         }
     }
 
-    /// Appends bytes that are no attribute, such as a protocol's own header.
+    /// Appends bytes that are not an attribute, such as a protocol header.
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         self.bytes.resize(align(self.bytes.len()), 0);
     }
 
-    /// Begins an attribute that holds attributes.
+    /// Starts a nested attribute.
     pub(crate) fn open_nest(&mut self, attribute: u16) -> Open {
         let open = Open(self.bytes.len());
         self.bytes.extend_from_slice(&0u16.to_ne_bytes());
@@ -81,12 +81,12 @@ impl Writer {
         open
     }
 
-    /// Ends it.
+    /// Closes a nested attribute.
     pub(crate) fn close_nest(&mut self, open: &Open) {
         self.set_length(open);
     }
 
-    /// Writes an attribute that holds attributes.
+    /// Writes a nested attribute.
     pub(crate) fn nest(&mut self, attribute: u16, body: impl FnOnce(&mut Self)) {
         let open = self.open_nest(attribute);
         body(self);
@@ -103,17 +103,17 @@ impl Writer {
         self.bytes.resize(align(self.bytes.len()), 0);
     }
 
-    /// Writes a number in network order.
+    /// Writes a 32-bit number in network order.
     pub(crate) fn be32(&mut self, attribute: u16, value: u32) {
         self.bytes(attribute, &value.to_be_bytes());
     }
 
-    /// Writes a longer number in network order.
+    /// Writes a 64-bit number in network order.
     pub(crate) fn be64(&mut self, attribute: u16, value: u64) {
         self.bytes(attribute, &value.to_be_bytes());
     }
 
-    /// Writes a text, ended by a zero as the kernel wants it.
+    /// Writes a zero-terminated text.
     pub(crate) fn text(&mut self, attribute: u16, value: &str) {
         let open = Open(self.bytes.len());
         self.bytes.extend_from_slice(&0u16.to_ne_bytes());
@@ -139,7 +139,7 @@ mod tests {
     use crate::netlink::{Attributes, Messages};
 
     #[test]
-    fn what_was_written_is_read() {
+    fn messages_round_trip() {
         let mut writer = Writer::default();
         writer.message(7, 1, 42, |w| {
             w.raw(&[9, 9, 9, 9]);

@@ -1,37 +1,37 @@
-//! Changes to tables. A batch of them is a value that can be printed, compared, counted and applied.
+//! Changes of tables. A batch is a value that can be printed, compared, counted and applied.
 
 use super::key::Key;
 use super::model::{Base, Name, Rule, Set, Value};
 use crate::Family;
 
-/// One change. Each names its family and table first. Adding or deleting nothing is no change: nobody looks whether what it
-/// names is there.
+/// One change; family and table come first. Adding or deleting an empty list is a no-op: its set or chain need not
+/// exist.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// Makes a table with a tag. A table that is there already stays as it is, with the tag it has.
+    /// Creates a table with a tag. An existing table and its tag stay.
     AddTable(Family, Name, String),
     /// Deletes a table and everything in it.
     DeleteTable(Family, Name),
-    /// Makes a chain. One that is there already stays as it is, if it has the same base.
+    /// Creates a chain. An existing one with the same base stays.
     AddChain(Family, Name, Name, Option<Base>),
-    /// Deletes a chain and its rules. Nothing may lead to it.
+    /// Deletes a chain and its rules. It must not be referenced.
     DeleteChain(Family, Name, Name),
     /// Deletes the rules of a chain.
     FlushChain(Family, Name, Name),
     /// Appends rules to a chain.
     AddRules(Family, Name, Name, Vec<Rule>),
-    /// Makes a set. Elements in it are not looked at: [`Change::AddElements`] adds them.
+    /// Creates a set. Its elements are ignored: use [`Change::AddElements`].
     AddSet(Family, Name, Name, Set),
-    /// Deletes a set. No rule may look into it.
+    /// Deletes a set. No rule may refer to it.
     DeleteSet(Family, Name, Name),
-    /// Adds elements. One that is there already must have the same value: to change a value, delete and add.
+    /// Adds elements. An existing one must have the same value: to change a value, delete and add.
     AddElements(Family, Name, Name, Vec<(Key, Value)>),
-    /// Deletes elements, which must be there.
+    /// Deletes elements, which must exist.
     DeleteElements(Family, Name, Name, Vec<Key>),
 }
 
 impl Change {
-    /// The table that it changes.
+    /// The table it changes.
     #[must_use]
     pub fn table(&self) -> (Family, &Name) {
         match self {
@@ -48,7 +48,7 @@ impl Change {
         }
     }
 
-    /// How much it changes: elements and rules count one each.
+    /// Size: elements and rules count one each.
     #[must_use]
     pub fn weight(&self) -> usize {
         match self {
@@ -60,7 +60,7 @@ impl Change {
     }
 }
 
-/// Changes that happen together or not at all, in this order.
+/// Changes that are applied in this order, atomically.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Batch {
     /// The changes.

@@ -1,63 +1,63 @@
-//! Why a request to nftables failed, and what that means for whoever made it.
+//! Errors of nftables requests, and what they mean to callers.
 
 use rustix::io::Errno;
 use thiserror::Error;
 
-/// A request that failed. Nothing was changed.
+/// A failed request. Nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("nftables, {doing}{}: {errno}", change.map_or_else(String::new, |index| format!(", change {index}")))]
 pub struct NftError {
-    /// What the kernel said.
+    /// Error number of the kernel.
     pub errno: Errno,
-    /// Which change of the batch it refused, if it was one of them.
+    /// Index of the refused change, if it was one of the batch.
     pub change: Option<usize>,
-    /// What was being done.
+    /// The failed operation.
     pub doing: &'static str,
 }
 
 impl NftError {
-    /// A failure that is not about one change.
+    /// An error that is not about a single change.
     pub(crate) fn new(doing: &'static str, errno: Errno) -> Self {
         Self { errno, change: None, doing }
     }
 
-    /// The same request may succeed a moment later.
+    /// Whether the same request may succeed later.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         [Errno::INTR, Errno::NOBUFS, Errno::RESTART, Errno::AGAIN, Errno::TIMEDOUT].contains(&self.errno)
     }
 
-    /// This process may not do it.
+    /// Whether privileges are missing.
     #[must_use]
     pub fn is_permission(&self) -> bool {
         [Errno::PERM, Errno::ACCESS].contains(&self.errno)
     }
 
-    /// This kernel cannot do it. A kernel without a kind of rule may also say that something is missing.
+    /// Whether the kernel lacks support. A missing expression module may also be reported as not found.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         [Errno::OPNOTSUPP, Errno::AFNOSUPPORT, Errno::PROTONOSUPPORT, Errno::NOSYS].contains(&self.errno)
     }
 
-    /// What was to be changed is not there: somebody else deleted it, or the whole table.
+    /// Whether the object does not exist: another program deleted it or its table.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.errno == Errno::NOENT
     }
 
-    /// What was to be added is there already, and differs.
+    /// Whether a different object of this name exists.
     #[must_use]
     pub fn is_clash(&self) -> bool {
         self.errno == Errno::EXIST
     }
 
-    /// What was to be deleted is in use.
+    /// Whether the object is in use.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.errno == Errno::BUSY
     }
 
-    /// There is no room for it.
+    /// Whether there is no space.
     #[must_use]
     pub fn is_full(&self) -> bool {
         [Errno::NOMEM, Errno::NOSPC, Errno::NFILE, Errno::MSGSIZE, Errno::TOOBIG].contains(&self.errno)
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_says_which_change_was_refused() {
+    fn the_refused_change_is_named() {
         let error = NftError { errno: Errno::NOENT, change: Some(3), doing: "applying a batch" };
         assert!(error.to_string().starts_with("nftables, applying a batch, change 3: No such file"), "{error}");
         assert!(error.is_gone() && !error.is_retryable() && !error.is_permission());

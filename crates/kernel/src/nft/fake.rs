@@ -1,8 +1,8 @@
-//! nftables in memory, as strict as the kernel's, which can say what would happen to a packet.
+//! nftables in memory, as strict as the kernel, with packet evaluation.
 //!
-//! Batches go in as to the kernel and are refused for the same reasons with the same numbers ([`state`]); a packet goes in
-//! and its [`Fate`] comes out ([`walk`]). A [`Fake`] is a handle: clones share one kernel, so that a test can hand one to the
-//! code under test and keep another to look with.
+//! Batches are refused for the same reasons and with the same error numbers as in the kernel ([`state`]); a packet
+//! yields its [`Fate`] ([`walk`]). A [`Fake`] is a handle: clones share one kernel, so that a test can keep one to
+//! inspect.
 
 mod packet;
 mod state;
@@ -37,46 +37,46 @@ struct Inner {
 }
 
 impl Fake {
-    /// Lets the next batch fail.
+    /// Makes the next batch fail.
     pub fn fail_next(&self, errno: Errno) {
         self.0.lock().failure = Some(errno);
     }
 
-    /// How many batches with something in them were applied.
+    /// Number of non-empty batches applied.
     #[must_use]
     pub fn batches(&self) -> usize {
         self.0.lock().batches
     }
 
-    /// How many changes those had: elements and rules count one each.
+    /// Number of changes applied: elements and rules count one each.
     #[must_use]
     pub fn changes(&self) -> usize {
         self.0.lock().changes
     }
 
-    /// A table as it is, with its rules; without what packets have put into its sets.
+    /// A table with its rules, without dynamic elements.
     #[must_use]
     pub fn table(&self, family: Family, name: &str) -> Option<Table> {
         self.0.lock().state.table(family, name).map(state::Held::table)
     }
 
-    /// Gives the machine its addresses.
+    /// Sets the addresses of the machine.
     pub fn set_local(&self, addresses: impl IntoIterator<Item = IpAddr>) {
         self.0.lock().state.local = addresses.into_iter().collect();
     }
 
-    /// Lets time pass for what packets have put into sets.
+    /// Advances the clock of dynamic sets.
     pub fn advance(&self, seconds: u64) {
         self.0.lock().state.clock += seconds;
     }
 
-    /// Sends a packet; `random` chooses a number below the one that it is given.
+    /// Evaluates a packet; `random` returns a number below its argument.
     pub fn evaluate(&self, packet: &Packet, random: &mut dyn FnMut(u32) -> u32) -> Fate {
         self.evaluate_balanced(packet, random, &mut |_| None)
     }
 
-    /// Sends a packet past a balancer such as IPVS, which may take it where packets are for this machine or from it, and says
-    /// where it goes.
+    /// Evaluates a packet with a balancer such as IPVS, which may take packets at input and output and returns their
+    /// destination.
     pub fn evaluate_balanced(
         &self,
         packet: &Packet,
@@ -86,7 +86,7 @@ impl Fake {
         walk::evaluate(&mut self.0.lock().state, packet, random, balance)
     }
 
-    /// Somebody else makes changes.
+    /// Applies changes of another program.
     ///
     /// # Errors
     /// Why they were not made.
@@ -102,7 +102,7 @@ impl Fake {
         Ok(())
     }
 
-    /// Somebody else deletes every table.
+    /// Deletes all tables as another program.
     pub fn flush_ruleset(&self) {
         let mut inner = self.0.lock();
         inner.generation += 1;
@@ -111,7 +111,7 @@ impl Fake {
         }
     }
 
-    /// Listens for changes by somebody else.
+    /// Monitors changes by other programs.
     #[must_use]
     pub fn listen(&self, table: &str) -> Watcher {
         let (sender, receiver) = channel();
@@ -119,7 +119,7 @@ impl Fake {
         Watcher(receiver)
     }
 
-    /// Whether anybody listens for changes of a table.
+    /// Whether a table is monitored.
     #[must_use]
     pub fn is_watched(&self, table: &str) -> bool {
         self.0.lock().listeners.iter().any(|(name, _)| name == table)
@@ -171,13 +171,13 @@ impl Nft for Fake {
     }
 }
 
-/// Hears of what others do to a table of a [`Fake`].
+/// Monitors a table of a [`Fake`].
 pub struct Watcher(Receiver<Touch>);
 
 impl Monitor for Watcher {
-    fn wait(&mut self, patience: Option<Duration>) -> Result<Option<Touch>, NftError> {
-        let heard = match patience {
-            Some(patience) => self.0.recv_timeout(patience),
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Touch>, NftError> {
+        let heard = match timeout {
+            Some(timeout) => self.0.recv_timeout(timeout),
             None => self.0.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match heard {

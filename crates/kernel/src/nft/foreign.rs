@@ -1,9 +1,8 @@
-//! Everybody's rules, as far as they decide whether the first packet of a connection passes.
+//! The rules of all programs, as far as they decide whether the first packet of a connection passes.
 //!
-//! In: chains, rules and sets of all tables, as [`super::linux::Linux::ruleset`] reads them; and, beside them, those of the old iptables
-//! ([`Ruleset::add_legacy`]). Out: [`judge`] names the rule, or the
-//! policy, that stops a packet. Other people's rules may look at what is not known here (interfaces, marks, limits): then the
-//! answer is that it may stop it, never a guess.
+//! In: chains, rules and sets of all tables, as read by [`super::linux::Linux::ruleset`], and those of legacy iptables
+//! ([`Ruleset::add_legacy`]). Out: [`judge`] names the rule or policy that stops a packet. Foreign rules may match what
+//! is unknown here (interfaces, marks, limits): then the result is that they may stop it, never a guess.
 
 mod bits;
 mod judge;
@@ -20,9 +19,9 @@ pub use judge::{Packet, Stop, judge};
 pub use legacy::is_legacy;
 pub use words::words;
 
-/// The families that tables are of, as far as IP packets meet them.
+/// Table families that IP packets pass.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Sort {
+pub enum TableFamily {
     /// IPv4.
     Ip,
     /// IPv6.
@@ -31,8 +30,8 @@ pub enum Sort {
     Inet,
 }
 
-impl Sort {
-    /// The sort with this number in messages.
+impl TableFamily {
+    /// The family with this number.
     pub(crate) const fn from_number(number: u8) -> Option<Self> {
         match number {
             1 => Some(Self::Inet),
@@ -42,7 +41,7 @@ impl Sort {
         }
     }
 
-    /// Its number in messages.
+    /// Its number.
     pub(crate) const fn number(self) -> u8 {
         match self {
             Self::Inet => 1,
@@ -51,13 +50,13 @@ impl Sort {
         }
     }
 
-    /// Whether packets of a family meet its chains.
+    /// Whether packets of a family pass its chains.
     const fn meets(self, family: Family) -> bool {
         matches!((self, family), (Self::Inet, _) | (Self::Ip, Family::Ip) | (Self::Ip6, Family::Ip6))
     }
 }
 
-impl fmt::Display for Sort {
+impl fmt::Display for TableFamily {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Ip => "ip",
@@ -67,13 +66,13 @@ impl fmt::Display for Sort {
     }
 }
 
-/// A table of somebody.
-pub type TableName = (Sort, Name);
+/// Family and name of a table.
+pub type TableName = (TableFamily, Name);
 
-/// Everybody's rules.
+/// The complete ruleset.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ruleset {
-    /// The tables that there are.
+    /// All tables.
     pub tables: Vec<TableName>,
     /// Chains by table and name.
     pub chains: BTreeMap<(TableName, Name), ForeignChain>,
@@ -81,63 +80,63 @@ pub struct Ruleset {
     pub sets: BTreeMap<(TableName, Name), ForeignSet>,
 }
 
-/// A chain of somebody.
+/// A foreign chain.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ForeignChain {
-    /// Where packets enter it by themselves.
+    /// Hook, for base chains.
     pub entry: Option<Entry>,
     /// Its rules, in order.
     pub rules: Vec<ForeignRule>,
 }
 
-/// Where packets enter a chain by themselves.
+/// Hook of a base chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// At which point of their way.
+    /// Netfilter hook.
     pub hook: Hook,
-    /// Lower comes first.
+    /// Priority; lower runs first.
     pub priority: i32,
-    /// Whether it translates addresses, and so never stops a packet.
+    /// Whether it is a NAT chain, which never stops a packet.
     pub translates: bool,
-    /// Whether what no rule decides is dropped.
+    /// Whether the policy is drop.
     pub drops: bool,
 }
 
-/// A rule of somebody.
+/// A foreign rule.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ForeignRule {
-    /// By which it can be deleted.
+    /// Handle for deletion.
     pub handle: u64,
-    /// What it does, in order, until something does not match.
+    /// Its steps, evaluated until one does not match.
     pub steps: Vec<Step>,
 }
 
-/// Elements of a set: where each begins, and what it leads to; nothing where a range has ended.
+/// Elements of a set: start of each range and its verdict; none after the end of a range.
 pub type Elements = Vec<(Box<[u8]>, Option<Option<Verdict>>)>;
 
-/// A set of somebody: what its keys lead to.
+/// A foreign set or verdict map.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ForeignSet {
-    /// How many bytes a key has.
+    /// Key length in bytes.
     pub length: usize,
     /// Its elements.
     pub elements: Elements,
     /// Whether keys are ranges.
     pub interval: bool,
-    /// Whether its keys cannot be judged here.
+    /// Whether its keys cannot be evaluated here.
     pub opaque: bool,
 }
 
-/// A header of a packet.
+/// A packet header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Header {
-    /// Of IP.
+    /// IP header.
     Network,
-    /// Of TCP, UDP and so on.
+    /// TCP, UDP, … header.
     Transport,
 }
 
-/// What a value is compared for.
+/// Comparison operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Comparison {
     /// Equal.
@@ -154,51 +153,51 @@ pub enum Comparison {
     AtLeast,
 }
 
-/// A step of a rule. Registers are places in 64 bytes.
+/// A step of a rule. Registers are offsets in 64 bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Bytes of a header are put into a register: where to, which header, from where, how many.
+    /// Loads header bytes into a register: register, header, offset, length.
     Load(usize, Header, usize, usize),
-    /// Something about the packet is put into a register, by the kernel's number for it.
+    /// Loads a `meta` key into a register.
     Meta(usize, u32),
-    /// Something about its connection is.
+    /// Loads a `ct` key into a register.
     Connection(usize, u32),
-    /// A constant is.
+    /// Loads a constant into a register.
     Constant(usize, Vec<u8>),
-    /// A register is masked and turned into another: from, to, mask, xor.
+    /// Bitwise operation: source, destination, mask, xor.
     Mask(usize, usize, Vec<u8>, Vec<u8>),
-    /// A register must compare so.
+    /// Compares a register.
     Compare(usize, Comparison, Vec<u8>),
-    /// A register must lie between two values, or (true) must not.
+    /// Range match; negated if true.
     Between(usize, bool, Vec<u8>, Vec<u8>),
-    /// A register must be in a set, or (true) must not; whether the set leads to verdicts.
+    /// Set or verdict map lookup.
     Lookup {
         /// The register.
         from: usize,
         /// The set.
         set: Name,
-        /// Whether it must not be in it.
+        /// Match if it is missing.
         negate: bool,
-        /// Whether it leads to a verdict.
+        /// Whether it is a verdict map.
         verdict: bool,
     },
-    /// The ports of the packet, in the way of iptables: protocol, source, destination, each whether it is negated.
+    /// Ports as matched by iptables; the flags negate.
     Ports {
         /// The protocol.
         protocol: u8,
-        /// The first and last source port.
+        /// First and last source port.
         source: (u16, u16, bool),
-        /// The first and last destination port.
+        /// First and last destination port.
         destination: (u16, u16, bool),
     },
-    /// The state of the connection has one of these bits, or (true) has not.
+    /// Connection state; negated if true.
     State(u16, bool),
-    /// Where it goes.
+    /// Verdict.
     Go(Verdict),
-    /// It is refused.
+    /// Reject.
     Reject,
-    /// Nothing that matters here.
+    /// No effect on the verdict.
     Nothing,
-    /// Something that cannot be judged here, by its name.
+    /// Cannot be evaluated here; the name of the expression.
     Unclear(String),
 }

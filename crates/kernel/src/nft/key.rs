@@ -1,20 +1,19 @@
-//! Keys and data of sets, in the bytes that the kernel compares.
+//! Keys and data of sets, in the byte layout of the kernel.
 //!
-//! A key of one part is that part. A key of several is each part filled up to four bytes, one after the other. Addresses
-//! and ports are in network order; random numbers are in the order of the machine, because that is how the kernel makes
-//! them.
+//! A key of one part is that part. In a concatenation each part is padded to four bytes. Addresses and ports are in
+//! network order; random numbers are in host order, as the kernel generates them.
 
 use std::net::IpAddr;
 use std::ops::Range;
 
 use crate::Family;
 
-/// What a part of a key is.
+/// Type of a key part.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Type {
     /// An address of the table's family.
     Address,
-    /// A protocol above IP.
+    /// IP protocol.
     Protocol,
     /// A port.
     Port,
@@ -35,7 +34,7 @@ impl Type {
     }
 }
 
-/// How many bytes a key or data of these types has.
+/// Length in bytes of a key or data of these types.
 pub(crate) fn packed_len(types: &[Type], family: Family) -> usize {
     match types {
         [one] => one.len(family),
@@ -52,7 +51,7 @@ pub enum Part {
     Protocol(u8),
     /// A port.
     Port(u16),
-    /// One of the numbers that may come up.
+    /// A random number.
     Random(u32),
 }
 
@@ -71,7 +70,7 @@ impl Part {
 
 /// The bytes of a key or of data.
 pub(crate) fn pack(parts: &[Part]) -> Box<[u8]> {
-    // Of several parts the length is known beforehand, and then nothing is copied in the end.
+    // The length of a concatenation is known, which avoids a copy at the end.
     let length = |part: &Part| if matches!(part, Part::Address(IpAddr::V6(_))) { 16 } else { 4 };
     let mut bytes = Vec::with_capacity(parts.iter().map(length).sum());
     for part in parts {
@@ -83,41 +82,41 @@ pub(crate) fn pack(parts: &[Part]) -> Box<[u8]> {
     bytes.into()
 }
 
-/// What a set is asked for: a value, or a range of values in each part.
+/// A key of a set: a value, or a range in each part.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Key {
-    /// The value, or where the range begins.
+    /// The value, or the start of the range.
     pub start: Box<[u8]>,
-    /// Where the range ends; it is part of the range.
+    /// Inclusive end of the range.
     pub end: Option<Box<[u8]>>,
 }
 
 impl Key {
-    /// One value.
+    /// A single value.
     #[must_use]
     pub fn new(parts: &[Part]) -> Self {
         Self { start: pack(parts), end: None }
     }
 
-    /// A range: each part lies between its two ends, which are part of it. Only for sets with intervals.
+    /// A range: each part between its inclusive ends. Only for interval sets.
     #[must_use]
     pub fn range(from: &[Part], to: &[Part]) -> Self {
         Self::between(pack(from), pack(to))
     }
 
-    /// The same, from bytes. A range of one value is that value.
+    /// A range from bytes. A range of one value is that value.
     pub(crate) fn between(start: Box<[u8]>, end: Box<[u8]>) -> Self {
         let end = (start != end).then_some(end);
         Self { start, end }
     }
 
-    /// Where it ends, which for a value is where it begins.
+    /// Inclusive end; for a value the value itself.
     #[must_use]
     pub fn last(&self) -> &[u8] {
         self.end.as_ref().unwrap_or(&self.start)
     }
 
-    /// Whether the two have a value in common: each part of the one meets the same part of the other.
+    /// Whether two keys overlap: each part of one overlaps the same part of the other.
     pub(crate) fn meets(&self, other: &Self, types: &[Type], family: Family) -> bool {
         parts_all(types, family, |part| {
             let ends = [&*self.start, self.last(), &*other.start, other.last()].map(|bytes| bytes.get(part.clone()));
@@ -126,7 +125,7 @@ impl Key {
         })
     }
 
-    /// Whether it has this value.
+    /// Whether it contains this value.
     pub(crate) fn contains(&self, value: &[u8], types: &[Type], family: Family) -> bool {
         parts_all(types, family, |part| {
             let [start, value, last] = [&*self.start, value, self.last()].map(|bytes| bytes.get(part.clone()));
@@ -135,7 +134,7 @@ impl Key {
     }
 }
 
-/// Whether something is true of every part of a key of these types, given where the part is.
+/// Whether a predicate holds for the byte range of every part.
 fn parts_all(types: &[Type], family: Family, is_true: impl Fn(Range<usize>) -> bool) -> bool {
     let mut at = 0;
     types.iter().all(|one| {
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_filled_up_only_beside_others() {
+    fn parts_are_padded_only_in_concatenations() {
         assert_eq!(&*Key::new(&[Part::Port(80)]).start, [0, 80]);
         let key = Key::new(&[address("10.0.0.1"), Part::Protocol(6), Part::Port(80), Part::Random(2)]);
         let index = 2u32.to_ne_bytes();
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_meet_when_all_their_parts_do() {
+    fn ranges_overlap_when_all_their_parts_do() {
         let types = [Type::Port, Type::Address];
         let range = |port, from, to| Key::range(&[Part::Port(port), address(from)], &[Part::Port(port), address(to)]);
         let one = range(80, "10.0.0.0", "10.0.0.255");

@@ -1,8 +1,8 @@
-//! nftables of this machine, by netlink.
+//! nftables over netlink.
 //!
-//! A batch is encoded into one piece ([`encode`]), sent at once, and answered while it is sent: either the last message is
-//! acknowledged, or the messages that failed are named and nothing has changed. Reading back is [`decode`]'s work; hearing
-//! of other people's changes is [`Watcher`]'s.
+//! A batch is encoded into one message sequence ([`encode`]) and sent at once: either the last message is acknowledged,
+//! or the failed messages are named and nothing has changed. [`decode`] parses dumps; [`Watcher`] monitors changes by
+//! other programs.
 
 mod decode;
 mod encode;
@@ -20,43 +20,43 @@ use rustix::net::netlink;
 use self::encode::{Encoded, Shapes};
 use self::numbers::{SUBSYSTEM, chain, element, generation, message, rule, set, table};
 use self::sets::Shape;
-use super::{Base, Batch, ChainFound, Change, Counter, Dump, Monitor, Name, Nft, NftError, Set, Value};
+use super::{Base, Batch, ChainState, Change, Counter, Dump, Monitor, Name, Nft, NftError, Set, Value};
 use crate::Family;
 use crate::netlink::read::Meaning;
 use crate::netlink::{Message, Messages, Socket, Writer};
 
 pub use monitor::Watcher;
 
-/// How many bytes of answers the kernel may keep for us. Errors repeat the message that they are about.
-const ROOM: usize = 4 << 20;
-/// How often a table that is being changed is read anew.
+/// Receive buffer in bytes. Error messages repeat the message they are about.
+const RECEIVE_BUFFER: usize = 4 << 20;
+/// How often a table that changes meanwhile is read again.
 const ATTEMPTS: usize = 50;
 
-/// The nftables of the network namespace that it was opened in.
+/// nftables of the current network namespace.
 pub struct Linux {
     socket: Socket,
     shapes: Shapes,
 }
 
 impl Linux {
-    /// Opens it.
+    /// Opens a socket.
     ///
     /// # Errors
-    /// When there is no nftables, or no socket to be had.
+    /// When the kernel lacks nftables, or the socket is refused.
     pub fn open() -> Result<Self, NftError> {
-        let socket = Socket::open(Some(netlink::NETFILTER), 0, ROOM);
+        let socket = Socket::open(Some(netlink::NETFILTER), 0, RECEIVE_BUFFER);
         let socket = socket.map_err(|errno| NftError::new("opening a socket", errno))?;
         Ok(Self { socket, shapes: Shapes::new() })
     }
 
-    /// What the kernel calls our socket; a [`Watcher`] tells our own changes by it.
+    /// Netlink port ID of our socket; a [`Watcher`] identifies our own changes by it.
     #[must_use]
     pub fn portid(&self) -> u32 {
         self.socket.port()
     }
 
-    /// Finds out the shapes of sets that the batch changes without making them, if they are not known. What is not there
-    /// stays unknown: refusing the batch, for that or for something before it, is the kernel's business.
+    /// Reads the shapes of sets that the batch changes without creating them. Missing sets stay unknown: the kernel
+    /// will refuse the batch.
     fn learn(&mut self, batch: &Batch) -> Result<(), NftError> {
         let mut made = BTreeSet::new();
         for (index, change) in batch.changes.iter().enumerate() {
@@ -80,7 +80,7 @@ impl Linux {
         Ok(())
     }
 
-    /// One set, without its elements.
+    /// One set without elements.
     fn set(&mut self, family: Family, table: &str, set: &str) -> Result<Set, Errno> {
         let mut found = None;
         let body = |w: &mut Writer| {
@@ -88,31 +88,31 @@ impl Linux {
             w.text(set::TABLE, table);
             w.text(set::NAME, set);
         };
-        self.socket.request(kind(message::GET_SET), 0, body, |told| {
-            if let Some(attributes) = decode::about(told, family, set::TABLE, table) {
+        self.socket.request(kind(message::GET_SET), 0, body, |message| {
+            if let Some(attributes) = decode::about(message, family, set::TABLE, table) {
                 found = decode::set(&attributes, family);
             }
         })?;
         found.map(|(_, set)| set).ok_or(Errno::NOENT)
     }
 
-    /// What became of a batch that was sent.
+    /// Result of a batch that was sent.
     fn outcome(&mut self, encoded: &Encoded) -> Result<(), NftError> {
         let (mut done, mut failure) = (false, None);
         loop {
             let datagram = match self.socket.receive() {
                 Ok(Some(datagram)) => datagram,
                 Ok(None) => break,
-                // Answers were lost. Only failures are told in such numbers.
+                // Replies were lost. Only errors come in such numbers.
                 Err(errno) => {
                     failure.get_or_insert((errno, None));
                     continue;
                 }
             };
-            for told in Messages::new(datagram).filter(|told| encoded.numbers().contains(&told.sequence)) {
-                match told.meaning() {
-                    Meaning::Failure(errno) => _ = failure.get_or_insert((errno, encoded.change(told.sequence))),
-                    Meaning::End => done |= told.sequence == encoded.last(),
+            for message in Messages::new(datagram).filter(|message| encoded.numbers().contains(&message.sequence)) {
+                match message.meaning() {
+                    Meaning::Failure(errno) => _ = failure.get_or_insert((errno, encoded.change(message.sequence))),
+                    Meaning::End => done |= message.sequence == encoded.last(),
                     Meaning::Content => {}
                 }
             }
@@ -124,7 +124,7 @@ impl Linux {
         }
     }
 
-    /// Keeps what a batch that was made has changed.
+    /// Updates the known shapes after a successful batch.
     fn remember(&mut self, batch: &Batch) {
         for change in &batch.changes {
             match change {
@@ -142,15 +142,15 @@ impl Linux {
         }
     }
 
-    /// The tag of a table, if it is there.
+    /// Tag of a table, if it exists.
     fn tag(&mut self, family: Family, table: &str) -> Result<Option<String>, Errno> {
         let mut tag = None;
         let body = |w: &mut Writer| {
             w.raw(&encode::header(family));
             w.text(table::NAME, table);
         };
-        let asked = self.socket.request(kind(message::GET_TABLE), 0, body, |told| {
-            tag = decode::about(told, family, table::NAME, table).map(|attributes| decode::tag(&attributes));
+        let asked = self.socket.request(kind(message::GET_TABLE), 0, body, |message| {
+            tag = decode::about(message, family, table::NAME, table).map(|attributes| decode::tag(&attributes));
         });
         match asked {
             Ok(()) => Ok(tag),
@@ -159,7 +159,7 @@ impl Linux {
         }
     }
 
-    /// Lists things of a family; `read` picks those that are wanted.
+    /// Lists objects of a family; `read` selects.
     fn list<Item>(
         &mut self,
         ask: u16,
@@ -167,7 +167,7 @@ impl Linux {
         read: impl Fn(&Message<'_>, &mut Vec<Item>),
     ) -> Result<Vec<Item>, Errno> {
         let mut out = Vec::new();
-        self.socket.dump(&mut out, kind(ask), body, Vec::clear, |out, told| read(told, out))?;
+        self.socket.dump(&mut out, kind(ask), body, Vec::clear, |out, message| read(message, out))?;
         Ok(out)
     }
 
@@ -176,8 +176,8 @@ impl Linux {
             w.raw(&encode::header(family));
             w.text(chain::TABLE, table);
         };
-        self.list(message::GET_CHAIN, body, |told, out| {
-            out.extend(decode::about(told, family, chain::TABLE, table).and_then(|found| decode::chain(&found)));
+        self.list(message::GET_CHAIN, body, |message, out| {
+            out.extend(decode::about(message, family, chain::TABLE, table).and_then(|found| decode::chain(&found)));
         })
     }
 
@@ -187,8 +187,8 @@ impl Linux {
             w.raw(&encode::header(family));
             w.text(rule::TABLE, table);
         };
-        self.list(message::GET_RULE, body, |told, out| {
-            let found = decode::about(told, family, rule::TABLE, table);
+        self.list(message::GET_RULE, body, |message, out| {
+            let found = decode::about(message, family, rule::TABLE, table);
             out.extend(found.and_then(|found| Some(found.text(rule::CHAIN)?.into())));
         })
     }
@@ -198,17 +198,16 @@ impl Linux {
             w.raw(&encode::header(family));
             w.text(set::TABLE, table);
         };
-        self.list(message::GET_SET, body, |told, out| {
-            out.extend(decode::about(told, family, set::TABLE, table).and_then(|found| decode::set(&found, family)));
+        self.list(message::GET_SET, body, |message, out| {
+            out.extend(decode::about(message, family, set::TABLE, table).and_then(|found| decode::set(&found, family)));
         })
     }
 
-    /// The elements of a set.
+    /// Elements of a set.
     ///
-    /// The kernel lists them in pieces and finds its place again by counting. While the table that it keeps them in grows, which
-    /// goes on in the background after many were added, their order changes between two pieces: some come twice and others
-    /// never, and nothing says so. But in the end it has counted at least as many as there are. So if none came twice, none is
-    /// missing; and if one did, they are listed anew.
+    /// The kernel lists them in parts and resumes by index. While its hash table grows in the background, the order
+    /// changes between two parts: some elements come twice and others never, without an error. But the total is at
+    /// least the number of elements. So without duplicates none is missing; with duplicates the list is read again.
     fn elements(&mut self, family: Family, table: &str, name: &str, set: &Set) -> Result<Vec<(Counter, Value)>, Errno> {
         let body = |w: &mut Writer| {
             w.raw(&encode::header(family));
@@ -216,12 +215,12 @@ impl Linux {
             w.text(element::SET, name);
         };
         for _ in 0..ATTEMPTS {
-            let told = self.list(message::GET_ELEMENT, body, |told, out| {
-                let ours = decode::about(told, family, element::TABLE, table);
+            let elements = self.list(message::GET_ELEMENT, body, |message, out| {
+                let ours = decode::about(message, family, element::TABLE, table);
                 out.extend(ours.into_iter().flat_map(|attributes| decode::elements(&attributes)));
             })?;
-            if !decode::repeats(&told) {
-                return Ok(decode::assemble(set, told));
+            if !decode::repeats(&elements) {
+                return Ok(decode::assemble(set, elements));
             }
         }
         Err(Errno::INTR)
@@ -230,8 +229,8 @@ impl Linux {
     fn read(&mut self, family: Family, table: &str) -> Result<Option<Dump>, Errno> {
         let Some(tag) = self.tag(family, table)? else { return Ok(None) };
         let chains = self.chains(family, table)?.into_iter();
-        let mut chains: BTreeMap<Name, ChainFound> =
-            chains.map(|(name, base)| (name, ChainFound { base, rules: 0 })).collect();
+        let mut chains: BTreeMap<Name, ChainState> =
+            chains.map(|(name, base)| (name, ChainState { base, rules: 0 })).collect();
         for of in self.rules(family, table)? {
             chains.entry(of).or_default().rules += 1;
         }
@@ -249,7 +248,7 @@ impl Linux {
     }
 }
 
-/// A kind of message of nftables, as its number in netlink.
+/// Netlink message type of an nftables message.
 fn kind(message: u16) -> u16 {
     SUBSYSTEM << 8 | message
 }
@@ -271,7 +270,7 @@ impl Nft for Linux {
     fn dump(&mut self, family: Family, table: &str) -> Result<Option<Dump>, NftError> {
         for _ in 0..ATTEMPTS {
             match self.read(family, table) {
-                // Something of the table went away while it was read.
+                // Part of the table was deleted while it was read.
                 Err(Errno::NOENT) => {}
                 read => return read.map_err(|errno| NftError::new("reading a table", errno)),
             }
@@ -288,8 +287,8 @@ impl Nft for Linux {
     fn generation(&mut self) -> Result<u32, NftError> {
         let mut number = None;
         let body = |w: &mut Writer| w.raw(&encode::header(Family::Ip));
-        let asked = self.socket.request(kind(message::GET_GENERATION), 0, body, |told| {
-            number = told.attributes(numbers::HEADER).be32(generation::NUMBER);
+        let asked = self.socket.request(kind(message::GET_GENERATION), 0, body, |message| {
+            number = message.attributes(numbers::HEADER).be32(generation::NUMBER);
         });
         asked.and_then(|()| number.ok_or(Errno::PROTO)).map_err(|errno| NftError::new("reading the generation", errno))
     }
@@ -299,12 +298,12 @@ impl Nft for Linux {
     }
 }
 
-/// Reads bytes as whatever the kernel could tell of tables.
+/// Parses bytes as any nftables message.
 pub(crate) fn read_anything(bytes: &[u8]) {
-    for told in Messages::new(bytes) {
-        let (_, attributes) = (told.meaning(), told.attributes(numbers::HEADER));
-        foreign::read_anything(&told);
-        let Some(family) = decode::family(&told) else { continue };
+    for message in Messages::new(bytes) {
+        let (_, attributes) = (message.meaning(), message.attributes(numbers::HEADER));
+        foreign::read_anything(&message);
+        let Some(family) = decode::family(&message) else { continue };
         decode::tag(&attributes);
         decode::chain(&attributes);
         let elements: Vec<_> = decode::elements(&attributes).collect();

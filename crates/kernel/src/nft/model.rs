@@ -1,17 +1,17 @@
-//! The content of a table, as data. Equal tables are equal values: everything is sorted, nothing has a handle.
+//! Content of a table as data. Equal tables are equal values: everything is sorted, and there are no handles.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::key::{Key, Part, Type, pack};
 
-/// The name of a table, chain or set.
+/// Name of a table, chain or set.
 pub type Name = Arc<str>;
 
-/// The whole content of one of our tables.
+/// Complete content of one of our tables.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Table {
-    /// Says which rules it has and in which shape; kept as the comment of the table.
+    /// Identifies its rules; stored as the comment of the table.
     pub tag: String,
     /// Its chains.
     pub chains: BTreeMap<Name, Chain>,
@@ -22,24 +22,24 @@ pub struct Table {
 /// A list of rules.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Chain {
-    /// Where packets enter it by themselves; nothing for chains that are only jumped to.
+    /// Hook; none for chains that are only jumped to.
     pub base: Option<Base>,
     /// Its rules, in order.
     pub rules: Vec<Rule>,
 }
 
-/// Where packets enter a chain. They leave it accepted unless a rule says otherwise.
+/// Hook of a base chain. The chain policy is accept.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Base {
-    /// What the chain may do.
+    /// Chain type.
     pub kind: BaseKind,
-    /// At which point of their way.
+    /// Netfilter hook.
     pub hook: Hook,
-    /// Lower comes first.
+    /// Priority; lower runs first.
     pub priority: i32,
 }
 
-/// What a base chain is for.
+/// Type of a base chain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum BaseKind {
     /// Sees every packet; may drop.
@@ -48,36 +48,36 @@ pub enum BaseKind {
     Nat,
 }
 
-/// Points on the way of a packet.
+/// Netfilter hooks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Hook {
-    /// It has just come in.
+    /// Incoming packet.
     Prerouting,
-    /// It is for this machine.
+    /// For this machine.
     Input,
-    /// It is for another machine.
+    /// Forwarded.
     Forward,
-    /// This machine has made it.
+    /// From this machine.
     Output,
-    /// It is about to leave.
+    /// About to leave.
     Postrouting,
 }
 
-/// What happens to a packet, statement by statement, until one does not match.
+/// Statements, evaluated in order until one does not match.
 pub type Rule = Vec<Statement>;
 
-/// A set of keys, or a map from keys to something.
+/// A set of keys, or a map.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Set {
-    /// What a key is made of.
+    /// Types of the key.
     pub key: Vec<Type>,
-    /// What a key leads to.
+    /// Type of the value.
     pub value: SetValue,
-    /// Whether keys may be ranges. Ranges of one set must not overlap.
+    /// Whether keys may be ranges, which must not overlap.
     pub interval: bool,
-    /// For a set that packets fill: after how many seconds without a packet an element is forgotten.
+    /// For dynamic sets: seconds after which an element without packets expires.
     pub timeout: Option<u32>,
-    /// Whether each element counts the packets that find it.
+    /// Whether each element has a counter.
     pub counters: bool,
     /// Its elements.
     pub elements: BTreeMap<Key, Value>,
@@ -99,56 +99,56 @@ impl Set {
     }
 }
 
-/// What the keys of a set lead to.
+/// Value type of a set.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum SetValue {
-    /// Nothing: it is a set.
+    /// None: a set.
     #[default]
     Nothing,
     /// A verdict.
     Verdict,
-    /// Data made of these.
+    /// Data of these types.
     Data(Vec<Type>),
 }
 
-/// What one key leads to.
+/// Value of one key.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Value {
-    /// Nothing: it is in the set, that is all.
+    /// None: an element of a set.
     Nothing,
     /// A verdict.
     Verdict(Verdict),
-    /// Data, in the bytes that the kernel wants.
+    /// Data in the byte layout of the kernel.
     Data(Box<[u8]>),
 }
 
 impl Value {
-    /// Data made of these.
+    /// Data of these parts.
     #[must_use]
     pub fn data(parts: &[Part]) -> Self {
         Self::Data(pack(parts))
     }
 }
 
-/// Where a packet goes from here.
+/// Verdict of a rule.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Verdict {
-    /// To the next base chain.
+    /// Continue with the next base chain.
     Accept,
-    /// Nowhere.
+    /// Drop.
     Drop,
-    /// To the next rule.
+    /// Continue with the next rule.
     Continue,
-    /// Back to where it jumped from.
+    /// Return to the calling chain.
     Return,
-    /// To this chain, and then to the next rule.
+    /// Evaluate this chain, then the next rule.
     Jump(Name),
-    /// To this chain, and then to where it jumped from.
+    /// Evaluate this chain, then return to the calling chain.
     Goto(Name),
 }
 
 impl Verdict {
-    /// The chain that it leads to.
+    /// The chain of a jump or goto.
     #[must_use]
     pub fn target(&self) -> Option<&Name> {
         match self {
@@ -158,23 +158,23 @@ impl Verdict {
     }
 }
 
-/// What is taken from a packet to make a key.
+/// A packet field that is part of a key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Field {
     /// Its source address.
     Source,
     /// Its destination address.
     Destination,
-    /// The protocol above IP.
+    /// The IP protocol.
     Protocol,
     /// The destination port.
     DestinationPort,
-    /// Nothing of the packet: a random number below this one.
+    /// A random number below this one.
     Random(u32),
 }
 
 impl Field {
-    /// What it is.
+    /// Its type.
     #[must_use]
     pub fn kind(self) -> Type {
         match self {
@@ -186,84 +186,83 @@ impl Field {
     }
 }
 
-/// A step of a rule: something that must be true of the packet, or something that is done to it.
+/// A match or an action of a rule.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Statement {
-    /// It is the first of a connection.
+    /// `ct state new`.
     NewConnection,
-    /// The destination of its connection was translated.
+    /// `ct status dnat`.
     Translated,
-    /// Its mark has one of these bits.
+    /// The mark has one of these bits.
     Marked(u32),
-    /// A key made of it is in a set, or is not.
+    /// Whether a key is in a set.
     In {
-        /// The key.
+        /// Key fields.
         key: Vec<Field>,
-        /// The set.
+        /// Set name.
         set: Name,
-        /// Whether it must not be in it.
+        /// Match if it is not.
         negate: bool,
     },
-    /// It comes from an address of this machine.
+    /// The source is an address of this machine.
     LocalSource,
-    /// It goes to an address of this machine.
+    /// The destination is an address of this machine.
     LocalDestination,
-    /// It came in by an interface, or did not. Packets of this machine came in by none.
+    /// Incoming interface. Packets of this machine have none.
     Interface {
-        /// The name: 1 to 15 bytes.
+        /// Name: 1 to 15 bytes.
         name: String,
-        /// Whether it is only how the name begins.
+        /// Whether it is a prefix.
         prefix: bool,
-        /// Whether it must not be that.
+        /// Match other interfaces.
         negate: bool,
     },
-    /// These bits of its mark are set.
+    /// Sets mark bits.
     Mark(u32),
-    /// These bits of its mark are cleared.
+    /// Clears mark bits.
     Unmark(u32),
-    /// It goes where a map of verdicts sends it; on, if the key is not in the map.
+    /// Verdict map lookup; continues if the key is missing.
     Dispatch {
         /// The key.
         key: Vec<Field>,
         /// The map.
         map: Name,
     },
-    /// Its destination becomes the address and port that a map has for its key. Ends the chain, unless there is none.
+    /// DNAT to the address and port in a map. Ends the chain, unless the key is missing.
     Translate {
         /// The key.
         key: Vec<Field>,
         /// The map.
         map: Name,
     },
-    /// It is of this protocol: its destination becomes this machine, at the port that a map has for its key. Ends the chain,
-    /// unless there is none.
+    /// For this protocol: redirect to the local port in a map. Ends the chain, unless the key is missing.
     Redirect {
-        /// The protocol above IP: 6 is TCP, 17 UDP. `nft` can read the rule back only where it is named.
+        /// IP protocol: 6 is TCP, 17 UDP. `nft` can list the rule only if it is given.
         protocol: u8,
         /// The key.
         key: Vec<Field>,
         /// The map.
         map: Name,
     },
-    /// A key made of it is put into a set, or its timeout begins anew. Does not match when the set is full.
+    /// Adds a key to a dynamic set or restarts its timeout. Does not match when the set is full.
     Remember {
         /// The set.
         set: Name,
         /// The key.
         key: Vec<Field>,
     },
-    /// Its source becomes the address of the interface that it leaves by, with a random port. Ends the chain.
+    /// Masquerades with a random port. Ends the chain.
     Masquerade,
-    /// Its sender is told that the port is unreachable, and it is dropped.
+    /// Drops and sends ICMP port unreachable.
     Reject,
-    /// It is of TCP: its sender is told that there is no such connection, and it is dropped.
+    /// For TCP: drops and sends a reset.
     Reset,
-    /// It goes there.
+    /// Verdict.
     Go(Verdict),
 }
 
 impl Statement {
-    /// The set or map that it looks into, with the key that it makes for it.
+    /// The set or map of its lookup, with the key fields.
     #[must_use]
     pub fn lookup(&self) -> Option<(&Name, &[Field])> {
         match self {

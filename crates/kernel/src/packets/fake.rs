@@ -1,5 +1,5 @@
-//! A wire in memory that several machines are on. Frames go where a switch brings them: to everybody, to the members of a group, or to
-//! whose address it is. A machine can be cut off. Clones of a [`Segment`] are the same wire.
+//! A network segment in memory. Frames are switched: broadcast, to the members of a group, or to one MAC address. A
+//! host can be disconnected. Clones of a [`Segment`] are the same segment.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::Ipv6Addr;
@@ -11,10 +11,10 @@ use rustix::io::Errno;
 
 use super::{Heard, Interface, Mac, Packets, PacketsError, Waker};
 
-/// The number of the one interface of every machine.
+/// Index of the only interface of every host.
 pub const INDEX: u32 = 2;
 
-/// A wire.
+/// A network segment.
 #[derive(Clone, Default)]
 pub struct Segment(Arc<(Mutex<Inner>, Condvar)>);
 
@@ -32,14 +32,14 @@ struct Port {
     cut: bool,
 }
 
-/// A machine on the wire.
+/// A host on the segment.
 pub struct Host {
     segment: Segment,
     port: usize,
 }
 
 impl Segment {
-    /// Plugs a machine in.
+    /// Adds a host.
     #[must_use]
     pub fn host(&self, mac: Mac) -> Host {
         let mut inner = self.0.0.lock();
@@ -47,18 +47,18 @@ impl Segment {
         Host { segment: self.clone(), port: inner.ports.len() - 1 }
     }
 
-    /// Sets the clock of all machines.
+    /// Sets the clock of all hosts.
     pub fn set_time(&self, now: Duration) {
         self.0.0.lock().now = now;
     }
 
-    /// Takes what was sent since the last time: by whom, and the frame.
+    /// Frames sent since the last call, with their senders.
     #[must_use]
     pub fn sent(&self) -> Vec<(Mac, Vec<u8>)> {
         std::mem::take(&mut self.0.0.lock().sent)
     }
 
-    /// Cuts a machine off, or plugs it in again.
+    /// Disconnects or reconnects a host.
     pub fn cut(&self, mac: Mac, cut: bool) {
         self.0.0.lock().ports.iter_mut().filter(|port| port.mac == mac).for_each(|port| port.cut = cut);
     }
@@ -76,7 +76,7 @@ impl Segment {
         inner.sent.push((mac, frame.to_vec()));
         for (place, port) in inner.ports.iter_mut().enumerate() {
             let of_group = |group: &Ipv6Addr| Mac::of_group(*group) == to;
-            // Every machine with IPv6 is in the group of all of them.
+            // Every host is in the all-nodes group.
             let all_nodes = to == Mac([0x33, 0x33, 0, 0, 0, 1]);
             let hears = to == Mac::BROADCAST || to == port.mac || all_nodes || port.groups.iter().any(of_group);
             if place != from && !port.cut && hears {
@@ -122,7 +122,7 @@ impl Packets for Host {
         sent.map_err(Self::failed("sending"))
     }
 
-    fn receive(&mut self, patience: Option<Duration>) -> Result<Heard, PacketsError> {
+    fn receive(&mut self, timeout: Option<Duration>) -> Result<Heard, PacketsError> {
         let (inner, news) = &*self.segment.0;
         let mut inner = inner.lock();
         loop {
@@ -130,9 +130,9 @@ impl Packets for Host {
             if let Some(heard) = port.waiting.pop_front() {
                 return Ok(heard);
             }
-            match patience {
+            match timeout {
                 None => news.wait(&mut inner),
-                Some(patience) if patience.is_zero() || news.wait_for(&mut inner, patience).timed_out() => {
+                Some(timeout) if timeout.is_zero() || news.wait_for(&mut inner, timeout).timed_out() => {
                     return Ok(Heard::Nothing);
                 }
                 Some(_) => {}
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_go_where_a_switch_brings_them() {
+    fn frames_are_switched_by_destination() {
         let segment = Segment::default();
         let macs = [Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 3])];
         let [mut a, mut b, mut c] = macs.map(|mac| segment.host(mac));

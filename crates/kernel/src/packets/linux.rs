@@ -1,7 +1,7 @@
-//! The wires of this machine: two sockets that hear all of them, and netlink, which says which there are.
+//! Raw frames of this machine: two packet sockets on all interfaces, and netlink for the list of interfaces.
 //!
-//! Groups of IPv6 are joined by an ordinary socket that receives nothing: so the kernel tells switches and the network card, which would
-//! keep such frames from us otherwise.
+//! IPv6 groups are joined with an ordinary socket that receives nothing: so the kernel subscribes at the switch (MLD)
+//! and the network card, which would filter such frames otherwise.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv6Addr, UdpSocket};
@@ -17,10 +17,10 @@ use super::{Heard, Interface, Mac, Packets, PacketsError, Waker};
 use crate::addresses::{self, Addresses as _};
 use crate::netlink::{Message, Messages, Socket};
 
-/// Kinds of frames.
+/// EtherTypes.
 const ARP: u16 = 0x0806;
 const IPV6: u16 = 0x86dd;
-/// What passes of IPv6: ICMPv6 without extension headers, of the types 135 and 136. Load a byte, compare, jump, return.
+/// BPF filter for IPv6: ICMPv6 types 135 and 136 without extension headers.
 const DISCOVERY: [Step; 7] = [
     (0x30, 0, 0, 20),
     (0x15, 0, 4, 58),
@@ -30,10 +30,10 @@ const DISCOVERY: [Step; 7] = [
     (0x06, 0, 0, 0xffff),
     (0x06, 0, 0, 0),
 ];
-/// Longer than any frame that we understand.
+/// Longer than any frame that is parsed.
 const FRAME: usize = 2048;
 
-/// Messages about devices: the kinds, the header, attributes, flags.
+/// Link messages: types, header, attributes, flags.
 const NEW_LINK: u16 = 16;
 const GET_LINK: u16 = 18;
 const HEADER: usize = 16;
@@ -45,10 +45,10 @@ const UP: u32 = 0x1;
 const BROADCAST: u32 = 0x2;
 const LOOPBACK: u32 = 0x8;
 const NO_ARP: u32 = 0x80;
-/// How many bytes of messages the kernel may keep for us.
-const ROOM: usize = 1 << 20;
+/// Receive buffer in bytes.
+const RECEIVE_BUFFER: usize = 1 << 20;
 
-/// The wires of the network namespace that it was opened in.
+/// Interfaces of the current network namespace.
 pub struct Linux {
     arp: OwnedFd,
     discovery: OwnedFd,
@@ -62,27 +62,27 @@ pub struct Linux {
 }
 
 impl Linux {
-    /// Opens it; interfaces of these names lead to no neighbours.
+    /// Opens the sockets; interfaces of these names are excluded.
     ///
     /// # Errors
-    /// When sockets are not to be had: it takes the right to raw network access.
+    /// When sockets are refused: CAP_NET_RAW is required.
     pub fn open(left_out: Vec<String>) -> Result<Self, PacketsError> {
         let failed = |errno| PacketsError { errno, doing: "opening a socket" };
         Ok(Self {
             arp: raw::open(ARP, &[]).map_err(failed)?,
             discovery: raw::open(IPV6, &DISCOVERY).map_err(failed)?,
             woken: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?),
-            // A machine without IPv6 has no groups to join.
+            // Without IPv6 there are no groups to join.
             groups: UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).ok(),
             joined: BTreeSet::new(),
-            links: Socket::open(None, 0, ROOM).map_err(failed)?,
+            links: Socket::open(None, 0, RECEIVE_BUFFER).map_err(failed)?,
             addresses: addresses::linux::Linux::open().map_err(|error| failed(error.errno))?,
             left_out,
             buffer: vec![0; FRAME],
         })
     }
 
-    /// A frame that is there already.
+    /// A pending frame.
     fn take(&mut self) -> Result<Option<Heard>, Errno> {
         for socket in [&self.arp, &self.discovery] {
             if let Some((length, interface)) = raw::receive(socket, &mut self.buffer)? {
@@ -103,7 +103,7 @@ impl Packets for Linux {
     fn interfaces(&mut self) -> Result<Vec<Interface>, PacketsError> {
         let failed = |errno| PacketsError { errno, doing: "listing interfaces" };
         let mut found: Vec<Interface> = Vec::new();
-        let each = |found: &mut Vec<Interface>, told: &Message<'_>| found.extend(interface(told));
+        let each = |found: &mut Vec<Interface>, message: &Message<'_>| found.extend(interface(message));
         self.links.dump(&mut found, GET_LINK, |w| w.raw(&[0; HEADER]), Vec::clear, each).map_err(failed)?;
         let own = self.addresses.list().map_err(|error| failed(error.errno))?;
         for interface in &mut found {
@@ -141,18 +141,18 @@ impl Packets for Linux {
         raw::send(&self.arp, interface, frame).map_err(|errno| PacketsError { errno, doing: "sending" })
     }
 
-    fn receive(&mut self, patience: Option<Duration>) -> Result<Heard, PacketsError> {
+    fn receive(&mut self, timeout: Option<Duration>) -> Result<Heard, PacketsError> {
         let failed = |errno| PacketsError { errno, doing: "receiving" };
         if let Some(heard) = self.take().map_err(failed)? {
             return Ok(heard);
         }
-        let patience = patience.map(Timespec::try_from).transpose().map_err(|_| failed(Errno::INVAL))?;
+        let timeout = timeout.map(Timespec::try_from).transpose().map_err(|_| failed(Errno::INVAL))?;
         let mut all = [
             PollFd::new(&self.arp, PollFlags::IN),
             PollFd::new(&self.discovery, PollFlags::IN),
             PollFd::new(&*self.woken, PollFlags::IN),
         ];
-        match poll(&mut all, patience.as_ref()) {
+        match poll(&mut all, timeout.as_ref()) {
             Ok(0) | Err(Errno::INTR) => Ok(Heard::Nothing),
             Ok(_) => Ok(self.take().map_err(failed)?.unwrap_or(Heard::Nothing)),
             Err(errno) => Err(failed(errno)),
@@ -162,7 +162,7 @@ impl Packets for Linux {
     fn waker(&self) -> Waker {
         let woken = self.woken.clone();
         Waker::new(move || {
-            // It can only be full, and then it wakes as well.
+            // Fails only when full, which wakes as well.
             let _ = rustix::io::write(&*woken, &1u64.to_ne_bytes());
         })
     }
@@ -172,13 +172,13 @@ impl Packets for Linux {
     }
 }
 
-/// Reads an interface that can have neighbours.
-fn interface(told: &Message<'_>) -> Option<Interface> {
-    let header = told.body.first_chunk::<HEADER>().filter(|_| told.kind == NEW_LINK)?;
+/// Parses an interface that can have neighbours.
+fn interface(message: &Message<'_>) -> Option<Interface> {
+    let header = message.body.first_chunk::<HEADER>().filter(|_| message.kind == NEW_LINK)?;
     let number = |at: usize| header.get(at..at + 4)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
     let (index, flags) = (number(4)?, number(8)?);
     let is_ethernet = u16::from_ne_bytes([header[2], header[3]]) == ETHERNET;
-    let attributes = told.attributes(HEADER);
+    let attributes = message.attributes(HEADER);
     let usable = is_ethernet && flags & (UP | BROADCAST) == UP | BROADCAST && flags & (LOOPBACK | NO_ARP) == 0;
     if !usable || attributes.ne32(MASTER).is_some_and(|master| master != 0) {
         return None;
@@ -187,9 +187,9 @@ fn interface(told: &Message<'_>) -> Option<Interface> {
     Some(Interface { index, name: attributes.text(NAME)?.into(), mac, v4: false, v6: false })
 }
 
-/// Reads bytes as whatever the kernel could tell of interfaces.
+/// Parses bytes as any link message.
 pub(crate) fn read_anything(bytes: &[u8]) {
-    for told in Messages::new(bytes) {
-        interface(&told);
+    for message in Messages::new(bytes) {
+        interface(&message);
     }
 }

@@ -1,12 +1,9 @@
-//! Sockets for whole frames, by hand: nobody offers safe calls for addresses of this kind.
+//! Packet sockets through libc: there are no safe calls for their addresses.
 //!
-//! In: a kind of frames. Out: a socket that hears it on every wire of the network namespace, frames with the number of their wire, and
-//! frames sent. What the kernel writes is read as numbers of fixed places; no length is trusted.
+//! In: an EtherType. Out: a socket that receives it on all interfaces of the network namespace, frames with their
+//! interface, and sent frames. What the kernel writes is read at fixed offsets; no length is trusted.
 
-#![allow(
-    unsafe_code,
-    reason = "no safe call carries the wire of a frame, or sets a filter, or reads the clock of sleepers"
-)]
+#![allow(unsafe_code, reason = "no safe call carries the interface of a frame, sets a filter, or reads CLOCK_BOOTTIME")]
 
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -14,15 +11,15 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-/// Frames that we send ourselves are not told to us.
+/// Do not receive our own frames.
 const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
-/// The kind of a frame that this machine sent, where the kernel does not know the above.
+/// Packet type of outgoing frames, for kernels without the option above.
 const OUTGOING: u8 = 4;
 
-/// A step of a filter: code, where to go if so, where if not, a number.
+/// A BPF instruction: code, jump if true, jump if false, operand.
 pub(super) type Step = (u16, u8, u8, u32);
 
-/// Opens a socket for frames of a kind (an EtherType) that also pass a filter; an empty one lets all pass.
+/// Opens a socket for an EtherType and a filter; an empty filter accepts everything.
 pub(super) fn open(kind: u16, filter: &[Step]) -> Result<OwnedFd, Errno> {
     let flags = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no pointers are passed.
@@ -41,7 +38,7 @@ pub(super) fn open(kind: u16, filter: &[Step]) -> Result<OwnedFd, Errno> {
         };
         set(&fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
     }
-    // Older kernels do not know it: such frames are passed over when they come.
+    // Older kernels lack it: outgoing frames are skipped when received.
     let _ = set(&fd, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1i32);
     Ok(fd)
 }
@@ -54,7 +51,7 @@ fn set<T>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> R
     if done == 0 { Ok(()) } else { Err(last()) }
 }
 
-/// Takes a frame: how long it is, and the number of its wire. Nothing when there is none.
+/// Receives a frame: its length and interface. None when there is none.
 pub(super) fn receive(fd: impl AsFd, buffer: &mut [u8]) -> Result<Option<(usize, u32)>, Errno> {
     loop {
         // SAFETY: all its members are numbers, for which zero is a value.
@@ -77,7 +74,7 @@ pub(super) fn receive(fd: impl AsFd, buffer: &mut [u8]) -> Result<Option<(usize,
             Ok(taken) => return Ok(Some((taken, u32::try_from(from.sll_ifindex).unwrap_or(0)))),
             Err(_) => match last() {
                 Errno::AGAIN => return Ok(None),
-                // A wire went down: said once, and of no other.
+                // An interface went down: reported once.
                 Errno::INTR | Errno::NETDOWN => {}
                 errno => return Err(errno),
             },
@@ -85,7 +82,7 @@ pub(super) fn receive(fd: impl AsFd, buffer: &mut [u8]) -> Result<Option<(usize,
     }
 }
 
-/// Sends a frame on a wire.
+/// Sends a frame on an interface.
 pub(super) fn send(fd: impl AsFd, interface: u32, frame: &[u8]) -> Result<(), Errno> {
     // SAFETY: all its members are numbers, for which zero is a value.
     let mut to: libc::sockaddr_ll = unsafe { zeroed() };
@@ -111,7 +108,7 @@ pub(super) fn send(fd: impl AsFd, interface: u32, frame: &[u8]) -> Result<(), Er
     if sent < 0 { Err(last()) } else { Ok(()) }
 }
 
-/// The time since this machine started, with the time that it slept.
+/// Time since boot, including suspend.
 pub(super) fn since_start() -> Duration {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer leads to `now`, which outlives the call. It cannot fail: every kernel of the last fifteen years has this clock.

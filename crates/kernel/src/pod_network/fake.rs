@@ -1,4 +1,4 @@
-//! The network of Pods in memory. Clones share it.
+//! The Pod network in memory. Clones share it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::{Bridge, PodNetwork, PodNetworkError, Port, Route, Wire};
 
-/// A machine with a network of Pods.
+/// A Pod network in memory.
 #[derive(Clone, Default)]
 pub struct Fake(Arc<Mutex<Inner>>);
 
@@ -30,35 +30,35 @@ fn refused(errno: Errno, doing: &'static str, what: &str) -> PodNetworkError {
 }
 
 impl Fake {
-    /// The wires there are.
+    /// All wires.
     #[must_use]
     pub fn wires(&self) -> Vec<Wire> {
         self.0.lock().wires.values().cloned().collect()
     }
 
-    /// The routes there are.
+    /// All routes.
     #[must_use]
     pub fn routes_now(&self) -> BTreeSet<Route> {
         self.0.lock().routes.clone()
     }
 
-    /// The link with this address carries packets of so many bytes.
+    /// Sets the MTU of the link with this address.
     pub fn carries(&self, address: IpAddr, mtu: u32) {
         self.0.lock().longest.insert(address, mtu);
     }
 
-    /// This kernel has no tables for bridges.
+    /// Makes the kernel lack bridge tables.
     pub fn without_guard(&self) {
         self.0.lock().no_guard = true;
     }
 
-    /// The ports whose frames are checked; nothing when none are.
+    /// Checked ports; none when checks are disabled.
     #[must_use]
     pub fn guarded(&self) -> Option<Vec<Port>> {
         self.0.lock().guarded.as_ref().map(|ports| ports.values().cloned().collect())
     }
 
-    /// No network of this machine leads to this Node.
+    /// Makes a Node unreachable.
     pub fn hide(&self, node: IpAddr) {
         self.0.lock().unreachable.insert(node);
     }

@@ -1,9 +1,9 @@
-//! Against forged senders: frames from the port of a Pod pass the bridge only with the addresses of that Pod.
+//! Source address checks: frames from a Pod's bridge port pass only with the addresses of that Pod.
 //!
-//! In: ports, each with its hardware address and its IP addresses. Out: a table of nftables in the family `bridge`, whose rules are the same for
-//! every Pod; a Pod is a few elements of its sets. Checked are the sender of the frame, of ARP, of IPv4 and of IPv6, and the target of neighbour
-//! advertisements, by which a Pod could draw the packets of others to itself. Router advertisements, redirects and frames that are
-//! neither ARP nor IP are dropped. The bridge learns nothing from a frame that is dropped.
+//! In: ports with their MAC and IP addresses. Out: an nftables table of the family `bridge`, whose rules are the same
+//! for every Pod; a Pod is a few set elements. Checked are the sender of the frame, of ARP, IPv4 and IPv6, and the
+//! target of neighbour advertisements, with which a Pod could attract the packets of others. Router advertisements,
+//! redirects and frames other than ARP and IP are dropped. The bridge learns nothing from dropped frames.
 //!
 //! ```text
 //! prerouting: port of a Pod? ─▶ pod: sender of the frame ─▶ ARP │ IPv4 │ IPv6: in the set with this port? accept, or drop
@@ -24,42 +24,42 @@ use crate::nft::linux::rules::{self, FIRST, INTERFACE_NAME, compare, expression,
 
 use super::Port;
 
-/// What the table is called.
+/// Table name.
 pub const TABLE: &str = "waypost-pods";
-/// The family of bridges among those of netfilter.
+/// Netfilter family number of bridges.
 const BRIDGE: u8 = 7;
-/// Before everything else that looks at frames.
+/// Priority before all other rules.
 const PRIORITY: i32 = -300;
 
-/// Names of sets, with what `nft` calls the types of their keys by number, and how long keys are.
+/// Set names, `nft` type numbers of their keys, and key lengths.
 const PORTS: (&str, u32, u32) = ("ports", 41, 16);
 const FRAMES: (&str, u32, u32) = ("frames", 41 << 6 | 9, 24);
 const V4: (&str, u32, u32) = ("v4", 41 << 6 | 7, 20);
 const V6: (&str, u32, u32) = ("v6", 41 << 6 | 8, 32);
-/// The order of the machine, which names of interfaces have; several parts have none.
+/// Host byte order of interface names; concatenations have none.
 const HOST_ORDER: u32 = 1;
 
-/// Parts of a frame, and keys of `meta`.
+/// Payload bases and `meta` keys.
 const FRAME: u32 = 0;
 const NETWORK: u32 = 1;
 const TRANSPORT: u32 = 2;
 const INPUT_INTERFACE: u32 = 6;
 const PROTOCOL: u32 = 16;
-/// The register behind the name of an interface.
+/// Register after an interface name.
 const SECOND: u32 = FIRST + 4;
 const EQUAL: u32 = 0;
 
-/// Kinds of ICMPv6.
+/// ICMPv6 types.
 const ROUTER_ADVERTISEMENT: u8 = 134;
 const NEIGHBOUR_SOLICITATION: u8 = 135;
 const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
 const REDIRECT: u8 = 137;
 const LISTENER_REPORT: u8 = 143;
 
-/// How many bytes of answers the kernel may keep for us.
-const ROOM: usize = 1 << 20;
+/// Receive buffer in bytes.
+const RECEIVE_BUFFER: usize = 1 << 20;
 
-/// The table, and what it holds.
+/// The table and its content.
 pub(super) struct Guard {
     socket: Socket,
     ports: BTreeMap<String, Port>,
@@ -68,21 +68,21 @@ pub(super) struct Guard {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nobody has asked for it.
+    /// Not requested.
     Off,
-    /// It is to be there.
+    /// Requested.
     On,
-    /// The kernel has no tables for bridges.
+    /// Not supported by the kernel.
     Impossible,
 }
 
 impl Guard {
     pub(super) fn open() -> Result<Self, Errno> {
-        let socket = Socket::open(Some(netlink::NETFILTER), 0, ROOM)?;
+        let socket = Socket::open(Some(netlink::NETFILTER), 0, RECEIVE_BUFFER)?;
         Ok(Self { socket, ports: BTreeMap::new(), state: State::Off })
     }
 
-    /// Writes the table anew, in one transaction: no frame meets a moment without it. False when the kernel has none.
+    /// Replaces the table in one transaction, without a gap. False when the kernel does not support it.
     pub(super) fn begin(&mut self, ports: &[Port]) -> Result<bool, Errno> {
         self.state = State::On;
         self.ports.extend(ports.iter().map(|port| (port.name.clone(), port.clone())));
@@ -96,7 +96,7 @@ impl Guard {
         }
     }
 
-    /// Lets a port send with these addresses, and no others.
+    /// Allows a port to send with these addresses only.
     pub(super) fn add(&mut self, port: &Port) -> Result<(), Errno> {
         if self.state != State::On {
             return Ok(());
@@ -105,13 +105,13 @@ impl Guard {
         let changes: Vec<(u16, &Port)> =
             old.iter().map(|old| (message::DELETE_ELEMENT, old)).chain([(message::NEW_ELEMENT, port)]).collect();
         match self.send(|batch| batch.elements(&changes)) {
-            // The table was deleted by another program.
+            // Another program deleted the table.
             Err(Errno::NOENT) => self.write_all(),
             done => done,
         }
     }
 
-    /// Forgets a port, which is gone.
+    /// Removes a deleted port.
     pub(super) fn remove(&mut self, name: &str) -> Result<(), Errno> {
         let Some(old) = self.ports.remove(name).filter(|_| self.state == State::On) else { return Ok(()) };
         match self.send(|batch| batch.elements(&[(message::DELETE_ELEMENT, &old)])) {
@@ -131,7 +131,7 @@ impl Guard {
         written
     }
 
-    /// Sends changes as one transaction, and answers what became of it.
+    /// Sends changes as one transaction.
     fn send(&mut self, changes: impl FnOnce(&mut Batch)) -> Result<(), Errno> {
         let mut batch = Batch::default();
         changes(&mut batch);
@@ -140,10 +140,10 @@ impl Guard {
         self.socket.send(&bytes)?;
         let (mut done, mut failure) = (false, None);
         while let Some(datagram) = self.socket.receive()? {
-            for told in Messages::new(datagram).filter(|told| (first..=last).contains(&told.sequence)) {
-                match told.meaning() {
+            for message in Messages::new(datagram).filter(|message| (first..=last).contains(&message.sequence)) {
+                match message.meaning() {
                     Meaning::Failure(errno) => _ = failure.get_or_insert(errno),
-                    Meaning::End => done |= told.sequence == last,
+                    Meaning::End => done |= message.sequence == last,
                     Meaning::Content => {}
                 }
             }
@@ -156,10 +156,10 @@ impl Guard {
     }
 }
 
-/// Removes the table; answers whether there was one.
+/// Removes the table; returns whether it existed.
 ///
 /// # Errors
-/// When it is there and cannot be removed.
+/// When it exists and cannot be removed.
 pub fn remove_table() -> Result<bool, Errno> {
     let mut guard = Guard::open()?;
     match guard.send(|batch| batch.message(message::DELETE_TABLE, 0, |w| w.text(table::NAME, TABLE))) {
@@ -169,7 +169,7 @@ pub fn remove_table() -> Result<bool, Errno> {
     }
 }
 
-/// Messages that are one transaction.
+/// Messages of one transaction.
 #[derive(Default)]
 struct Batch {
     bodies: Vec<(u16, u16, Writer)>,
@@ -185,7 +185,7 @@ impl Batch {
         self.count += 1;
     }
 
-    /// The messages, and the number of the last that changes something, which the kernel answers.
+    /// The messages, and the sequence number of the last change, which the kernel acknowledges.
     fn finish(self, first: u32) -> Result<(Vec<u8>, u32), Errno> {
         let [high, low] = SUBSYSTEM.to_be_bytes();
         let mut out = Writer::default();
@@ -200,7 +200,7 @@ impl Batch {
         Ok((out.finish()?, last))
     }
 
-    /// The table without ports, instead of one that may be there.
+    /// Replaces the table by one without ports.
     fn whole(&mut self) {
         let name = |w: &mut Writer| w.text(table::NAME, TABLE);
         self.message(message::NEW_TABLE, flags::CREATE, name);
@@ -245,7 +245,7 @@ impl Batch {
             w.nest(rule::EXPRESSIONS, |w| {
                 matches(w);
                 if *verdict == Verdict::Drop {
-                    // How much was forged is for people: `nft list table bridge waypost-pods`.
+                    // Counts forged frames for `nft list table bridge waypost-pods`.
                     expression(w, "counter", |_| ());
                 }
                 rules::go(w, verdict);
@@ -266,7 +266,7 @@ impl Batch {
         });
         self.rule("pod", accept, |w| {
             ether_type(w, [8, 6]);
-            // Ethernet and IPv4, with addresses of six and of four bytes.
+            // Ethernet and IPv4, with address lengths 6 and 4.
             payload(w, FIRST, (NETWORK, 0, 6));
             compare(w, EQUAL, &[0, 1, 8, 0, 6, 4]);
             with_port(w, FRAMES, (NETWORK, 8, 6), false);
@@ -283,7 +283,7 @@ impl Batch {
             ether_type(w, [0x86, 0xdd]);
             with_port(w, V6, (NETWORK, 8, 16), false);
         });
-        // Before a Pod has an address of its link it looks whether it is free, and joins groups, as nobody.
+        // Duplicate address detection and multicast reports come from the unspecified address.
         for kind in [NEIGHBOUR_SOLICITATION, LISTENER_REPORT] {
             self.rule("pod", accept, |w| {
                 ether_type(w, [0x86, 0xdd]);
@@ -313,7 +313,7 @@ impl Batch {
     }
 }
 
-/// The elements that a port is, by set.
+/// Elements of a port, by set.
 fn keys(port: &Port) -> [(&'static str, Vec<Vec<u8>>); 4] {
     let mut name = port.name.as_bytes().to_vec();
     name.resize(INTERFACE_NAME, 0);
@@ -333,7 +333,7 @@ fn keys(port: &Port) -> [(&'static str, Vec<Vec<u8>>); 4] {
     ]
 }
 
-/// The address of its link that the kernel gives to a device with this hardware address.
+/// The link-local address of a MAC address (EUI-64).
 fn link_local(hardware: [u8; 6]) -> Ipv6Addr {
     let [a, b, c, d, e, f] = hardware;
     let IpAddr::V6(ip) = IpAddr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f]) else {
@@ -351,7 +351,7 @@ fn payload(w: &mut Writer, register: u32, (base, offset, length): (u32, u32, u32
     });
 }
 
-/// The port and a part of the frame are in a set together, or are not.
+/// Matches port and frame field in a set.
 fn with_port(w: &mut Writer, (set, _, _): (&str, u32, u32), part: (u32, u32, u32), negate: bool) {
     meta(w, INPUT_INTERFACE);
     payload(w, SECOND, part);
@@ -380,7 +380,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_of_the_link_follows_from_the_hardware() {
+    fn the_link_local_address_is_derived_from_the_mac() {
         let ip = link_local([0x52, 0x54, 0x00, 0x12, 0x34, 0x56]);
         assert_eq!(ip, "fe80::5054:ff:fe12:3456".parse::<Ipv6Addr>().expect("an address"));
     }

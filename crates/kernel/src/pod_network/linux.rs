@@ -1,6 +1,6 @@
-//! The network of Pods by netlink. Nothing of the host is run.
+//! The Pod network over netlink. No programs of the host are run.
 //!
-//! Routes of ours carry a number of their own as the protocol that made them: so they are found again, and nobody else's are touched.
+//! Our routes have a protocol number of their own, by which they are found again; others are not touched.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -26,9 +26,9 @@ const NEW_ROUTE: u16 = 24;
 const DELETE_ROUTE: u16 = 25;
 const GET_ROUTE: u16 = 26;
 
-/// The header of a message about a device.
+/// Header of link messages.
 const LINK_HEADER: usize = 16;
-/// Attributes of a device.
+/// Link attributes.
 const HARDWARE: u16 = 1;
 const NAME: u16 = 3;
 const LONGEST: u16 = 4;
@@ -41,17 +41,17 @@ const INFO_PORT_DATA: u16 = 5;
 const PORT_HAIRPIN: u16 = 4;
 const VETH_PEER: u16 = 1;
 const NAMESPACE_FD: u16 = 28;
-/// The flag of a device that is up.
+/// IFF_UP.
 const UP: u32 = 1;
 
-/// Attributes of an address.
+/// Address attributes.
 const ADDRESS: u16 = 1;
 const LOCAL: u16 = 2;
 const ADDRESS_FLAGS: u16 = 8;
-/// Nobody is asked whether an address is taken: we give them out.
+/// IFA_F_NODAD: no duplicate address detection.
 const NO_QUESTION: u32 = 0x02;
 
-/// The header of a message about a route, and attributes.
+/// Header and attributes of route messages.
 const ROUTE_HEADER: usize = 12;
 const DESTINATION: u16 = 1;
 const OUT: u16 = 4;
@@ -60,13 +60,13 @@ const MAIN: u8 = 254;
 const UNICAST: u8 = 1;
 const SCOPE_LINK: u8 = 253;
 const REPLACE: u16 = 0x100;
-/// Who made a route: one of the numbers that nobody else has.
+/// Route protocol number, unused by others.
 const OURS: u8 = 87;
 
-/// How many bytes of messages the kernel may keep for us.
-const ROOM: usize = 1 << 20;
+/// Receive buffer in bytes.
+const RECEIVE_BUFFER: usize = 1 << 20;
 
-/// The network namespace that it was opened in.
+/// The current network namespace.
 pub struct Linux {
     socket: Socket,
     addresses: addresses::linux::Linux,
@@ -78,18 +78,18 @@ fn failed(doing: &'static str, what: impl ToString) -> impl FnOnce(Errno) -> Pod
 }
 
 impl Linux {
-    /// Opens it.
+    /// Opens the sockets.
     ///
     /// # Errors
-    /// When there is no socket to be had.
+    /// When a socket is refused.
     pub fn open() -> Result<Self, PodNetworkError> {
-        let socket = Socket::open(None, 0, ROOM).map_err(failed("opening", "a socket"))?;
+        let socket = Socket::open(None, 0, RECEIVE_BUFFER).map_err(failed("opening", "a socket"))?;
         let addresses = addresses::linux::Linux::open().map_err(|error| failed("opening", "a socket")(error.errno))?;
         let guard = Guard::open().map_err(failed("opening", "a socket"))?;
         Ok(Self { socket, addresses, guard })
     }
 
-    /// Sets the loopback device up: that of a new namespace is down.
+    /// Sets the loopback device up, which is down in a new namespace.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -97,14 +97,14 @@ impl Linux {
         self.must_index("lo").and_then(|lo| self.set(lo, true, |_| ())).map_err(failed("setting up", "lo"))
     }
 
-    /// The number of a device.
+    /// Index of a device.
     fn index(&mut self, device: &str) -> Result<Option<u32>, Errno> {
         let mut index = None;
         let body = |w: &mut Writer| {
             w.raw(&[0; LINK_HEADER]);
             w.text(NAME, device);
         };
-        match self.socket.request(GET_LINK, 0, body, |told| index = index.or(read_index(told))) {
+        match self.socket.request(GET_LINK, 0, body, |message| index = index.or(read_index(message))) {
             Ok(()) => Ok(index),
             Err(Errno::NODEV) => Ok(None),
             Err(errno) => Err(errno),
@@ -115,7 +115,7 @@ impl Linux {
         self.index(device)?.ok_or(Errno::NODEV)
     }
 
-    /// Changes a device that is there.
+    /// Changes an existing device.
     fn set(&mut self, index: u32, up: bool, rest: impl FnOnce(&mut Writer)) -> Result<(), Errno> {
         let body = |w: &mut Writer| {
             w.raw(&link_header(index, up));
@@ -147,7 +147,7 @@ impl Linux {
         }
     }
 
-    /// Sets up the inside of a Pod; runs in its namespace.
+    /// Configures the inside of a Pod; runs in its namespace.
     fn inside(&mut self, addresses: &[IpAddr], gateways: &[IpAddr]) -> Result<(), Errno> {
         self.wake_loopback().map_err(|error| error.errno)?;
         let eth = self.must_index(INSIDE)?;
@@ -162,7 +162,7 @@ impl Linux {
         Ok(())
     }
 
-    /// The routes of ours that there are.
+    /// Our routes.
     fn our_routes(&mut self) -> Result<BTreeSet<Route>, Errno> {
         let mut out = BTreeSet::new();
         for family in Family::ALL {
@@ -172,8 +172,8 @@ impl Linux {
                 w.raw(&header);
             };
             let mut found = BTreeSet::new();
-            self.socket.dump(&mut found, GET_ROUTE, body, BTreeSet::clear, |found, told| {
-                found.extend(read_route(told).filter(|(protocol, _)| *protocol == OURS).map(|(_, route)| route));
+            self.socket.dump(&mut found, GET_ROUTE, body, BTreeSet::clear, |found, message| {
+                found.extend(read_route(message).filter(|(protocol, _)| *protocol == OURS).map(|(_, route)| route));
             })?;
             out.append(&mut found);
         }
@@ -188,7 +188,7 @@ impl PodNetwork for Linux {
             let body = |w: &mut Writer| {
                 w.raw(&link_header(0, true));
                 w.text(NAME, name);
-                // A bridge without an address of its own takes that of a port, and changes it when ports come and go.
+                // Without its own MAC address a bridge uses that of a port, which changes.
                 w.bytes(HARDWARE, &hardware(bridge));
                 w.nest(INFO, |w| w.text(INFO_KIND, "bridge"));
             };
@@ -205,7 +205,7 @@ impl PodNetwork for Linux {
             }
             let Ok(net) = IpNet::new(old.ip, old.prefix_len) else { continue };
             let body = |w: &mut Writer| write_address(w, index, net);
-            self.socket.request(DELETE_ADDRESS, 0, body, |_| ()).map_err(failed("taking an address from", name))?;
+            self.socket.request(DELETE_ADDRESS, 0, body, |_| ()).map_err(failed("removing an address from", name))?;
         }
         for address in &bridge.addresses {
             self.add_address(index, *address).map_err(failed("adding", address))?;
@@ -214,7 +214,7 @@ impl PodNetwork for Linux {
     }
 
     fn guard(&mut self, ports: &[Port]) -> Result<bool, PodNetworkError> {
-        self.guard.begin(ports).map_err(failed("guarding", "the ports of the bridge"))
+        self.guard.begin(ports).map_err(failed("checking source addresses of", "the ports of the bridge"))
     }
 
     fn hardware(&mut self, namespace: &Path) -> Result<[u8; 6], PodNetworkError> {
@@ -224,7 +224,8 @@ impl PodNetwork for Linux {
                 w.raw(&[0; LINK_HEADER]);
                 w.text(NAME, INSIDE);
             };
-            let asked = Self::open()?.socket.request(GET_LINK, 0, body, |told| found = found.or(read_hardware(told)));
+            let asked =
+                Self::open()?.socket.request(GET_LINK, 0, body, |message| found = found.or(read_hardware(message)));
             asked.and_then(|()| found.ok_or(Errno::NODEV)).map_err(failed("reading", INSIDE))
         });
         inside.map_err(|error| failed("entering", namespace.display())(errno_of(&error)))?
@@ -236,9 +237,9 @@ impl PodNetwork for Linux {
         let master = self.must_index(bridge).map_err(failed("looking for", bridge))?;
         let is_new = self.index(name).map_err(failed("looking for", name))?.is_none();
         let hardware = if is_new { *hardware } else { self.hardware(namespace)? };
-        // Before the first frame can come.
+        // Before the first frame can arrive.
         let port = Port { name: name.clone(), hardware, addresses: addresses.clone() };
-        self.guard.add(&port).map_err(failed("guarding", name))?;
+        self.guard.add(&port).map_err(failed("checking source addresses of", name))?;
         if is_new {
             let body = |w: &mut Writer| write_wire(w, name, master, file.as_raw_fd(), *mtu, hardware);
             let made = self.socket.request(NEW_LINK, flags::CREATE | flags::EXCLUSIVE, body, |_| ());
@@ -251,16 +252,16 @@ impl PodNetwork for Linux {
                 w.nest(INFO_PORT_DATA, |w| w.bytes(PORT_HAIRPIN, &[1]));
             });
         };
-        self.set(index, true, hairpin).map_err(failed("letting packets return by", name))?;
+        self.set(index, true, hairpin).map_err(failed("enabling hairpin mode on", name))?;
         let inside = namespace::inside(namespace, || {
-            // A Pod is told of better ways by redirects, which would lead past this machine and its rules.
+            // ICMP redirects would lead past this machine and its rules.
             for setting in ["net/ipv4/conf/all/accept_redirects", "net/ipv4/conf/eth0/accept_redirects"] {
                 let _ = std::fs::write(format!("/proc/sys/{setting}"), "0");
             }
             for (setting, value) in [("accept_redirects", "0"), ("accept_ra", "0"), ("accept_dad", "0")] {
                 let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/eth0/{setting}"), value);
             }
-            // Everybody may ask for an echo: programs that do so need no right to send other packets.
+            // Allow unprivileged ICMP echo sockets.
             let _ = std::fs::write("/proc/sys/net/ipv4/ping_group_range", "0 2147483647");
             Self::open()?.inside(addresses, gateways).map_err(failed("setting up the inside of", name))
         });
@@ -288,7 +289,7 @@ impl PodNetwork for Linux {
         };
         let mut found = None;
         let body = |w: &mut Writer| w.raw(&link_header(index, false));
-        let asked = self.socket.request(GET_LINK, 0, body, |told| found = found.or(read_longest(told)));
+        let asked = self.socket.request(GET_LINK, 0, body, |message| found = found.or(read_longest(message)));
         asked.map_err(failed("reading the link of", of)).map(|()| found)
     }
 
@@ -332,7 +333,7 @@ fn link_header(index: u32, up: bool) -> [u8; LINK_HEADER] {
     header
 }
 
-/// The hardware address of a bridge: made up, and the same every time.
+/// A fixed MAC address of a bridge.
 fn hardware(bridge: &Bridge) -> [u8; 6] {
     let tail = match bridge.addresses.first().map(IpNet::addr) {
         Some(IpAddr::V4(v4)) => v4.octets(),
@@ -392,41 +393,41 @@ fn write_route(w: &mut Writer, to: IpNet, via: Option<IpAddr>, device: Option<u3
     }
 }
 
-/// Reads the number of a device.
-fn read_index(told: &Message<'_>) -> Option<u32> {
-    let header = told.body.first_chunk::<LINK_HEADER>().filter(|_| told.kind == NEW_LINK)?;
+/// Parses the index of a device.
+fn read_index(message: &Message<'_>) -> Option<u32> {
+    let header = message.body.first_chunk::<LINK_HEADER>().filter(|_| message.kind == NEW_LINK)?;
     header[4..8].first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
-/// Reads the hardware address of a device.
-fn read_hardware(told: &Message<'_>) -> Option<[u8; 6]> {
-    let found = told.attributes(LINK_HEADER).find(HARDWARE).filter(|_| told.kind == NEW_LINK)?;
+/// Parses the MAC address of a device.
+fn read_hardware(message: &Message<'_>) -> Option<[u8; 6]> {
+    let found = message.attributes(LINK_HEADER).find(HARDWARE).filter(|_| message.kind == NEW_LINK)?;
     found.try_into().ok()
 }
 
 /// Reads how long a packet of a device may be.
-fn read_longest(told: &Message<'_>) -> Option<u32> {
-    let found = told.attributes(LINK_HEADER).find(LONGEST).filter(|_| told.kind == NEW_LINK)?;
+fn read_longest(message: &Message<'_>) -> Option<u32> {
+    let found = message.attributes(LINK_HEADER).find(LONGEST).filter(|_| message.kind == NEW_LINK)?;
     found.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
-/// Reads a route with a gateway, and who made it.
-fn read_route(told: &Message<'_>) -> Option<(u8, Route)> {
-    let header = told.body.first_chunk::<ROUTE_HEADER>().filter(|_| told.kind == NEW_ROUTE)?;
+/// Parses a route with a gateway, and its protocol.
+fn read_route(message: &Message<'_>) -> Option<(u8, Route)> {
+    let header = message.body.first_chunk::<ROUTE_HEADER>().filter(|_| message.kind == NEW_ROUTE)?;
     if header[4] != MAIN {
         return None;
     }
-    let attributes = told.attributes(ROUTE_HEADER);
+    let attributes = message.attributes(ROUTE_HEADER);
     let to = IpNet::new(address_from(attributes.find(DESTINATION)?)?, header[1]).ok()?;
     Some((header[5], Route { to, via: address_from(attributes.find(GATEWAY)?)? }))
 }
 
-/// Reads bytes as whatever the kernel could tell.
+/// Parses bytes as any message of this port.
 pub(crate) fn read_anything(bytes: &[u8]) {
-    for told in Messages::new(bytes) {
-        read_index(&told);
-        read_hardware(&told);
-        read_longest(&told);
-        read_route(&told);
+    for message in Messages::new(bytes) {
+        read_index(&message);
+        read_hardware(&message);
+        read_longest(&message);
+        read_route(&message);
     }
 }

@@ -1,7 +1,7 @@
-//! Users of this machine, by name or number.
+//! Users of this machine, by name or ID.
 //!
-//! In: the text of `/etc/passwd` and of the maps of a user namespace. Out: numbers. Users of directory services are named by number: a
-//! lookup there needs the network, which may not be there when this program starts.
+//! In: the text of `/etc/passwd` and of user namespace maps. Out: IDs. Users of directory services must be given by ID:
+//! a lookup needs the network, which may be down at start.
 
 use std::fmt;
 
@@ -12,9 +12,9 @@ use rustix::process::{Gid, Uid};
 pub struct Account {
     /// Its name, if it has one.
     pub name: Option<String>,
-    /// Its number.
+    /// User ID.
     pub uid: u32,
-    /// The number of its group.
+    /// Group ID.
     pub gid: u32,
 }
 
@@ -25,7 +25,7 @@ impl Account {
         Self { name: None, uid, gid }
     }
 
-    /// The first one of these lines of `/etc/passwd` that has this name, or this number.
+    /// The first user in `/etc/passwd` with this name or ID.
     #[must_use]
     pub fn find(passwd: &str, wanted: &str) -> Option<Self> {
         passwd.lines().find_map(|line| {
@@ -55,7 +55,7 @@ impl fmt::Display for Account {
     }
 }
 
-/// Whether a user namespace with this map (`/proc/self/uid_map`, `gid_map`) has a user with this number.
+/// Whether a user namespace map (`/proc/self/uid_map`, `gid_map`) contains this ID.
 #[must_use]
 pub fn maps(map: &str, number: u32) -> bool {
     map.lines().any(|line| {

@@ -1,9 +1,10 @@
-//! Giving directories to another user without being led astray.
+//! Changes the owner of directories safely.
 //!
-//! In: a directory and its new owner. Out: the directory and all below it belong to them. Whoever had the directory until now may have
-//! prepared it, so nothing is followed: entries are opened by descriptor (`O_NOFOLLOW`), stay on one file system and are only
-//! given away when they belong to root, to the owner of the directory or to the new one. A file of root in a directory of somebody else
-//! may be a hard link to a file elsewhere: it is refused when it has another link, or when the kernel lets users make such links.
+//! In: a directory and its new owner. Out: the directory and everything below belongs to them. The previous owner may
+//! be hostile, so nothing is followed: entries are opened by descriptor (`O_NOFOLLOW`), stay on one file system and are
+//! changed only if they belong to root, to the owner of the directory or to the new one. A file of root in a directory
+//! of another user may be a hard link to a file elsewhere: it is refused if it has another link, or if the kernel
+//! allows users to create such links.
 
 use std::ffi::CStr;
 use std::io;
@@ -15,21 +16,21 @@ use rustix::io::Errno;
 
 use super::Account;
 
-/// How a directory is opened.
+/// Open flags of directories.
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Why something is not given away.
+/// Why an entry is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum OwnerError {
-    /// The file system refused.
+    /// A system call failed.
     #[error("{path}: {source}", path = path.display())]
     Io {
-        /// What it was about.
+        /// The entry.
         path: PathBuf,
         /// Why not.
         source: io::Error,
     },
-    /// It is neither a file nor a directory.
+    /// Neither a file nor a directory.
     #[error("{path} is a {what}; neither links nor devices belong there", path = path.display())]
     Special {
         /// The entry.
@@ -37,7 +38,7 @@ pub enum OwnerError {
         /// What it is.
         what: &'static str,
     },
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     #[error("{path} belongs to uid {uid}", path = path.display())]
     Foreign {
         /// The entry.
@@ -45,7 +46,7 @@ pub enum OwnerError {
         /// Its owner.
         uid: u32,
     },
-    /// It may be a file from elsewhere.
+    /// It may be a hard link to a file elsewhere.
     #[error("{path} belongs to root in a directory of another user and may be a hard link", path = path.display())]
     Linked {
         /// The entry.
@@ -59,10 +60,10 @@ pub enum OwnerError {
     },
 }
 
-/// Opens a directory that is no symbolic link.
+/// Opens a directory that is not a symbolic link.
 ///
 /// # Errors
-/// When there is none, or it is something else.
+/// When it does not exist, or is something else.
 pub fn directory(path: &Path) -> Result<OwnedFd, OwnerError> {
     openat(CWD, path, FOLDER, Mode::empty()).map_err(|errno| match errno {
         Errno::LOOP | Errno::NOTDIR => OwnerError::Special { path: path.to_owned(), what: "link or a file" },
@@ -70,10 +71,11 @@ pub fn directory(path: &Path) -> Result<OwnedFd, OwnerError> {
     })
 }
 
-/// Gives a directory and all below it to a user. The directory itself comes last, so that an interrupted run is resumed.
+/// Changes the owner of a directory and everything below. The directory itself comes last, so that an interrupted run
+/// is resumed.
 ///
 /// # Errors
-/// The first entry that cannot be given away.
+/// The first entry that was refused.
 pub fn take_over(path: &Path, account: &Account) -> Result<(), OwnerError> {
     let top = directory(path)?;
     let found = fstat(&top).map_err(failed(path))?;
@@ -86,7 +88,7 @@ pub fn take_over(path: &Path, account: &Account) -> Result<(), OwnerError> {
 
 struct Walk<'a> {
     account: &'a Account,
-    /// The owner of the whole directory until now.
+    /// Previous owner of the directory.
     previous: u32,
     device: u64,
     links_are_protected: bool,
@@ -110,7 +112,7 @@ impl Walk<'_> {
         self.check(&found, path)?;
         if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
             let inner = openat(folder, name, FOLDER, Mode::empty()).map_err(failed(path))?;
-            // What was opened is what is given away, whatever has the name by now.
+            // Check the opened file, whatever has its name by now.
             let found = fstat(&inner).map_err(failed(path))?;
             self.check(&found, path)?;
             self.below(&inner, path)?;

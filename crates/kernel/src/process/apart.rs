@@ -1,11 +1,11 @@
-//! A program with all that it begins, apart from this machine: its own network, mounts and processes.
+//! Runs a program in its own network, mount and PID namespaces.
 //!
-//! In: a program and its arguments. Out: the first process of namespaces of its own; when it ends, however it ends, the kernel ends
-//! every process that came of it and takes the links, rules, routes and mounts of these namespaces away. Nothing has to be tidied up but
-//! what lies outside of them: files of the machine, and control groups.
+//! In: a program and its arguments. Out: the init process of the namespaces; when it ends, the kernel kills all their
+//! processes and removes their links, rules, routes and mounts. Only files of the machine and control groups need
+//! cleanup.
 //!
 //! ```text
-//! caller ─thread: namespaces─▶ first process: lead ─▶ the program ─▶ whatever it begins
+//! caller ─thread: namespaces─▶ first process: lead ─▶ the program ─▶ its children
 //!    ▲_________________________ ends as the program ends _│
 //! ```
 
@@ -23,24 +23,24 @@ use super::Handle;
 use crate::mounts::{Propagation, propagate};
 use crate::namespace::{on_a_thread, unshare};
 
-/// The first process of namespaces of its own. Dropping it kills it, and all that is in there.
+/// The init process of its own namespaces. Dropping it kills it and all processes inside.
 #[derive(Debug)]
 pub struct Apart {
     child: Child,
-    /// Can be read from when it has ended.
+    /// Readable when it has ended.
     pub handle: Handle,
 }
 
 impl Apart {
-    /// Begins a program as the first process, with this standard input, and the output and errors of the caller.
+    /// Starts a program as the init process, with this standard input, and our output and errors.
     ///
     /// # Errors
-    /// When we may not, or the program cannot be run.
+    /// When privileges are missing, or the program cannot be run.
     #[expect(clippy::disallowed_methods, reason = "this is the kernel crate")]
     pub fn begin(program: &Path, arguments: &[&OsStr], input: OwnedFd) -> io::Result<Self> {
         let mut command = Command::new(program);
         command.args(arguments).stdin(input);
-        // Namespaces are a matter of one thread, and of what it begins; whoever called us keeps its own.
+        // Namespaces apply to one thread and its children; the caller keeps its own.
         let child = on_a_thread(|| {
             unshare(UnshareFlags::NEWNET | UnshareFlags::NEWNS | UnshareFlags::NEWIPC | UnshareFlags::NEWPID)?;
             propagate(Path::new("/"), Propagation::PRIVATE)?;
@@ -50,10 +50,10 @@ impl Apart {
         Ok(Self { child, handle })
     }
 
-    /// How it ended: its exit code, or 128 and the number of the signal. Waits for its end.
+    /// Waits for its exit code, or 128 plus the signal number.
     ///
     /// # Errors
-    /// When somebody else has waited for it.
+    /// When another thread has waited for it.
     pub fn wait(&mut self) -> io::Result<i32> {
         use std::os::unix::process::ExitStatusExt as _;
         let status = self.child.wait()?;
@@ -69,7 +69,7 @@ impl Drop for Apart {
     }
 }
 
-/// Shows the processes of this namespace at `/proc`, instead of those of the machine.
+/// Mounts the `/proc` of this PID namespace.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -77,8 +77,8 @@ pub fn show_processes() -> io::Result<()> {
     Ok(mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, c"")?)
 }
 
-/// What the first process of a namespace is for: it begins the program, waits for whoever is left to it, and comes back with the
-/// exit code of the program. The caller ends itself then, and everything with it.
+/// Runs as the init process of a namespace: starts the program, reaps children, and returns the exit code of the
+/// program. When the caller exits, everything ends.
 ///
 /// # Errors
 /// When the program cannot be run.
@@ -104,12 +104,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_apart_has_its_own_links_and_processes_and_ends_with_its_first() {
+    fn namespaces_are_separate_and_end_with_their_init_process() {
         let link = |of: &str| std::fs::read_link(format!("/proc/self/ns/{of}")).expect("a namespace");
         let kinds = ["net", "mnt", "pid_for_children"];
         let before = kinds.map(link);
         let (input, writer) = io::pipe().expect("a pipe");
-        // It is the first of its processes, begins one that would stay for long, waits for a line, and goes.
+        // As init it starts a long-running process, waits for a line, and exits.
         let script = "sleep 600 & test $$ = 1 && read x && exit 7";
         let words = ["-c", script].map(OsStr::new);
         let mut apart = Apart::begin(Path::new("/bin/sh"), &words, input.into()).expect("begun; this test needs root");

@@ -1,6 +1,7 @@
-//! Runs a program where another one runs: in its namespaces, below its root, in its control groups.
+//! Runs a program in the namespaces, root and control groups of another process.
 //!
-//! In: who is there, and the program; the caller must have no other thread. Out: how it ended. When the caller dies, so does the program.
+//! In: a target process and a program; the caller must be single-threaded. Out: its exit code. When the caller dies, so
+//! does the program.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -13,7 +14,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use super::launch::{fork, leave};
 use super::{Identity, Program};
 
-/// The namespaces that are entered: their files, and what they are.
+/// Namespaces to enter: their files and types.
 const NAMESPACES: [(&str, LinkNameSpaceType); 6] = [
     ("ipc", LinkNameSpaceType::InterProcessCommunication),
     ("uts", LinkNameSpaceType::HostNameAndNISDomainName),
@@ -23,34 +24,34 @@ const NAMESPACES: [(&str, LinkNameSpaceType); 6] = [
     ("mnt", LinkNameSpaceType::Mount),
 ];
 
-/// A place that is entered.
+/// Where to run.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// Somebody who is there.
+    /// A process there.
     pub who: Identity,
-    /// Files of control groups.
+    /// `cgroup.procs` files.
     pub groups: Vec<PathBuf>,
 }
 
-/// A program could not be begun.
+/// The program could not be started.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct NotBegun(pub String);
+pub struct StartError(pub String);
 
 impl Place {
-    /// Runs a program there to its end, with the streams of the caller; answers its exit code.
+    /// Runs a program to its end with our streams; returns its exit code.
     ///
     /// # Errors
-    /// When the place cannot be entered, or the program not be begun.
-    pub fn run(&self, program: &Program) -> Result<i32, NotBegun> {
-        let begun = self.begin(program).map_err(|error| NotBegun(error.to_string()))?;
+    /// When the namespaces cannot be entered, or the program cannot be started.
+    pub fn run(&self, program: &Program) -> Result<i32, StartError> {
+        let begun = self.begin(program).map_err(|error| StartError(error.to_string()))?;
         loop {
             match waitpid(Some(begun), WaitOptions::empty()) {
                 Ok(Some((_, status))) => {
                     return Ok(status.exit_status().unwrap_or_else(|| 128 + status.terminating_signal().unwrap_or(0)));
                 }
                 Ok(None) | Err(rustix::io::Errno::INTR) => {}
-                Err(errno) => return Err(NotBegun(errno.to_string())),
+                Err(errno) => return Err(StartError(errno.to_string())),
             }
         }
     }
@@ -71,7 +72,7 @@ impl Place {
         }
         for (file, kind) in &files {
             match move_into_link_name_space(file.as_fd(), Some(*kind)) {
-                // One that is ours already cannot be entered again by everybody, and need not be.
+                // Entering a namespace that we are in already may be refused.
                 Ok(()) | Err(rustix::io::Errno::INVAL) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -81,7 +82,7 @@ impl Place {
         drop((files, root));
         let (mut reader, mut writer) = io::pipe()?;
         let Some(pid) = fork()? else {
-            let error = program.become_it();
+            let error = program.exec();
             let _ = write!(writer, "{error}");
             leave(127)
         };

@@ -1,7 +1,7 @@
-//! Who holds a lock on a file.
+//! Finds the holder of a file lock.
 //!
-//! In: an open file. Out: the process that locked it whole (`flock`), as `/proc/locks` tells it. The kernel names the process that took
-//! the lock; it is believed only when it still has the file open, because devices there are not always those that files are said to be on.
+//! In: an open file. Out: the process that holds its `flock`, from `/proc/locks`. It is reported only if it still has
+//! the file open, because device numbers there are not always those of `stat`.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 
 use super::Identity;
 
-/// The process that holds the lock on this file; nothing when nobody does, or when it cannot be told: ask again.
+/// The process that holds the lock on this file; none if unlocked or unknown.
 #[must_use]
 pub fn holder(file: &File) -> Option<Identity> {
     let wanted = file.metadata().ok()?;
@@ -24,17 +24,17 @@ pub fn holder(file: &File) -> Option<Identity> {
     pids.find_map(|pid| Identity::of(pid).filter(has_it_open))
 }
 
-/// All locks there are. With each read the kernel goes on at the number of the lock where it was, so a lock that was given back between two
-/// hides another. It gives a page at a time to whoever has room for it: nearly always all of them.
+/// All locks. The kernel resumes each read at a lock index, so a lock released between two reads hides another. It
+/// returns as much as fits, usually everything.
 fn locks() -> io::Result<String> {
     let mut text = String::with_capacity(1 << 16);
     File::open("/proc/locks")?.read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// The process that a line of `/proc/locks` names, if it is about a lock of this file that is held.
+/// The PID in a line of `/proc/locks`, if it is about a held lock on this file.
 fn locked_by(line: &str, inode: u64) -> Option<i32> {
-    // Those that wait have an arrow in place of the kind.
+    // Waiting locks have an arrow instead of the type.
     let [_, "FLOCK", _, "WRITE", pid, place, ..] = line.split_ascii_whitespace().collect::<Vec<_>>()[..] else {
         return None;
     };
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_locks_are_read() {
+    fn lock_lines_are_parsed() {
         assert_eq!(locked_by("1: FLOCK  ADVISORY  WRITE 77 fe:00:1234 0 EOF", 1234), Some(77));
         for other in [
             "1: FLOCK  ADVISORY  WRITE 77 fe:00:1235 0 EOF",
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_locked_a_file_is_found_and_nobody_when_it_is_free() {
+    fn the_holder_of_a_lock_is_found_while_it_is_held() {
         let path = std::env::temp_dir().join(format!("waypost-holder-{}", std::process::id()));
         let file = File::create(&path).expect("a file");
         assert_eq!(holder(&file), None);

@@ -1,11 +1,11 @@
-//! Begins a program in namespaces of its own, under a first process that reaps.
+//! Starts a program in its own namespaces, under an init process that reaps.
 //!
-//! In: a [`Launch`]; the caller must have no other thread. Out: the number of the first process of a new process namespace. It
-//! passes signals on to the program, reaps whatever is left to it, ends as the program ends, and takes the whole namespace with it.
+//! In: a [`Launch`]; the caller must be single-threaded. Out: the PID of the init process of a new PID namespace. It
+//! forwards signals to the program, reaps orphans, exits with the program, and ends the namespace.
 //!
 //! ```text
 //! caller ─fork─▶ first process: control groups, network, names, mounts ─fork─▶ the program
-//!    ▲___________________ why it did not begin, or silence ________________________│
+//!    ▲___________________ why it did not start, or EOF _____ ________________________│
 //! ```
 
 #![allow(unsafe_code, reason = "no safe call forks or handles signals")]
@@ -23,26 +23,26 @@ use super::Program;
 use crate::mounts::view::View;
 use crate::namespace::unshare;
 
-/// What to begin, and where.
+/// A program and its environment.
 #[derive(Debug)]
 pub struct Launch {
     /// The program.
     pub program: Program,
-    /// The file of its network namespace; that of the caller when there is none.
+    /// Path of its network namespace; that of the caller if none.
     pub network: Option<PathBuf>,
-    /// What it takes for the name of its machine; that of the caller's when there is none.
+    /// Its host name; that of the caller if none.
     pub host_name: Option<String>,
-    /// What it sees.
+    /// Its file system view.
     pub view: View,
-    /// Files of control groups, into which it writes its number.
+    /// `cgroup.procs` files to join.
     pub groups: Vec<PathBuf>,
-    /// How likely it is killed when the machine has no more memory.
+    /// `oom_score_adj`.
     pub oom_score: Option<i32>,
     /// Its standard input, output and errors.
     pub streams: [OwnedFd; 3],
 }
 
-/// Signals that a first process passes on.
+/// Signals that the init process forwards.
 const PASSED_ON: [i32; 12] = [
     libc::SIGTERM,
     libc::SIGINT,
@@ -58,12 +58,12 @@ const PASSED_ON: [i32; 12] = [
     libc::SIGURG,
 ];
 
-/// To whom signals are passed on.
+/// PID that signals are forwarded to.
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 
-/// One process becomes two; nothing in the new one, its number in the old one.
+/// Forks; returns none in the child and its PID in the parent.
 pub(super) fn fork() -> io::Result<Option<Pid>> {
-    // SAFETY: the caller has no other thread, as it promised, so no lock of the new process is held by somebody who is not there.
+    // SAFETY: the caller is single-threaded, so no lock is held by a thread that the child lacks.
     let pid = unsafe { libc::fork() };
     match pid {
         ..0 => Err(io::Error::last_os_error()),
@@ -72,13 +72,13 @@ pub(super) fn fork() -> io::Result<Option<Pid>> {
     }
 }
 
-/// Ends this process without a word to anybody: what the parent has to say at its end is not said twice.
+/// Exits without running exit handlers, which belong to the parent.
 pub(super) fn leave(code: i32) -> ! {
     // SAFETY: takes nothing and does not return.
     unsafe { libc::_exit(code) }
 }
 
-/// Has a command begin in a mount namespace of its own, in which one mount is missing.
+/// Starts a command in its own mount namespace without one mount.
 pub(super) fn hide_from(command: &mut std::process::Command, mount: &std::path::Path) -> io::Result<()> {
     use std::os::unix::ffi::OsStrExt as _;
     use std::os::unix::process::CommandExt as _;
@@ -88,17 +88,17 @@ pub(super) fn hide_from(command: &mut std::process::Command, mount: &std::path::
         crate::mounts::propagate(std::path::Path::new("/"), crate::mounts::Propagation::PRIVATE)?;
         Ok(rustix::mount::unmount(mount.as_c_str(), rustix::mount::UnmountFlags::DETACH)?)
     };
-    // SAFETY: between fork and exec only system calls are made, and nothing is allocated that others may be locking: the paths are short
-    // enough for the stack, or were made before.
+    // SAFETY: between fork and exec only system calls are made and nothing is allocated: the paths fit on the stack or
+    // were made before.
     unsafe { command.pre_exec(hide) };
     Ok(())
 }
 
-/// Makes this process its own grandchild: its parent is told of success by the exit of the process between, and nobody waits for
-/// this one any more. The answer is a channel to say that all is well, or what is not.
+/// Daemonizes: the intermediate process exits successfully once the caller reports success, and this process is no
+/// longer a child. Returns the channel for that report.
 ///
 /// # Errors
-/// When there are no processes to be had.
+/// When no process can be started.
 pub fn detach() -> io::Result<Detached> {
     let (mut reader, writer) = io::pipe()?;
     if fork()?.is_some() {
@@ -108,11 +108,11 @@ pub fn detach() -> io::Result<Detached> {
         if said == OK {
             leave(0);
         }
-        let _ = io::stderr().write_all(if said.is_empty() { b"it ended at once" } else { said.as_bytes() });
+        let _ = io::stderr().write_all(if said.is_empty() { b"the process exited at once" } else { said.as_bytes() });
         leave(1);
     }
     rustix::process::setsid()?;
-    // Whoever reads what the first process says would else wait for this one.
+    // Otherwise a reader of the parent's output would wait for this process.
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nothing)?;
     rustix::stdio::dup2_stdout(&nothing)?;
@@ -120,15 +120,15 @@ pub fn detach() -> io::Result<Detached> {
     Ok(Detached(Some(writer)))
 }
 
-/// What is said when all is well.
+/// Report of success.
 const OK: &str = "ok";
 
-/// The word to whoever began a process that has detached itself.
+/// Reports to the parent of a daemonized process.
 #[derive(Debug)]
 pub struct Detached(Option<io::PipeWriter>);
 
 impl Detached {
-    /// Says that all is well, or what is not. Only the first word counts.
+    /// Reports success or an error. Only the first call counts.
     pub fn say(&mut self, how: Result<(), &str>) {
         if let Some(mut writer) = self.0.take() {
             let _ = writer.write_all(how.err().unwrap_or(OK).as_bytes());
@@ -137,10 +137,10 @@ impl Detached {
 }
 
 impl Launch {
-    /// Begins it. The number is that of the first process of its namespace, as the caller sees it.
+    /// Starts it. Returns the PID of the init process as seen by the caller.
     ///
     /// # Errors
-    /// Why the program did not begin.
+    /// Why the program did not start.
     pub fn begin(self) -> io::Result<Pid> {
         let (mut reader, writer) = io::pipe()?;
         unshare(UnshareFlags::NEWPID)?;
@@ -165,7 +165,7 @@ impl Launch {
                 leave(127)
             }
             Ok(None) => {
-                let error = self.take_streams().err().unwrap_or_else(|| self.program.become_it());
+                let error = self.take_streams().err().unwrap_or_else(|| self.program.exec());
                 let _ = write!(writer, "{error}");
                 leave(127)
             }
@@ -176,7 +176,7 @@ impl Launch {
         }
     }
 
-    /// Enters and makes what surrounds the program.
+    /// Sets up namespaces, control groups and mounts.
     fn surround(&self) -> io::Result<()> {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         for door in &self.groups {
@@ -184,7 +184,7 @@ impl Launch {
                 .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", door.display())))?;
         }
         if let Some(score) = self.oom_score {
-            // Only root of the machine may make itself less likely; it is no reason not to begin.
+            // Lowering it needs privileges; failure is not fatal.
             let _ = std::fs::write("/proc/self/oom_score_adj", score.to_string());
         }
         if let Some(path) = &self.network {
@@ -214,14 +214,14 @@ extern "C" fn pass_on(signal: libc::c_int) {
     unsafe { libc::kill(PROGRAM.load(Ordering::Relaxed), signal) };
 }
 
-/// Waits for the program and for orphans; ends as the program ends.
+/// Reaps the program and orphans; exits as the program does.
 fn reap(program: Pid) -> ! {
     PROGRAM.store(program.as_raw_nonzero().get(), Ordering::Relaxed);
     for signal in PASSED_ON {
         // SAFETY: the handler only makes calls that a handler may make.
         unsafe { libc::signal(signal, pass_on as *const () as libc::sighandler_t) };
     }
-    // Nothing of the caller is to stay open because of us.
+    // Do not keep files of the caller open.
     close_everything();
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
@@ -234,8 +234,8 @@ fn reap(program: Pid) -> ! {
     }
 }
 
-/// Closes every file of this process.
+/// Closes all file descriptors.
 fn close_everything() {
-    // SAFETY: nobody in this process, which only waits from here on, uses any of its files again.
+    // SAFETY: this process only waits from here on and uses no file again.
     unsafe { libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0) };
 }

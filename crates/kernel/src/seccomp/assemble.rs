@@ -1,32 +1,32 @@
-//! From a policy to a program of classic BPF.
+//! Compiles a policy to classic BPF.
 //!
 //! ```text
 //! load architecture ─▶ one section for each ─▶ load number ─▶ binary search in ranges of numbers ─▶ action, or conditions on arguments
 //!                └──▶ none: ENOSYS
 //! ```
 //!
-//! Numbers with the same fate that follow each other are one range, so the profile of containers has some 250 instructions for each
+//! Consecutive numbers with the same action form a range, so the container profile has some 250 instructions per
 //! architecture, of which a call runs about a dozen.
 
 use std::collections::BTreeMap;
 
 use super::{Action, Architecture, Compare, Condition, Policy, calls};
 
-/// How many instructions the kernel takes.
+/// Maximum number of instructions.
 const MOST: usize = 4096;
 
-/// Numbers from here on are of x32, which counts as 64-bit x86.
+/// First x32 number, which counts as x86-64.
 const X32: u32 = 0x4000_0000;
 
-/// `ENOSYS`: there is no such call.
+/// `ENOSYS`.
 const UNKNOWN: Action = Action::Errno(38);
 
-/// A policy with more instructions than the kernel takes.
+/// A policy with too many instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the filter has {0} instructions, and the kernel takes {MOST}: use fewer rules with arguments")]
 pub struct TooLong(usize);
 
-/// Codes of instructions.
+/// Instruction codes.
 const LOAD: u16 = 0x20;
 const AND: u16 = 0x54;
 const JUMP: u16 = 0x05;
@@ -35,14 +35,14 @@ const IF_GREATER: u16 = 0x25;
 const IF_NOT_LESS: u16 = 0x35;
 const RETURN: u16 = 0x06;
 
-/// Where the number and the architecture of a call are in `struct seccomp_data`.
+/// Offsets of call number and architecture in `struct seccomp_data`.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const ARGUMENTS: u32 = 16;
 
 type Code = Vec<u64>;
 
-/// An instruction; jumps count instructions after the next.
+/// An instruction; jump offsets count from the next instruction.
 fn instruction(code: u16, value: u32, if_true: u8, if_false: u8) -> u64 {
     u64::from(code) | u64::from(if_true) << 16 | u64::from(if_false) << 24 | u64::from(value) << 32
 }
@@ -76,7 +76,7 @@ const fn audit(architecture: Architecture) -> u32 {
     }
 }
 
-/// What happens to a call: the first of these whose conditions hold; the last has none.
+/// Actions of a call: the first whose conditions hold; the last has none.
 type Fate<'a> = Vec<(&'a [Condition], Action)>;
 
 pub(super) fn program(policy: &Policy) -> Result<Code, TooLong> {
@@ -97,7 +97,7 @@ fn over(code: &Code) -> u64 {
     plain(JUMP, u32::try_from(code.len()).unwrap_or(u32::MAX))
 }
 
-/// The fate of every number: ranges by their first number, beginning with 0. Neighbours differ.
+/// Actions of all numbers: ranges by their first number, starting with 0. Neighbours differ.
 fn ranges(policy: &Policy, architecture: Architecture) -> Vec<(u32, Fate<'_>)> {
     let default = vec![(&[][..], policy.default)];
     let unknown = vec![(&[][..], UNKNOWN)];
@@ -116,7 +116,7 @@ fn ranges(policy: &Policy, architecture: Architecture) -> Vec<(u32, Fate<'_>)> {
             None => fate.push((&[], policy.default)),
         }
         starts.insert(number, fate);
-        // The next number takes its place, if it has a fate of its own.
+        // Unless the next number has its own action.
         starts.entry(number + 1).or_insert_with(|| if number < newest { default.clone() } else { newer.clone() });
     }
     if architecture == Architecture::X86_64 {
@@ -127,7 +127,7 @@ fn ranges(policy: &Policy, architecture: Architecture) -> Vec<(u32, Fate<'_>)> {
     out
 }
 
-/// Finds the range of a number that is loaded, by halves.
+/// Binary search of the loaded number.
 fn search(ranges: &[(u32, Fate<'_>)]) -> Code {
     match ranges {
         [] => Vec::new(),
@@ -151,7 +151,7 @@ fn decide(fate: &Fate<'_>) -> Code {
     fate.iter().flat_map(|(conditions, action)| rule(conditions, *action)).collect()
 }
 
-/// Conditions and an action; what comes after it when they do not hold.
+/// Conditions and an action; falls through when they do not hold.
 fn rule(conditions: &[Condition], action: Action) -> Code {
     let mut code = vec![give(action)];
     for condition in conditions.iter().rev() {
@@ -162,7 +162,8 @@ fn rule(conditions: &[Condition], action: Action) -> Code {
     code
 }
 
-/// Goes on after itself when a condition holds, and otherwise this many instructions further: at most 6 arguments with 6 instructions.
+/// Falls through when a condition holds, else jumps this many instructions further: at most 6 arguments with 6
+/// instructions.
 fn check(condition: &Condition, further: usize) -> Code {
     let further = u8::try_from(further).unwrap_or(u8::MAX);
     let low = ARGUMENTS + 8 * u32::from(condition.argument.min(5));

@@ -1,11 +1,11 @@
-//! Numbers of system calls, from `calls.txt`.
+//! System call numbers, from `calls.txt`.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::Architecture;
 
-/// Name, then one number or `-` for each architecture.
+/// Name, then one number or `-` per architecture.
 const TABLE: &str = include_str!("calls.txt");
 
 /// Calls above this number are private to an architecture (32-bit ARM).
@@ -31,12 +31,12 @@ const fn column(architecture: Architecture) -> usize {
     }
 }
 
-/// The number of a call, where the architecture has it.
+/// The number of a call, if the architecture has it.
 pub(super) fn number(architecture: Architecture, name: &str) -> Option<u32> {
     CALLS.get(name)?.get(column(architecture)).copied().flatten()
 }
 
-/// The highest number of a call that is not private to the architecture.
+/// The highest number that is not private to the architecture.
 pub(super) fn newest(architecture: Architecture) -> u32 {
     let numbers = CALLS.values().filter_map(|numbers| numbers.get(column(architecture)).copied().flatten());
     numbers.filter(|number| *number < PRIVATE).max().unwrap_or(0)
@@ -60,7 +60,7 @@ mod tests {
         assert_eq!(newest(Architecture::Arm), newest(Architecture::X86_64));
     }
 
-    /// The numbers that the C library was built with are those of the table.
+    /// The numbers of the C library equal those of the table.
     #[test]
     fn numbers_are_those_of_the_c_library() {
         for (name, own) in [

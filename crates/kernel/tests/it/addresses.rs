@@ -1,4 +1,4 @@
-//! Addresses of a machine: listed, and news of them.
+//! Addresses of a machine: list and notifications.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use kernel::addresses::{Addresses, Monitor};
 use crate::namespace::Namespace;
 
 #[test]
-fn addresses_are_listed_and_their_changes_heard() {
+fn addresses_are_listed_and_changes_are_reported() {
     let namespace = Namespace::new();
     let (mut addresses, mut watcher) = namespace.inside(|| {
         namespace.tool("ip", &["link", "add", "dummy0", "type", "bridge"]);

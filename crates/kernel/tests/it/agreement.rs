@@ -1,4 +1,4 @@
-//! The fake and the kernel agree: on what they refuse, with which number, at which change, and on what is there afterwards.
+//! The fake and the kernel agree on refusals, error numbers, failing changes, and the resulting state.
 
 use kernel::nft::fake::Fake;
 use kernel::nft::linux::Linux;
@@ -50,7 +50,7 @@ fn set(set: &str) -> Set {
 fn key(family: Family, set: &str, number: u16, length: u16) -> Key {
     let at = |number| Part::Address(address(family, number));
     match set {
-        // Side by side, some without a gap; never over each other, which the kernel does not always notice.
+        // Adjacent ranges, never overlapping: the kernel does not always detect that.
         "ranges" => Key::range(&[at(number * 4)], &[at(number * 4 + number % 4)]),
         "sources" => {
             let [from, to] = [at(number * 4), at(number * 4 + number % 4)];
@@ -124,7 +124,7 @@ fn change(family: Family) -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Everything that rules and elements may name, so that most of what follows is possible.
+/// All objects that rules and elements may refer to, so that most changes are possible.
 fn beginning(family: Family) -> Batch {
     let mut changes = vec![Change::AddTable(family, name(TABLE), "agreement".to_owned())];
     changes.extend(CHAINS.map(|chain| Change::AddChain(family, name(TABLE), name(chain), chain_base(chain))));
@@ -132,7 +132,7 @@ fn beginning(family: Family) -> Batch {
     Batch { changes }
 }
 
-/// Makes that there is no table, whether there was one or not.
+/// Deletes the table if it exists.
 fn nothing(family: Family) -> Batch {
     let table = || name(TABLE);
     Batch { changes: vec![Change::AddTable(family, table(), String::new()), Change::DeleteTable(family, table())] }

@@ -1,4 +1,4 @@
-//! Connections in the real kernel: listed, and forgotten one by one.
+//! Conntrack in the real kernel: listing and deleting.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -13,7 +13,7 @@ use kernel::nft::{
 
 use crate::namespace::Namespace;
 
-/// A rule that looks at connections makes the kernel track them.
+/// A rule that matches connections makes the kernel track them.
 fn track(family: Family) {
     let at = || (family, Name::from("track"));
     let base = Base { kind: BaseKind::Filter, hook: Hook::Output, priority: 0 };
@@ -26,7 +26,7 @@ fn track(family: Family) {
 }
 
 #[test]
-fn a_udp_connection_is_listed_and_forgotten() {
+fn a_udp_entry_is_listed_and_deleted() {
     for (family, home) in
         [(Family::Ip, IpAddr::from([127, 0, 0, 1])), (Family::Ip6, "::1".parse().expect("an address"))]
     {
@@ -57,7 +57,7 @@ fn a_udp_connection_is_listed_and_forgotten() {
     }
 }
 
-/// A rule that leads TCP to one port of ours to another.
+/// A rule that redirects TCP from one of our ports to another.
 fn lead(family: Family, home: IpAddr, from: u16, to: u16) {
     let at = || (family, Name::from("lead"), Name::from("ports"));
     let base = Base { kind: BaseKind::Nat, hook: Hook::Output, priority: -100 };
@@ -84,7 +84,7 @@ fn lead(family: Family, home: IpAddr, from: u16, to: u16) {
 }
 
 #[test]
-fn a_tcp_connection_that_is_led_elsewhere_is_counted_until_it_ends() {
+fn a_translated_tcp_connection_is_counted_until_it_ends() {
     for (family, home) in
         [(Family::Ip, IpAddr::from([127, 0, 0, 1])), (Family::Ip6, "::1".parse().expect("an address"))]
     {
@@ -99,20 +99,20 @@ fn a_tcp_connection_that_is_led_elsewhere_is_counted_until_it_ends() {
             let (mut answers, _) = server.accept().expect("a connection");
             client.write_all(&[7; 1000]).expect("sent");
             answers.read_exact(&mut [0; 1000]).expect("received");
-            // One that is led nowhere else is nobody's business.
+            // An untranslated connection is not listed.
             let plain = TcpStream::connect(to).expect("a connection");
             let mut conntrack = Linux::open().expect("a socket");
-            let led = conntrack.led_flows(family).expect("listed");
+            let led = conntrack.translated_flows(family).expect("listed");
             assert_eq!(led.len(), 1, "{led:?}");
             let Counted { flow, bytes, ended } = led[0];
             assert_eq!((flow.protocol, flow.translated, ended), (6, true, false));
             assert_eq!((flow.original.destination, flow.reply.source), (asked, to));
             assert!(bytes.is_some_and(|bytes| (1000..3000).contains(&bytes)), "{bytes:?}");
             let strangers = if family == Family::Ip { Family::Ip6 } else { Family::Ip };
-            assert_eq!(conntrack.led_flows(strangers).expect("listed"), []);
+            assert_eq!(conntrack.translated_flows(strangers).expect("listed"), []);
 
             drop((client, answers, plain));
-            let led = conntrack.led_flows(family).expect("listed");
+            let led = conntrack.translated_flows(family).expect("listed");
             assert!(led.iter().all(|led| led.ended), "{led:?}");
         });
     }

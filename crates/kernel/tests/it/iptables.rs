@@ -1,4 +1,4 @@
-//! The fake and both variants of iptables agree: on what they refuse, and on what is there afterwards.
+//! The fake and both variants of iptables agree on refusals and the resulting rules.
 
 use kernel::iptables::fake::Fake;
 use kernel::iptables::linux::{Linux, Variant};
@@ -30,8 +30,8 @@ fn rules(family: Family) -> Vec<Rule> {
     let dnat = Rule::new(Target::Translate(endpoint.parse().expect("an endpoint")));
     vec![
         Rule::new(Target::Return),
-        Rule::new(Target::Nothing).says("a word"),
-        Rule::jump("B").says("default/web:http cluster IP -> 10.2.3.4:80"),
+        Rule::new(Target::Nothing).with_comment("a word"),
+        Rule::jump("B").with_comment("default/web:http cluster IP -> 10.2.3.4:80"),
         Rule::jump("C").when(Match::Source { range, not: true }).when(Match::Port(Transport::Sctp, 80)),
         to(Target::Accept).when(Match::Port(Transport::Udp, 53)),
         Rule::jump("B").when(Match::Interface { name: "veth+".to_owned(), not: true }),
@@ -41,14 +41,14 @@ fn rules(family: Family) -> Vec<Rule> {
         to(Target::Drop).when(Match::State(State::New)),
         Rule::new(Target::Accept).when(Match::State(State::Known)),
         Rule::new(Target::Return).when(Match::State(State::Invalid)),
-        Rule::new(Target::Accept).when(Match::FromHere),
-        Rule::jump("B").when(Match::ToHere).when(Match::Destination { range, not: true }),
+        Rule::new(Target::Accept).when(Match::LocalSource),
+        Rule::jump("B").when(Match::LocalDestination).when(Match::Destination { range, not: true }),
         Rule::new(Target::Return).when(Match::Marked { bits: 0x4000, not: true }),
         Rule::new(Target::Accept).when(Match::Marked { bits: 0x4000, not: false }),
         Rule::new(Target::Mark(0x4000)),
-        Rule::new(Target::Turn(0x4000)),
-        Rule::jump("B").when(Match::Remembered { list: list(), seconds: 10_800 }),
-        dnat.clone().when(tcp(false)).when(Match::Remember { list: list() }).says("default/web:http"),
+        Rule::new(Target::XorMark(0x4000)),
+        Rule::jump("B").when(Match::RecentCheck { list: list(), seconds: 10_800 }),
+        dnat.clone().when(tcp(false)).when(Match::RecentSet { list: list() }).with_comment("default/web:http"),
         dnat,
         Rule::jump("C").when(Match::OneIn(3)),
         Rule::jump("C").when(Match::OneIn(997)),
@@ -56,12 +56,12 @@ fn rules(family: Family) -> Vec<Rule> {
     ]
 }
 
-/// What is there, as values: rules of ours are all of a kind that can be read.
+/// The resulting rules as values; ours can all be parsed.
 fn content(saved: &Saved) -> Vec<(Table, String, Vec<Option<Rule>>)> {
     let mut all = Vec::new();
     for table in Table::ALL {
         for chain in saved.chains(table) {
-            // A table that holds nothing may be there or not.
+            // An empty table may exist or not.
             let rules: Vec<_> = saved.rules(table, chain).collect();
             if !rules.is_empty() || CHAINS.contains(&&**chain) {
                 all.push((table, chain.to_string(), rules));
@@ -78,7 +78,7 @@ fn script(table: Table, steps: Vec<Step>) -> Script {
 }
 
 #[test]
-fn every_rule_is_read_back() {
+fn every_rule_round_trips() {
     for variant in VARIANTS {
         Namespace::new().inside(|| {
             let mut linux = open(variant);
@@ -108,8 +108,8 @@ fn every_rule_is_read_back() {
 fn step() -> impl Strategy<Value = Step> {
     let chain = || prop::sample::select(CHAINS.to_vec()).prop_map(Name::from);
     let rule = || {
-        // No return for every packet: only one of the variants cares for circles that begin after it.
-        let back = Rule::new(Target::Return).when(Match::FromHere);
+        // No RETURN for every packet: only one variant checks for loops after it.
+        let back = Rule::new(Target::Return).when(Match::LocalSource);
         let plain = [&CHAINS.map(Rule::jump)[..], &[back, Rule::new(Target::Mark(1))]].concat();
         prop::sample::select(plain)
     };
@@ -122,7 +122,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Three empty chains, and packets that get into one of them.
+/// Three empty chains, one of them reachable.
 fn begin(side: &mut dyn Iptables) {
     let anchor = Rule::jump("A");
     let mut steps = CHAINS.map(|chain| Step::Empty(chain.into())).to_vec();
@@ -158,14 +158,14 @@ fn the_fake_refuses_what_hosts_refuse() {
 }
 
 #[test]
-fn rules_go_where_those_of_others_are() {
+fn the_variant_of_other_components_is_used() {
     for variant in VARIANTS {
         Namespace::new().inside(|| {
-            let rule = Rule::new(Target::Accept).when(Match::FromHere);
+            let rule = Rule::new(Target::Accept).when(Match::LocalSource);
             let foreign = script(Table::Filter, vec![Step::Append("INPUT".into(), rule)]);
             open(variant).restore(Family::Ip, &foreign).expect("accepted");
             assert_eq!(Linux::open().expect("iptables").variant(), variant);
-            // A sign of Kubernetes counts for more than many rules.
+            // Kubernetes chains count more than many rules.
             let other = VARIANTS.into_iter().find(|other| *other != variant).expect("there are two");
             let hint = script(Table::Mangle, vec![Step::Empty("KUBE-IPTABLES-HINT".into())]);
             open(other).restore(Family::Ip, &hint).expect("accepted");

@@ -1,4 +1,4 @@
-//! News of what others do to our tables; none of what we do ourselves.
+//! Notifications of changes of our tables by other programs, but not by us.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use kernel::nft::{Batch, Change, Family, Monitor, Name, Nft, Touch};
 use crate::namespace::Namespace;
 use crate::sample::{self, TABLE};
 
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
+const TIMEOUT: Option<Duration> = Some(Duration::from_secs(20));
 
-/// What is heard until the table is gone, without what is said twice.
+/// Events until the table is deleted, without repetitions.
 fn until_deleted(watcher: &mut Watcher, family: Family) -> Vec<Touch> {
     let mut heard = Vec::new();
     while !heard.contains(&Touch::Deleted(family)) {
-        let touch = watcher.wait(PATIENCE).expect("listening").expect("news in time");
+        let touch = watcher.wait(TIMEOUT).expect("listening").expect("news in time");
         if !heard.contains(&touch) {
             heard.push(touch);
         }
@@ -23,7 +23,7 @@ fn until_deleted(watcher: &mut Watcher, family: Family) -> Vec<Touch> {
 }
 
 #[test]
-fn others_are_heard_and_we_are_not() {
+fn only_changes_by_others_are_reported() {
     let namespace = Namespace::new();
     let (mut nft, mut watcher) = namespace.inside(|| {
         let nft = Linux::open().expect("a socket");
@@ -38,9 +38,9 @@ fn others_are_heard_and_we_are_not() {
     namespace.tool("nft", &["add", "table", "ip", "other"]);
     assert_eq!(watcher.wait(Some(Duration::ZERO)).expect("listening"), None, "another table is not ours");
     namespace.tool("nft", &["add", "element", "ip6", TABLE, "ports", "{ 22 }"]);
-    assert_eq!(watcher.wait(PATIENCE).expect("listening"), Some(Touch::Changed(Family::Ip6)));
+    assert_eq!(watcher.wait(TIMEOUT).expect("listening"), Some(Touch::Changed(Family::Ip6)));
     namespace.tool("nft", &["flush", "chain", "ip", TABLE, "two"]);
-    assert_eq!(watcher.wait(PATIENCE).expect("listening"), Some(Touch::Changed(Family::Ip)));
+    assert_eq!(watcher.wait(TIMEOUT).expect("listening"), Some(Touch::Changed(Family::Ip)));
 
     let delete = Change::DeleteTable(Family::Ip6, Name::from(TABLE));
     nft.apply(&Batch { changes: vec![delete] }).expect("deleted");
@@ -51,7 +51,7 @@ fn others_are_heard_and_we_are_not() {
 }
 
 #[test]
-fn a_waiting_listener_is_woken() {
+fn a_blocked_monitor_wakes_up() {
     let namespace = Namespace::new();
     namespace.tool("nft", &["add", "table", "ip", TABLE]);
     let mut watcher = namespace.inside(|| Watcher::open(TABLE, 0).expect("a listener"));

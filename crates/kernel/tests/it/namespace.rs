@@ -1,4 +1,4 @@
-//! A network namespace for one test, gone when the test is over, however it ends.
+//! A network namespace for one test, deleted when the test ends.
 
 use std::fs::File;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ pub(crate) struct Namespace {
 }
 
 impl Namespace {
-    /// Makes one.
+    /// Creates a namespace.
     pub(crate) fn new() -> Self {
         let name = format!("wpk-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let made = run("ip", &["netns", "add", &name]);
@@ -27,7 +27,7 @@ impl Namespace {
         namespace
     }
 
-    /// Does something inside, on a thread of its own. Sockets that it opens stay inside.
+    /// Runs a closure inside, on its own thread. Sockets that it opens stay inside.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let path = format!("/run/netns/{}", self.name);
         thread::scope(|scope| {
@@ -40,7 +40,7 @@ impl Namespace {
         })
     }
 
-    /// Gives loopback another address, to be used at once.
+    /// Adds an address to loopback.
     pub(crate) fn add_address(&self, address: IpAddr) {
         let whole = format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 });
         let arguments = ["address", "add", &whole, "dev", "lo"];
@@ -48,7 +48,7 @@ impl Namespace {
         self.tool("ip", &[&arguments, at_once].concat());
     }
 
-    /// Gives what `nft list ruleset` prints back to `nft`, in a namespace where nothing is.
+    /// Loads the output of `nft list ruleset` into an empty namespace.
     pub(crate) fn reload(&self) {
         let empty = Self::new();
         let pipe = format!("ip netns exec {} nft list ruleset | ip netns exec {} nft -f -", self.name, empty.name);
@@ -56,7 +56,7 @@ impl Namespace {
         assert!(output.status.success(), "the listing cannot be loaded: {}", text(&output.stderr));
     }
 
-    /// Runs a program of the host inside, which must succeed; what it prints.
+    /// Runs a program of the host inside, which must succeed; returns its output.
     pub(crate) fn tool(&self, program: &str, arguments: &[&str]) -> String {
         let whole: Vec<&str> =
             ["netns", "exec", &self.name, program].into_iter().chain(arguments.iter().copied()).collect();
@@ -77,7 +77,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Debian keeps these programs where the path of ordinary users does not lead.
+/// Debian keeps these programs in sbin.
 #[expect(clippy::disallowed_methods, reason = "namespaces are made, and rulesets judged, by the host's own programs")]
 fn run(program: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(program);

@@ -1,4 +1,4 @@
-//! Tables in the real kernel: what is put is there, can be listed by everybody, works, and fails as a whole.
+//! Tables in the real kernel: content, listing, evaluation, and atomic failure.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
@@ -45,7 +45,7 @@ fn a_table_with_everything_is_there_and_can_be_listed() {
 }
 
 #[test]
-fn a_batch_that_fails_changes_nothing_and_says_which_change_it_was() {
+fn a_failed_batch_changes_nothing_and_names_the_change() {
     let namespace = Namespace::new();
     let mut nft = open(&namespace);
     let table = sample::table(Family::Ip);
@@ -57,7 +57,7 @@ fn a_batch_that_fails_changes_nothing_and_says_which_change_it_was() {
     assert_eq!((error.errno, error.change), (Errno::NOENT, Some(4)));
     assert!(error.is_gone());
     assert_eq!(nft.dump(Family::Ip, TABLE).expect("read"), None);
-    // What the failed batch would have made is not taken for made.
+    // The failed batch must not change the known shapes.
     let orphan = vec![(Key::new(&[Part::Port(1)]), Value::Nothing)];
     let error = apply(&mut nft, vec![Change::AddElements(Family::Ip, name(TABLE), name("ports"), orphan)]);
     assert_eq!(error.map_err(|error| (error.errno, error.change)), Err((Errno::NOENT, Some(0))));
@@ -70,7 +70,7 @@ fn elements_change_by_key() {
         let mut nft = open(&namespace);
         let mut table = sample::table(family);
         nft.apply(&sample::make(family, &table)).expect("applied");
-        // Another socket has not made the sets; it finds out what they are.
+        // Another socket does not know the sets and reads their shapes.
         let mut nft = open(&namespace);
         let mut changes = Vec::new();
         for set in ["ranges", "sources", "endpoints", "frontends"] {
@@ -97,7 +97,7 @@ fn elements_change_by_key() {
     }
 }
 
-/// Rules that send connections of this machine from one address to another.
+/// Rules that translate connections of this machine.
 fn balancer(family: Family, to: (IpAddr, u16), virtual_ip: IpAddr) -> Vec<Change> {
     let place = vec![Field::Destination, Field::Protocol, Field::DestinationPort];
     let slot = [&place[..], &[Field::Random(1)]].concat();
@@ -168,7 +168,7 @@ fn connections_are_translated_counted_and_remembered() {
             (begun, counted())
         });
         assert_eq!(begun.len(), 1);
-        // More than one when the kernel dropped a first packet and the client had to send it again.
+        // More than one when the kernel dropped a SYN and the client retransmitted it.
         assert!(begun[0].packets >= 1, "the first packet of a connection is looked up");
         assert_eq!(ended[0].packets, begun[0].packets, "no later packet of a connection is looked up");
         assert!(begun[0].bytes >= 40);
@@ -180,7 +180,7 @@ fn connections_are_translated_counted_and_remembered() {
 }
 
 #[test]
-fn without_the_right_to_it_nothing_is_done() {
+fn missing_privileges_are_reported() {
     let namespace = Namespace::new();
     let error = namespace.inside(|| {
         let mut sets = capabilities(None).expect("capabilities");
@@ -220,7 +220,7 @@ fn big() -> Batch {
     Batch { changes }
 }
 
-/// Prints how long a big table takes; asserts only that it is there.
+/// Prints how long a big table takes; asserts only that it exists.
 #[test]
 fn a_big_table_is_loaded_at_once() {
     let namespace = Namespace::new();
@@ -253,7 +253,7 @@ const COUNTERS: &str =
     "nft list ruleset; ip -s address; cat /proc/net/softnet_stat /proc/net/stat/nf_conntrack; nstat -a";
 
 #[test]
-fn rejected_packets_are_told() {
+fn rejected_packets_get_an_icmp_error() {
     for family in Family::ALL {
         let namespace = Namespace::new();
         let home = sample::address(family, 1);
@@ -274,7 +274,7 @@ fn rejected_packets_are_told() {
             let socket = UdpSocket::bind((home, 0)).expect("a socket");
             socket.connect((home, 9)).expect("an address");
             socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a limit");
-            // A datagram or its answer may be lost where others flood the machine, so it is sent a few times, as clients do.
+            // A datagram or its reply may be lost under load, so it is sent a few times, as clients do.
             let ask = || socket.send(b"x").and_then(|_| socket.recv(&mut [0])).expect_err("nobody answers");
             (0..20).map(|_| ask()).find(|error| error.kind() != ErrorKind::WouldBlock)
         });

@@ -1,4 +1,4 @@
-//! Frames on real wires: which wires there are, what is heard of them, and that the waker ends waiting.
+//! Frames on real interfaces: the list of interfaces, received frames, and the waker.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use kernel::packets::{Heard, Interface, Mac, Packets as _};
 
 use crate::namespace::Namespace;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A wire whose both ends are here, a bridge with a part, and one that is to be left out.
+/// A veth pair, a bridge with a port, and an excluded bridge.
 fn machine() -> (Namespace, Linux) {
     let namespace = Namespace::new();
     for line in [
@@ -37,10 +37,10 @@ fn named<'a>(all: &'a [Interface], name: &str) -> &'a Interface {
     all.iter().find(|interface| &*interface.name == name).unwrap_or_else(|| panic!("{name} is not among {all:?}"))
 }
 
-/// The next frame on a wire that begins so.
+/// The next frame on an interface with this prefix.
 fn heard(packets: &mut Linux, interface: u32, begins: &[u8]) -> bool {
     loop {
-        match packets.receive(Some(PATIENCE)).expect("heard") {
+        match packets.receive(Some(TIMEOUT)).expect("heard") {
             Heard::Frame(on, frame) if on == interface && frame.starts_with(begins) => return true,
             Heard::Frame(..) | Heard::Woken => {}
             Heard::Nothing => return false,
@@ -49,7 +49,7 @@ fn heard(packets: &mut Linux, interface: u32, begins: &[u8]) -> bool {
 }
 
 #[test]
-fn wires_are_those_with_neighbours() {
+fn interfaces_are_those_with_neighbours() {
     let (_namespace, mut packets) = machine();
     let all = packets.interfaces().expect("listed");
     let mut names: Vec<&str> = all.iter().map(|interface| &*interface.name).collect();
@@ -65,7 +65,7 @@ fn wires_are_those_with_neighbours() {
 }
 
 #[test]
-fn frames_are_sent_and_heard_with_their_wire_and_the_waker_ends_waiting() {
+fn frames_are_sent_and_received_and_the_waker_ends_waiting() {
     let (_namespace, mut packets) = machine();
     let all = packets.interfaces().expect("listed");
     let (left, right) = (named(&all, "left").clone(), named(&all, "right").clone());
@@ -75,7 +75,7 @@ fn frames_are_sent_and_heard_with_their_wire_and_the_waker_ends_waiting() {
     let group: Ipv6Addr = "ff02::1:ff00:7".parse().expect("a group");
     packets.join(right.index, group).expect("joined");
     packets.join(right.index, group).expect("joined already");
-    // A solicitation passes the filter; an echo request does not, and nothing is left of it.
+    // A solicitation passes the filter; an echo request does not.
     let head = |kind: u8| {
         let start = [&Mac::of_group(group).0[..], &left.mac.0, &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 24, 58, 255]].concat();
         [&start[..], &[0xfe; 16], &group.octets(), &[kind], &[0; 23]].concat()
@@ -86,6 +86,6 @@ fn frames_are_sent_and_heard_with_their_wire_and_the_waker_ends_waiting() {
     packets.leave(right.index, group).expect("left");
     let waker = packets.waker();
     waker.wake();
-    while packets.receive(Some(PATIENCE)).expect("heard") != Heard::Woken {}
+    while packets.receive(Some(TIMEOUT)).expect("heard") != Heard::Woken {}
     assert!(packets.send(9999, &question).is_err(), "there is no such wire");
 }

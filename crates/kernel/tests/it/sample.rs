@@ -1,17 +1,17 @@
-//! A table with everything in it: every kind of chain, set, statement and verdict.
+//! A sample table with every kind of chain, set, statement and verdict.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use kernel::nft::{
-    Base, BaseKind, Batch, Chain, ChainFound, Change, Dump, Family, Field, Hook, Key, Name, Part, Rule, Set, SetValue,
+    Base, BaseKind, Batch, Chain, ChainState, Change, Dump, Family, Field, Hook, Key, Name, Part, Rule, Set, SetValue,
     Statement, Table, Type, Value, Verdict,
 };
 
-/// The name of tables in tests.
+/// Table name of the tests.
 pub(crate) const TABLE: &str = "sample";
 
-/// An address of a family, numbered.
+/// A numbered address of a family.
 pub(crate) fn address(family: Family, number: u16) -> IpAddr {
     let [high, low] = number.to_be_bytes();
     match family {
@@ -71,7 +71,7 @@ fn sets(family: Family) -> BTreeMap<Name, Set> {
     fill("addresses", vec![(Key::new(&[Part::Address(at(1))]), Value::Nothing)]);
     fill("ports", vec![(Key::new(&[Part::Port(443)]), Value::Nothing)]);
     fill("protocols", vec![(Key::new(&[Part::Protocol(132)]), Value::Nothing)]);
-    // Neighbours without a gap, a single value, and the end of all addresses.
+    // Adjacent ranges, a single value, and the maximum address.
     let ranges = [range(at(16), at(31)), range(at(32), at(40)), range(at(99), at(99)), range(at(0x8000), last)];
     fill("ranges", ranges.into_iter().map(|key| (key, Value::Nothing)).collect());
     fill("sources", vec![source(at(0), at(255)), source(at(0x300), at(0x300))]);
@@ -196,12 +196,12 @@ fn chains() -> BTreeMap<Name, Chain> {
     ])
 }
 
-/// The table.
+/// The sample table.
 pub(crate) fn table(family: Family) -> Table {
     Table { tag: "waypost sample 1".to_owned(), chains: chains(), sets: sets(family) }
 }
 
-/// Everything that makes a table out of nothing.
+/// All changes that create the table.
 pub(crate) fn make(family: Family, table: &Table) -> Batch {
     let of = || (family, name(TABLE));
     let mut changes = vec![Change::AddTable(family, name(TABLE), table.tag.clone())];
@@ -221,14 +221,14 @@ pub(crate) fn make(family: Family, table: &Table) -> Batch {
     Batch { changes }
 }
 
-/// What a kernel with the table tells of it.
+/// The expected dump.
 pub(crate) fn dump(table: &Table) -> Dump {
     Dump {
         tag: table.tag.clone(),
         chains: table
             .chains
             .iter()
-            .map(|(name, chain)| (name.clone(), ChainFound { base: chain.base, rules: chain.rules.len() }))
+            .map(|(name, chain)| (name.clone(), ChainState { base: chain.base, rules: chain.rules.len() }))
             .collect(),
         sets: table.sets.clone(),
     }

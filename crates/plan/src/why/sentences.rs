@@ -1,12 +1,12 @@
-//! Explanations in words, for every program that shows them: one cause, one sentence.
+//! Texts of explanations: one sentence per cause.
 
 use std::fmt;
 
-use super::{Candidate, Explanation, Kind, Out, Port, Sender, Stand, Way};
-use crate::oracle::{Masked, Outcome, Rule, Why};
+use super::{Candidate, EndpointTraffic, ExclusionReason, Explanation, Kind, Port, Sender, TrafficPath};
+use crate::oracle::{MasqueradeReason, Outcome, RejectReason, Rule};
 use crate::{PortKey, Role};
 
-/// How many of those that get no traffic are named in a summary.
+/// Endpoints without traffic that a summary names.
 const NAMED: usize = 3;
 
 impl fmt::Display for Sender {
@@ -38,29 +38,29 @@ impl fmt::Display for Rule {
             Self::InternalLocal => "internalTrafficPolicy is Local: only endpoints of this node may answer",
             Self::ExternalCluster => "externalTrafficPolicy is Cluster: any endpoint may answer",
             Self::ExternalLocal => "externalTrafficPolicy is Local: only endpoints of this node may answer",
-            Self::PodWithin => {
+            Self::FromPod => {
                 "externalTrafficPolicy is Local, but the sender is a Pod of the cluster: any endpoint may answer"
             }
-            Self::NodeWithin => {
+            Self::FromNode => {
                 "externalTrafficPolicy is Local, but the sender is the node itself: any endpoint may answer"
             }
         })
     }
 }
 
-impl fmt::Display for Masked {
+impl fmt::Display for MasqueradeReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Always => "this node masquerades all traffic to cluster IPs",
-            Self::Stranger => "the sender is no Pod, and answers must come back by this node",
-            Self::ByPolicy => "externalTrafficPolicy is Cluster, and answers must come back by this node",
-            Self::PodElsewhere => "the sender is a Pod of another node, and answers must come back by this one",
+            Self::MasqueradeAll => "this node masquerades all traffic to cluster IPs",
+            Self::NotPod => "the sender is not a Pod: replies must return through this node",
+            Self::ExternalPolicy => "externalTrafficPolicy is Cluster: replies must return through this node",
+            Self::RemotePod => "the sender is a Pod of another node: replies must return through this one",
             Self::Node => "the sender is the node itself",
         })
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for RejectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoEndpoints(key) => write!(f, "{key} has no endpoint that could answer"),
@@ -76,7 +76,7 @@ impl fmt::Display for Why {
     }
 }
 
-impl fmt::Display for Out {
+impl fmt::Display for ExclusionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = |names: &[Box<str>]| names.join(", ");
         match self {
@@ -91,8 +91,8 @@ impl fmt::Display for Out {
                 write!(f, "its hints are for nodes {}, and others are for this one", names(nodes))
             }
             Self::ZoneHints(zones) => write!(f, "its hints are for zone {}, and others are for this one", names(zones)),
-            Self::ClusterIp => f.write_str("its address is the cluster IP of a Service: traffic would go in circles"),
-            Self::SourceRanges => f.write_str("loadBalancerSourceRanges fence this sender off"),
+            Self::ClusterIp => f.write_str("its address is the cluster IP of a Service: traffic would loop"),
+            Self::SourceRanges => f.write_str("the sender is in none of the loadBalancerSourceRanges"),
             Self::Taken(key) => write!(f, "{key} has this address and port"),
             Self::NotServedHere => f.write_str("this node serves node ports on no address of this family"),
             Self::NoSuchPort(ports) if ports.is_empty() => f.write_str("its slice has no ports"),
@@ -104,38 +104,38 @@ impl fmt::Display for Out {
             Self::PodPending(waits) => write!(f, "the Pod has no address yet: it waits {waits}"),
             Self::PodEnded(phase) => write!(f, "the Pod has ended ({phase})"),
             Self::NotInSlice => {
-                f.write_str("no slice names the Pod: the controllers have not heard of it yet, or do not run")
+                f.write_str("no EndpointSlice contains the Pod: the controllers have not synced yet, or do not run")
             }
         }
     }
 }
 
-impl fmt::Display for Stand {
+impl fmt::Display for EndpointTraffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::In { of: 1, last_resort: false } => f.write_str("all of it"),
-            Self::In { of, last_resort: false } => write!(f, "1 of {of}"),
-            Self::In { of, last_resort: true } => write!(f, "1 of {of}, terminating: nothing better is left"),
-            Self::Out(out) => out.fmt(f),
+            Self::Receives { of: 1, last_resort: false } => f.write_str("all of it"),
+            Self::Receives { of, last_resort: false } => write!(f, "1 of {of}"),
+            Self::Receives { of, last_resort: true } => write!(f, "1 of {of}, terminating: no ready endpoint is left"),
+            Self::Excluded(out) => out.fmt(f),
         }
     }
 }
 
 impl Candidate {
-    /// Whether it gets traffic by some way.
+    /// Whether it gets traffic on some path.
     #[must_use]
     pub fn is_in(&self) -> bool {
-        self.stands.iter().any(|stand| matches!(stand, Stand::In { .. }))
+        self.traffic.iter().any(|stand| matches!(stand, EndpointTraffic::Receives { .. }))
     }
 
-    /// Why it gets none, where it is the same by every way.
+    /// Why it gets none, where the reason is the same on every path.
     #[must_use]
-    pub fn out(&self) -> Option<&Out> {
-        let Some(Stand::Out(first)) = self.stands.first() else { return None };
+    pub fn out(&self) -> Option<&ExclusionReason> {
+        let Some(EndpointTraffic::Excluded(first)) = self.traffic.first() else { return None };
         (!self.is_in()).then_some(first)
     }
 
-    /// `address:port`, or the address where the port is not known.
+    /// `address:port`, or the address where the port is unknown.
     #[must_use]
     pub fn place(&self) -> String {
         match (self.port, self.address.contains(':')) {
@@ -146,8 +146,8 @@ impl Candidate {
     }
 }
 
-impl Way {
-    /// What happens, in short.
+impl TrafficPath {
+    /// The outcome in short.
     #[must_use]
     pub fn verdict(&self) -> String {
         match (&self.taken, &self.outcome) {
@@ -162,7 +162,7 @@ impl Way {
 }
 
 impl Explanation {
-    /// All of it in one sentence.
+    /// Everything in one sentence.
     #[must_use]
     pub fn summary(&self) -> String {
         let Self { service, node, .. } = self;
@@ -197,7 +197,7 @@ fn name(key: &PortKey) -> String {
     if key.port.is_empty() { format!("{} ({family})", key.protocol) } else { format!("{} ({family})", key.port) }
 }
 
-/// How a port stands.
+/// State of a port.
 fn summary(port: &Port) -> String {
     let inside = port.candidates.iter().filter(|one| one.is_in()).count();
     let all = port.candidates.len();
@@ -215,9 +215,9 @@ fn summary(port: &Port) -> String {
     if outside.len() > NAMED {
         says.push_str(&format!("; nor do {} more", outside.len() - NAMED));
     }
-    let failing = port.ways.iter().find(|way| inside > 0 && !matches!(way.outcome, Outcome::Forward(_)));
-    if let Some(way) = failing.filter(|way| way.sender != Sender::Unlisted) {
-        says.push_str(&format!("; but traffic {} to its {} {}", way.sender, way.role, way.verdict()));
+    let failing = port.paths.iter().find(|path| inside > 0 && !matches!(path.outcome, Outcome::Forward(_)));
+    if let Some(path) = failing.filter(|path| path.sender != Sender::Unlisted) {
+        says.push_str(&format!("; but traffic {} to its {} {}", path.sender, path.role, path.verdict()));
     }
     says
 }

@@ -1,7 +1,7 @@
-//! What happens to one packet on a node, step by step.
+//! Traces one packet on a node, step by step.
 //!
-//! In: a plan and a packet. Out: the steps in the order in which the node takes them, and the verdict of
-//! [`oracle::judge`], which is asked itself: the steps only say how it comes about.
+//! In: a plan and a packet. Out: the steps in the order in which the node takes them, and the outcome of
+//! [`oracle::judge`]; the steps only explain it.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::oracle::{self, Forward, Outcome, Packet};
 use crate::plan::Plan;
 use crate::service_port::ServicePort;
 
-/// What happens to a packet.
+/// Trace of a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trace {
     /// The steps, in order.
@@ -22,36 +22,36 @@ pub struct Trace {
 /// One step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// What is looked at.
-    pub at: At,
-    /// What is found.
+    /// Stage of processing.
+    pub at: Stage,
+    /// Finding.
     pub says: String,
 }
 
-/// What is looked at.
+/// Stage of processing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum At {
-    /// Who sends.
+pub enum Stage {
+    /// Source.
     Sender,
-    /// Where it is sent.
+    /// Frontend lookup.
     Frontend,
-    /// Who may use the load balancer.
+    /// loadBalancerSourceRanges.
     SourceRanges,
-    /// Whether there is an endpoint at all.
+    /// Endpoints of the Service.
     Endpoints,
-    /// The traffic policy.
+    /// Traffic policy.
     Policy,
-    /// Who may answer.
+    /// Selected endpoints.
     Candidates,
-    /// Whether the sender stays with whom it had.
+    /// Session affinity.
     Affinity,
-    /// Whom the endpoint sees.
+    /// Source address seen by the endpoint.
     Source,
-    /// The end.
+    /// Verdict.
     Verdict,
 }
 
-impl At {
+impl Stage {
     /// Its name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -69,64 +69,64 @@ impl At {
     }
 }
 
-impl fmt::Display for At {
+impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-/// Follows a packet.
+/// Traces a packet.
 #[must_use]
 pub fn trace(plan: &Plan, packet: &Packet) -> Trace {
     let outcome = oracle::judge(plan, packet);
-    let mut steps = vec![Step { at: At::Sender, says: sender(plan, packet) }];
+    let mut steps = vec![Step { at: Stage::Sender, says: sender(plan, packet) }];
     match oracle::find(plan, packet) {
-        None => steps.push(Step { at: At::Frontend, says: "no Service has this address and port".to_owned() }),
+        None => steps.push(Step { at: Stage::Frontend, says: "no Service has this address and port".to_owned() }),
         Some((role, port)) => follow(plan, packet, (role, port), &outcome, &mut steps),
     }
-    steps.push(Step { at: At::Verdict, says: verdict(&outcome) });
+    steps.push(Step { at: Stage::Verdict, says: verdict(&outcome) });
     Trace { steps, outcome }
 }
 
 fn follow(plan: &Plan, packet: &Packet, (role, port): (Role, &ServicePort), outcome: &Outcome, steps: &mut Vec<Step>) {
     let mut step = |at, says| steps.push(Step { at, says });
     let article = if role == Role::External { "an" } else { "a" };
-    step(At::Frontend, format!("{} {} is {article} {role} of {}", packet.protocol, place(packet), port.key));
+    step(Stage::Frontend, format!("{} {} is {article} {role} of {}", packet.protocol, place(packet), port.key));
     if role == Role::LoadBalancer
         && let Some(ranges) = &port.source_ranges
     {
         let list: Vec<String> = ranges.iter().map(ToString::to_string).collect();
-        let list = if list.is_empty() { "nobody of this family".to_owned() } else { list.join(", ") };
+        let list = if list.is_empty() { "no address of this family".to_owned() } else { list.join(", ") };
         let may = oracle::may_use(plan, port, packet.source);
-        let says = if may { "the sender is among them" } else { "the sender is not among them" };
-        step(At::SourceRanges, format!("loadBalancerSourceRanges let in {list}: {says}"));
+        let says = if may { "the sender is allowed" } else { "the sender is not allowed" };
+        step(Stage::SourceRanges, format!("loadBalancerSourceRanges allow {list}: {says}"));
         if !may {
             return;
         }
     }
     if !port.has_any {
-        step(At::Endpoints, "there is no endpoint that could answer".to_owned());
+        step(Stage::Endpoints, "no endpoint can serve".to_owned());
         return;
     }
-    let course = oracle::course(plan, role, port, packet);
-    step(At::Policy, course.rule.to_string());
+    let treatment = oracle::treatment(plan, role, port, packet);
+    step(Stage::Policy, treatment.rule.to_string());
     let Outcome::Forward(forward) = outcome else {
-        step(At::Candidates, "none".to_owned());
+        step(Stage::Candidates, "none".to_owned());
         return;
     };
-    step(At::Candidates, shares(forward));
+    step(Stage::Candidates, shares(forward));
     if let Some(seconds) = forward.affinity {
-        step(At::Affinity, format!("a sender that was here in the last {seconds} s keeps the endpoint it had"));
+        step(Stage::Affinity, format!("a client that connected within the last {seconds} s keeps its endpoint"));
     }
-    let says = match course.masked {
+    let says = match treatment.masquerade_reason {
         Some(why) => format!("the endpoint sees the node: {why}"),
         None if forward.hairpin.is_empty() => format!("kept: the endpoint sees {}", packet.source),
-        None => format!("kept, unless the sender meets itself: {} then sees the node", packet.source),
+        None => format!("kept, except for hairpin traffic: {} then sees the node", packet.source),
     };
-    step(At::Source, says);
+    step(Stage::Source, says);
 }
 
-/// Where a packet is sent.
+/// Destination of a packet.
 fn place(packet: &Packet) -> String {
     std::net::SocketAddr::new(packet.destination, packet.port).to_string()
 }
@@ -138,7 +138,7 @@ fn shares(forward: &Forward) -> String {
     }
 }
 
-/// How the node sees the sender.
+/// How the node classifies the source.
 fn sender(plan: &Plan, packet: &Packet) -> String {
     let source = packet.source;
     let detector = &plan.options.local;
@@ -150,17 +150,17 @@ fn sender(plan: &Plan, packet: &Packet) -> String {
             false => format!("{source} is a Pod"),
         }
     } else if detector.knows(source.is_ipv4()) {
-        format!("{source} is no Pod, and not this node")
+        format!("{source} is neither a Pod nor this node")
     } else {
-        format!("{source} is not this node; this node does not tell Pods from others in its family")
+        format!("{source} is not this node; Pods of its family cannot be detected")
     }
 }
 
 fn verdict(outcome: &Outcome) -> String {
     match outcome {
-        Outcome::Pass => "passed on untouched: it is no business of the proxy".to_owned(),
-        Outcome::Refuse(why) => format!("refused at once: {why}"),
-        Outcome::Drop(why) => format!("dropped without an answer: {why}"),
+        Outcome::Pass => "passed on unchanged: not a Service".to_owned(),
+        Outcome::Refuse(why) => format!("rejected: {why}"),
+        Outcome::Drop(why) => format!("dropped silently: {why}"),
         Outcome::Forward(forward) => match &forward.backends[..] {
             [only] => format!("forwarded to {}", std::net::SocketAddr::new(only.ip, only.port)),
             several => format!("forwarded to one of {} endpoints", several.len()),

@@ -1,11 +1,11 @@
-//! Which endpoints are chosen: by readiness, by nearness, on this node, and when nothing better is left.
+//! Which endpoints are chosen: by readiness, topology hints, locality, and terminating ones as a last resort.
 
-use plan::{Standing, Update};
+use plan::{EndpointStatus, Update};
 use serde_json::json;
 
 use crate::world::{STRANGER, World, endpoint, ends, node, read_slice, service, simple, slice, slice_of};
 
-/// A Service with these policies that can be reached from outside if `outside`.
+/// A Service with these policies, with external frontends if `outside`.
 fn with_policies(internal: &str, external: &str, outside: bool) -> Update {
     let ports = if outside { json!([{"port": 80, "nodePort": 30080}]) } else { json!([{"port": 80}]) };
     let kind = if outside { "NodePort" } else { "ClusterIP" };
@@ -16,7 +16,7 @@ fn with_policies(internal: &str, external: &str, outside: bool) -> Update {
     )
 }
 
-/// `cluster | local | hairpin`, and `!` if anybody could answer.
+/// `cluster | local | hairpin`, and `!` if any endpoint can serve.
 fn choice(world: &World) -> String {
     let port = world.port("default/s/TCP");
     let any = if port.has_any { "!" } else { "" };
@@ -61,7 +61,7 @@ fn an_external_policy_means_nothing_inside() {
 }
 
 #[test]
-fn nearness() {
+fn topology_hints() {
     for (endpoints, zone, want) in [
         ("1=rs/a 2=rs/b", Some("a"), "1"),
         ("1=rs/a 2=rs/b", Some("b"), "2"),
@@ -87,7 +87,7 @@ fn nearness() {
 }
 
 #[test]
-fn a_policy_knows_no_nearness() {
+fn the_local_policy_ignores_hints() {
     let mut world = World::new();
     world.say(with_policies("Cluster", "Local", true));
     world.say(slice("s", "s", "1=rsl/b 2=rs/a 3=rsl/b"));
@@ -110,7 +110,7 @@ fn each_endpoint_counts_once() {
     assert_eq!(ends(&world.port("default/s/TCP").cluster), "3", "the one that is going is no longer needed");
 }
 
-/// The number comes from the slice, and may differ from slice to slice.
+/// The port number comes from the slice and may differ between slices.
 #[test]
 fn ports_are_found_by_name_and_protocol() {
     let mut world = World::new();
@@ -137,7 +137,7 @@ fn ports_are_found_by_name_and_protocol() {
 }
 
 #[test]
-fn conditions_that_nobody_wrote() {
+fn missing_conditions_have_defaults() {
     let mut world = World::new();
     world.say(simple("s", "10.96.0.1"));
     world.say(read_slice(json!({
@@ -156,7 +156,7 @@ fn conditions_that_nobody_wrote() {
 }
 
 #[test]
-fn reasons_are_given() {
+fn reasons_name_the_status_of_each_endpoint() {
     let mut world = World::new();
     world.say(with_policies("Cluster", "Local", true));
     world.say(simple("other", "10.96.0.9"));
@@ -168,18 +168,18 @@ fn reasons_are_given() {
     assert_eq!(
         standings,
         [
-            pair(Standing::ClusterIp, Standing::ClusterIp),
-            pair(Standing::FartherThanZone, Standing::OtherNode),
-            pair(Standing::Chosen, Standing::Chosen),
-            pair(Standing::NotReady, Standing::OtherNode),
-            pair(Standing::Terminating, Standing::OtherNode),
-            pair(Standing::Terminating, Standing::Terminating),
-            pair(Standing::NotReady, Standing::NotReady),
+            pair(EndpointStatus::ClusterIp, EndpointStatus::ClusterIp),
+            pair(EndpointStatus::HintedForOtherZone, EndpointStatus::OtherNode),
+            pair(EndpointStatus::Chosen, EndpointStatus::Chosen),
+            pair(EndpointStatus::NotReady, EndpointStatus::OtherNode),
+            pair(EndpointStatus::Terminating, EndpointStatus::OtherNode),
+            pair(EndpointStatus::Terminating, EndpointStatus::Terminating),
+            pair(EndpointStatus::NotReady, EndpointStatus::NotReady),
         ]
     );
     world.say(slice("s", "s", "4=st"));
     let reasons = world.0.reasons(&world.port("default/s/TCP").key);
-    assert_eq!((reasons[0].cluster, reasons[0].local), pair(Standing::LastResort, Standing::OtherNode));
+    assert_eq!((reasons[0].cluster, reasons[0].local), pair(EndpointStatus::LastResort, EndpointStatus::OtherNode));
     assert_eq!(ends(&world.forward("192.0.2.1", "192.0.2.1", 30080).backends), "4");
     world.say(with_policies("Cluster", "Cluster", false));
     assert_eq!(world.0.reasons(&world.port("default/s/TCP").key)[0].local, None);

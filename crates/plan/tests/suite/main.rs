@@ -1,11 +1,10 @@
-//! The rules of the proxy, held against the planner and the oracle: from objects as a server sends them to what must
-//! happen to a packet.
+//! The rules of the proxy, tested against the planner and the oracle: from API objects to the fate of a packet.
 
 mod choosing;
-mod following;
+mod incremental;
+mod invalid_input;
 mod matrix;
 mod node;
-mod oddities;
 mod properties;
 mod reading;
 mod refusals;

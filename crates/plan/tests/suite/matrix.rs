@@ -1,13 +1,12 @@
-//! Who reaches which endpoints through which frontend, and whom the endpoints see: every source, frontend, policy, way
-//! to recognise Pods, and family.
+//! Endpoints and masquerading for every source, frontend, policy, Pod detection and family.
 
 use plan::{LocalDetector, Options, Role};
 use serde_json::{Value, json};
 
 use crate::world::{World, node, options, read_service, slice_of};
 
-/// What must happen, for four pairs of policies: both Cluster, external Local, internal Local, both Local.
-/// `A` is all endpoints, `L` those of this node; `m` says that they see the node.
+/// Expected results for four pairs of policies: both Cluster, external Local, internal Local, both Local. `A` is all
+/// endpoints, `L` those of this node; `m` means masqueraded.
 type Row = [&'static str; 4];
 
 const POD_TO_CLUSTER: Row = ["A", "A", "L", "L"];
@@ -17,7 +16,7 @@ const NODE_TO_OUTER: Row = ["A m", "A m", "A m", "A m"];
 const STRANGER_TO_CLUSTER: Row = ["A m", "A m", "L m", "L m"];
 const STRANGER_TO_OUTER: Row = ["A m", "L", "A m", "L"];
 
-struct Place {
+struct Location {
     family: &'static str,
     node: &'static str,
     pod: &'static str,
@@ -29,7 +28,7 @@ struct Place {
     pods: &'static str,
 }
 
-const V4: Place = Place {
+const V4: Location = Location {
     family: "IPv4",
     node: "192.0.2.1",
     pod: "10.244.1.9",
@@ -41,7 +40,7 @@ const V4: Place = Place {
     pods: "10.244.0.0/16",
 };
 
-const V6: Place = Place {
+const V6: Location = Location {
     family: "IPv6",
     node: "2001:db8::1",
     pod: "fd00:10:244:1::9",
@@ -53,8 +52,8 @@ const V6: Place = Place {
     pods: "fd00:10:244::/48",
 };
 
-/// One Service of every kind of frontend, for each pair of policies; answers what happens from a source to a frontend.
-fn row(place: &Place, options: &Options, source: &str, role: Role) -> Vec<String> {
+/// One Service with every kind of frontend per pair of policies; returns what happens from a source to a frontend.
+fn row(place: &Location, options: &Options, source: &str, role: Role) -> Vec<String> {
     let policies = [("Cluster", "Cluster"), ("Local", "Cluster"), ("Cluster", "Local"), ("Local", "Local")];
     let answer = |(external, internal): &(&str, &str)| {
         let mut world = World::with(options.clone());
@@ -77,7 +76,7 @@ fn row(place: &Place, options: &Options, source: &str, role: Role) -> Vec<String
     policies.iter().map(answer).collect()
 }
 
-fn everything(place: &Place, external: &str, internal: &str) -> Value {
+fn everything(place: &Location, external: &str, internal: &str) -> Value {
     json!({
         "metadata": {"namespace": "default", "name": "s"},
         "spec": {
@@ -92,7 +91,7 @@ fn everything(place: &Place, external: &str, internal: &str) -> Value {
 
 const OUTER: [Role; 3] = [Role::LoadBalancer, Role::External, Role::NodePort];
 
-fn detectors(place: &Place) -> [LocalDetector; 3] {
+fn detectors(place: &Location) -> [LocalDetector; 3] {
     [
         LocalDetector::Ranges(vec![place.pods.parse().expect("a range")]),
         LocalDetector::Interface("veth7".to_owned()),
@@ -100,7 +99,7 @@ fn detectors(place: &Place) -> [LocalDetector; 3] {
     ]
 }
 
-fn check(place: &Place, options: &Options, source: &str, roles: &[Role], want: Row) {
+fn check(place: &Location, options: &Options, source: &str, roles: &[Role], want: Row) {
     for role in roles {
         assert_eq!(row(place, options, source, *role), want, "{source} by {role:?} with {options:?}");
     }
@@ -121,7 +120,7 @@ fn with_pods_recognised() {
     }
 }
 
-/// Nothing to cluster IPs is masqueraded, and a Pod is as any stranger to frontends with a policy.
+/// Cluster IP traffic is not masqueraded, and Pods are treated as external.
 #[test]
 fn with_pods_not_recognised() {
     for (place, other) in [(V4, V6), (V6, V4)] {
@@ -156,9 +155,9 @@ fn with_everything_masqueraded() {
     }
 }
 
-/// An endpoint of this node that meets itself must see the node, or its answer would never leave it.
+/// An endpoint that connects to itself must be masqueraded, or its reply would never leave it.
 #[test]
-fn endpoints_that_meet_themselves() {
+fn hairpin_traffic_is_masqueraded() {
     let mut world = World::with(Options { local: detectors(&V4)[0].clone(), ..options() });
     world.say(read_service(everything(&V4, "Cluster", "Cluster")));
     world.say(slice_of("s", "s", "IPv4", &json!([{"name": "", "port": 8080}]), V4.endpoints));

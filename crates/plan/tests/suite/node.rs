@@ -1,4 +1,4 @@
-//! What follows from the node: its addresses, its zone, its state, and the ranges of Services.
+//! What follows from the node: addresses, zone, eligibility, and Service CIDRs.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -59,7 +59,7 @@ fn which_loopback_addresses_are_named() {
 }
 
 #[test]
-fn words_that_cannot_be_read() {
+fn invalid_node_port_addresses_are_refused() {
     for words in [&["primary", "10.0.0.0/8"][..], &["all", "all"], &["10.0.0.1"], &["eth0"], &[""], &["127.0.0.5/32"]] {
         assert!(NodePortAddresses::parse(words).is_err(), "{words:?}");
     }
@@ -85,7 +85,7 @@ fn node_ports_follow_the_node() {
 }
 
 #[test]
-fn load_balancers_keep_away_from_nodes_that_go() {
+fn deleted_and_excluded_nodes_are_not_eligible() {
     let mut world = World::new();
     assert!(world.0.plan().node_eligible);
     let taint = json!({"spec": {"taints": [{"key": "ToBeDeletedByClusterAutoscaler"}, {"key": null}]}});
@@ -100,7 +100,7 @@ fn load_balancers_keep_away_from_nodes_that_go() {
 }
 
 #[test]
-fn another_zone_touches_those_who_prefer_theirs() {
+fn a_zone_change_touches_services_with_hints() {
     let mut world = World::new();
     for (name, address, endpoints) in [("near", "10.96.0.1", "1=rs/a 2=rs/b"), ("any", "10.96.0.2", "1 2")] {
         world.say(crate::world::simple(name, address));
@@ -112,7 +112,7 @@ fn another_zone_touches_those_who_prefer_theirs() {
 }
 
 #[test]
-fn ranges_are_joined() {
+fn ranges_are_aggregated() {
     let mut world = World::new();
     assert!(world.say(cidr("a", &["10.96.0.0/17", "fd00:10:96::/112"])).ranges);
     assert!(world.say(cidr("b", &["10.96.128.0/17", "x"])).ranges);

@@ -1,5 +1,5 @@
-//! What holds for all inputs: following changes is planning from scratch, an update names what it touched, no packet
-//! goes where it must not, and nothing that a server could send ends the planner.
+//! Properties for all inputs: incremental planning equals planning from scratch, an update names what it touched,
+//! packets go only where they may, and no input panics the planner.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ const SOURCES: [&str; 6] =
     ["10.244.0.1", "192.0.2.1", "203.0.113.9", "198.51.100.1", "fd00:10:244::1", "2001:db8:f::9"];
 const NODES: [&str; 3] = ["192.0.2.1", "192.0.2.2", "2001:db8::1"];
 
-/// What is said of one thing: the object, or that it is gone.
+/// State of one object: its content, or deleted.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Thing {
     Service(&'static str),
@@ -180,7 +180,7 @@ fn problems(planner: &Planner) -> Vec<Problem> {
     all
 }
 
-/// Everything that differs must be named.
+/// Every difference must be named.
 fn check_touched(before: &Plan, after: &Plan, touched: &Touched) {
     let named = |key: &plan::PortKey| touched.ports.contains(key);
     for key in before.ports.keys().chain(after.ports.keys()) {
@@ -209,7 +209,7 @@ fn check_touched(before: &Plan, after: &Plan, touched: &Touched) {
     assert!(before.ranges == after.ranges || touched.ranges);
 }
 
-/// An object with one member somewhere replaced by anything.
+/// An object with one random member replaced.
 fn bent(object: Value) -> impl Strategy<Value = Value> {
     (any::<prop::sample::Index>(), json_value()).prop_map(move |(place, replacement)| {
         let mut object = object.clone();
@@ -257,7 +257,7 @@ fn json_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Feeds a value as whatever can be read of it.
+/// Applies a value as whatever it can be parsed as.
 fn feed(planner: &mut Planner, value: &Value) {
     let read = [
         serde_json::from_value(value.clone()).map(|object| Update::Service(Box::new(object))),
@@ -272,7 +272,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn following_is_planning_from_scratch(
+    fn incremental_planning_equals_planning_from_scratch(
         said in vec(anything(), 1..40), options in any_options(), seed in any::<u64>(), at_once in 1..5usize
     ) {
         let mut followed = Planner::new(options.clone());
@@ -285,7 +285,7 @@ proptest! {
             prop_assert!(known == now || touched.problems, "{known:?} became {now:?}");
             known = now;
         }
-        // What counts is what was said last, in any order.
+        // The last state of each object counts, in any order.
         let last: BTreeMap<Thing, Option<Value>> = said.into_iter().collect();
         let mut last: Vec<Said> = last.into_iter().collect();
         last.sort_by_key(|(thing, _)| {
@@ -340,8 +340,8 @@ proptest! {
             prop_assert!(!port.has_any || !port.uses_cluster() || !port.cluster.is_empty());
             prop_assert!(port.has_any || (port.cluster.is_empty() && port.local.is_empty()));
             let reasons = planner.reasons(&port.key);
-            let chosen = |stands: Option<plan::Standing>| {
-                matches!(stands, Some(plan::Standing::Chosen | plan::Standing::LastResort))
+            let chosen = |stands: Option<plan::EndpointStatus>| {
+                matches!(stands, Some(plan::EndpointStatus::Chosen | plan::EndpointStatus::LastResort))
             };
             let cluster: Vec<_> = reasons.iter().filter(|one| chosen(one.cluster)).map(|one| one.backend).collect();
             prop_assert_eq!(&cluster, &port.cluster);
@@ -358,7 +358,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_bent_ends_the_planner(
+    fn malformed_objects_do_not_panic(
         said in vec(anything().prop_filter_map("an object", |(_, object)| object).prop_flat_map(bent), 1..12)
     ) {
         let mut planner = Planner::new(options());

@@ -1,4 +1,4 @@
-//! What a Service says: which frontends it has in which family, and who may use them.
+//! Parsing of Services: frontends per family, and their restrictions.
 
 use api::ip::Family;
 use plan::{Role, ServicePort};
@@ -40,7 +40,7 @@ fn services_that_are_not_proxied() {
 }
 
 #[test]
-fn families_are_apart() {
+fn families_are_planned_separately() {
     let spec = json!({
         "type": "LoadBalancer", "clusterIP": "fd00:10:96::1", "clusterIPs": ["fd00:10:96::1", "10.96.0.1"],
         "ipFamilies": ["IPv6", "IPv4"], "externalIPs": ["198.51.100.2", "2001:db8:1::2"],
@@ -77,7 +77,7 @@ fn a_family_without_cluster_ip_is_not_planned() {
 }
 
 #[test]
-fn node_ports_belong_to_types_that_have_them() {
+fn node_ports_need_a_matching_type() {
     for (kind, want) in [("ClusterIP", None), ("", None), ("NodePort", Some(30080)), ("LoadBalancer", Some(30080))] {
         let spec = json!({"type": kind, "clusterIP": "10.96.0.1", "ports": [{"port": 80, "nodePort": 30080}]});
         assert_eq!(only(&planned(spec, json!({})), Family::V4).expect("planned").node_port, want, "{kind}");
@@ -85,7 +85,7 @@ fn node_ports_belong_to_types_that_have_them() {
 }
 
 #[test]
-fn load_balancer_addresses_that_packets_arrive_with() {
+fn load_balancer_addresses_in_vip_mode() {
     let status = json!({"loadBalancer": {"ingress": [
         {"ip": "198.51.100.9", "ipMode": "VIP"}, {"ip": "198.51.100.2"}, {"ip": "198.51.100.3", "ipMode": "Proxy"},
         {"hostname": "lb.example.com"}, {"ip": "198.51.100.9"}]}});
@@ -116,7 +116,7 @@ fn external_policies_and_health_ports() {
 }
 
 #[test]
-fn health_counts_addresses_of_the_service_that_are_here_to_stay() {
+fn health_counts_ready_local_addresses() {
     let mut world = World::new();
     world.say(service(
         "s",
@@ -164,7 +164,7 @@ fn affinity() {
     }
 }
 
-/// The list of a family: `open`, or who is let in.
+/// The list of a family: `open`, or the allowed ranges.
 #[test]
 fn source_ranges() {
     for (ranges, four, six) in [

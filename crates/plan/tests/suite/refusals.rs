@@ -1,8 +1,7 @@
-//! When a packet does not arrive: refused at once where nobody could answer, dropped where a policy keeps it from those
-//! who could, and left alone where it is none of our business.
+//! Packets that are not delivered: rejected without endpoints, dropped by a Local policy, and passed on otherwise.
 
 use plan::Protocol;
-use plan::oracle::{Outcome, Why};
+use plan::oracle::{Outcome, RejectReason};
 use serde_json::{Value, json};
 
 use crate::world::{NODE, POD, STRANGER, World, cidr, packet, service, service_with, simple, slice};
@@ -25,11 +24,11 @@ fn why(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Pass => "pass",
         Outcome::Forward(_) => "forward",
-        Outcome::Refuse(Why::NoEndpoints(_)) => "refuse: no endpoints",
-        Outcome::Refuse(Why::NoSuchPort) => "refuse: no such port",
-        Outcome::Refuse(Why::NoSuchService) => "refuse: no such service",
-        Outcome::Drop(Why::NoLocalEndpoints(_)) => "drop: none here",
-        Outcome::Drop(Why::SourceRange(_)) => "drop: source",
+        Outcome::Refuse(RejectReason::NoEndpoints(_)) => "refuse: no endpoints",
+        Outcome::Refuse(RejectReason::NoSuchPort) => "refuse: no such port",
+        Outcome::Refuse(RejectReason::NoSuchService) => "refuse: no such service",
+        Outcome::Drop(RejectReason::NoLocalEndpoints(_)) => "drop: none here",
+        Outcome::Drop(RejectReason::SourceRange(_)) => "drop: source",
         Outcome::Refuse(_) | Outcome::Drop(_) => "the wrong way to say no",
     }
 }
@@ -39,7 +38,7 @@ fn all(world: &World, source: &str) -> [&'static str; 4] {
 }
 
 #[test]
-fn without_endpoints_every_frontend_refuses() {
+fn every_frontend_rejects_without_endpoints() {
     for policy in ["Cluster", "Local"] {
         let mut world = World::new();
         world.say(balanced(&json!({"externalTrafficPolicy": policy, "internalTrafficPolicy": policy})));
@@ -53,7 +52,7 @@ fn without_endpoints_every_frontend_refuses() {
 }
 
 #[test]
-fn traffic_that_must_stay_is_dropped_where_nobody_is() {
+fn local_traffic_is_dropped_without_local_endpoints() {
     let mut world = World::new();
     world.say(balanced(&json!({"externalTrafficPolicy": "Local", "internalTrafficPolicy": "Local"})));
     for endpoints in ["1=rs 2=rs", "1=rs 2=l", "1=st"] {
@@ -74,7 +73,7 @@ fn each_policy_drops_its_own_traffic() {
 }
 
 #[test]
-fn cluster_ips_refuse_what_they_do_not_have() {
+fn cluster_ips_reject_unknown_ports() {
     let mut world = World::new();
     world.say(cidr("kubernetes", &["10.96.0.0/16", "fd00:10:96::/112"]));
     world.say(simple("s", "10.96.0.1"));
@@ -101,7 +100,7 @@ fn other_addresses_keep_their_other_ports() {
 }
 
 #[test]
-fn source_ranges_guard_the_load_balancer_alone() {
+fn source_ranges_apply_to_the_load_balancer_only() {
     let mut world = World::new();
     world.say(balanced(&json!({"loadBalancerSourceRanges": [" 203.0.113.0/28 ", "x"]})));
     world.say(slice("s", "s", "1"));
@@ -114,9 +113,9 @@ fn source_ranges_guard_the_load_balancer_alone() {
     assert_eq!(why(&world.judge(STRANGER, VIP, 80)), "refuse: no endpoints");
 }
 
-/// A node that has the address uses it as the source when it calls it.
+/// A node that has the address uses it as its source.
 #[test]
-fn where_the_node_may_call_the_address_may_call_itself() {
+fn own_addresses_are_allowed_where_the_node_is() {
     let mut world = World::new();
     world.say(balanced(&json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]})));
     world.say(slice("s", "s", "1"));
@@ -130,7 +129,7 @@ fn where_the_node_may_call_the_address_may_call_itself() {
 }
 
 #[test]
-fn one_number_may_be_two_node_ports() {
+fn tcp_and_udp_may_share_a_node_port_number() {
     let mut world = World::new();
     let spec = |protocol, ip| {
         let port = json!({"port": 80, "nodePort": 30080, "protocol": protocol});

@@ -1,13 +1,12 @@
-//! Explanations are what the oracle does: whoever is said to get traffic gets it, everybody is accounted for, and each reason is
-//! the one that a person would have found.
+//! Explanations agree with the oracle: endpoints reported with traffic get it, and every other one has a reason.
 
 use std::collections::BTreeMap;
 
 use api::view::{EndpointSlice, Node, Pod, Service, ServiceCidr};
 use plan::oracle::{Outcome, judge};
-use plan::why::trace::{At, trace};
-use plan::why::who::{Objects, Question, who};
-use plan::why::{Explanation, Out, Sender, Stand, Subject};
+use plan::why::owners::{AddressQuery, Objects, owners};
+use plan::why::trace::{Stage, trace};
+use plan::why::{EndpointTraffic, ExclusionReason, Explanation, Sender, Subject};
 use plan::{LocalDetector, Options, Planner, Role, Update};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -46,47 +45,53 @@ fn simple() -> Value {
         "ports": [{"name": "http", "port": 80}]})
 }
 
-/// How an endpoint stands for Pods by the cluster IP.
-fn stands(told: &Explanation, address: &str) -> Stand {
-    stands_by(told, address, Role::Cluster, Sender::Pod)
+/// Traffic of an endpoint from Pods through the cluster IP.
+fn traffic(told: &Explanation, address: &str) -> EndpointTraffic {
+    traffic_on(told, address, Role::Cluster, Sender::Pod)
 }
 
-fn stands_by(told: &Explanation, address: &str, role: Role, sender: Sender) -> Stand {
+fn traffic_on(told: &Explanation, address: &str, role: Role, sender: Sender) -> EndpointTraffic {
     let port = &told.ports[0];
     let candidate = port.candidates.iter().find(|one| one.address == address).expect("a candidate");
-    let way = port.ways.iter().position(|way| way.role == role && way.sender == sender).expect("a way");
-    candidate.stands[way].clone()
+    let path = port.paths.iter().position(|path| path.role == role && path.sender == sender).expect("a path");
+    candidate.traffic[path].clone()
 }
 
-const IN: fn(usize) -> Stand = |of| Stand::In { of, last_resort: false };
+const IN: fn(usize) -> EndpointTraffic = |of| EndpointTraffic::Receives { of, last_resort: false };
 
 #[test]
-fn readiness_and_termination_are_told_apart() {
+fn readiness_and_termination_are_distinguished() {
     let told = explain(simple(), json!({}), &[slice("s", "http", "1=rs 2= 3=st 4=t 5=s")], &[]);
-    assert_eq!(stands(&told, "10.244.0.1"), IN(1));
-    assert_eq!(stands(&told, "10.244.0.2"), Stand::Out(Out::NotReady));
-    assert_eq!(stands(&told, "10.244.0.3"), Stand::Out(Out::Terminating));
-    assert_eq!(stands(&told, "10.244.0.4"), Stand::Out(Out::Ended));
-    assert_eq!(stands(&told, "10.244.0.5"), Stand::Out(Out::NotReady));
+    assert_eq!(traffic(&told, "10.244.0.1"), IN(1));
+    assert_eq!(traffic(&told, "10.244.0.2"), EndpointTraffic::Excluded(ExclusionReason::NotReady));
+    assert_eq!(traffic(&told, "10.244.0.3"), EndpointTraffic::Excluded(ExclusionReason::Terminating));
+    assert_eq!(traffic(&told, "10.244.0.4"), EndpointTraffic::Excluded(ExclusionReason::Ended));
+    assert_eq!(traffic(&told, "10.244.0.5"), EndpointTraffic::Excluded(ExclusionReason::NotReady));
     let summary = told.summary();
     assert!(summary.contains("1 of 5 endpoints get traffic; 10.244.0.2:8080 does not: it is not ready;"), "{summary}");
     assert!(summary.ends_with("nor do 1 more."), "{summary}");
 }
 
 #[test]
-fn those_that_go_are_the_last_resort() {
+fn terminating_endpoints_are_the_last_resort() {
     let told = explain(simple(), json!({}), &[slice("s", "http", "1=st 2=")], &[]);
-    assert_eq!(stands(&told, "10.244.0.1"), Stand::In { of: 1, last_resort: true });
-    assert_eq!(stands(&told, "10.244.0.2"), Stand::Out(Out::NotReady));
+    assert_eq!(traffic(&told, "10.244.0.1"), EndpointTraffic::Receives { of: 1, last_resort: true });
+    assert_eq!(traffic(&told, "10.244.0.2"), EndpointTraffic::Excluded(ExclusionReason::NotReady));
 }
 
 #[test]
-fn hints_lead_elsewhere() {
+fn hints_exclude_endpoints() {
     let told = explain(simple(), json!({}), &[slice("s", "http", "1=rs/a 2=rs/b")], &[]);
-    assert_eq!(stands(&told, "10.244.0.1"), IN(1));
-    assert_eq!(stands(&told, "10.244.0.2"), Stand::Out(Out::ZoneHints(Box::new(["b".into()]))));
+    assert_eq!(traffic(&told, "10.244.0.1"), IN(1));
+    assert_eq!(
+        traffic(&told, "10.244.0.2"),
+        EndpointTraffic::Excluded(ExclusionReason::ZoneHints(Box::new(["b".into()])))
+    );
     let told = explain(simple(), json!({}), &[slice("s", "http", "1=rs/a@here 2=rs/a@there")], &[]);
-    assert_eq!(stands(&told, "10.244.0.2"), Stand::Out(Out::NodeHints(Box::new(["there".into()]))));
+    assert_eq!(
+        traffic(&told, "10.244.0.2"),
+        EndpointTraffic::Excluded(ExclusionReason::NodeHints(Box::new(["there".into()])))
+    );
 }
 
 #[test]
@@ -97,10 +102,14 @@ fn wrong_ports_families_and_addresses_are_named() {
         slice("v6", "http", "fd00:10:244::1=rs"),
     ];
     let told = explain(simple(), json!({}), &slices, &[]);
-    assert_eq!(stands(&told, "10.244.0.1"), IN(1), "another slice has its port");
-    assert_eq!(stands(&told, "10.244.0.2"), Stand::Out(Out::NoSuchPort(vec!["`web` 8080/TCP".to_owned()])));
-    assert_eq!(stands(&told, "10.96.0.1"), Stand::Out(Out::ClusterIp));
-    let left: Vec<(&str, String)> = told.left.iter().map(|one| (one.what.as_str(), one.out.to_string())).collect();
+    assert_eq!(traffic(&told, "10.244.0.1"), IN(1), "another slice has its port");
+    assert_eq!(
+        traffic(&told, "10.244.0.2"),
+        EndpointTraffic::Excluded(ExclusionReason::NoSuchPort(vec!["`web` 8080/TCP".to_owned()]))
+    );
+    assert_eq!(traffic(&told, "10.96.0.1"), EndpointTraffic::Excluded(ExclusionReason::ClusterIp));
+    let left: Vec<(&str, String)> =
+        told.unassigned.iter().map(|one| (one.what.as_str(), one.out.to_string())).collect();
     assert_eq!(left.len(), 2, "{left:?}");
     assert_eq!(left[0].0, "127.0.0.1");
     assert!(left[0].1.contains("loopback"), "{left:?}");
@@ -117,20 +126,20 @@ fn balanced(policy: &str, ranges: &[&str]) -> (Value, Value) {
 }
 
 #[test]
-fn a_policy_of_local_keeps_out_who_is_elsewhere() {
+fn the_local_policy_excludes_remote_endpoints() {
     let (spec, status) = balanced("Local", &[]);
     let told = explain(spec, status, &[slice("s", "http", "1=rsl 2=rs")], &[]);
-    assert_eq!(stands(&told, "10.244.0.2"), IN(2), "traffic from inside goes anywhere");
+    assert_eq!(traffic(&told, "10.244.0.2"), IN(2), "traffic from inside goes anywhere");
     for role in [Role::LoadBalancer, Role::NodePort] {
-        assert_eq!(stands_by(&told, "10.244.0.2", role, Sender::Pod), IN(2), "as if it left and came back");
-        let elsewhere = Stand::Out(Out::OtherNode(Some("there".into())));
-        assert_eq!(stands_by(&told, "10.244.0.2", role, Sender::Outside), elsewhere);
-        assert_eq!(stands_by(&told, "10.244.0.1", role, Sender::Outside), IN(1));
+        assert_eq!(traffic_on(&told, "10.244.0.2", role, Sender::Pod), IN(2), "as if it left and came back");
+        let elsewhere = EndpointTraffic::Excluded(ExclusionReason::OtherNode(Some("there".into())));
+        assert_eq!(traffic_on(&told, "10.244.0.2", role, Sender::Outside), elsewhere);
+        assert_eq!(traffic_on(&told, "10.244.0.1", role, Sender::Outside), IN(1));
     }
 }
 
 #[test]
-fn a_policy_of_local_without_local_endpoints_is_said_at_the_end() {
+fn the_local_policy_without_local_endpoints_is_summarised() {
     let (spec, status) = balanced("Local", &[]);
     let summary = explain(spec, status, &[slice("s", "http", "2=rs")], &[]).summary();
     let but = "the one endpoint gets traffic; but traffic from outside to its load-balancer address is dropped";
@@ -138,18 +147,22 @@ fn a_policy_of_local_without_local_endpoints_is_said_at_the_end() {
 }
 
 #[test]
-fn source_ranges_are_a_fence() {
+fn source_ranges_exclude_senders() {
     let (spec, status) = balanced("Cluster", &["203.0.113.0/24"]);
     let told = explain(spec, status, &[slice("s", "http", "1=rsl 2=")], &[]);
-    let by = |address, sender| stands_by(&told, address, Role::LoadBalancer, sender);
+    let by = |address, sender| traffic_on(&told, address, Role::LoadBalancer, sender);
     assert_eq!(by("10.244.0.1", Sender::Outside), IN(1));
-    assert_eq!(by("10.244.0.1", Sender::Unlisted), Stand::Out(Out::SourceRanges));
-    assert_eq!(by("10.244.0.1", Sender::Node), Stand::Out(Out::SourceRanges));
-    assert_eq!(by("10.244.0.2", Sender::Unlisted), Stand::Out(Out::NotReady), "its own reason comes first");
+    assert_eq!(by("10.244.0.1", Sender::Unlisted), EndpointTraffic::Excluded(ExclusionReason::SourceRanges));
+    assert_eq!(by("10.244.0.1", Sender::Node), EndpointTraffic::Excluded(ExclusionReason::SourceRanges));
+    assert_eq!(
+        by("10.244.0.2", Sender::Unlisted),
+        EndpointTraffic::Excluded(ExclusionReason::NotReady),
+        "its own reason comes first"
+    );
 }
 
 #[test]
-fn pods_that_no_slice_names_are_named() {
+fn pods_without_a_slice_are_listed() {
     let pod = |name: &str, node: &str, phase: &str, ips: &[&str]| {
         let ips: Vec<Value> = ips.iter().map(|ip| json!({"ip": ip})).collect();
         json!({"metadata": {"namespace": "default", "name": name}, "spec": {"nodeName": node},
@@ -163,18 +176,19 @@ fn pods_that_no_slice_names_are_named() {
     ];
     let told = explain(simple(), json!({}), &[slice("s", "http", "1=rsl")], &pods);
     assert_eq!(told.ports[0].candidates[0].pod.as_deref(), Some("default/in"));
-    let left: Vec<(Option<&str>, &Out)> = told.left.iter().map(|one| (one.pod.as_deref(), &one.out)).collect();
-    let waits = Out::PodPending("for a node".to_owned());
+    let left: Vec<(Option<&str>, &ExclusionReason)> =
+        told.unassigned.iter().map(|one| (one.pod.as_deref(), &one.out)).collect();
+    let waits = ExclusionReason::PodPending("for a node".to_owned());
     let want = [
         (Some("default/unplaced"), &waits),
-        (Some("default/done"), &Out::PodEnded("Succeeded".into())),
-        (Some("default/unheard"), &Out::NotInSlice),
+        (Some("default/done"), &ExclusionReason::PodEnded("Succeeded".into())),
+        (Some("default/unheard"), &ExclusionReason::NotInSlice),
     ];
     assert_eq!(left, want);
 }
 
 #[test]
-fn services_without_addresses_say_what_they_are() {
+fn services_without_addresses_are_explained() {
     let of = |spec: Value| explain(spec, json!({}), &[], &[]).summary();
     assert!(of(json!({"type": "ExternalName"})).contains("another name"));
     assert!(of(json!({"clusterIP": "None"})).contains("headless"));
@@ -207,7 +221,7 @@ fn an_address_names_its_owners() {
     let cidr: ServiceCidr = serde_json::from_value(cidr).expect("a ServiceCIDR");
     let objects = Objects { services: &[service], slices: &[slice], pods: &[pod], nodes: &[node], cidrs: &[cidr] };
     let ask = |address: Option<&str>, port: Option<u16>| -> Vec<String> {
-        let found = who(&objects, Question { ip: address.map(ip), port });
+        let found = owners(&objects, AddressQuery { ip: address.map(ip), port });
         found.iter().map(|one| format!("{} {}: {} ({})", one.kind, one.name, one.role, one.says)).collect()
     };
     let range = "ServiceCIDR kubernetes: Service range (10.96.0.0/16 is kept for cluster IPs)";
@@ -230,7 +244,7 @@ fn an_address_names_its_owners() {
     assert_eq!(ask(Some("203.0.113.1"), None), Vec::<String>::new());
 }
 
-/// What was said last, as objects.
+/// The last state of each object.
 fn last(said: Vec<Said>) -> (BTreeMap<Thing, Option<Value>>, Vec<Service>, Vec<EndpointSlice>) {
     let last: BTreeMap<Thing, Option<Value>> = said.into_iter().collect();
     let objects = |wanted: fn(&Thing) -> bool| {
@@ -248,7 +262,7 @@ fn last(said: Vec<Said>) -> (BTreeMap<Thing, Option<Value>>, Vec<Service>, Vec<E
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whoever is said to be in is where the oracle sends the packet, and nobody else; everybody is accounted for.
+    /// Endpoints reported with traffic are exactly those of the oracle; every endpoint is accounted for.
     #[test]
     fn explanations_are_what_the_oracle_does(said in vec(anything(), 10..40), options in any_options()) {
         let (last, services, slices) = last(said);
@@ -261,25 +275,25 @@ proptest! {
             let planned = planner.plan().ports.keys().filter(|key| *key.service == *name).count();
             prop_assert_eq!(told.ports.len(), planned);
             for port in &told.ports {
-                for (index, way) in port.ways.iter().enumerate() {
-                    let forwarded = match way.packet.as_ref().map(|packet| judge(planner.plan(), packet)) {
+                for (index, path) in port.paths.iter().enumerate() {
+                    let forwarded = match path.packet.as_ref().map(|packet| judge(planner.plan(), packet)) {
                         Some(Outcome::Forward(forward)) if forward.port == port.planned.key => forward.backends,
                         _ => Vec::new(),
                     };
                     let inside: Vec<_> = port.candidates.iter()
-                        .filter(|one| matches!(one.stands[index], Stand::In { .. }))
+                        .filter(|one| matches!(one.traffic[index], EndpointTraffic::Receives { .. }))
                         .map(|one| (one.address.clone(), one.port))
                         .collect();
                     let want: Vec<_> = forwarded.iter().map(|one| (one.ip.to_string(), Some(one.port))).collect();
-                    prop_assert_eq!(inside, want, "{:?}", way);
+                    prop_assert_eq!(inside, want, "{:?}", path);
                 }
                 for candidate in &port.candidates {
-                    prop_assert_eq!(candidate.stands.len(), port.ways.len());
+                    prop_assert_eq!(candidate.traffic.len(), port.paths.len());
                 }
             }
             let named = |text: &str| {
                 told.ports.iter().flat_map(|port| &port.candidates).any(|one| one.address == text)
-                    || told.left.iter().any(|one| one.what == text)
+                    || told.unassigned.iter().any(|one| one.what == text)
             };
             for address in own.iter().flat_map(|slice| &slice.endpoints).filter_map(|one| one.addresses.first()) {
                 prop_assert!(told.ports.is_empty() || named(address), "{} is not accounted for", address);
@@ -288,7 +302,7 @@ proptest! {
         }
     }
 
-    /// The steps of a packet end where the oracle says.
+    /// Traces end with the outcome of the oracle.
     #[test]
     fn traces_end_with_the_verdict_of_the_oracle(
         said in vec(anything(), 10..40), options in any_options(), packets in vec(any_packet(), 40)
@@ -298,15 +312,15 @@ proptest! {
         for packet in packets {
             let told = trace(planner.plan(), &packet);
             prop_assert_eq!(&told.outcome, &judge(planner.plan(), &packet));
-            let at = |at: At| told.steps.iter().find(|step| step.at == at);
-            prop_assert_eq!(told.steps.last().map(|step| step.at), Some(At::Verdict));
+            let at = |at: Stage| told.steps.iter().find(|step| step.at == at);
+            prop_assert_eq!(told.steps.last().map(|step| step.at), Some(Stage::Verdict));
             if let Outcome::Forward(forward) = &told.outcome {
-                let source = at(At::Source).map(|step| step.says.as_str()).unwrap_or_default();
+                let source = at(Stage::Source).map(|step| step.says.as_str()).unwrap_or_default();
                 prop_assert_eq!(source.starts_with("the endpoint sees the node"), forward.masquerade, "{}", source);
-                prop_assert_eq!(at(At::Affinity).is_some(), forward.affinity.is_some());
-                prop_assert!(at(At::Policy).is_some() && at(At::Candidates).is_some());
+                prop_assert_eq!(at(Stage::Affinity).is_some(), forward.affinity.is_some());
+                prop_assert!(at(Stage::Policy).is_some() && at(Stage::Candidates).is_some());
             } else {
-                prop_assert!(at(At::Source).is_none());
+                prop_assert!(at(Stage::Source).is_none());
             }
         }
     }

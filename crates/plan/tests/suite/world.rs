@@ -1,4 +1,4 @@
-//! A node with Services, made of short sentences.
+//! A test node with Services, built from short descriptions.
 
 use std::net::IpAddr;
 
@@ -14,10 +14,10 @@ pub(crate) const HERE: &str = "here";
 pub(crate) const NODE: &str = "192.0.2.1";
 /// A Pod on it.
 pub(crate) const POD: &str = "10.244.1.9";
-/// Somebody outside of the cluster.
+/// A client outside the cluster.
 pub(crate) const STRANGER: &str = "203.0.113.9";
 
-/// A planner that answers questions.
+/// A planner with query helpers.
 pub(crate) struct World(pub(crate) Planner);
 
 impl World {
@@ -171,12 +171,12 @@ pub(crate) fn cidr(name: &str, ranges: &[&str]) -> Update {
     Update::Cidr(serde_json::from_value::<ServiceCidr>(object).expect("a ServiceCIDR"))
 }
 
-/// The ports that were touched, by name.
+/// Touched ports, by name.
 pub(crate) fn names(touched: &Touched) -> Vec<String> {
     touched.ports.iter().map(PortKey::to_string).collect()
 }
 
-/// The last parts of backends' addresses: `1,2`.
+/// Last parts of the backends' addresses: `1,2`.
 pub(crate) fn ends(backends: &[plan::Backend]) -> String {
     let end = |one: &plan::Backend| one.ip.to_string().rsplit(['.', ':']).next().unwrap_or_default().to_owned();
     backends.iter().map(end).collect::<Vec<_>>().join(",")

@@ -11,7 +11,7 @@ use super::announce::{self, Announcing};
 use super::dns::{self, Dns};
 use super::gateway::Gateway;
 use super::join;
-use super::proxy::{self, Proxy, Surroundings};
+use super::proxy::{self, Environment, Proxy};
 use super::server;
 use crate::config::{NodeArguments, Role};
 use crate::notify::Manager;
@@ -27,7 +27,7 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
         credentials.keep(&remote);
         let balances = arguments.does(Role::Announce) && arguments.does(Role::Proxy);
         let gateway = Gateway::start(Arc::new(remote.clone()), &remote, &arguments.proxy, balances)?;
-        let around = Surroundings {
+        let environment = Environment {
             source: &gateway.seen(&remote),
             remote: &remote,
             pods: &arguments.cluster_cidr,
@@ -39,11 +39,11 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
             true => {
                 let mut proxying = arguments.proxy.clone();
                 announce::leave_answers_to_us(&mut proxying, arguments.does(Role::Announce));
-                Proxy::start(&around, &proxying).await?
+                Proxy::start(&environment, &proxying).await?
             }
             false => None,
         };
-        proxy.iter().for_each(|proxy| proxy.show(&gateway));
+        proxy.iter().for_each(|proxy| proxy.show_gateway(&gateway));
         let dns = match arguments.does(Role::Dns) {
             true => {
                 let everywhere = || vec![(Ipv4Addr::UNSPECIFIED, 53).into(), (Ipv6Addr::UNSPECIFIED, 53).into()];

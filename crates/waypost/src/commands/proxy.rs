@@ -1,12 +1,12 @@
-//! The proxy of a machine, put together: watches and the kernel's news go in, rules and figures come out.
+//! Wires the proxy of a machine: object watches and address changes in, kernel rules and metrics out.
 //!
-//! `up` and `node` differ only in where objects come from.
+//! `up` and `node` differ only in the source of objects.
 
+mod checks;
+mod handler;
 pub(super) mod modes;
-mod pages;
 mod reports;
 mod switch;
-mod tried;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,11 +20,11 @@ use anyhow::Context as _;
 use client::events::{EventRecorder, ObjectEvent};
 use client::remote::Remote;
 use client::watch::Source;
-use dataplane::health::pages::{HealthPages, MetricsPages};
-use dataplane::health::{Answers, Health, ports, serve};
+use dataplane::health::handlers::{HealthHandler, MetricsHandler};
+use dataplane::health::{Handler, Health, ports, serve};
 use dataplane::inputs::Inputs;
 use dataplane::metrics::Metrics;
-use dataplane::sync::{Loop, Message, Tools};
+use dataplane::sync::{Dependencies, Message, SyncLoop};
 use ipnet::IpNet;
 use kernel::addresses::{Addresses as _, Monitor as _};
 use kernel::lock::Lock;
@@ -33,51 +33,51 @@ use plan::{LocalDetector, Loopback, NodePortAddresses, Options, Planner, Problem
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
-use self::pages::NodePages;
+use self::checks::ServiceChecker;
+use self::handler::NodeHandler;
 use self::switch::Switch;
-use self::tried::Trier;
 use super::gateway::Gateway;
 use crate::config::ProxyArguments;
 
-/// Where /healthz is unless it was said: where the load balancers of clouds probe nodes.
+/// Default address of /healthz: where cloud load balancers probe nodes.
 pub(super) const HEALTHZ_EVERYWHERE: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 10256);
-/// The same on a machine of its own.
+/// Default address of /healthz on a single machine.
 pub(super) const HEALTHZ_ON_LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10256);
-/// The lock of whoever serves Services on a machine.
+/// Name of the lock that only one proxy per machine holds.
 pub(super) const LOCK: &str = "waypost-proxy";
-/// How long until an address is tried again that somebody else has.
-const AGAIN: Duration = Duration::from_secs(5);
-/// How many connections may wait to be accepted at a page.
+/// Retry interval for addresses in use by other programs.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// Listen backlog of the HTTP endpoints.
 const BACKLOG: u32 = 128;
-/// As whom we speak in Events.
+/// Event source component.
 const COMPONENT: &str = "waypost-proxy";
 
-/// Where the proxy finds things.
-pub(super) struct Surroundings<'a> {
-    /// Where objects come from.
+/// What the proxy depends on.
+pub(super) struct Environment<'a> {
+    /// Source of objects.
     pub(super) source: &'a dyn Source,
-    /// How to reach the API, for Events.
+    /// API access, for Events.
     pub(super) remote: &'a Remote,
-    /// The addresses of Pods.
+    /// Pod CIDRs.
     pub(super) pods: &'a [IpNet],
     /// Whether Services have loopback addresses.
     pub(super) on_loopback: bool,
-    /// Where node ports are served unless it was said.
+    /// Default of `--nodeport-addresses`.
     pub(super) node_ports: &'static str,
-    /// Where /healthz is unless it was said.
+    /// Default of `--healthz-listen`.
     pub(super) healthz: SocketAddr,
 }
 
-/// A proxy that runs. Dropping it ends it and leaves the rules.
+/// A running proxy. Dropping it stops it and leaves the rules.
 pub(super) struct Proxy {
-    /// The mode at the start, and why it is that one.
-    pub(super) way: (&'static str, String),
-    /// The name of its Node, and the way to the API.
+    /// Mode at start, and why it was selected.
+    pub(super) mode: (&'static str, String),
+    /// Node name, and API access.
     node: String,
     remote: Remote,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
-    /// Metrics of the announcers, on the same page.
+    /// Metrics of the announcers, on the same endpoint.
     announcing: announce::metrics::Figures,
     /// Metrics of the agent, on the same page.
     agent: Arc<agent::metrics::Metrics>,
@@ -89,69 +89,72 @@ pub(super) struct Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // It may have ended already. What it takes back at its end must be done before the process is gone.
+        // It may have ended already. Its cleanup must finish before the process exits.
         let _ = self.stop.send(Message::Stop);
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
 impl Proxy {
-    /// Starts the proxy; rules are written as soon as everything has been read. Nothing when this machine is not to be served.
-    pub(super) async fn start(around: &Surroundings<'_>, arguments: &ProxyArguments) -> anyhow::Result<Option<Self>> {
-        let Some(way) = modes::open(arguments, around.on_loopback)? else { return Ok(None) };
-        let options = options(arguments, around, way.rootless)?;
-        let has_loopback = !way.rootless && options.loopback.addresses().next().is_some();
+    /// Starts the proxy; rules are written once all initial lists are complete. None with `--proxy-mode none`.
+    pub(super) async fn start(
+        environment: &Environment<'_>,
+        arguments: &ProxyArguments,
+    ) -> anyhow::Result<Option<Self>> {
+        let Some(selected) = modes::open(arguments, environment.on_loopback)? else { return Ok(None) };
+        let options = options(arguments, environment, selected.rootless)?;
+        let has_loopback = !selected.rootless && options.loopback.addresses().next().is_some();
         let loopback = has_loopback.then(|| Arc::new(Mutex::new(modes::loopback(arguments))));
-        let switch = Switch { mode: Arc::new(Mutex::new(way.backend.mode())), loopback };
-        let (rootless, chosen) = (way.rootless, (way.backend.mode(), way.why.clone()));
-        let lock = if rootless { None } else { Some(turn()?) };
+        let switch = Switch { mode: Arc::new(Mutex::new(selected.backend.mode())), loopback };
+        let (rootless, chosen) = (selected.rootless, (selected.backend.mode(), selected.why.clone()));
+        let lock = if rootless { None } else { Some(acquire_lock()?) };
         let node = options.node_name.clone();
         let announcing = announce::metrics::Figures::default();
-        let metrics = Metrics::beside(|registry| announcing.register(registry));
+        let metrics = Metrics::with_components(|registry| announcing.register(registry));
         let health = Arc::new(Health::default());
         let (sender, receiver) = channel();
-        tell_addresses(&sender).context("reading the addresses of this machine")?;
+        send_addresses(&sender).context("reading the addresses of this machine")?;
         watch_addresses(sender.clone())?;
-        let remote = around.remote.clone();
+        let remote = environment.remote.clone();
         let recorder = EventRecorder::start(&remote, COMPONENT, &node);
-        let tools = Tools {
-            serving: switch.serving(way),
+        let deps = Dependencies {
+            active: switch.active_backend(selected),
             health: health.clone(),
             metrics: metrics.clone(),
-            tell: {
+            report_problem: {
                 let recorder = recorder.clone();
-                Box::new(move |problem| recorder.record(finding(problem)))
+                Box::new(move |problem| recorder.record(problem_event(problem)))
             },
         };
-        let proxy = Loop::new(Planner::new(options), tools, sender.clone());
+        let proxy = SyncLoop::new(Planner::new(options), deps, sender.clone());
         let thread = spawn("proxy", move || {
             proxy.run(&receiver);
             drop(lock);
         })?;
-        let at = (arguments.healthz_listen.unwrap_or(around.healthz), arguments.metrics_listen);
+        let at = (arguments.healthz_listen.unwrap_or(environment.healthz), arguments.metrics_listen);
         let agent = agent::metrics::Metrics::new();
-        let page = NodePages {
-            proxy: MetricsPages { metrics: metrics.clone(), mode: switch.mode.clone() },
+        let handler = NodeHandler {
+            proxy: MetricsHandler { metrics: metrics.clone(), mode: switch.mode.clone() },
             agent: agent.clone(),
         };
-        let mut tasks = pages(at, page, &health, metrics.clone(), recorder).await;
+        let mut tasks = http_endpoints(at, handler, &health, metrics.clone(), recorder).await;
         if !rootless {
             tasks.spawn(switch.follow(arguments.clone(), sender.clone()));
         }
-        let inputs = Inputs::start(around.source, &node, &sender);
+        let inputs = Inputs::start(environment.source, &node, &sender);
         let inputs = inputs.map_err(|status| anyhow::anyhow!("{}", status.message))?;
         let thread = Some(thread);
         let (stop, _inputs, _tasks) = (sender, inputs, tasks);
-        Ok(Some(Self { way: chosen, node, remote, health, metrics, announcing, agent, stop, thread, _inputs, _tasks }))
+        Ok(Some(Self { mode: chosen, node, remote, health, metrics, announcing, agent, stop, thread, _inputs, _tasks }))
     }
 
-    /// Somebody who can tell how this proxy stands, and can try Services of the domain.
+    /// Reports of this proxy, including checks of Services in the DNS domain.
     pub(super) fn reports(&self, domain: &str) -> Arc<dyn agent::serve::reports::Reports> {
-        let trier = Trier::new(self.remote.clone(), &self.node, domain);
-        Arc::new(reports::ProxyReports::new(self.stop.clone(), self.health.clone(), trier))
+        let checker = ServiceChecker::new(self.remote.clone(), &self.node, domain);
+        Arc::new(reports::ProxyReports::new(self.stop.clone(), self.health.clone(), checker))
     }
 
-    /// What the announcer of this machine counts, to be shown with the rest.
+    /// Metrics of the announcer, served with those of the proxy.
     pub(super) fn announcing(&self) -> announce::metrics::Figures {
         self.announcing.clone()
     }
@@ -161,45 +164,45 @@ impl Proxy {
         self.agent.clone()
     }
 
-    /// Shows what the gateway of this machine counts, if one runs, with the rest.
-    pub(super) fn show(&self, gateway: &Gateway) {
+    /// Adds the metrics of the gateway, if one runs.
+    pub(super) fn show_gateway(&self, gateway: &Gateway) {
         if let Some(figures) = gateway.figures() {
-            self.metrics.show_beside(figures);
+            self.metrics.set_extra_collector(figures);
         }
     }
 
-    /// How it stands.
+    /// Health state.
     pub(super) fn health(&self) -> Arc<Health> {
         self.health.clone()
     }
 
-    /// Waits until Services are served for the first time.
+    /// Waits for the first sync.
     pub(super) async fn served(&self) {
-        self.health.served().await;
+        self.health.wait_first_sync().await;
     }
 }
 
-/// Waits until no other program serves this machine: two would undo each other's rules without end.
-fn turn() -> anyhow::Result<Lock> {
+/// Waits until no other proxy runs on this machine: two would overwrite each other's rules.
+fn acquire_lock() -> anyhow::Result<Lock> {
     if let Some(lock) = Lock::take(LOCK)? {
         return Ok(lock);
     }
     tracing::warn!(
-        "another waypost serves Services on this machine; waiting until it ends (`--proxy-mode none` does not wait)"
+        "another waypost proxy runs on this machine; waiting until it stops (`--proxy-mode none` does not wait)"
     );
-    Ok(Lock::await_turn(LOCK)?)
+    Ok(Lock::acquire(LOCK)?)
 }
 
-fn options(arguments: &ProxyArguments, around: &Surroundings<'_>, rootless: bool) -> anyhow::Result<Options> {
+fn options(arguments: &ProxyArguments, environment: &Environment<'_>, rootless: bool) -> anyhow::Result<Options> {
     let host = || rustix::system::uname().nodename().to_string_lossy().to_lowercase();
     let words: Vec<&str> = match &arguments.nodeport_addresses[..] {
-        [] => vec![around.node_ports],
+        [] => vec![environment.node_ports],
         said => said.iter().map(String::as_str).collect(),
     };
     Ok(Options {
         node_name: arguments.node_name.clone().unwrap_or_else(host),
         masquerade_all: arguments.masquerade_all,
-        local: LocalDetector::Ranges(around.pods.to_vec()),
+        local: LocalDetector::Ranges(environment.pods.to_vec()),
         loopback: Loopback::named(&words),
         rootless,
         node_port_addresses: NodePortAddresses::parse(&words)
@@ -207,8 +210,8 @@ fn options(arguments: &ProxyArguments, around: &Surroundings<'_>, rootless: bool
     })
 }
 
-/// A problem as an Event of its Service.
-fn finding(problem: &Problem) -> ObjectEvent {
+/// The Event of a problem, on its Service.
+fn problem_event(problem: &Problem) -> ObjectEvent {
     let (namespace, name) = problem.service.split_once('/').unwrap_or_default();
     ObjectEvent {
         kind: &api::kinds::service::KIND,
@@ -221,36 +224,35 @@ fn finding(problem: &Problem) -> ObjectEvent {
     }
 }
 
-/// Serves what people, dashboards and load balancers ask.
-async fn pages(
+/// Serves /healthz, /metrics and the health-check ports.
+async fn http_endpoints(
     (healthz, figures): (SocketAddr, SocketAddr),
-    dashboards: NodePages,
+    handler: NodeHandler,
     health: &Arc<Health>,
     metrics: Arc<Metrics>,
     recorder: EventRecorder,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    let supervisors = HealthPages { health: health.clone(), metrics };
+    let supervisors = HealthHandler { health: health.clone(), metrics };
     tasks.spawn(listen(healthz, "--healthz-listen", Arc::new(supervisors)).await);
-    tasks.spawn(listen(figures, "--metrics-listen", Arc::new(dashboards)).await);
+    tasks.spawn(listen(figures, "--metrics-listen", Arc::new(handler)).await);
     let any = vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
     tasks.spawn(ports::run(health.clone(), any, move |service, port, why| {
-        tracing::warn!(service, port, why, "the health-check port cannot be served");
-        let what = format!("its health-check port {port} cannot be served on this node: {why}");
+        tracing::warn!(service, port, why, "cannot open health-check port");
+        let what = format!("health-check port {port} cannot be opened on this node: {why}");
         let problem = Problem { service: service.into(), what };
-        recorder.record(ObjectEvent { reason: "FailedToStartServiceHealthcheck", ..finding(&problem) });
+        recorder.record(ObjectEvent { reason: "FailedToStartServiceHealthcheck", ..problem_event(&problem) });
     }));
     tasks
 }
 
-/// Listens at an address. What comes back serves pages there; as soon as it is free, if it is taken: a proxy does not stop working
-/// because of that.
+/// Listens at an address. The returned future serves it. An address in use is retried: the proxy works without it.
 pub(super) async fn listen(
     address: SocketAddr,
     flag: &'static str,
-    answers: Arc<dyn Answers>,
+    handler: Arc<dyn Handler>,
 ) -> impl Future<Output = ()> {
-    // Before anything else: who says that it is ready has its pages.
+    // Bind before readiness is reported.
     let mut bound = bind(address);
     if let Err(error) = &bound {
         tracing::warn!(%address, %error, "cannot listen; choose another address with {flag}");
@@ -258,29 +260,29 @@ pub(super) async fn listen(
     async move {
         loop {
             match bound {
-                Ok(listener) => return serve(listener, answers).await,
-                Err(_) => tokio::time::sleep(AGAIN).await,
+                Ok(listener) => return serve(listener, handler).await,
+                Err(_) => tokio::time::sleep(RETRY_INTERVAL).await,
             }
             bound = bind(address);
         }
     }
 }
 
-/// Binds an address; `[::]` is all addresses of both families.
+/// Binds an address; `[::]` means all addresses of both families.
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let is_any = address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
     let open = |address: SocketAddr| {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_reuseaddr(true)?;
         if is_any && address.is_ipv6() {
-            // Whatever net.ipv6.bindv6only says.
+            // Independent of net.ipv6.bindv6only.
             rustix::net::sockopt::set_ipv6_v6only(&socket, false)?;
         }
         socket.bind(address)?;
         socket.listen(BACKLOG)
     };
     match open(address) {
-        // On a machine without IPv6.
+        // No IPv6 on this machine.
         Err(error) if is_any && error.kind() != io::ErrorKind::AddrInUse => {
             open((Ipv4Addr::UNSPECIFIED, address.port()).into())
         }
@@ -292,19 +294,19 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> anyhow::Result<Joi
     std::thread::Builder::new().name(name.to_owned()).spawn(work).context("starting a thread")
 }
 
-/// Tells the loop which addresses this machine has.
-fn tell_addresses(out: &Sender<Message>) -> anyhow::Result<()> {
+/// Sends the addresses of this machine to the loop.
+fn send_addresses(out: &Sender<Message>) -> anyhow::Result<()> {
     let list = kernel::addresses::linux::Linux::open()?.list()?;
     let ips: BTreeSet<IpAddr> = list.into_iter().map(|address| address.ip).collect();
     out.send(Message::Update(Box::new(Update::Machine(ips)))).ok().context("the proxy has ended")
 }
 
-/// Tells the loop when the addresses of this machine change.
+/// Sends the addresses of this machine to the loop whenever they change.
 fn watch_addresses(out: Sender<Message>) -> anyhow::Result<()> {
     let mut watcher = kernel::addresses::linux::Watcher::open().context("watching the addresses of this machine")?;
     spawn("addresses", move || {
         while watcher.wait(None).is_ok() {
-            if tell_addresses(&out).is_err() {
+            if send_addresses(&out).is_err() {
                 return;
             }
         }

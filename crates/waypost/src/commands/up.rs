@@ -25,7 +25,7 @@ use super::announce::{self, Announcing};
 use super::dns::{self, Dns};
 use super::down::{self, Running};
 use super::gateway::Gateway;
-use super::proxy::{self, Proxy, Surroundings};
+use super::proxy::{self, Environment, Proxy};
 use super::{agent, privileges, reach, server};
 use crate::config::{AgentArguments, DnsArguments, ServerArguments, UpArguments};
 use crate::notify::Manager;
@@ -63,7 +63,7 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
         let on_loopback = settings.service_cluster_ip_range.iter().any(|range| range.addr().is_loopback());
         let balances = announces && settings.balancing.is_on();
         let gateway = Gateway::start(api.source.clone(), &api.remote, &proxying, balances)?;
-        let around = Surroundings {
+        let environment = Environment {
             source: &gateway.seen(&*api.source),
             remote: &api.remote,
             pods: &settings.cluster_cidr,
@@ -72,8 +72,8 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
             node_ports: "all",
             healthz: proxy::HEALTHZ_ON_LOOPBACK,
         };
-        let proxy = Proxy::start(&around, &proxying).await?;
-        proxy.iter().for_each(|proxy| proxy.show(&gateway));
+        let proxy = Proxy::start(&environment, &proxying).await?;
+        proxy.iter().for_each(|proxy| proxy.show_gateway(&gateway));
         let names = names(&api, &settings, &dns).await?;
         let (tls, _following) = identity::start(&api, &settings.place.data_dir, add_context.as_deref())?;
         let places = agent::Places {
@@ -119,7 +119,7 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
                 kubeconfig: &api.kubeconfig,
                 context: add_context.as_deref(),
                 names: names.as_ref().map(|(names, ips)| (&**ips, names.addresses(), &*settings.cluster_domain)),
-                proxy: proxy.as_ref().map(|proxy| (proxy.way.0, &*proxy.way.1)),
+                proxy: proxy.as_ref().map(|proxy| (proxy.mode.0, &*proxy.mode.1)),
             };
             // Whoever started us may not want to read them.
             let _ = reach::print(&lines.to_string());

@@ -145,7 +145,7 @@ fn text(answer: &Answer) -> String {
     let mut lines = vec![format!("{} -> {to}/{} on node {}", packet.source, packet.protocol, view.node)];
     for (number, step) in (1..).zip(&trace.steps) {
         lines.push(format!("{number:>2}  {:15} {}", step.at.as_str(), step.says));
-        if step.at == why::trace::At::Candidates {
+        if step.at == why::trace::Stage::Candidates {
             lines.extend(endpoints.iter().map(|(at, pod)| {
                 let pod = pod.as_deref().map(|pod| format!("  {pod}")).unwrap_or_default();
                 format!("{:19} {at}{pod}", "")

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{anyhow, ensure};
 use clap::Args;
-use plan::why::who::{Owner, Question, who};
+use plan::why::owners::{AddressQuery, Owner, owners};
 use serde_json::json;
 
 use super::world::World;
@@ -18,7 +18,7 @@ use crate::commands::reach::{self, Reach};
 pub(crate) struct Arguments {
     /// An address, an address with a port, or a node port alone
     #[arg(value_name = "IP[:PORT]", value_parser = read)]
-    what: Question,
+    what: AddressQuery,
     /// How to write the answer
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     output: Output,
@@ -29,20 +29,20 @@ pub(crate) struct Arguments {
 /// Runs the command.
 pub(crate) fn exec(arguments: &Arguments) -> anyhow::Result<()> {
     let world = wait(async { World::read(&mut arguments.reach.api()?).await })?;
-    let owners = who(&world.objects(), arguments.what);
+    let owners = owners(&world.objects(), arguments.what);
     reach::print(&match arguments.output {
         Output::Text => text(arguments.what, &owners, &world.missing),
         Output::Json => {
             let owner = |one: &Owner| json!({"kind": one.kind, "name": one.name, "role": one.role, "says": one.says});
             let owners: Vec<_> = owners.iter().map(owner).collect();
-            let Question { ip, port } = arguments.what;
+            let AddressQuery { ip, port } = arguments.what;
             let ip = ip.map(|ip| ip.to_string());
             pretty(&json!({"ip": ip, "port": port, "owners": owners, "missing": world.missing}))
         }
     })
 }
 
-fn text(what: Question, owners: &[Owner], missing: &[String]) -> String {
+fn text(what: AddressQuery, owners: &[Owner], missing: &[String]) -> String {
     let asked = match (what.ip, what.port) {
         (Some(ip), Some(port)) => SocketAddr::new(ip, port).to_string(),
         (Some(ip), None) => ip.to_string(),
@@ -63,18 +63,18 @@ fn text(what: Question, owners: &[Owner], missing: &[String]) -> String {
 }
 
 /// Reads what is asked for.
-fn read(text: &str) -> Result<Question, anyhow::Error> {
+fn read(text: &str) -> Result<AddressQuery, anyhow::Error> {
     let bad =
         || anyhow!("{text:?} is no address; write 10.96.0.1, 10.96.0.1:80, [fd00::1]:80 or a node port such as 30080");
     if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
-        return Ok(Question { ip: Some(ip.to_canonical()), port: None });
+        return Ok(AddressQuery { ip: Some(ip.to_canonical()), port: None });
     }
     if let Ok(at) = text.parse::<SocketAddr>() {
-        return Ok(Question { ip: Some(at.ip().to_canonical()), port: Some(at.port()) });
+        return Ok(AddressQuery { ip: Some(at.ip().to_canonical()), port: Some(at.port()) });
     }
     let port: u16 = text.trim_start_matches(':').parse().map_err(|_| bad())?;
     ensure!(port > 0, bad());
-    Ok(Question { ip: None, port: Some(port) })
+    Ok(AddressQuery { ip: None, port: Some(port) })
 }
 
 #[cfg(test)]
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn nobody_is_an_answer() {
-        let asked = Question { ip: Some([203, 0, 113, 1].into()), port: Some(80) };
+        let asked = AddressQuery { ip: Some([203, 0, 113, 1].into()), port: Some(80) };
         assert!(text(asked, &[], &[]).starts_with("203.0.113.1:80 is nobody's"));
     }
 }

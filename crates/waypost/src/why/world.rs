@@ -7,7 +7,7 @@ use announce::inputs::Lists;
 use anyhow::bail;
 use api::view::{EndpointSlice, Node, Pod, Service, ServiceCidr};
 use diagnose::{Finding, Object, Objects as Listed, Snapshot};
-use plan::why::who::Objects;
+use plan::why::owners::Objects;
 use serde_json::Value;
 
 use crate::commands::reach::Api;

@@ -166,7 +166,7 @@ fn of_two_programs_on_one_machine_the_second_waits_for_its_turn() {
         &scene.stage.near,
         &["--metrics-listen", "127.0.0.1:11249", "--healthz-listen", "127.0.0.1:11256"],
     ));
-    second.wait_for_line("another waypost serves Services", super::PATIENCE);
+    second.wait_for_line("another waypost proxy runs", super::PATIENCE);
     served.kill_proxy(&scene.stage.near);
     second.wait_for_line("ready", super::PATIENCE);
     Scene::go_on(&hammers);

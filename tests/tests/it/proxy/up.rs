@@ -111,7 +111,7 @@ fn s21_without_any_right_services_are_served_on_loopback() {
     eventually("it is served", || machine.node.ask(Protocol::Tcp, "127.96.1.1", 8080).is_ok());
     let answer = machine.node.ask(Protocol::Tcp, "127.0.0.1", node_port(1)).expect("its node port too");
     assert_eq!(answer.server.port(), TARGET);
-    machine.process.wait_for_line("ports below 1024 are for root", super::PATIENCE);
+    machine.process.wait_for_line("ports below 1024 need root", super::PATIENCE);
     assert_eq!(machine.node.ruleset(), "", "no rule at all");
     let status = machine.process.terminate();
     assert!(status.success(), "{status:?}: {}", machine.process.log());

@@ -1,5 +1,5 @@
-//! Both variants of the host's iptables take what is written for generated plans, and give it back. Needs root, and Debian's
-//! `iptables` and `iproute2`.
+//! Both variants of the host's iptables accept and list generated programs. Needs root, and Debian's `iptables` and
+//! `iproute2`.
 
 use kernel::Family;
 use kernel::iptables::linux::{Linux, Variant};
@@ -10,37 +10,37 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::super::{Iptables, cleanup};
 use crate::testing::namespace::Namespace;
-use crate::testing::{Wish, options, planner, updates, wish};
-use crate::{Backend as _, Since};
+use crate::testing::{ServiceSpec, options, planner, service_spec, updates};
+use crate::{Backend as _, SyncScope};
 
 fn open(variant: Variant) -> Linux {
     Linux::of(variant).unwrap_or_else(|error| panic!("{variant:?}: {error}"))
 }
 
-/// Whoever comes anew finds nothing to do.
+/// A new backend finds nothing to change.
 fn check_settled(variant: Variant, plan: &Plan) -> Result<(), TestCaseError> {
-    let brought = Iptables::new(open(variant), true).bring(plan, &Since::Ever).expect("accepted");
-    prop_assert_eq!(brought.changes, 0, "{:?}", variant);
+    let stats = Iptables::new(open(variant), true).sync(plan, &SyncScope::FullResync).expect("accepted");
+    prop_assert_eq!(stats.changes, 0, "{:?}", variant);
     Ok(())
 }
 
-fn try_out(variant: Variant, local: usize, wishes: &[(Wish, bool)]) -> Result<(), TestCaseError> {
+fn check_programs(variant: Variant, local: usize, specs: &[(ServiceSpec, bool)]) -> Result<(), TestCaseError> {
     let mut planner = planner(options(local, false));
     let mut backend = Iptables::new(open(variant), true);
-    let (first, rest) = wishes.split_at(wishes.len() / 2);
-    for update in first.iter().flat_map(|(wish, _)| updates(wish)) {
+    let (first, rest) = specs.split_at(specs.len() / 2);
+    for update in first.iter().flat_map(|(spec, _)| updates(spec)) {
         planner.update(update);
     }
-    backend.bring(planner.plan(), &Since::Ever).expect("accepted");
+    backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
     check_settled(variant, planner.plan())?;
-    for (wish, gone) in rest {
+    for (spec, gone) in rest {
         let all = match gone {
-            true => vec![Update::ServiceGone(format!("default/s{}", wish.number))],
-            false => updates(wish),
+            true => vec![Update::ServiceGone(format!("default/s{}", spec.number))],
+            false => updates(spec),
         };
         for update in all {
             let touched = planner.update(update);
-            backend.bring(planner.plan(), &Since::Last(touched)).expect("accepted");
+            backend.sync(planner.plan(), &SyncScope::Changed(touched)).expect("accepted");
         }
     }
     check_settled(variant, planner.plan())
@@ -49,8 +49,8 @@ fn try_out(variant: Variant, local: usize, wishes: &[(Wish, bool)]) -> Result<()
 fn holds_generated_programs(variant: Variant) {
     Namespace::new().inside(|| {
         let mut runner = TestRunner::new(Config { cases: 12, failure_persistence: None, ..Config::default() });
-        let cases = (0..5usize, prop::collection::vec((wish(), prop::bool::weighted(0.2)), 2..7));
-        let outcome = runner.run(&cases, |(local, wishes)| try_out(variant, local, &wishes));
+        let cases = (0..5usize, prop::collection::vec((service_spec(), prop::bool::weighted(0.2)), 2..7));
+        let outcome = runner.run(&cases, |(local, specs)| check_programs(variant, local, &specs));
         outcome.unwrap_or_else(|error| panic!("{variant:?}: {error}"));
         assert!(cleanup(&mut open(variant)).expect("removed"));
         for family in Family::ALL {
@@ -62,11 +62,11 @@ fn holds_generated_programs(variant: Variant) {
 }
 
 #[test]
-fn s22_the_older_iptables_holds_generated_programs() {
+fn s22_legacy_iptables_holds_generated_programs() {
     holds_generated_programs(Variant::Legacy);
 }
 
 #[test]
-fn s22_iptables_in_terms_of_nftables_holds_generated_programs() {
+fn s22_iptables_nft_holds_generated_programs() {
     holds_generated_programs(Variant::Nft);
 }

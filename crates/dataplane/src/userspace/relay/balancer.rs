@@ -1,8 +1,8 @@
-//! Whom the next connection goes to: in turn, or to where its client went before.
+//! Chooses the endpoint of a connection: round-robin, or by session affinity.
 //!
-//! In: the endpoints of a Service port, again whenever they change; clients. Out: an endpoint for each. Two lists are kept, one
-//! of endpoints anywhere and one of those on this node, since traffic of one Service port may be bound to either; clients are
-//! remembered for both together, as they are in every other mode.
+//! In: the endpoints of a Service port, and clients. Out: an endpoint per connection. There are two lists, all
+//! endpoints and those on this node, for the traffic policies `Cluster` and `Local`; affinity is shared by both, as in
+//! the other modes.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -11,28 +11,28 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// How many clients are remembered at most; more are served all the same.
-const CLIENTS: usize = 65_536;
+/// Maximum number of affinity entries; further clients are served without affinity.
+const MAX_CLIENTS: usize = 65_536;
 
-/// Which endpoints a connection may go to.
+/// Endpoints that a connection may use, by traffic policy.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Scope {
-    /// Any.
-    Anywhere,
-    /// Those on this node.
-    Here,
+    /// All endpoints.
+    Cluster,
+    /// Endpoints on this node.
+    Local,
 }
 
-/// The endpoints of a Service port.
+/// Endpoints of a Service port.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Places {
-    /// For connections that may go anywhere.
-    pub anywhere: Vec<SocketAddr>,
-    /// For connections that stay on this node.
-    pub here: Vec<SocketAddr>,
-    /// Those that still answer, wanted or not: UDP sessions with them go on.
+pub struct Endpoints {
+    /// Endpoints for the policy `Cluster`.
+    pub cluster: Vec<SocketAddr>,
+    /// Endpoints for the policy `Local`.
+    pub local: Vec<SocketAddr>,
+    /// Endpoints that still serve, including terminating ones: their UDP sessions continue.
     pub serving: Vec<SocketAddr>,
-    /// How long clients stay with an endpoint after their last connection.
+    /// Session affinity timeout after the last connection.
     pub affinity: Option<Duration>,
 }
 
@@ -45,22 +45,23 @@ pub struct Balancer {
 
 #[derive(Debug, Default)]
 struct State {
-    anywhere: Ring,
-    here: Ring,
+    cluster: RoundRobin,
+    local: RoundRobin,
     serving: Vec<SocketAddr>,
     affinity: Option<Duration>,
     clients: HashMap<IpAddr, (SocketAddr, Instant)>,
 }
 
-/// Endpoints in the order in which they have their turn.
+/// Endpoints in round-robin order.
 #[derive(Debug, Default)]
-struct Ring {
+struct RoundRobin {
     order: Vec<SocketAddr>,
-    next: usize,
+    position: usize,
 }
 
-impl Ring {
-    /// Gives it other endpoints, in an order of its own, so that the relays of many nodes do not all begin with the same.
+impl RoundRobin {
+    /// Replaces the endpoints. The order is random, so that the relays of many nodes do not start with the same
+    /// endpoint.
     fn set(&mut self, mut endpoints: Vec<SocketAddr>) {
         let mut before = self.order.clone();
         before.sort_unstable();
@@ -68,15 +69,15 @@ impl Ring {
         endpoints.dedup();
         if before != endpoints {
             fastrand::shuffle(&mut endpoints);
-            (self.order, self.next) = (endpoints, 0);
+            (self.order, self.position) = (endpoints, 0);
         }
     }
 
-    /// The one whose turn it is, of those that were not tried.
-    fn turn(&mut self, tried: &[SocketAddr]) -> Option<SocketAddr> {
+    /// The next endpoint that has not been tried.
+    fn next(&mut self, tried: &[SocketAddr]) -> Option<SocketAddr> {
         for _ in 0..self.order.len() {
-            let endpoint = *self.order.get(self.next)?;
-            self.next = (self.next + 1) % self.order.len();
+            let endpoint = *self.order.get(self.position)?;
+            self.position = (self.position + 1) % self.order.len();
             if !tried.contains(&endpoint) {
                 return Some(endpoint);
             }
@@ -86,28 +87,28 @@ impl Ring {
 }
 
 impl Balancer {
-    /// One for these endpoints.
+    /// A balancer for these endpoints.
     #[must_use]
-    pub fn new(places: Places) -> Self {
+    pub fn new(endpoints: Endpoints) -> Self {
         let balancer = Self { state: Mutex::default(), changed: watch::Sender::new(()) };
-        balancer.set(places);
+        balancer.set(endpoints);
         balancer
     }
 
-    /// Gives it other endpoints. Connections that run are left alone.
-    pub fn set(&self, places: Places) {
+    /// Replaces the endpoints. Established connections stay.
+    pub fn set(&self, endpoints: Endpoints) {
         let mut state = self.state.lock();
-        let State { anywhere, here, serving, affinity, clients } = &mut *state;
-        anywhere.set(places.anywhere);
-        here.set(places.here);
-        (*serving, *affinity) = (places.serving, places.affinity);
-        let there = |endpoint: &SocketAddr| anywhere.order.contains(endpoint) || here.order.contains(endpoint);
+        let State { cluster, local, serving, affinity, clients } = &mut *state;
+        cluster.set(endpoints.cluster);
+        local.set(endpoints.local);
+        (*serving, *affinity) = (endpoints.serving, endpoints.affinity);
+        let there = |endpoint: &SocketAddr| cluster.order.contains(endpoint) || local.order.contains(endpoint);
         clients.retain(|_, (endpoint, _)| affinity.is_some() && there(endpoint));
         drop(state);
         self.changed.send_replace(());
     }
 
-    /// Whom a client goes to, of those that were not tried for it.
+    /// Chooses an endpoint for a client, except those already tried.
     pub(super) fn choose(
         &self,
         scope: Scope,
@@ -116,27 +117,27 @@ impl Balancer {
         tried: &[SocketAddr],
     ) -> Option<SocketAddr> {
         let mut state = self.state.lock();
-        let State { anywhere, here, affinity, clients, .. } = &mut *state;
-        let ring = match scope {
-            Scope::Anywhere => anywhere,
-            Scope::Here => here,
+        let State { cluster, local, affinity, clients, .. } = &mut *state;
+        let list = match scope {
+            Scope::Cluster => cluster,
+            Scope::Local => local,
         };
         let before = affinity.and_then(|longest| {
             let (endpoint, last) = clients.get(&client)?;
             let fresh = now.saturating_duration_since(*last) < longest;
-            (fresh && ring.order.contains(endpoint) && !tried.contains(endpoint)).then_some(*endpoint)
+            (fresh && list.order.contains(endpoint) && !tried.contains(endpoint)).then_some(*endpoint)
         });
-        let endpoint = before.or_else(|| ring.turn(tried))?;
-        state.remember(client, endpoint, now);
+        let endpoint = before.or_else(|| list.next(tried))?;
+        state.record(client, endpoint, now);
         Some(endpoint)
     }
 
-    /// A client is with an endpoint.
-    pub(super) fn remember(&self, client: IpAddr, endpoint: SocketAddr, now: Instant) {
-        self.state.lock().remember(client, endpoint, now);
+    /// Records the endpoint of a client for session affinity.
+    pub(super) fn record(&self, client: IpAddr, endpoint: SocketAddr, now: Instant) {
+        self.state.lock().record(client, endpoint, now);
     }
 
-    /// An endpoint did not answer a client, which shall be with it no longer.
+    /// Ends the affinity of a client to an endpoint that failed.
     pub(super) fn failed(&self, client: IpAddr, endpoint: SocketAddr) {
         let clients = &mut self.state.lock().clients;
         if clients.get(&client).is_some_and(|(with, _)| *with == endpoint) {
@@ -144,32 +145,32 @@ impl Balancer {
         }
     }
 
-    /// Whether UDP sessions with an endpoint may go on.
+    /// Whether UDP sessions with an endpoint may continue.
     pub(super) fn serves(&self, endpoint: SocketAddr) -> bool {
         self.state.lock().serving.contains(&endpoint)
     }
 
-    /// The endpoints of a list, in order.
+    /// The endpoints of a list, sorted.
     #[cfg(test)]
     pub(crate) fn list(&self, scope: Scope) -> Vec<SocketAddr> {
         let state = self.state.lock();
-        let mut list = if scope == Scope::Here { state.here.order.clone() } else { state.anywhere.order.clone() };
+        let mut list = if scope == Scope::Local { state.local.order.clone() } else { state.cluster.order.clone() };
         list.sort_unstable();
         list
     }
 
-    /// Tells of changes.
+    /// Notifies of endpoint changes.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 }
 
 impl State {
-    fn remember(&mut self, client: IpAddr, endpoint: SocketAddr, now: Instant) {
+    fn record(&mut self, client: IpAddr, endpoint: SocketAddr, now: Instant) {
         let Some(longest) = self.affinity else { return };
-        if self.clients.len() >= CLIENTS && !self.clients.contains_key(&client) {
+        if self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(&client) {
             self.clients.retain(|_, (_, last)| now.saturating_duration_since(*last) < longest);
-            if self.clients.len() >= CLIENTS {
+            if self.clients.len() >= MAX_CLIENTS {
                 return;
             }
         }
@@ -191,30 +192,30 @@ mod tests {
         [192, 0, 2, number].into()
     }
 
-    fn places(numbers: &[u8], affinity: Option<u64>) -> Places {
+    fn endpoints(numbers: &[u8], affinity: Option<u64>) -> Endpoints {
         let all: Vec<_> = numbers.iter().copied().map(at).collect();
         let affinity = affinity.map(Duration::from_secs);
-        Places { anywhere: all.clone(), here: all[..1].to_vec(), serving: all, affinity }
+        Endpoints { cluster: all.clone(), local: all[..1].to_vec(), serving: all, affinity }
     }
 
     #[test]
-    fn everybody_has_a_turn() {
-        let balancer = Balancer::new(places(&[1, 2, 3], None));
+    fn endpoints_are_chosen_round_robin() {
+        let balancer = Balancer::new(endpoints(&[1, 2, 3], None));
         let now = Instant::now();
         let round = || -> Vec<SocketAddr> {
-            (0..3).filter_map(|number| balancer.choose(Scope::Anywhere, client(number), now, &[])).collect()
+            (0..3).filter_map(|number| balancer.choose(Scope::Cluster, client(number), now, &[])).collect()
         };
         let first = round();
         assert_eq!(first.iter().collect::<BTreeSet<_>>().len(), 3);
         assert_eq!(round(), first);
-        // The same endpoints in another order are no change; fewer are.
-        balancer.set(places(&[1, 3, 2], None));
+        // The same endpoints in another order are no change.
+        balancer.set(endpoints(&[1, 3, 2], None));
         assert_eq!(round(), first);
-        balancer.set(Places { anywhere: vec![at(2), at(3)], ..places(&[1], None) });
+        balancer.set(Endpoints { cluster: vec![at(2), at(3)], ..endpoints(&[1], None) });
         assert_eq!(round().into_iter().collect::<BTreeSet<_>>(), [at(2), at(3)].into());
-        assert_eq!(balancer.choose(Scope::Here, client(1), now, &[]), Some(at(1)));
-        assert_eq!(balancer.choose(Scope::Here, client(1), now, &[at(1)]), None);
-        balancer.set(Places::default());
+        assert_eq!(balancer.choose(Scope::Local, client(1), now, &[]), Some(at(1)));
+        assert_eq!(balancer.choose(Scope::Local, client(1), now, &[at(1)]), None);
+        balancer.set(Endpoints::default());
         assert_eq!(round(), []);
     }
 
@@ -223,8 +224,8 @@ mod tests {
         let numbers: Vec<u8> = (1..=30).collect();
         let orders: BTreeSet<Vec<SocketAddr>> = (0..4)
             .map(|_| {
-                let balancer = Balancer::new(places(&numbers, None));
-                let choose = |_| balancer.choose(Scope::Anywhere, client(1), Instant::now(), &[]);
+                let balancer = Balancer::new(endpoints(&numbers, None));
+                let choose = |_| balancer.choose(Scope::Cluster, client(1), Instant::now(), &[]);
                 (0..30).filter_map(choose).collect()
             })
             .collect();
@@ -232,38 +233,38 @@ mod tests {
     }
 
     #[test]
-    fn a_client_stays_as_long_as_it_comes_back_in_time() {
-        let balancer = Balancer::new(places(&[1, 2, 3], Some(10)));
-        let begun = Instant::now();
+    fn affinity_lasts_while_the_client_reconnects_within_the_timeout() {
+        let balancer = Balancer::new(endpoints(&[1, 2, 3], Some(10)));
+        let started = Instant::now();
         let choose = |seconds, scope| {
-            let now = begun + Duration::from_secs(seconds);
+            let now = started + Duration::from_secs(seconds);
             balancer.choose(scope, client(1), now, &[]).expect("there are endpoints")
         };
-        let first = choose(0, Scope::Anywhere);
+        let first = choose(0, Scope::Cluster);
         for seconds in [9, 18, 27] {
-            assert_eq!(choose(seconds, Scope::Anywhere), first, "after {seconds} s");
+            assert_eq!(choose(seconds, Scope::Cluster), first, "after {seconds} s");
         }
-        assert_ne!(choose(37, Scope::Anywhere), first, "forgotten");
-        let other = choose(38, Scope::Anywhere);
-        // What is only here is asked only for what is here; then that is where the client is.
-        assert_eq!(choose(38, Scope::Here), at(1));
-        assert_eq!(choose(38, Scope::Anywhere), at(1));
+        assert_ne!(choose(37, Scope::Cluster), first, "forgotten");
+        let other = choose(38, Scope::Cluster);
+        // A choice with scope Local moves the affinity.
+        assert_eq!(choose(38, Scope::Local), at(1));
+        assert_eq!(choose(38, Scope::Cluster), at(1));
         balancer.failed(client(1), other);
-        assert_eq!(choose(39, Scope::Anywhere) == at(1), other != at(1), "only its own failure is held against it");
+        assert_eq!(choose(39, Scope::Cluster) == at(1), other != at(1), "only its own failure is held against it");
     }
 
     #[test]
-    fn a_client_leaves_an_endpoint_that_left_or_failed() {
-        let balancer = Balancer::new(places(&[1, 2], Some(100)));
+    fn affinity_ends_when_the_endpoint_is_removed_or_fails() {
+        let balancer = Balancer::new(endpoints(&[1, 2], Some(100)));
         let now = Instant::now();
-        let choose = || balancer.choose(Scope::Anywhere, client(1), now, &[]).expect("there are endpoints");
+        let choose = || balancer.choose(Scope::Cluster, client(1), now, &[]).expect("there are endpoints");
         let first = choose();
         balancer.failed(client(1), first);
         let second = choose();
         assert_ne!(second, first, "it is the turn of the other");
-        balancer.set(Places { anywhere: vec![first], ..places(&[1], Some(100)) });
+        balancer.set(Endpoints { cluster: vec![first], ..endpoints(&[1], Some(100)) });
         assert_eq!(choose(), first);
-        balancer.set(places(&[1, 2], None));
+        balancer.set(endpoints(&[1, 2], None));
         assert_eq!(balancer.state.lock().clients.len(), 0, "without affinity nobody is remembered");
     }
 }

@@ -1,7 +1,7 @@
-//! How many connections there may be at a time.
+//! Limits the number of connections.
 //!
-//! Every connection takes files, and a process has only so many. Where they end, new connections wait in the queue of the
-//! kernel until others are over; nothing is torn down, and one line in the log says so.
+//! Every connection uses file descriptors. At the limit, new connections wait in the kernel's backlog until others end;
+//! a warning is logged.
 
 use std::io;
 use std::sync::Arc;
@@ -11,33 +11,33 @@ use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What is assumed where the kernel sets no bound.
-const MANY: usize = 1 << 20;
-/// How often the log may say that there are too many.
-const AGAIN: Duration = Duration::from_secs(60);
-/// How long nobody is taken in after the kernel had no file for one.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Assumed limit of open files where the kernel sets none.
+const DEFAULT_FILES: usize = 1 << 20;
+/// Minimum interval between warnings.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+/// Backoff after `accept` fails with EMFILE.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 
-/// Raises the number of files that this process may have to the highest allowed; answers it.
-pub(super) fn raise_files() -> usize {
+/// Raises the soft limit of open files to the hard limit and returns it.
+pub(super) fn raise_file_limit() -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     let files = if raised.is_ok() { maximum } else { current };
-    files.and_then(|files| usize::try_from(files).ok()).unwrap_or(MANY).min(MANY)
+    files.and_then(|files| usize::try_from(files).ok()).unwrap_or(DEFAULT_FILES).min(DEFAULT_FILES)
 }
 
-/// How many connections there may be with so many files: two each, from half of them. The rest is for pipes, for listeners and
-/// for everything else that this process does.
+/// Connections for a limit of open files: two files each, from half of them. The rest is for pipes, listeners and the
+/// rest of the process.
 pub(super) fn connections(files: usize) -> usize {
     (files / 4).max(1)
 }
 
-/// How many pipes there may be with so many files: two each, from a quarter of them.
+/// Pipes for a limit of open files: two files each, from a quarter of them.
 pub(super) const fn pipes(files: usize) -> usize {
     files / 8
 }
 
-/// Lets in only so many.
+/// A limit on connections.
 pub(super) struct Limit {
     most: usize,
     free: Arc<Semaphore>,
@@ -50,24 +50,24 @@ impl Limit {
         Self { most, free: Arc::new(Semaphore::new(most)), said: Mutex::new(None) }
     }
 
-    /// Waits until there is room for one more. Dropping the permit makes room.
-    pub(super) async fn admit(&self) -> Option<OwnedSemaphorePermit> {
-        if let Some(permit) = self.try_admit() {
+    /// Waits for a permit. Dropping it releases it.
+    pub(super) async fn acquire(&self) -> Option<OwnedSemaphorePermit> {
+        if let Some(permit) = self.try_acquire_logged() {
             return Some(permit);
         }
-        // It is never closed.
+        // The semaphore is never closed.
         Arc::clone(&self.free).acquire_owned().await.ok()
     }
 
-    /// Room for one more, if there is some now; if not, nothing is said yet.
-    pub(super) fn spare(&self) -> Option<OwnedSemaphorePermit> {
+    /// A permit, if one is free; does not log.
+    pub(super) fn try_acquire(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.free).try_acquire_owned().ok()
     }
 
-    /// Room for one more, if there is some now.
-    pub(super) fn try_admit(&self) -> Option<OwnedSemaphorePermit> {
-        let permit = self.spare();
-        if permit.is_none() && self.may_say() {
+    /// A permit, if one is free; otherwise logs a warning.
+    pub(super) fn try_acquire_logged(&self) -> Option<OwnedSemaphorePermit> {
+        let permit = self.try_acquire();
+        if permit.is_none() && self.may_log() {
             tracing::warn!(
                 connections = self.most,
                 "as many connections as allowed are open; new ones wait until others end \
@@ -77,18 +77,18 @@ impl Limit {
         permit
     }
 
-    /// Waits a little after a connection could not be taken.
-    pub(super) async fn pause(&self, error: &io::Error) {
-        if self.may_say() {
-            tracing::warn!(%error, "a connection could not be taken; will try again (is the limit of open files too low?)");
+    /// Waits after a failed `accept`.
+    pub(super) async fn back_off(&self, error: &io::Error) {
+        if self.may_log() {
+            tracing::warn!(%error, "cannot accept connection; retrying (is the limit of open files too low?)");
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(ACCEPT_BACKOFF).await;
     }
 
-    /// Whether the log has been silent about this for long enough.
-    fn may_say(&self) -> bool {
+    /// Whether the last warning is old enough.
+    fn may_log(&self) -> bool {
         let (mut said, now) = (self.said.lock(), Instant::now());
-        let may = said.is_none_or(|last| now.saturating_duration_since(last) >= AGAIN);
+        let may = said.is_none_or(|last| now.saturating_duration_since(last) >= LOG_INTERVAL);
         if may {
             *said = Some(now);
         }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_enough_for_all() {
+    fn connections_and_pipes_fit_into_the_file_limit() {
         for files in [64, 1024, 20_000, 1 << 20] {
             assert!(2 * connections(files) + 2 * pipes(files) <= files * 3 / 4, "{files}");
         }
@@ -109,12 +109,12 @@ mod tests {
     }
 
     #[test]
-    fn too_many_is_said_once_and_not_admitted() {
+    fn connections_above_the_limit_are_refused_and_logged_once() {
         let limit = Limit::new(2);
-        let held = [limit.try_admit(), limit.try_admit()];
-        assert!(held.iter().all(Option::is_some) && limit.try_admit().is_none());
-        assert!(limit.said.lock().is_some() && !limit.may_say());
+        let held = [limit.try_acquire_logged(), limit.try_acquire_logged()];
+        assert!(held.iter().all(Option::is_some) && limit.try_acquire_logged().is_none());
+        assert!(limit.said.lock().is_some() && !limit.may_log());
         drop(held);
-        assert!(limit.try_admit().is_some());
+        assert!(limit.try_acquire_logged().is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! Sockets, made as the relay wants them, at once and without waiting.
+//! Non-blocking sockets with the options of the relay.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,10 +11,10 @@ use rustix::net::sockopt::{
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, listen, socket_with};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 
-/// How many connections may wait to be taken, if the kernel lets so many.
+/// Listen backlog; limited by net.core.somaxconn.
 const BACKLOG: i32 = 4096;
-/// After how long without a byte a peer is asked whether it is still there.
-const QUIET: Duration = Duration::from_secs(300);
+/// Idle time before TCP keepalive probes.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(300);
 
 fn open(family: SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
     let number = if family.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -25,23 +25,22 @@ fn open(family: SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Listens for connections. What they are made with, they have from the listener: small writes leave at once, and peers that
-/// vanished are noticed.
+/// A TCP listener. Accepted sockets inherit TCP_NODELAY and keepalive.
 pub(super) fn tcp_listener(at: SocketAddr) -> io::Result<TcpListener> {
     let socket = open(at, SocketType::STREAM)?;
     set_socket_reuseaddr(&socket, true)?;
     set_tcp_nodelay(&socket, true)?;
     set_socket_keepalive(&socket, true)?;
-    set_tcp_keepidle(&socket, QUIET)?;
+    set_tcp_keepidle(&socket, KEEPALIVE_IDLE)?;
     bind(&socket, &at)?;
     listen(&socket, BACKLOG)?;
     TcpListener::from_std(socket.into())
 }
 
-/// Listens for datagrams, each of which tells where it was sent.
+/// A UDP socket that reports the destination address of each datagram.
 pub(super) fn udp_listener(at: SocketAddr) -> io::Result<UdpSocket> {
     let socket = open(at, SocketType::DGRAM)?;
-    kernel::socket::tell_destination(&socket, at.is_ipv4())?;
+    kernel::socket::enable_pktinfo(&socket, at.is_ipv4())?;
     bind(&socket, &at)?;
     UdpSocket::from_std(socket.into())
 }
@@ -54,11 +53,11 @@ pub(super) async fn dial(to: SocketAddr, mark: Option<u32>) -> io::Result<TcpStr
     }
     socket.set_nodelay(true)?;
     socket.set_keepalive(true)?;
-    set_tcp_keepidle(&socket, QUIET)?;
+    set_tcp_keepidle(&socket, KEEPALIVE_IDLE)?;
     socket.connect(to).await
 }
 
-/// A socket that speaks with one endpoint only.
+/// A UDP socket connected to one endpoint.
 pub(super) fn udp_to(to: SocketAddr, mark: Option<u32>) -> io::Result<UdpSocket> {
     let socket = open(to, SocketType::DGRAM)?;
     if let Some(bits) = mark {

@@ -1,9 +1,10 @@
-//! Carries bytes between two TCP connections, both ways, until both ends have said all they had to say.
+//! Copies data between two TCP connections in both directions until both are closed.
 //!
-//! The end of one direction is passed on and leaves the other open. When one side breaks, the other is broken too, so that
-//! nobody takes half of something for the whole.
+//! A half-close is passed on and leaves the other direction open. When one side is reset, so is the other, so that
+//! truncated data is never taken for complete.
 //!
-//! A little is copied, which is cheaper than two calls for a pipe; much goes through a pipe and never leaves the kernel.
+//! Small amounts are copied through a buffer, which is cheaper than two splice calls; larger ones are spliced through a
+//! pipe.
 
 use std::cell::RefCell;
 use std::io;
@@ -18,15 +19,15 @@ use tokio::net::TcpStream;
 
 use super::pipes::Pipes;
 
-/// More than this is much.
-const LITTLE: usize = 16 << 10;
+/// Buffer size for copying; more is spliced.
+const COPY_SIZE: usize = 16 << 10;
 
 thread_local! {
-    /// Where a little is between two sockets: never longer than one call, so each thread needs only one.
-    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; LITTLE].into());
+    /// Copy buffer. Used only within one call, so one per thread is enough.
+    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; COPY_SIZE].into());
 }
 
-/// Carries everything.
+/// Copies in both directions.
 pub(super) async fn carry(client: TcpStream, server: TcpStream, pipes: &Pipes) {
     let ended = AtomicBool::new(false);
     let (there, back) = (one_way(&client, &server, pipes, &ended), one_way(&server, &client, pipes, &ended));
@@ -37,65 +38,65 @@ pub(super) async fn carry(client: TcpStream, server: TcpStream, pipes: &Pipes) {
     }
 }
 
-/// Has a connection end, when it is dropped, as one that is broken.
+/// Makes a connection send RST when it is dropped.
 pub(super) fn reset(connection: &TcpStream) {
-    // One that is gone already needs no telling.
+    // Fails only for a connection that is already closed.
     let _ = set_socket_linger(connection, Some(Duration::ZERO));
 }
 
-/// Carries everything in one direction, and its end: when the other direction has ended too, both are closed, which says it.
+/// Copies one direction and its end. When the other direction has ended too, dropping both sockets closes them.
 async fn one_way(from: &TcpStream, to: &TcpStream, pipes: &Pipes, ended: &AtomicBool) -> io::Result<()> {
     let end = || if ended.swap(true, Ordering::Relaxed) { Ok(()) } else { end(to) };
     loop {
         from.readable().await?;
-        match sip(from, to) {
-            Ok(Sip::Nothing) => return end(),
-            Ok(Sip::Little) => continue,
-            Ok(Sip::Left(rest)) => pour(&rest, to).await?,
-            Ok(Sip::Much) => {}
-            Err(error) if is_passing(&error) => continue,
+        match copy_once(from, to) {
+            Ok(Copied::Eof) => return end(),
+            Ok(Copied::All) => continue,
+            Ok(Copied::Unsent(rest)) => send_all(&rest, to).await?,
+            Ok(Copied::Full) => {}
+            Err(error) if is_transient(&error) => continue,
             Err(error) => return Err(error),
         }
-        let mut vessel = pipes.take();
+        let mut buffer = pipes.take();
         loop {
-            match from.try_io(Interest::READABLE, || vessel.fill(from)) {
+            match from.try_io(Interest::READABLE, || buffer.read_from(from)) {
                 Ok(0) => return end(),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) if is_passing(&error) => break,
+                Err(error) if is_transient(&error) => break,
                 Err(error) => return Err(error),
             }
-            while !vessel.is_empty() {
-                to.async_io(Interest::WRITABLE, || vessel.pour(to)).await?;
+            while !buffer.is_empty() {
+                to.async_io(Interest::WRITABLE, || buffer.write_to(to)).await?;
             }
         }
     }
 }
 
-/// What came of a first taste.
-enum Sip {
-    /// The end.
-    Nothing,
-    /// All there was, and it was passed on.
-    Little,
-    /// There is more where that came from.
-    Much,
-    /// The other side did not take all of it.
-    Left(Vec<u8>),
+/// Result of [`copy_once`].
+enum Copied {
+    /// End of stream.
+    Eof,
+    /// Everything available was forwarded.
+    All,
+    /// The buffer was full: more data is available.
+    Full,
+    /// The receiver did not accept all of it.
+    Unsent(Vec<u8>),
 }
 
-/// Takes a little and passes it on at once.
-fn sip(from: &TcpStream, to: &TcpStream) -> io::Result<Sip> {
+/// Reads once and forwards at once.
+fn copy_once(from: &TcpStream, to: &TcpStream) -> io::Result<Copied> {
     BUFFER.with_borrow_mut(|buffer| {
         let mut taken = 0;
         let outcome = from.try_io(Interest::READABLE, || {
             taken = rustix::io::read(from, &mut **buffer)?;
-            // Less than there was room for is all there is: the next byte is announced anew, and needs no asking.
-            if (1..LITTLE).contains(&taken) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            // A short read means that the socket is empty: readiness is signalled again, and no second read is needed.
+            if (1..COPY_SIZE).contains(&taken) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
         });
         match (outcome, taken) {
             (Err(error), 0) => return Err(error),
-            (_, 0) => return Ok(Sip::Nothing),
+            (_, 0) => return Ok(Copied::Eof),
             _ => {}
         }
         let given = match rustix::net::send(to, &buffer[..taken], SendFlags::NOSIGNAL) {
@@ -104,15 +105,15 @@ fn sip(from: &TcpStream, to: &TcpStream) -> io::Result<Sip> {
             Err(errno) => return Err(errno.into()),
         };
         Ok(match given == taken {
-            false => Sip::Left(buffer[given..taken].to_vec()),
-            true if taken == LITTLE => Sip::Much,
-            true => Sip::Little,
+            false => Copied::Unsent(buffer[given..taken].to_vec()),
+            true if taken == COPY_SIZE => Copied::Full,
+            true => Copied::All,
         })
     })
 }
 
-/// Passes on what is left.
-async fn pour(mut rest: &[u8], to: &TcpStream) -> io::Result<()> {
+/// Sends the rest of a buffer.
+async fn send_all(mut rest: &[u8], to: &TcpStream) -> io::Result<()> {
     while !rest.is_empty() {
         let send = || Ok(rustix::net::send(to, rest, SendFlags::NOSIGNAL)?);
         let given = to.async_io(Interest::WRITABLE, send).await?;
@@ -121,14 +122,14 @@ async fn pour(mut rest: &[u8], to: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether it is worth trying again.
-fn is_passing(error: &io::Error) -> bool {
+/// Whether to retry.
+fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
 }
 
 fn end(to: &TcpStream) -> io::Result<()> {
     match rustix::net::shutdown(to, Shutdown::Write) {
-        // It may have been closed from the other side, which knows then.
+        // The peer has closed the connection already.
         Ok(()) | Err(Errno::NOTCONN) => Ok(()),
         Err(errno) => Err(errno.into()),
     }

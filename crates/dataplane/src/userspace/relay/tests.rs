@@ -12,10 +12,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 use tokio::task::JoinSet;
 
-use super::{Balancer, Listener, Places, Relay, Scope, Settings};
+use super::{Balancer, Endpoints, Listener, Relay, Scope, Settings};
 
-/// How long anything may take before the test has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Upper bound for every wait.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn loopback() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()
@@ -25,24 +25,24 @@ fn relay(settings: Settings) -> Relay {
     Relay::new(settings)
 }
 
-fn places(endpoints: &[SocketAddr]) -> Places {
-    Places { anywhere: endpoints.to_vec(), serving: endpoints.to_vec(), ..Places::default() }
+fn endpoint_set(endpoints: &[SocketAddr]) -> Endpoints {
+    Endpoints { cluster: endpoints.to_vec(), serving: endpoints.to_vec(), ..Endpoints::default() }
 }
 
 fn balancer(endpoints: &[SocketAddr]) -> Arc<Balancer> {
-    Arc::new(Balancer::new(places(endpoints)))
+    Arc::new(Balancer::new(endpoint_set(endpoints)))
 }
 
 fn listen(relay: &Relay, balancer: &Arc<Balancer>) -> Listener {
-    relay.listen(loopback(), Tcp, balancer, Scope::Anywhere).expect("a listener")
+    relay.listen(loopback(), Tcp, balancer, Scope::Cluster).expect("a listener")
 }
 
-/// Waits for something, but not for ever.
+/// Awaits a future with a timeout.
 async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, what).await.expect("in time")
+    tokio::time::timeout(TIMEOUT, what).await.expect("in time")
 }
 
-/// A server that hears its client out, and then says who it is and what it heard.
+/// A server that reads until end of stream and then sends its number and what it read.
 async fn server(number: u8) -> SocketAddr {
     let listener = TcpListener::bind(loopback()).await.expect("a server");
     let address = listener.local_addr().expect("bound");
@@ -58,7 +58,7 @@ async fn server(number: u8) -> SocketAddr {
     address
 }
 
-/// An endpoint at which nobody answers: its queue is full, so the kernel drops what comes.
+/// An endpoint that never accepts: its backlog is full, so the kernel drops SYNs.
 struct BlackHole {
     address: SocketAddr,
     _queue: (std::net::TcpListener, Vec<TcpStream>),
@@ -78,12 +78,12 @@ async fn black_hole() -> BlackHole {
     BlackHole { address, _queue: (listener, held) }
 }
 
-/// An address where nobody listens.
+/// An address without a listener.
 async fn refusing() -> SocketAddr {
     TcpListener::bind(loopback()).await.and_then(|gone| gone.local_addr()).expect("an address")
 }
 
-/// Says something and hears the answer: from whom, and what.
+/// Sends data and reads the reply: number of the server, and its data.
 async fn ask(to: SocketAddr, from: IpAddr, words: &[u8]) -> io::Result<(u8, Vec<u8>)> {
     let socket = TcpSocket::new_v4()?;
     socket.bind((from, 0).into())?;
@@ -99,13 +99,13 @@ async fn ask_briefly(to: SocketAddr) -> io::Result<u8> {
     ask(to, Ipv4Addr::LOCALHOST.into(), b"hello").await.map(|(number, _)| number)
 }
 
-/// Bytes that are wrong wherever they are lost, doubled or out of place.
+/// Bytes in which lost, doubled or reordered data is detectable.
 fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|index| (index ^ index >> 8 ^ index >> 16).to_le_bytes()[0]).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s21_every_request_is_answered_when_one_endpoint_is_silent_and_one_refuses() {
+async fn s21_requests_succeed_when_one_endpoint_times_out_and_one_refuses() {
     let hole = black_hole().await;
     let balancer = balancer(&[hole.address, refusing().await, server(3).await]);
     let listener = listen(&relay(Settings::default()), &balancer);
@@ -125,17 +125,17 @@ async fn s21_every_request_is_answered_when_one_endpoint_is_silent_and_one_refus
 }
 
 #[tokio::test]
-async fn an_only_endpoint_that_is_slow_is_asked_again() {
+async fn a_single_slow_endpoint_is_retried() {
     let hole = black_hole().await;
     let listener = listen(&relay(Settings::default()), &balancer(&[hole.address]));
-    let begun = Instant::now();
+    let started = Instant::now();
     assert!(soon(ask_briefly(listener.address)).await.is_err());
-    // Four tries with their patience; timers are late at times, but never early.
-    assert!(begun.elapsed() >= Duration::from_millis(250 + 500 + 1000 + 2000), "{:?}", begun.elapsed());
+    // Four attempts with their timeouts; timers may be late, never early.
+    assert!(started.elapsed() >= Duration::from_millis(250 + 500 + 1000 + 2000), "{:?}", started.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn big_transfers_arrive_byte_by_byte_with_pipes_and_without() {
+async fn big_transfers_are_exact_with_and_without_pipes() {
     for spliced in [true, false] {
         let relay = relay(Settings::default());
         if !spliced {
@@ -150,12 +150,12 @@ async fn big_transfers_arrive_byte_by_byte_with_pipes_and_without() {
 }
 
 #[tokio::test]
-async fn either_side_may_end_first() {
+async fn either_side_may_half_close_first() {
     let server = TcpListener::bind(loopback()).await.expect("a server");
     let listener = listen(&relay(Settings::default()), &balancer(&[server.local_addr().expect("bound")]));
     let mut client = TcpStream::connect(listener.address).await.expect("connected");
     let (mut served, _) = soon(server.accept()).await.expect("accepted");
-    // The server has said all: the client hears that, and can still speak.
+    // The server has closed its direction; the client can still send.
     served.write_all(b"welcome").await.expect("said");
     served.shutdown().await.expect("ended");
     let mut heard = String::new();
@@ -169,7 +169,7 @@ async fn either_side_may_end_first() {
 }
 
 #[tokio::test]
-async fn a_broken_side_breaks_the_other() {
+async fn a_reset_is_passed_on() {
     let server = TcpListener::bind(loopback()).await.expect("a server");
     let listener = listen(&relay(Settings::default()), &balancer(&[server.local_addr().expect("bound")]));
     let mut client = TcpStream::connect(listener.address).await.expect("connected");
@@ -184,9 +184,9 @@ async fn a_broken_side_breaks_the_other() {
 }
 
 #[tokio::test]
-async fn clients_with_affinity_stay_and_others_take_turns() {
+async fn clients_with_affinity_stay_and_others_are_balanced() {
     let endpoints = [server(1).await, server(2).await, server(3).await];
-    let sticky = Places { affinity: Some(Duration::from_secs(3600)), ..places(&endpoints) };
+    let sticky = Endpoints { affinity: Some(Duration::from_secs(3600)), ..endpoint_set(&endpoints) };
     let balancer = Arc::new(Balancer::new(sticky));
     let listener = listen(&relay(Settings::default()), &balancer);
     let mut of_client: BTreeMap<u8, BTreeSet<u8>> = BTreeMap::new();
@@ -199,7 +199,7 @@ async fn clients_with_affinity_stay_and_others_take_turns() {
     }
     assert!(of_client.values().all(|numbers| numbers.len() == 1), "{of_client:?}");
     assert_eq!(of_client.values().flatten().collect::<BTreeSet<_>>().len(), 3, "six clients take turns");
-    balancer.set(places(&endpoints));
+    balancer.set(endpoint_set(&endpoints));
     let mut turns = BTreeSet::new();
     for _ in 0..3 {
         turns.insert(soon(ask_briefly(listener.address)).await.expect("an answer"));
@@ -213,7 +213,7 @@ async fn endpoints_may_change_while_requests_run() {
     let balancer = balancer(&endpoints[..1]);
     let listener = listen(&relay(Settings::default()), &balancer);
     let mut running = TcpStream::connect(listener.address).await.expect("connected");
-    running.write_all(b"begun").await.expect("said");
+    running.write_all(b"started").await.expect("said");
     assert_eq!(soon(ask_briefly(listener.address)).await.expect("an answer"), 1, "the first was served by then");
     let mut asking = JoinSet::new();
     for _ in 0..8 {
@@ -227,7 +227,7 @@ async fn endpoints_may_change_while_requests_run() {
     }
     soon(async {
         for turn in 1.. {
-            balancer.set(places(&[endpoints[1 + turn % 2]]));
+            balancer.set(endpoint_set(&[endpoints[1 + turn % 2]]));
             tokio::task::yield_now().await;
             while let Some(asked) = asking.try_join_next() {
                 asked.expect("no panic").expect("every request is answered");
@@ -239,12 +239,12 @@ async fn endpoints_may_change_while_requests_run() {
     })
     .await;
     assert_ne!(soon(ask_briefly(listener.address)).await.expect("an answer"), 1, "it has left");
-    // Whoever was there before stays, and goes on also when nobody listens any more.
+    // Established connections continue, even without a listener.
     drop(listener);
     running.shutdown().await.expect("ended");
     let mut heard = Vec::new();
     soon(running.read_to_end(&mut heard)).await.expect("heard");
-    assert_eq!(heard, b"\x01begun");
+    assert_eq!(heard, b"\x01started");
 }
 
 #[tokio::test]
@@ -266,15 +266,15 @@ async fn without_endpoints_connections_are_closed_and_sctp_is_refused() {
     let relay = relay(Settings::default());
     let listener = listen(&relay, &balancer(&[]));
     assert!(soon(ask_briefly(listener.address)).await.is_err());
-    let refused = relay.listen(loopback(), Sctp, &balancer(&[]), Scope::Anywhere);
+    let refused = relay.listen(loopback(), Sctp, &balancer(&[]), Scope::Cluster);
     assert!(refused.is_err_and(|error| error.kind() == io::ErrorKind::Unsupported));
-    let taken = relay.listen(listener.address, Tcp, &balancer(&[]), Scope::Anywhere);
+    let taken = relay.listen(listener.address, Tcp, &balancer(&[]), Scope::Cluster);
     assert!(taken.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse));
 }
 
 // === UDP ===
 
-/// A server that answers each datagram with who it is, and the port that it was asked from.
+/// A server that replies to each datagram with its number and the client port.
 async fn udp_server(number: u8) -> SocketAddr {
     let socket = UdpSocket::bind(loopback()).await.expect("a server");
     let address = socket.local_addr().expect("bound");
@@ -289,19 +289,19 @@ async fn udp_server(number: u8) -> SocketAddr {
     address
 }
 
-/// A client of one address, which hears nobody else.
+/// A connected UDP client.
 async fn udp_client(to: SocketAddr) -> UdpSocket {
     let socket = UdpSocket::bind(loopback()).await.expect("a client");
     socket.connect(to).await.expect("connected");
     socket
 }
 
-/// Who answers, and from which session; asks again until somebody does.
+/// The replying server and session; retries until there is a reply.
 async fn ask_udp(client: &UdpSocket) -> (u8, [u8; 2]) {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
-        assert!(begun.elapsed() < PATIENCE, "nobody answers");
-        // Endpoints that have left refuse; that is told here.
+        assert!(started.elapsed() < TIMEOUT, "nobody answers");
+        // Removed endpoints refuse with an ICMP error, which send reports.
         let _ = client.send(b"hello").await;
         let mut answer = [0; 3];
         if let Ok(Ok(3)) = tokio::time::timeout(Duration::from_millis(50), client.recv(&mut answer)).await {
@@ -311,12 +311,12 @@ async fn ask_udp(client: &UdpSocket) -> (u8, [u8; 2]) {
 }
 
 #[tokio::test]
-async fn a_client_of_udp_has_a_session_and_others_have_others() {
+async fn udp_clients_have_separate_sessions() {
     let balancer = balancer(&[udp_server(1).await, udp_server(2).await]);
     let relay = relay(Settings::default());
-    // At all addresses, as where traffic is redirected to: the answer comes from the one that was asked.
+    // Bound to all addresses, as for redirects: the reply comes from the address that the client used.
     let any = (Ipv4Addr::UNSPECIFIED, 0).into();
-    let listener = relay.listen(any, Udp, &balancer, Scope::Anywhere).expect("a listener");
+    let listener = relay.listen(any, Udp, &balancer, Scope::Cluster).expect("a listener");
     let mut seen = BTreeSet::new();
     for asked in [1, 7] {
         let client = udp_client(([127, 0, 0, asked], listener.address.port()).into()).await;
@@ -330,23 +330,23 @@ async fn a_client_of_udp_has_a_session_and_others_have_others() {
 }
 
 #[tokio::test]
-async fn a_session_ends_when_it_is_idle_and_makes_room() {
+async fn an_idle_session_times_out_and_frees_its_permit() {
     let settings = Settings { connections: Some(1), udp_idle: Duration::from_millis(100) };
     let balancer = balancer(&[udp_server(1).await]);
-    let listener = relay(settings).listen(loopback(), Udp, &balancer, Scope::Anywhere).expect("a listener");
+    let listener = relay(settings).listen(loopback(), Udp, &balancer, Scope::Cluster).expect("a listener");
     let (one, other) = (udp_client(listener.address).await, udp_client(listener.address).await);
     let session = ask_udp(&one).await;
-    // There is room for one: the other is heard only when the first is over.
+    // The limit is one session: the second client waits until the first times out.
     assert_ne!(ask_udp(&other).await, session);
     assert_ne!(ask_udp(&one).await, session, "another session");
 }
 
 #[tokio::test]
-async fn sessions_that_are_quiet_make_room_for_those_that_come() {
+async fn quiet_sessions_are_evicted_for_new_ones() {
     let settings = Settings { connections: Some(4), udp_idle: Duration::from_secs(3600) };
     let balancer = balancer(&[udp_server(1).await]);
-    let listener = relay(settings).listen(loopback(), Udp, &balancer, Scope::Anywhere).expect("a listener");
-    // Each asks once and stays away; no session would end by itself.
+    let listener = relay(settings).listen(loopback(), Udp, &balancer, Scope::Cluster).expect("a listener");
+    // Each client sends once; no session would time out by itself.
     for _ in 0..12 {
         let client = udp_client(listener.address).await;
         assert_eq!(ask_udp(&client).await.0, 1);
@@ -354,26 +354,26 @@ async fn sessions_that_are_quiet_make_room_for_those_that_come() {
 }
 
 #[tokio::test]
-async fn sessions_leave_endpoints_that_left_or_do_not_answer() {
+async fn sessions_end_when_the_endpoint_is_removed_or_refuses() {
     let (first, second) = (udp_server(1).await, udp_server(2).await);
     let balancer = balancer(&[first]);
     let relay = relay(Settings { udp_idle: Duration::from_secs(3600), ..Settings::default() });
-    let listener = relay.listen(loopback(), Udp, &balancer, Scope::Anywhere).expect("a listener");
+    let listener = relay.listen(loopback(), Udp, &balancer, Scope::Cluster).expect("a listener");
     let client = udp_client(listener.address).await;
     let session = ask_udp(&client).await;
-    // It is not chosen any more, but answers: whoever is with it stays.
-    balancer.set(Places { anywhere: vec![second], serving: vec![first, second], ..Places::default() });
+    // Not chosen any more but serving: its sessions stay.
+    balancer.set(Endpoints { cluster: vec![second], serving: vec![first, second], ..Endpoints::default() });
     assert_eq!(ask_udp(&client).await, session);
-    balancer.set(places(&[second]));
-    let begun = Instant::now();
+    balancer.set(endpoint_set(&[second]));
+    let started = Instant::now();
     while ask_udp(&client).await.0 != 2 {
-        assert!(begun.elapsed() < PATIENCE, "the session goes on");
+        assert!(started.elapsed() < TIMEOUT, "the session goes on");
     }
     let nobody = UdpSocket::bind(loopback()).await.and_then(|gone| gone.local_addr()).expect("an address");
-    balancer.set(places(&[nobody]));
+    balancer.set(endpoint_set(&[nobody]));
     let client = udp_client(listener.address).await;
-    // What is refused is told once; then another is asked.
+    // A refusal is reported once; then the next endpoint is tried.
     client.send(b"hello").await.expect("sent");
-    balancer.set(places(&[first, nobody]));
+    balancer.set(endpoint_set(&[first, nobody]));
     assert_eq!(ask_udp(&client).await.0, 1);
 }

@@ -1,7 +1,7 @@
-//! UDP: a session for each client, with a socket of its own to one endpoint.
+//! UDP: one session per client, with its own socket connected to one endpoint.
 //!
-//! A session lasts as long as datagrams come, either way, and as long as its endpoint answers. Answers leave from the address
-//! that the client asked.
+//! A session lasts while datagrams arrive in either direction and its endpoint serves. Replies are sent from the
+//! address that the client used.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use kernel::socket::{Arrival, Here};
+use kernel::socket::{Arrival, LocalAddress};
 use parking_lot::Mutex;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
@@ -22,106 +22,110 @@ use tokio::task::JoinSet;
 use super::balancer::{Balancer, Scope};
 use super::{Shared, sockets};
 
-/// The longest datagram.
-const LONGEST: usize = 65_536;
-/// After how many milliseconds without a datagram a session may be ended for another that needs its place.
-const QUIET: u64 = 250;
-/// How many endpoints are tried for a datagram.
-const TRIES: usize = 4;
+/// Maximum datagram size in bytes.
+const MAX_DATAGRAM: usize = 65_536;
+/// Idle time in milliseconds after which a session may be evicted for a new one.
+const QUIET_MS: u64 = 250;
+/// Endpoints tried for a datagram.
+const MAX_ATTEMPTS: usize = 4;
 
 thread_local! {
-    /// Where a datagram is between two sockets: never longer than one call, so each thread needs only one.
-    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; LONGEST].into());
+    /// Datagram buffer. Used only within one call, so one per thread is enough.
+    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; MAX_DATAGRAM].into());
 }
 
-/// A client, and the address that it asks.
-type Who = (SocketAddr, Here);
+/// Client address, and the local address it used.
+type SessionKey = (SocketAddr, LocalAddress);
 
-/// Takes datagrams, for ever. Sessions end when this is dropped.
+/// Forwards datagrams forever. Sessions end when the future is dropped.
 pub(super) async fn listen(
     (socket, held): (UdpSocket, Sender<()>),
     shared: Arc<Shared>,
     balancer: Arc<Balancer>,
     scope: Scope,
 ) {
-    let (sessions, begun) = (Mutex::default(), Instant::now());
-    let desk = Arc::new(Desk { socket, _held: held, shared, balancer, scope, sessions, begun });
+    let (sessions, started) = (Mutex::default(), Instant::now());
+    let server = Arc::new(Server { socket, _held: held, shared, balancer, scope, sessions, started });
     let mut tasks = JoinSet::new();
     loop {
         let mut new = None;
-        let taken = desk.socket.async_io(Interest::READABLE, || {
+        let taken = server.socket.async_io(Interest::READABLE, || {
             BUFFER.with_borrow_mut(|buffer| {
-                let arrival = kernel::socket::receive(&desk.socket, buffer)?;
-                new = desk.pass_on(&buffer[..arrival.length], &arrival);
+                let arrival = kernel::socket::receive(&server.socket, buffer)?;
+                new = server.forward(&buffer[..arrival.length], &arrival);
                 Ok(())
             })
         });
         if let Err(error) = taken.await {
-            desk.shared.limit.pause(&error).await;
+            server.shared.limit.back_off(&error).await;
         }
-        if let Some((who, session)) = new {
-            tasks.spawn(answer(Arc::clone(&desk), who, session));
+        if let Some((key, session)) = new {
+            tasks.spawn(run_session(Arc::clone(&server), key, session));
         }
         while tasks.try_join_next().is_some() {}
     }
 }
 
 /// A listener and its sessions.
-struct Desk {
+struct Server {
     socket: UdpSocket,
     /// Dropped after the socket.
     _held: Sender<()>,
     shared: Arc<Shared>,
     balancer: Arc<Balancer>,
     scope: Scope,
-    sessions: Mutex<HashMap<Who, Arc<Session>>>,
-    begun: Instant,
+    sessions: Mutex<HashMap<SessionKey, Arc<Session>>>,
+    started: Instant,
 }
 
-/// What one client has with one endpoint.
+/// A client and its endpoint.
 struct Session {
     socket: UdpSocket,
     endpoint: SocketAddr,
-    /// When the last datagram came, in milliseconds since the listener began.
+    /// Time of the last datagram, in milliseconds since the listener started.
     last: AtomicU64,
-    /// Its part of the limit, until another session needs it more.
+    /// Its share of the limit, until it is evicted.
     permit: Mutex<Option<OwnedSemaphorePermit>>,
-    /// Told when it has lost that.
+    /// Notified on eviction.
     over: Notify,
 }
 
-impl Desk {
+impl Server {
     fn now(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Passes a datagram on to its session; the session too, if it is new.
-    fn pass_on(&self, bytes: &[u8], arrival: &Arrival) -> Option<(Who, Arc<Session>)> {
-        let who = (arrival.from, arrival.at);
-        let known = self.sessions.lock().get(&who).cloned();
+    /// Forwards a datagram to its session; returns the session if it is new.
+    fn forward(&self, bytes: &[u8], arrival: &Arrival) -> Option<(SessionKey, Arc<Session>)> {
+        let key = (arrival.from, arrival.at);
+        let known = self.sessions.lock().get(&key).cloned();
         if let Some(session) = known {
             session.last.store(self.now(), Ordering::Relaxed);
             match session.socket.try_send(bytes) {
-                // A full socket loses datagrams, as a full link does.
+                // A full socket drops datagrams, as a full link does.
                 Ok(_) => return None,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-                Err(error) => self.give_up(who, &session, &error),
+                Err(error) => self.fail(key, &session, &error),
             }
         }
-        let session = Arc::new(self.begin(bytes, arrival)?);
-        self.sessions.lock().insert(who, Arc::clone(&session));
-        Some((who, session))
+        let session = Arc::new(self.start_session(bytes, arrival)?);
+        self.sessions.lock().insert(key, Arc::clone(&session));
+        Some((key, session))
     }
 
-    /// Begins a session with an endpoint that takes the datagram.
-    fn begin(&self, bytes: &[u8], arrival: &Arrival) -> Option<Session> {
-        let permit =
-            self.shared.limit.spare().or_else(|| self.make_room()).or_else(|| self.shared.limit.try_admit())?;
+    /// Starts a session with an endpoint that accepts the datagram.
+    fn start_session(&self, bytes: &[u8], arrival: &Arrival) -> Option<Session> {
+        let permit = self
+            .shared
+            .limit
+            .try_acquire()
+            .or_else(|| self.evict_quiet())
+            .or_else(|| self.shared.limit.try_acquire_logged())?;
         let (client, mut tried) = (arrival.from.ip(), Vec::new());
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let endpoint = self.balancer.choose(self.scope, client, Instant::now(), &tried)?;
             let reached = sockets::udp_to(endpoint, self.shared.mark).and_then(|socket| {
-                // A socket that was just made has room, but the runtime does not know that yet.
+                // A new socket is writable, but the runtime does not know that yet.
                 rustix::net::send(&socket, bytes, rustix::net::SendFlags::empty())?;
                 Ok(socket)
             });
@@ -132,7 +136,7 @@ impl Desk {
                     return Some(Session { socket, endpoint, last, permit, over: Notify::new() });
                 }
                 Err(error) => {
-                    tracing::debug!(%endpoint, %error, "an endpoint cannot be reached; another is asked");
+                    tracing::debug!(%endpoint, %error, "cannot reach endpoint; trying the next one");
                     self.balancer.failed(client, endpoint);
                     tried.push(endpoint);
                 }
@@ -141,17 +145,17 @@ impl Desk {
         None
     }
 
-    /// Ends the sessions that have been quiet longest, a quarter of those that are quiet at all: many a client asks once and never
-    /// comes back, and must not keep out those who ask now. Answers the room that this makes for one.
-    fn make_room(&self) -> Option<OwnedSemaphorePermit> {
+    /// Evicts the longest idle quarter of the quiet sessions: many clients send one query and never return, and must
+    /// not block new ones. Returns the permit of one of them.
+    fn evict_quiet(&self) -> Option<OwnedSemaphorePermit> {
         let mut sessions = self.sessions.lock();
-        let until = self.now().saturating_sub(QUIET);
-        let quiet = sessions.iter().map(|(who, session)| (session.last.load(Ordering::Relaxed), *who));
-        let mut quiet: Vec<(u64, Who)> = quiet.filter(|(last, _)| *last <= until).collect();
+        let until = self.now().saturating_sub(QUIET_MS);
+        let quiet = sessions.iter().map(|(key, session)| (session.last.load(Ordering::Relaxed), *key));
+        let mut quiet: Vec<(u64, SessionKey)> = quiet.filter(|(last, _)| *last <= until).collect();
         quiet.sort_unstable_by_key(|(last, _)| *last);
         let mut room = None;
-        for (_, who) in quiet.iter().take(quiet.len().div_ceil(4)) {
-            if let Some(session) = sessions.remove(who) {
+        for (_, key) in quiet.iter().take(quiet.len().div_ceil(4)) {
+            if let Some(session) = sessions.remove(key) {
                 room = session.permit.lock().take().or(room);
                 session.over.notify_one();
             }
@@ -159,52 +163,52 @@ impl Desk {
         room
     }
 
-    /// Forgets a session, unless another has taken its place.
-    fn forget(&self, who: Who, session: &Arc<Session>) {
+    /// Removes a session, unless it was replaced.
+    fn remove(&self, key: SessionKey, session: &Arc<Session>) {
         let mut sessions = self.sessions.lock();
-        if sessions.get(&who).is_some_and(|known| Arc::ptr_eq(known, session)) {
-            sessions.remove(&who);
+        if sessions.get(&key).is_some_and(|known| Arc::ptr_eq(known, session)) {
+            sessions.remove(&key);
         }
     }
 
-    /// Forgets a session whose endpoint does not answer.
-    fn give_up(&self, who: Who, session: &Arc<Session>, error: &io::Error) {
-        tracing::debug!(endpoint = %session.endpoint, %error, "an endpoint does not answer; the session is over");
-        self.balancer.failed(who.0.ip(), session.endpoint);
-        self.forget(who, session);
+    /// Removes a session whose endpoint failed.
+    fn fail(&self, key: SessionKey, session: &Arc<Session>, error: &io::Error) {
+        tracing::debug!(endpoint = %session.endpoint, %error, "endpoint failed; closing the UDP session");
+        self.balancer.failed(key.0.ip(), session.endpoint);
+        self.remove(key, session);
     }
 }
 
-/// Brings the answers of an endpoint back to the client, until the session is over.
-async fn answer(desk: Arc<Desk>, who: Who, session: Arc<Session>) {
-    let idle = desk.shared.settings.udp_idle;
-    let mut changes = desk.balancer.changes();
-    // It may have left before we listened for that.
-    while desk.balancer.serves(session.endpoint) {
-        let quiet = desk.now().saturating_sub(session.last.load(Ordering::Relaxed));
+/// Forwards replies to the client until the session ends.
+async fn run_session(server: Arc<Server>, key: SessionKey, session: Arc<Session>) {
+    let idle = server.shared.settings.udp_idle;
+    let mut changes = server.balancer.changes();
+    // The endpoint may have been removed before we subscribed.
+    while server.balancer.serves(session.endpoint) {
+        let quiet = server.now().saturating_sub(session.last.load(Ordering::Relaxed));
         let Some(left) = idle.checked_sub(Duration::from_millis(quiet)).filter(|left| !left.is_zero()) else { break };
         tokio::select! {
             _ = changes.changed() => {}
             () = tokio::time::sleep(left) => {}
             () = session.over.notified() => return,
-            error = bring_back(&desk, who, &session) => {
-                desk.give_up(who, &session, &error);
+            error = forward_replies(&server, key, &session) => {
+                server.fail(key, &session, &error);
                 return;
             }
         }
     }
-    desk.forget(who, &session);
+    server.remove(key, &session);
 }
 
-/// Brings answers back until that fails.
-async fn bring_back(desk: &Desk, (client, asked): Who, session: &Session) -> io::Error {
+/// Forwards replies until an error.
+async fn forward_replies(server: &Server, (client, asked): SessionKey, session: &Session) -> io::Error {
     loop {
         let brought = session.socket.async_io(Interest::READABLE, || {
             BUFFER.with_borrow_mut(|buffer| {
                 let (length, _) = rustix::net::recv(&session.socket, &mut **buffer, rustix::net::RecvFlags::empty())?;
-                session.last.store(desk.now(), Ordering::Relaxed);
-                // What the client or the way to it does not take is lost, as datagrams are.
-                let _ = kernel::socket::send(&desk.socket, &buffer[..length], client, asked);
+                session.last.store(server.now(), Ordering::Relaxed);
+                // Errors towards the client are dropped datagrams.
+                let _ = kernel::socket::send(&server.socket, &buffer[..length], client, asked);
                 Ok(())
             })
         });

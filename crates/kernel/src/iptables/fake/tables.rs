@@ -1,5 +1,5 @@
-//! The tables of one family, and scripts that change them. A section of a script is tried on a copy of its table, which takes the
-//! place of the table only when everything in it was right.
+//! Tables of one family, and scripts that change them. A section is applied to a copy of its table, which replaces the
+//! table only if every line succeeds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,7 +16,7 @@ pub(super) struct Tables {
     tables: BTreeMap<Table, Chains>,
 }
 
-/// What is wrong with a line.
+/// Result of a line.
 type Line = Result<(), String>;
 
 impl Tables {
@@ -24,7 +24,7 @@ impl Tables {
         self.tables.get(&table)?.get(name)
     }
 
-    /// Keeps only these.
+    /// Keeps only these tables.
     pub(super) fn retain(&mut self, keep: impl Fn(Table) -> bool) {
         self.tables.retain(|table, _| keep(*table));
     }
@@ -68,7 +68,7 @@ fn begin(tables: &BTreeMap<Table, Chains>, open: &mut Option<(Table, Chains)>, n
     Ok(())
 }
 
-/// Does what a line says.
+/// Applies a line.
 fn edit(table: Table, chains: &mut Chains, line: &str) -> Line {
     if let Some(declared) = line.strip_prefix(':') {
         let name = declared.strip_suffix(" - [0:0]").ok_or("not a chain of one's own")?;
@@ -111,7 +111,7 @@ fn remove(table: Table, chains: &mut Chains, name: &str) -> Line {
     Ok(())
 }
 
-/// Whether a rule may be there.
+/// Whether a rule is valid in a chain.
 fn check(table: Table, chains: &Chains, chain: &str, rule: &Rule) -> Line {
     let fine = match rule.target() {
         Target::Chain(name) if !chains.contains_key(name) => return Err(format!("no target {name}")),
@@ -120,7 +120,7 @@ fn check(table: Table, chains: &Chains, chain: &str, rule: &Rule) -> Line {
         Target::Reset => table == Table::Filter && is_tcp(rule),
         Target::Translate(_) => table == Table::Nat && chain != "POSTROUTING" && has_transport(rule),
         Target::Masquerade => table == Table::Nat && !["PREROUTING", "OUTPUT"].contains(&chain),
-        Target::Nothing | Target::Accept | Target::Return | Target::Mark(_) | Target::Turn(_) => true,
+        Target::Nothing | Target::Accept | Target::Return | Target::Mark(_) | Target::XorMark(_) => true,
     };
     let named = rule.matches().iter().any(|one| matches!(one, Match::Interface { .. }));
     let blind = ["OUTPUT", "POSTROUTING"].contains(&chain) && named;
@@ -137,7 +137,7 @@ fn has_transport(rule: &Rule) -> bool {
     rule.matches().iter().any(|one| matches!(one, Match::Port(..) | Match::Protocol { not: false, .. }))
 }
 
-/// No chain that packets get into may lead to itself.
+/// Chains reachable from built-in ones must not loop.
 fn check_loops(table: Table, chains: &Chains) -> Line {
     fn visit<'a>(chains: &'a Chains, name: &'a str, above: &mut Vec<&'a str>, fine: &mut BTreeSet<&'a str>) -> Line {
         if fine.contains(name) {

@@ -1,4 +1,4 @@
-//! The machine in memory refuses what a host refuses, and walks packets as Linux does.
+//! The fake refuses what a host refuses, and evaluates packets as Linux does.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn packet(source: &str, destination: &str, port: u16, interface: Option<&str>) -
 }
 
 #[test]
-fn mistakes_are_refused_and_change_nothing() {
+fn invalid_scripts_are_refused_and_change_nothing() {
     let fake = Fake::default();
     fake.foreign(V4, "*nat\n:A - [0:0]\n-A A -j ACCEPT\n-A PREROUTING -j A\nCOMMIT\n").expect("it is right");
     let before = fake.listing(V4);
@@ -37,7 +37,7 @@ fn mistakes_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn a_section_that_came_before_a_mistake_stays() {
+fn sections_before_a_failed_one_stay() {
     let fake = Fake::default();
     let script = "*filter\n:A - [0:0]\nCOMMIT\n*nat\n-A A -j ACCEPT\nCOMMIT\n";
     assert!(fake.foreign(V4, script).is_err());
@@ -61,7 +61,7 @@ fn packets_are_translated_masqueraded_and_remembered() {
     let hit = fake.evaluate(&sent, &mut |of| of == 2);
     assert_eq!((hit.end, hit.masqueraded, hit.mark), (End::Accepted, true, 0));
     assert_eq!(hit.translated.map(|(ip, port)| (ip.to_string(), port)), Some(("10.9.9.9".to_owned(), 8080)));
-    // Remembered before it is marked: the same endpoint, whatever chance says, until the time is over.
+    // Affinity is checked before the random choice: the same endpoint until the timeout.
     fake.advance(10);
     let again = fake.evaluate(&sent, &mut |_| false);
     assert_eq!((again.translated.is_some(), again.masqueraded), (true, false));

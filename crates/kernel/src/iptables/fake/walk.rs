@@ -1,5 +1,5 @@
-//! The way of a packet through the chains, as Linux walks it: the same hooks as in nftables, with the tables of iptables at their
-//! priorities. The table that translates sees the first packet of a connection only.
+//! The path of a packet through the chains: the same hooks as in nftables, with the tables of iptables at their
+//! priorities. The nat table sees only the first packet of a connection.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use crate::iptables::{Match, Name, Rule, State, Table, Target};
 use crate::nft::Hook;
 use crate::nft::fake::{End, Fate, Packet};
 
-/// Walks a packet.
+/// Evaluates a packet.
 pub(super) fn evaluate(inner: &mut Inner, packet: &Packet, chance: &mut dyn FnMut(u32) -> bool) -> Fate {
     let mut walk = Walk {
         inner,
@@ -41,9 +41,9 @@ struct Walk<'a> {
     chance: &'a mut dyn FnMut(u32) -> bool,
     family: Family,
     packet: Packet,
-    /// The interface that rules see where the packet is; empty if none.
+    /// Interface that rules see at the current hook; empty if none.
     interface: String,
-    /// Whether the destination of the connection is settled, translated or not; and its source.
+    /// Whether the NAT decision for the destination, and for the source, has been made.
     destination_done: bool,
     source_done: bool,
     translated: Option<(IpAddr, u16)>,
@@ -51,20 +51,20 @@ struct Walk<'a> {
     remembered: BTreeSet<Name>,
 }
 
-/// What a rule, or a chain, decided.
+/// Result of a rule or chain.
 enum Step {
-    /// Nothing: the next rule.
+    /// Continue with the next rule.
     Next,
-    /// Back to the chain that jumped here.
+    /// Return to the calling chain.
     Return,
-    /// It has passed the table.
+    /// Continue with the next table.
     Accept,
-    /// It ends here.
+    /// Final verdict.
     Stop(End),
 }
 
 impl Walk<'_> {
-    /// Passes hook after hook. The error is where and how the packet ended, if it did not arrive.
+    /// Passes the hooks. The error is the hook and verdict, if it was not delivered.
     fn travel(&mut self) -> Result<(), (Hook, End)> {
         if let Some(interface) = self.packet.interface.clone() {
             self.interface = interface;
@@ -86,7 +86,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Passes the tables of a hook.
+    /// Runs the tables of a hook.
     fn pass(&mut self, hook: Hook) -> Result<(), (Hook, End)> {
         let destination = matches!(hook, Hook::Prerouting | Hook::Output);
         let (tables, chain): (&[Table], &str) = match hook {
@@ -110,7 +110,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Runs a chain and those it leads to. That they do not lead in circles was seen to when they were made.
+    /// Runs a chain and those it refers to. Loops were excluded when they were created.
     fn chain(&mut self, table: Table, name: &str) -> Step {
         let rules = self.inner.tables.get(&self.family).and_then(|tables| tables.chain(table, name));
         let Some(rules) = rules.map(Arc::clone) else { return Step::Next };
@@ -139,7 +139,7 @@ impl Walk<'_> {
                 self.packet.mark |= bits;
                 Step::Next
             }
-            Target::Turn(bits) => {
+            Target::XorMark(bits) => {
                 self.packet.mark ^= bits;
                 Step::Next
             }
@@ -176,14 +176,14 @@ impl Walk<'_> {
                 State::Known => !packet.first,
                 State::Invalid => false,
             },
-            Match::FromHere => self.inner.local.contains(&packet.source),
-            Match::ToHere => self.inner.local.contains(&packet.destination),
+            Match::LocalSource => self.inner.local.contains(&packet.source),
+            Match::LocalDestination => self.inner.local.contains(&packet.destination),
             Match::Marked { bits, not } => (packet.mark & bits == *bits) != *not,
-            Match::Remembered { list, seconds } => {
+            Match::RecentCheck { list, seconds } => {
                 let seen = self.inner.lists.get(list).and_then(|list| list.get(&packet.source));
                 seen.is_some_and(|seen| self.inner.clock <= seen + u64::from(*seconds))
             }
-            Match::Remember { list } => {
+            Match::RecentSet { list } => {
                 self.inner.lists.entry(list.clone()).or_default().insert(packet.source, self.inner.clock);
                 self.remembered.insert(list.clone());
                 true

@@ -1,11 +1,11 @@
-//! Who gets the next connection. The rules are the kernel's; its hash functions are not, only that they are fixed.
+//! Scheduling as in the kernel, except for its hash functions.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::ipvs::{Load, Scheduler, Server, Settings};
 
-/// What an open connection weighs against one that has ended, for those who count connections.
+/// Weight of an active connection relative to an inactive one.
 const OPEN: u32 = 256;
 
 /// Chooses among destinations.
@@ -18,14 +18,13 @@ pub(super) fn choose(
 ) -> Option<SocketAddr> {
     let busy = |load: &Load| load.active.saturating_mul(OPEN).saturating_add(load.inactive);
     match Scheduler::named(&settings.scheduler)? {
-        // With equal weights, which are the only ones here, turns are turns.
+        // All weights are equal here.
         Scheduler::Rr | Scheduler::Wrr => {
             let chosen = next(destinations, *turn)?;
             *turn = Some(chosen);
             Some(chosen)
         }
-        // A destination address that was served before, and here there is but one, stays where it was; unless somebody there has
-        // too much to do and somebody else too little.
+        // There is one destination address here: it stays at its server, unless that is overloaded and another is idle.
         Scheduler::Lblc | Scheduler::Lblcr => {
             let bored = destinations.values().any(|load| load.active * 2 < load.weight);
             let stays = |load: &Load| load.weight > 0 && !(load.active > load.weight && bored);
@@ -50,20 +49,20 @@ pub(super) fn choose(
     }
 }
 
-/// The one after the last that takes connections.
+/// The next one after the last that takes connections.
 fn next(destinations: &BTreeMap<SocketAddr, Load>, last: Option<SocketAddr>) -> Option<SocketAddr> {
     let after = |at: &SocketAddr| last.is_none_or(|last| *at > last);
     let willing = || destinations.iter().filter(|(_, load)| load.weight > 0).map(|(at, _)| *at);
     willing().find(after).or_else(|| willing().next())
 }
 
-/// The one with the least to do for its weight.
+/// The least busy one for its weight.
 fn least(destinations: &BTreeMap<SocketAddr, Load>, busy: impl Fn(&Load) -> u32) -> Option<SocketAddr> {
     let willing = destinations.iter().filter(|(_, load)| load.weight > 0);
     willing.min_by_key(|(_, load)| busy(load) / load.weight).map(|(at, _)| *at)
 }
 
-/// The one that a number stands for; the next that takes connections, if that is allowed.
+/// The one with this hash; the next that takes connections, if fallback is allowed.
 fn by_hash(number: u32, destinations: &BTreeMap<SocketAddr, Load>, fallback: bool) -> Option<SocketAddr> {
     let all: Vec<(&SocketAddr, &Load)> = destinations.iter().collect();
     let first = usize::try_from(number).unwrap_or_default().checked_rem(all.len())?;

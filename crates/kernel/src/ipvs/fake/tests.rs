@@ -40,7 +40,7 @@ fn it_refuses_what_the_kernel_refuses() {
 }
 
 #[test]
-fn a_trial_says_what_is_missing_and_leaves_nothing() {
+fn probe_names_what_is_missing_and_leaves_nothing() {
     let mut fake = Fake::with(&[Scheduler::Rr]);
     probe(&mut fake, &Scheduler::Rr.settings(None)).expect("rr is there");
     assert_eq!(probe(&mut fake, &Scheduler::Sh.settings(None)), Err(Unfit::Scheduler("sh".to_owned())));
@@ -81,7 +81,7 @@ fn a_destination_without_weight_gets_nothing_new() {
 }
 
 #[test]
-fn clients_stay_until_their_time_is_over() {
+fn persistence_expires_after_the_timeout() {
     let mut fake = served(Scheduler::Rr, Some(60));
     let first = fake.connect(client(1), &SERVER);
     fake.connect(client(2), &SERVER);

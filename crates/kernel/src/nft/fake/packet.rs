@@ -1,4 +1,4 @@
-//! A packet, and what became of it.
+//! A packet and its fate.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -12,11 +12,11 @@ pub struct Packet {
     pub source: IpAddr,
     /// Where it is sent.
     pub destination: IpAddr,
-    /// The protocol above IP: 6 is TCP, 17 UDP, 132 SCTP.
+    /// IP protocol: 6 is TCP, 17 UDP, 132 SCTP.
     pub protocol: u8,
-    /// The port it is sent to.
+    /// Destination port.
     pub port: u16,
-    /// The interface it came in by; nothing if this machine made it.
+    /// Incoming interface; none if this machine sent it.
     pub interface: Option<String>,
     /// Its mark.
     pub mark: u32,
@@ -33,30 +33,30 @@ impl Packet {
     }
 }
 
-/// How the way of a packet ended.
+/// Final verdict.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// It arrived where it was going in the end.
+    /// Delivered.
     Accepted,
     /// It was dropped.
     Dropped,
-    /// It was dropped, and its sender was told.
+    /// Dropped with an error to the sender.
     Rejected,
 }
 
-/// What became of a packet.
+/// Fate of a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fate {
-    /// How its way ended.
+    /// Final verdict.
     pub end: End,
-    /// Where it ended, if it did not arrive.
+    /// Hook of the verdict, if it was not delivered.
     pub hook: Option<Hook>,
-    /// Where it was sent instead.
+    /// DNAT destination.
     pub translated: Option<(IpAddr, u16)>,
-    /// Whether it left with an address of this machine as its source.
+    /// Whether it was masqueraded.
     pub masqueraded: bool,
-    /// The mark that it has in the end.
+    /// Final mark.
     pub mark: u32,
-    /// Sets that it was put into.
+    /// Dynamic sets that it was added to.
     pub remembered: BTreeSet<Name>,
 }

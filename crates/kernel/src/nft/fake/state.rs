@@ -1,7 +1,6 @@
-//! Tables in memory, and what may be done to them.
+//! Tables in memory and changes to them.
 //!
-//! A batch is applied to a copy that shares what it does not touch; the copy takes the place of the original only when
-//! every change was possible. So a failure leaves nothing behind, by construction.
+//! A batch is applied to a copy that shares unchanged parts and replaces the original only if every change succeeds.
 
 mod check;
 
@@ -12,7 +11,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::Family;
-use crate::nft::{Base, Batch, Chain, ChainFound, Change, Counter, Dump, Key, Name, NftError, Set, Table, Value};
+use crate::nft::{Base, Batch, Chain, ChainState, Change, Counter, Dump, Key, Name, NftError, Set, Table, Value};
 
 /// A table.
 #[derive(Clone, Default)]
@@ -20,19 +19,19 @@ pub(crate) struct Held {
     tag: String,
     pub(super) chains: BTreeMap<Name, Arc<Chain>>,
     pub(super) sets: BTreeMap<Name, Arc<Set>>,
-    /// What packets have put into sets, and when it is forgotten.
+    /// Dynamic elements and their expiry.
     pub(super) remembered: BTreeMap<Name, BTreeMap<Key, u64>>,
-    /// How many packets have found an element.
+    /// Match counters.
     pub(super) found: BTreeMap<Name, BTreeMap<Key, u64>>,
 }
 
-/// Everything there is.
+/// Complete state.
 #[derive(Clone, Default)]
 pub(crate) struct State {
     pub(super) tables: Tables,
     /// Addresses of the machine.
     pub(super) local: BTreeSet<IpAddr>,
-    /// Seconds since it began.
+    /// Seconds since the start.
     pub(super) clock: u64,
 }
 
@@ -45,10 +44,10 @@ impl State {
         std::mem::take(&mut self.tables).into_keys().collect()
     }
 
-    /// Makes all changes, or none.
+    /// Applies all changes, or none.
     pub(super) fn apply(&mut self, batch: &Batch) -> Result<(), NftError> {
-        // Whether packets can walk the tables is asked when all is done. If they cannot, it is done again and asked after
-        // each step, to find out whose fault it is: as in the kernel.
+        // Reachability is checked at the end. If the check fails, the batch is repeated with a check after each step to
+        // find the failing change, as in the kernel.
         self.tables = match self.changed(batch, false) {
             Ok(tables) if tables.values().any(|held| check::walkable(held).is_err()) => self.changed(batch, true)?,
             changed => changed?,
@@ -56,7 +55,7 @@ impl State {
         Ok(())
     }
 
-    /// The tables after a batch.
+    /// Tables after a batch.
     fn changed(&self, batch: &Batch, careful: bool) -> Result<Tables, NftError> {
         let mut tables = self.tables.clone();
         for (index, change) in batch.changes.iter().enumerate().filter(|(_, change)| change.weight() > 0) {
@@ -73,7 +72,7 @@ impl State {
 /// Tables by family and name.
 type Tables = BTreeMap<(Family, Name), Arc<Held>>;
 
-/// Makes one change.
+/// Applies one change.
 fn make(tables: &mut Tables, change: &Change) -> Result<(), Errno> {
     let (family, name) = change.table();
     let name = (family, name.clone());
@@ -110,7 +109,7 @@ fn make(tables: &mut Tables, change: &Change) -> Result<(), Errno> {
 }
 
 impl Held {
-    /// As our words have it.
+    /// As a table of the model.
     pub(super) fn table(&self) -> Table {
         Table {
             tag: self.tag.clone(),
@@ -119,9 +118,9 @@ impl Held {
         }
     }
 
-    /// As the kernel would tell it.
+    /// As a dump.
     pub(super) fn dump(&self) -> Dump {
-        let found = |chain: &Chain| ChainFound { base: chain.base, rules: chain.rules.len() };
+        let found = |chain: &Chain| ChainState { base: chain.base, rules: chain.rules.len() };
         let told = |set: &Set| if set.timeout.is_some() { set.bare() } else { set.clone() };
         Dump {
             tag: self.tag.clone(),
@@ -130,7 +129,7 @@ impl Held {
         }
     }
 
-    /// How often elements were found. Packets have no length here.
+    /// Match counters. Packets have no length here.
     pub(super) fn counters(&self, set: &str) -> Option<Vec<Counter>> {
         let found = self.found.get(set);
         let packets = |key: &Key| found.and_then(|found| found.get(key)).copied().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The fake refuses what the kernel refuses, and sends packets where it would. That it refuses like the kernel is shown on a
-//! real one (`tests/it/agreement.rs`); here is what a reader should know without one.
+//! The fake refuses what the kernel refuses and evaluates packets. Agreement with a real kernel is tested in
+//! `tests/it/agreement.rs`.
 
 use super::*;
 use crate::nft::{Base, BaseKind, Field, Hook, Key, Name, Part, Rule, Set, SetValue, Statement, Type, Value, Verdict};
@@ -34,8 +34,8 @@ fn place(last: u8) -> [Part; 3] {
     [Part::Address(ip(last)), Part::Protocol(6), Part::Port(80)]
 }
 
-/// A small balancer: 10.0.0.1 has two backends, which remember their clients; 10.0.0.2 has none; the rest of 10.0.0.0/28 is
-/// refused; what does not come from pods is masqueraded.
+/// A small balancer: 10.0.0.1 has two backends with affinity; 10.0.0.2 has none; the rest of 10.0.0.0/28 is rejected;
+/// traffic not from pods is masqueraded.
 fn balancer() -> Batch {
     let slot = [PLACE[0], PLACE[1], PLACE[2], Field::Random(2)];
     let frontends = Set { key: PLACE_TYPES.to_vec(), value: SetValue::Verdict, counters: true, ..Set::default() };
@@ -99,7 +99,7 @@ fn send(fake: &Fake, to: u8, interface: Option<&str>) -> Fate {
 }
 
 #[test]
-fn a_packet_goes_to_the_backend_that_chance_chooses() {
+fn the_random_number_selects_the_backend() {
     let mut fake = kernel();
     let fate = send(&fake, 1, Some("pod1"));
     assert_eq!((fate.end, fate.translated, fate.masqueraded), (End::Accepted, Some((ip(101), 8080)), false));
@@ -117,7 +117,7 @@ fn a_packet_goes_to_the_backend_that_chance_chooses() {
 }
 
 #[test]
-fn where_a_packet_goes_decides_which_hooks_it_passes() {
+fn the_destination_decides_the_hooks() {
     let fake = kernel();
     let ended = |to, interface| {
         let fate = send(&fake, to, interface);
@@ -146,7 +146,7 @@ fn only_the_first_packet_is_translated() {
 }
 
 #[test]
-fn what_packets_remember_is_forgotten_in_time() {
+fn dynamic_elements_expire() {
     let mut fake = kernel();
     let is_in = Statement::In { key: vec![Field::Source], set: name("clients"), negate: false };
     let early = chain(
@@ -165,7 +165,7 @@ fn what_packets_remember_is_forgotten_in_time() {
 }
 
 #[test]
-fn a_failure_leaves_everything_as_it_was() {
+fn a_failed_batch_changes_nothing() {
     let mut fake = kernel();
     let before = fake.table(FAMILY, "t");
     let (batches, changes) = (fake.batches(), fake.changes());
@@ -217,7 +217,7 @@ fn a_failure_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn others_are_heard() {
+fn changes_by_other_programs_are_reported() {
     let mut fake = kernel();
     let mut watcher = fake.listen("t");
     fake.apply(&Batch { changes: vec![Change::FlushChain(FAMILY, table(), name("two"))] }).expect("applied");

@@ -1,11 +1,11 @@
-//! The way of a packet through the hooks, as Linux walks it.
+//! The path of a packet through the netfilter hooks.
 //!
-//! A packet that comes in passes prerouting; then its destination, which may have been translated there, decides: input for
-//! an address of this machine, forward and postrouting for any other. A packet of this machine passes output and
-//! postrouting; one that it sends to itself then comes in again, at prerouting and input, as the same connection. At each hook
-//! all base chains of the family run, lowest priority first. Chains that translate see the first packet of a connection
-//! only, and each end of it is translated once. Where IPVS looks, late at input and early at output, a balancer may take the
-//! packet: it then leaves by output and postrouting, to where it was sent.
+//! An incoming packet passes prerouting; its destination, which may have been translated there, decides: input for an
+//! address of this machine, otherwise forward and postrouting. A packet of this machine passes output and postrouting;
+//! one to itself then enters prerouting and input as the same connection. At each hook all base chains of the family
+//! run, lowest priority first. NAT chains see only the first packet of a connection, and each direction is translated
+//! once. At the priorities of IPVS, late at input and early at output, a balancer may take the packet, which then
+//! passes output and postrouting.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,17 +16,17 @@ use super::state::{Held, State};
 use crate::nft::{Base, BaseKind, Chain, Field, Hook, Key, Name, Part, Set, Statement, Value, Verdict};
 use crate::{Family, address_from};
 
-/// The number of TCP among the protocols above IP.
+/// IP protocol number of TCP.
 const TCP: u8 = 6;
 
-/// How many elements packets may put into a set.
+/// Maximum size of a dynamic set.
 const FULL: usize = 65_535;
 
-/// At which priority IPVS looks at packets for this machine, and at those it sends.
+/// Priorities of IPVS at input and output.
 const BALANCED_INPUT: i32 = 99;
 const BALANCED_OUTPUT: i32 = -98;
 
-/// Walks a packet.
+/// Evaluates a packet.
 pub(super) fn evaluate(
     state: &mut State,
     packet: &Packet,
@@ -66,9 +66,9 @@ struct Walk<'a> {
     balanced: bool,
     family: Family,
     packet: Packet,
-    /// The interface that rules see at the hook where the packet is.
+    /// Interface that rules see at the current hook.
     interface: Option<String>,
-    /// Whether the destination of the connection is settled, translated or not; and its source.
+    /// Whether the NAT decision for the destination, and for the source, has been made.
     destination_done: bool,
     source_done: bool,
     translated: Option<(IpAddr, u16)>,
@@ -76,24 +76,24 @@ struct Walk<'a> {
     remembered: BTreeSet<Name>,
 }
 
-/// What a rule, or a chain, decided.
+/// Result of a rule or chain.
 enum Step {
-    /// Nothing: the next rule, or the chain that jumped here.
+    /// Continue with the next rule or the calling chain.
     Next,
-    /// The packet goes on to the next base chain.
+    /// Continue with the next base chain.
     Accept,
-    /// The packet ends here.
+    /// Final verdict.
     Stop(End),
-    /// Another chain.
+    /// Jump to a chain.
     Jump(Name),
-    /// Another chain, from which there is no coming back to this one.
+    /// Goto a chain.
     Goto(Name),
-    /// The chain that jumped here.
+    /// Return to the calling chain.
     Return,
 }
 
 impl Walk<'_> {
-    /// Passes hook after hook. The error is where and how the packet ended, if it did not arrive.
+    /// Passes the hooks. The error is the hook and verdict, if it was not delivered.
     fn travel(&mut self) -> Result<(), (Hook, End)> {
         if self.packet.interface.is_some() {
             self.interface.clone_from(&self.packet.interface);
@@ -115,7 +115,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Leaves this machine, by way of a balancer if there is one for it.
+    /// Leaves this machine, possibly through the balancer.
     fn leave(&mut self) -> Result<(), (Hook, End)> {
         self.interface = None;
         let before = self.balanced;
@@ -126,7 +126,7 @@ impl Walk<'_> {
         self.pass(Hook::Postrouting)
     }
 
-    /// Offers the packet to the balancer, once. Whether that took it.
+    /// Offers the packet to the balancer, once; returns whether it was taken.
     fn offer(&mut self) -> bool {
         let taken = if self.balanced { None } else { (self.balance)(&self.packet) };
         if let Some((address, port)) = taken {
@@ -138,7 +138,7 @@ impl Walk<'_> {
         taken.is_some()
     }
 
-    /// Passes the base chains of a hook.
+    /// Runs the base chains of a hook.
     fn pass(&mut self, hook: Hook) -> Result<(), (Hook, End)> {
         let destination = matches!(hook, Hook::Prerouting | Hook::Output);
         let mut balancer = match hook {
@@ -161,7 +161,7 @@ impl Walk<'_> {
         if balancer.is_some() && self.offer() {
             return Ok(());
         }
-        // A connection that no chain has translated here stays as it is.
+        // A connection that no chain has translated here stays untranslated.
         self.destination_done |= destination;
         self.source_done |= !destination && hook != Hook::Forward;
         Ok(())
@@ -191,7 +191,7 @@ impl Walk<'_> {
         self.state.tables.get(&(self.family, table.clone()))?.sets.get(name).cloned()
     }
 
-    /// Runs a chain and those it leads to. How deep they go was checked when they were made.
+    /// Runs a chain and those it refers to. The depth was checked when they were created.
     fn chain(&mut self, table: &Name, name: &Name) -> Step {
         let Some(chain) = self.find_chain(table, name) else { return Step::Next };
         for rule in &chain.rules {
@@ -209,7 +209,7 @@ impl Walk<'_> {
         Step::Next
     }
 
-    /// Runs a rule up to the first statement that does not match or that decides.
+    /// Runs a rule up to the first statement that does not match or gives a verdict.
     fn rule(&mut self, table: &Name, rule: &[Statement]) -> Step {
         for statement in rule {
             match self.statement(table, statement) {
@@ -233,7 +233,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Runs a statement: nothing when it does not match.
+    /// Runs a statement; none when it does not match.
     fn statement(&mut self, table: &Name, statement: &Statement) -> Option<Verdict> {
         let matched = |fine: bool| fine.then_some(Verdict::Continue);
         match statement {
@@ -292,7 +292,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What a set has for the packet.
+    /// Looks up the packet in a set.
     fn lookup(&mut self, table: &Name, name: &Name, fields: &[Field]) -> Option<Value> {
         let key = self.key(fields);
         let (set, clock) = (self.find_set(table, name)?, self.state.clock);
@@ -318,14 +318,15 @@ impl Walk<'_> {
         self.arrive_at(address, port)
     }
 
-    /// What comes in goes to an address of the interface, which here is any of the machine; what is made here to loopback.
+    /// Incoming packets are redirected to an address of the interface (here any of the machine), local ones to
+    /// loopback.
     fn redirect(&mut self, table: &Name, map: &Name, key: &[Field]) -> Option<Verdict> {
         let Value::Data(bytes) = self.lookup(table, map, key)? else { return None };
         let port = u16::from_be_bytes(*bytes.first_chunk()?);
         let loopback = if self.family == Family::Ip { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
         let mut own = self.state.local.iter().copied().filter(|ip| Family::of(*ip) == self.family);
         let address = if self.interface.is_some() { own.next() } else { Some(loopback) };
-        // Without an address there is nowhere to send it.
+        // There is no address to redirect to.
         let Some(address) = address else { return Some(Verdict::Drop) };
         self.arrive_at(address, port)
     }

@@ -1,12 +1,12 @@
-//! Bytes of which some bits are known: what rules compute with while a packet is only thought of.
+//! Partially known bytes, for evaluating rules on a packet of which not everything is known.
 //!
-//! In: bytes, known or not. Out: comparisons that are true, false, or not to be told.
+//! In: bytes, known or not. Out: comparisons that are true, false or unknown.
 
 use std::cmp::Ordering;
 
 use super::Comparison;
 
-/// How true something is.
+/// Three-valued logic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Truth {
     Yes,
@@ -28,7 +28,7 @@ impl Truth {
     }
 }
 
-/// A byte and which of its bits are known.
+/// A byte and the mask of its known bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Bits {
     value: u8,
@@ -42,13 +42,13 @@ impl Bits {
         Self { value, known: 0xff }
     }
 
-    /// With these bits alone.
+    /// With only these bits known.
     pub(super) const fn partly(value: u8, known: u8) -> Self {
         Self { value: value & known, known }
     }
 
     pub(super) const fn masked(self, mask: u8, xor: u8) -> Self {
-        // What the mask takes away is zero, whatever it was.
+        // Masked bits are zero, whatever they were.
         Self { value: (self.value & mask) ^ xor, known: self.known | !mask }
     }
 }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_known_bit_that_differs_decides_although_others_are_unknown() {
+    fn a_differing_known_bit_decides_despite_unknown_bits() {
         let bytes = [Bits::partly(0b0100, 0b0110), Bits::UNKNOWN];
         assert_eq!(compare(&bytes, Comparison::Equal, &[0b0010, 0]), Truth::No);
         assert_eq!(compare(&bytes, Comparison::Equal, &[0b0100, 0]), Truth::Unclear);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_mask_takes_away_is_known() {
+    fn masked_bits_are_known() {
         let byte = Bits::partly(0b0100, 0b0110).masked(0b0100, 0);
         assert_eq!(compare(&[byte], Comparison::Equal, &[0b0100]), Truth::Yes);
         assert_eq!(compare(&[Bits::UNKNOWN.masked(0, 7)], Comparison::Equal, &[7]), Truth::Yes);

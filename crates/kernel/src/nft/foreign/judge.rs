@@ -1,7 +1,7 @@
-//! Walks a packet through everybody's chains at one point of its way.
+//! Evaluates a packet against the chains of all programs at one hook.
 //!
-//! In: the rules, the packet, the point, which priorities. Out: what stops it, and whether that is certain. A rule that cannot be
-//! judged stops nothing by itself, but makes what comes after it uncertain.
+//! In: the rules, the packet, the hook, a range of priorities. Out: what stops it, and whether that is certain. A rule
+//! that cannot be evaluated stops nothing by itself, but makes the following ones uncertain.
 
 use std::net::IpAddr;
 
@@ -10,17 +10,17 @@ use super::{Comparison, ForeignChain, ForeignRule, ForeignSet, Header, Ruleset, 
 use crate::nft::{Hook, Name, Verdict};
 use crate::{Family, address_bytes};
 
-/// How deep chains may lead into each other: as deep as the kernel lets them.
+/// Maximum jump depth, as in the kernel.
 const DEPTH: usize = 16;
-/// The state of a connection that begins, as its bit.
+/// State bit of new connections.
 const NEW: u16 = 8;
 
 /// The first packet of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet {
-    /// Who sends it; unknown when it does not matter who.
+    /// Source; none if irrelevant.
     pub source: Option<IpAddr>,
-    /// Where it goes.
+    /// Destination.
     pub destination: IpAddr,
     /// Its protocol.
     pub protocol: u8,
@@ -35,15 +35,16 @@ pub struct Stop {
     pub table: TableName,
     /// The chain.
     pub chain: Name,
-    /// The handle of the rule; nothing when it is the policy of the chain.
+    /// Handle of the rule; none for the chain policy.
     pub rule: Option<u64>,
-    /// Whether it is refused, not dropped in silence.
+    /// Whether it is rejected, not dropped.
     pub rejects: bool,
-    /// Whether it surely stops it; otherwise it depends on what cannot be seen from here.
+    /// Whether it is certain; otherwise it depends on unknown properties.
     pub certain: bool,
 }
 
-/// What stops a packet at a hook, in chains of these priorities, in tables that are not passed over; in order, until a certain one.
+/// What stops a packet at a hook, in chains of these priorities, except skipped tables; in order, up to the first
+/// certain one.
 #[must_use]
 pub fn judge(
     rules: &Ruleset,
@@ -89,7 +90,7 @@ struct Walk<'a> {
     family: Family,
     hook: Hook,
     table: &'a TableName,
-    /// Whether no rule before may have accepted it.
+    /// Whether no earlier rule may have accepted it.
     certain: bool,
     stops: &'a mut Vec<Stop>,
 }
@@ -131,7 +132,7 @@ impl Walk<'_> {
         Way::On
     }
 
-    /// Whether a rule matches, and what it does then.
+    /// Whether a rule matches, and its action.
     fn rule(&self, rule: &ForeignRule) -> (Truth, Option<Action>) {
         let (mut registers, mut all) = ([Bits::UNKNOWN; 64], Truth::Yes);
         for step in &rule.steps {
@@ -210,7 +211,7 @@ impl Walk<'_> {
         (Truth::Yes, None)
     }
 
-    /// A byte of a header.
+    /// A header byte.
     fn header(&self, header: Header, place: usize) -> Bits {
         let packet = self.packet;
         let among = |start: usize, address: Option<IpAddr>| {
@@ -222,7 +223,7 @@ impl Walk<'_> {
                 let port = packet.port.to_be_bytes();
                 match place {
                     2 | 3 => Some(Bits::known(port[place - 2])),
-                    // The flags of TCP: this is the packet that begins.
+                    // TCP flags: SYN.
                     13 if packet.protocol == 6 => Some(Bits::partly(2, 0x3f)),
                     _ => None,
                 }
@@ -245,7 +246,7 @@ impl Walk<'_> {
     }
 
     fn meta(&self, to: usize, key: u32, registers: &mut [Bits; 64]) -> Truth {
-        // The kernel's numbers of what is known of a packet.
+        // `meta` keys of known properties.
         const PROTOCOL: u32 = 1;
         const IN: [u32; 3] = [4, 6, 8];
         const FAMILY: u32 = 15;
@@ -255,7 +256,7 @@ impl Walk<'_> {
             PROTOCOL => put(registers, to, &(if v4 { [8, 0] } else { [0x86, 0xdd] }).map(Bits::known)),
             FAMILY => put(registers, to, &[Bits::known(if v4 { 2 } else { 10 })]),
             TRANSPORT => put(registers, to, &[Bits::known(self.packet.protocol)]),
-            // What this machine sends came in by no interface, and no rule that asks for one matches.
+            // Packets of this machine have no incoming interface: rules with one do not match.
             key if self.hook == Hook::Output && IN.contains(&key) => return Truth::No,
             _ => put(registers, to, &[Bits::UNKNOWN; 16]),
         }

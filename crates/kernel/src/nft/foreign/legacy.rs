@@ -1,36 +1,36 @@
-//! Rules of the old iptables beside those of nftables: the kernel heeds both.
+//! Rules of legacy iptables, which the kernel evaluates in addition to nftables.
 //!
-//! In: what `iptables-legacy-save` prints. Out: chains that [`super::judge`] walks like all others. What a rule asks for in words that we
-//! do not know is unclear; where it leads then is known all the same. Tables that translate stop nothing and are left out.
+//! In: the output of `iptables-legacy-save`. Out: chains for [`super::judge`]. Unknown matches make a rule uncertain;
+//! its target is still known. NAT tables stop nothing and are skipped.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::{Comparison, Entry, ForeignChain, ForeignRule, Header, Ruleset, Sort, Step, TableName};
+use super::{Comparison, Entry, ForeignChain, ForeignRule, Header, Ruleset, Step, TableFamily, TableName};
 use crate::iptables::{Match, Rule, Saved, State, Table, Target};
 use crate::nft::{Hook, Verdict};
 use crate::{Family, address_bytes};
 
-/// What stands behind the names of its tables, which nftables can have, too.
+/// Suffix of its table names, to tell them from nftables.
 const MARK: &str = " of iptables-legacy";
-/// The kernel's number of the protocol of a packet.
+/// `meta l4proto`.
 const TRANSPORT: u32 = 16;
-/// The kernel's number of the name of the interface that it came in by.
+/// `meta iifname`.
 const INTERFACE: u32 = 6;
 
-/// The name of a table of the old iptables, if that is what it is.
+/// The name of a legacy iptables table, if it is one.
 #[must_use]
 pub fn is_legacy(table: &TableName) -> Option<&str> {
     table.1.strip_suffix(MARK)
 }
 
 impl Ruleset {
-    /// Adds what the old iptables has for a family. The handles of its rules are their numbers in their chains, from one.
+    /// Adds the legacy iptables rules of a family. Handles are rule numbers, from one.
     pub fn add_legacy(&mut self, family: Family, saved: &Saved) {
         let sort = match family {
-            Family::Ip => Sort::Ip,
-            Family::Ip6 => Sort::Ip6,
+            Family::Ip => TableFamily::Ip,
+            Family::Ip6 => TableFamily::Ip6,
         };
         for (table, priority) in [(Table::Mangle, -150), (Table::Filter, 0)] {
             if saved.is_bare(table) || saved.chains(table).next().is_none() {
@@ -51,7 +51,7 @@ impl Ruleset {
     }
 }
 
-/// Where packets enter a chain of this name by themselves.
+/// The hook of a built-in chain.
 fn hook(chain: &str) -> Option<Hook> {
     Some(match chain {
         "PREROUTING" => Hook::Prerouting,
@@ -75,18 +75,18 @@ fn steps(line: &str) -> Vec<Step> {
         Target::Drop => Step::Go(Verdict::Drop),
         Target::Return => Step::Go(Verdict::Return),
         Target::Reject | Target::Reset => Step::Reject,
-        Target::Nothing | Target::Mark(_) | Target::Turn(_) | Target::Translate(_) | Target::Masquerade => {
+        Target::Nothing | Target::Mark(_) | Target::XorMark(_) | Target::Translate(_) | Target::Masquerade => {
             Step::Nothing
         }
     });
     steps
 }
 
-/// Where a word behind `-j` leads. One that is no chain, such as LOG, leads to none, and the next rule is next.
+/// The step of a target. One that is no chain, such as LOG, continues with the next rule.
 fn goes(word: &str) -> Step {
     match word {
         "ACCEPT" => Step::Go(Verdict::Accept),
-        // A program may let it pass, or not.
+        // A userspace program may accept it, or not.
         "DROP" | "QUEUE" | "NFQUEUE" => Step::Go(Verdict::Drop),
         "RETURN" => Step::Go(Verdict::Return),
         "REJECT" => Step::Reject,
@@ -94,7 +94,7 @@ fn goes(word: &str) -> Step {
     }
 }
 
-/// What must be true of a packet, as steps.
+/// A match as steps.
 fn asked(what: &Match) -> Vec<Step> {
     match what {
         Match::Source { range, not } => address(if range.addr().is_ipv4() { 12 } else { 8 }, range, *not),
@@ -149,7 +149,7 @@ mod tests {
         rules
     }
 
-    /// The rules that stop a packet to 10.244.0.1:8080 when it is forwarded, and whether they surely do.
+    /// Rules that stop a forwarded packet to 10.244.0.1:8080, and whether that is certain.
     fn stops(filter: &str) -> Vec<(Option<u64>, bool)> {
         let ip = |text: &str| text.parse().expect("an address");
         let source = Some(ip("10.244.0.9"));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_are_understood_stop_or_let_pass() {
+    fn known_rules_stop_or_accept() {
         assert_eq!(stops("-A FORWARD -d 10.244.0.0/16 -j DROP\n"), [(Some(1), true)]);
         assert_eq!(stops("-A FORWARD -d 10.245.0.0/16 -j DROP\n"), []);
         assert_eq!(stops("-A FORWARD ! -s 10.244.0.0/16 -j DROP\n"), []);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_are_followed_and_what_is_not_understood_is_not_certain() {
+    fn jumps_are_followed_and_unknown_matches_are_uncertain() {
         assert_eq!(stops(":MINE - [0:0]\n-A FORWARD -j MINE\n-A MINE -p tcp -j RETURN\n-A MINE -j DROP\n"), []);
         assert_eq!(stops(":MINE - [0:0]\n-A FORWARD -j MINE\n-A MINE -j DROP\n"), [(Some(1), true)]);
         assert_eq!(stops("-A FORWARD -m limit --limit 3/min -j DROP\n"), [(Some(1), false)]);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_drop_and_tables_that_hold_nothing_are_not_there() {
+    fn policies_drop_and_empty_tables_are_skipped() {
         let mut rules = Ruleset::default();
         rules.add_legacy(Family::Ip, &Saved::parse("*filter\n:FORWARD DROP [0:0]\nCOMMIT\n".to_owned()));
         let chain = rules.chains.values().next().expect("a chain");

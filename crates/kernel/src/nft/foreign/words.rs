@@ -1,12 +1,12 @@
-//! A rule of somebody in words, as `nft` would write the common ones.
+//! Renders a foreign rule in `nft` syntax, for common rules.
 
-use super::{Comparison, ForeignRule, Header, Sort, Step};
+use super::{Comparison, ForeignRule, Header, Step, TableFamily};
 use crate::address_from;
 use crate::nft::Verdict;
 
-/// What a rule says, as far as it can be said shortly.
+/// The rule as text, abbreviated.
 #[must_use]
-pub fn words(rule: &ForeignRule, sort: Sort) -> String {
+pub fn words(rule: &ForeignRule, sort: TableFamily) -> String {
     let mut said: Vec<String> = Vec::new();
     let (mut what, mut range) = (String::new(), String::new());
     for step in &rule.steps {
@@ -42,14 +42,14 @@ pub fn words(rule: &ForeignRule, sort: Sort) -> String {
     said.join(" ")
 }
 
-/// How much of an address is asked for, as far as that is less than all of it.
+/// Prefix length of an address, if shorter than the address.
 fn prefix(mask: &[u8]) -> String {
     let ones: u32 = mask.iter().map(|byte| byte.count_ones()).sum();
     if mask.iter().all(|byte| *byte == u8::MAX) { String::new() } else { format!("/{ones}") }
 }
 
-fn field(header: Header, offset: usize, length: usize, sort: Sort) -> String {
-    let v6 = sort == Sort::Ip6 || (sort == Sort::Inet && length == 16);
+fn field(header: Header, offset: usize, length: usize, sort: TableFamily) -> String {
+    let v6 = sort == TableFamily::Ip6 || (sort == TableFamily::Inet && length == 16);
     let ip = if v6 { "ip6" } else { "ip" };
     match (header, offset, length) {
         (Header::Network, 12, 4) | (Header::Network, 8, 16) => format!("{ip} saddr"),

@@ -1,7 +1,7 @@
-//! What the kernel tells of tables, back into our words.
+//! Parses nftables messages of the kernel.
 //!
-//! Tables are also touched by others: whatever is not of a shape that we write is told as something that equals nothing of
-//! ours, so that a comparison finds the difference.
+//! Other programs may change our tables: objects in forms that we never write are decoded to something that equals none
+//! of ours, so that a comparison finds the difference.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,18 +12,18 @@ use crate::Family;
 use crate::netlink::{Attributes, Message};
 use crate::nft::{Base, Counter, Key, Name, Set, SetValue, Type, Value, Verdict};
 
-/// The family that a message is about.
+/// Family of a message.
 pub(crate) fn family(message: &Message<'_>) -> Option<Family> {
     Family::from_number(*message.body.first()?)
 }
 
-/// Attributes of a message, if it is about this family, and about this table, which `attribute` names.
+/// Attributes of a message of this family and table, which `attribute` names.
 pub(crate) fn about<'a>(message: &Message<'a>, of: Family, attribute: u16, table: &str) -> Option<Attributes<'a>> {
     let attributes = message.attributes(HEADER);
     (family(message)? == of && attributes.text(attribute)? == table).then_some(attributes)
 }
 
-/// The tag of a table: its comment. A table without one has the empty tag.
+/// Tag of a table: its comment, or empty.
 pub(crate) fn tag(attributes: &Attributes<'_>) -> String {
     let comment = attributes.find(table::USER_DATA).and_then(|records| {
         let (kind, rest) = records.split_first()?;
@@ -34,7 +34,7 @@ pub(crate) fn tag(attributes: &Attributes<'_>) -> String {
     comment.unwrap_or_default().to_owned()
 }
 
-/// A chain. Those of a kind that we never make are told as chains that packets do not enter.
+/// A chain. Base chains of unknown types are decoded as regular chains.
 pub(crate) fn chain(attributes: &Attributes<'_>) -> Option<(Name, Option<Base>)> {
     Some((attributes.text(chain::NAME)?.into(), base(attributes)))
 }
@@ -50,7 +50,7 @@ fn base(attributes: &Attributes<'_>) -> Option<Base> {
     })
 }
 
-/// A set, without its elements.
+/// A set without elements.
 pub(crate) fn set(attributes: &Attributes<'_>, family: Family) -> Option<(Name, Set)> {
     let name = attributes.text(set::NAME)?.into();
     let flags = attributes.be32(set::FLAGS).unwrap_or_default();
@@ -62,7 +62,7 @@ pub(crate) fn set(attributes: &Attributes<'_>, family: Family) -> Option<(Name, 
         number => SetValue::Data(types(number.unwrap_or_default(), family)),
     };
     let counters = attributes.find(set::EXPRESSION).or_else(|| attributes.find(set::EXPRESSIONS));
-    let told = Set {
+    let set = Set {
         key: types(attributes.be32(set::KEY_TYPE).unwrap_or_default(), family),
         value,
         interval: flags & set::INTERVAL != 0,
@@ -70,10 +70,10 @@ pub(crate) fn set(attributes: &Attributes<'_>, family: Family) -> Option<(Name, 
         counters: counters.is_some(),
         elements: BTreeMap::new(),
     };
-    Some((name, told))
+    Some((name, set))
 }
 
-/// The types that a number stands for; none if one of them is unknown to us.
+/// Types of a type number; empty if one is unknown.
 fn types(mut number: u32, family: Family) -> Vec<Type> {
     const ALL: [Type; 4] = [Type::Address, Type::Protocol, Type::Port, Type::Random];
     let mut out = Vec::new();
@@ -87,14 +87,14 @@ fn types(mut number: u32, family: Family) -> Vec<Type> {
     out
 }
 
-/// An element as the kernel has it.
+/// An element in the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Element {
-    /// Its key, or where its range begins.
+    /// Key, or start of the range.
     pub start: Box<[u8]>,
-    /// Where its range ends, in sets of ranges of several parts.
+    /// End of the range, in interval sets with concatenations.
     pub end: Option<Box<[u8]>>,
-    /// Whether it is only the border behind a range, in sets of ranges of one part.
+    /// Whether it is the exclusive end of a range, in interval sets of one part.
     pub border: bool,
     /// What it leads to.
     pub value: Value,
@@ -102,7 +102,7 @@ pub(crate) struct Element {
     pub count: (u64, u64),
 }
 
-/// The elements in a message about elements of a set.
+/// Elements of a message.
 pub(crate) fn elements<'a>(attributes: &Attributes<'a>) -> impl Iterator<Item = Element> + use<'a> {
     let list = attributes.nest(element::ELEMENTS).unwrap_or_else(|| Attributes::new(&[]));
     list.filter(|(kind, _)| *kind == LIST_ELEMENT).filter_map(|(_, bytes)| element(&Attributes::new(bytes)))
@@ -123,9 +123,9 @@ fn value(content: &Attributes<'_>) -> Option<Value> {
     if let Some(bytes) = content.find(data::VALUE) {
         return Some(Value::Data(bytes.into()));
     }
-    let told = content.nest(data::VERDICT)?;
-    let target = || told.text(data::VERDICT_CHAIN).map(Name::from);
-    Some(Value::Verdict(match told.be32(data::VERDICT_CODE)?.cast_signed() {
+    let verdict = content.nest(data::VERDICT)?;
+    let target = || verdict.text(data::VERDICT_CHAIN).map(Name::from);
+    Some(Value::Verdict(match verdict.be32(data::VERDICT_CODE)?.cast_signed() {
         verdict::ACCEPT => Verdict::Accept,
         verdict::DROP => Verdict::Drop,
         verdict::CONTINUE => Verdict::Continue,
@@ -149,14 +149,14 @@ fn count(attributes: &Attributes<'_>) -> Option<(u64, u64)> {
     single.or_else(|| attributes.nest(element::EXPRESSIONS).and_then(several))
 }
 
-/// Whether an element is told twice.
-pub(crate) fn repeats(told: &[Element]) -> bool {
-    let mut seen = HashSet::with_capacity(told.len());
-    told.iter().any(|element| !seen.insert((&element.start, &element.end, element.border)))
+/// Whether an element occurs twice.
+pub(crate) fn repeats(elements: &[Element]) -> bool {
+    let mut seen = HashSet::with_capacity(elements.len());
+    elements.iter().any(|element| !seen.insert((&element.start, &element.end, element.border)))
 }
 
-/// Elements as a set of ours has them: in sets of ranges of one part, a beginning and the border behind it are one element.
-pub(crate) fn assemble(set: &Set, mut told: Vec<Element>) -> Vec<(Counter, Value)> {
+/// Elements of a set; in interval sets of one part, a start and its exclusive end form one element.
+pub(crate) fn assemble(set: &Set, mut elements: Vec<Element>) -> Vec<(Counter, Value)> {
     let whole = |element: &Element, key| {
         let (packets, bytes) = element.count;
         (Counter { key, packets, bytes }, element.value.clone())
@@ -166,16 +166,16 @@ pub(crate) fn assemble(set: &Set, mut told: Vec<Element>) -> Vec<(Counter, Value
             let end = element.end.clone().unwrap_or_else(|| element.start.clone());
             Key::between(element.start.clone(), end)
         };
-        return told.iter().map(|element| whole(element, key(element))).collect();
+        return elements.iter().map(|element| whole(element, key(element))).collect();
     }
-    // Where one range ends and the next begins there are two elements with one key; the border is the earlier.
-    told.sort_by(|a, b| a.start.cmp(&b.start).then(b.border.cmp(&a.border)));
+    // Where one range ends and the next starts there are two elements with one key; the end comes first.
+    elements.sort_by(|a, b| a.start.cmp(&b.start).then(b.border.cmp(&a.border)));
     let range = |(index, element): (usize, &Element)| {
-        let next = told.get(index + 1).and_then(|next| predecessor(&next.start));
+        let next = elements.get(index + 1).and_then(|next| predecessor(&next.start));
         let last = next.unwrap_or_else(|| vec![255; element.start.len()].into());
         whole(element, Key::between(element.start.clone(), last))
     };
-    told.iter().enumerate().filter(|(_, element)| !element.border).map(range).collect()
+    elements.iter().enumerate().filter(|(_, element)| !element.border).map(range).collect()
 }
 
 #[cfg(test)]
@@ -187,18 +187,18 @@ mod tests {
     }
 
     #[test]
-    fn borders_and_beginnings_are_ranges() {
+    fn starts_and_ends_form_ranges() {
         let set = Set { key: vec![Type::Protocol], interval: true, ..Set::default() };
-        let told = [(0, true), (200, false), (16, true), (16, false), (8, false), (17, true)];
-        let told: Vec<_> = told.into_iter().map(|(start, border)| element(start, border)).collect();
-        assert!(!repeats(&told), "a border and a beginning may be at one place");
-        let found: Vec<_> = assemble(&set, told).into_iter().map(|(counter, _)| counter.key).collect();
+        let elements = [(0, true), (200, false), (16, true), (16, false), (8, false), (17, true)];
+        let elements: Vec<_> = elements.into_iter().map(|(start, border)| element(start, border)).collect();
+        assert!(!repeats(&elements), "a border and a beginning may be at one place");
+        let found: Vec<_> = assemble(&set, elements).into_iter().map(|(counter, _)| counter.key).collect();
         let range = |from: u8, to: u8| Key::between([from].into(), [to].into());
         assert_eq!(found, [range(8, 15), range(16, 16), range(200, 255)]);
     }
 
     #[test]
-    fn an_element_that_came_twice_is_noticed() {
+    fn duplicate_elements_are_detected() {
         assert!(repeats(&[element(1, false), element(2, false), element(1, false)]));
     }
 }

@@ -1,7 +1,6 @@
-//! A batch into messages: one for each table, chain, rule and set, and as few as possible for elements.
+//! Encodes a batch as netlink messages: one per table, chain, rule and set, as few as possible for elements.
 //!
-//! Out comes one piece of bytes, to be sent at once, and a table from message to change, so that an answer about a message
-//! is an answer about a change.
+//! The result is one byte sequence and a map from message to change, so that an error can be attributed to a change.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -15,51 +14,51 @@ use crate::Family;
 use crate::netlink::{Writer, flags};
 use crate::nft::{Base, BaseKind, Batch, Change, Hook, Key, Name, NftError, Rule, Statement, Value};
 
-/// A nest of elements is ended here, well before its length could not be said any more.
+/// Size limit of an element list, well below the maximum length of an attribute.
 const ELEMENTS_BYTES: usize = 48 * 1024;
-/// The longest name of anything, and the longest tag: what the kernel and `nft` keep.
+/// Maximum length of names and tags in the kernel and `nft`.
 const NAME_MAX: usize = 255;
 const TAG_MAX: usize = 127;
 
-/// A batch in messages.
+/// An encoded batch.
 pub(crate) struct Encoded {
     /// The messages.
     pub bytes: Vec<u8>,
-    /// Which change each message between the first and the last is part of.
+    /// The change of each message between the first and the last.
     pub changes: Vec<usize>,
-    /// The number of the first message.
+    /// Sequence number of the first message.
     pub first: u32,
 }
 
 impl Encoded {
-    /// The change that the message with this number is part of.
+    /// The change of a message.
     pub(crate) fn change(&self, sequence: u32) -> Option<usize> {
         let index = usize::try_from(sequence.checked_sub(self.first)?.checked_sub(1)?).ok()?;
         self.changes.get(index).copied()
     }
 
-    /// The numbers of all messages, but that of the one that only ends the batch.
+    /// Sequence numbers of all messages except the batch end.
     pub(crate) fn numbers(&self) -> RangeInclusive<u32> {
         self.first..=self.last()
     }
 
-    /// The number of the last message that changes something; the kernel answers it even when all is well.
+    /// Sequence number of the last change, which the kernel always acknowledges.
     pub(crate) fn last(&self) -> u32 {
         self.first + u32::try_from(self.changes.len()).unwrap_or(u32::MAX)
     }
 }
 
-/// Shapes of the sets that are there, by family, table and set.
+/// Shapes of existing sets.
 pub(crate) type Shapes = BTreeMap<(Family, Name, Name), Shape>;
 
-/// How many messages a batch has at most.
+/// Upper bound of the number of messages of a batch.
 pub(crate) fn at_most(batch: &Batch) -> u32 {
     let messages = batch.changes.iter().map(Change::weight);
-    // And the two around them.
+    // Plus batch begin and end.
     u32::try_from(messages.sum::<usize>() + 2).unwrap_or(u32::MAX - 1)
 }
 
-/// Writes a batch for a kernel that has sets of these shapes.
+/// Encodes a batch for a kernel with sets of these shapes.
 pub(crate) fn batch(batch: &Batch, first: u32, shapes: &Shapes) -> Result<Encoded, NftError> {
     let (writer, made) = (Writer::default(), Shapes::new());
     let mut encoder = Encoder { writer, changes: Vec::new(), first, change: 0, last: 0, shapes, made };
@@ -84,12 +83,12 @@ fn batch_header() -> [u8; HEADER] {
     [0, 0, high, low]
 }
 
-/// The header of a message about a family.
+/// Message header of a family.
 pub(crate) fn header(family: Family) -> [u8; HEADER] {
     [family.number(), 0, 0, 0]
 }
 
-/// Finds what cannot even be written.
+/// Detects what cannot be encoded.
 fn check(change: &Change) -> Result<(), Errno> {
     let name = |name: &Name| match name.len() {
         1..=NAME_MAX if !name.contains('\0') => Ok(()),
@@ -128,10 +127,10 @@ struct Encoder<'a> {
     changes: Vec<usize>,
     first: u32,
     change: usize,
-    /// Where the last message begins.
+    /// Offset of the last message.
     last: usize,
     shapes: &'a Shapes,
-    /// Sets that the batch itself makes.
+    /// Sets created by the batch.
     made: Shapes,
 }
 
@@ -167,7 +166,7 @@ impl Encoder<'_> {
             }
             Change::AddSet(family, table, set, content) => {
                 self.made.insert((*family, table.clone(), set.clone()), Shape::of(content));
-                // Numbers a set within its batch; rules of ours name sets instead, but one must be there.
+                // Set ID within the batch; our rules refer to sets by name, but an ID is required.
                 let id = u32::try_from(self.changes.len()).unwrap_or(u32::MAX);
                 self.message(message::NEW_SET, flags::CREATE, *family, |w| {
                     w.text(set::TABLE, table);
@@ -199,7 +198,7 @@ impl Encoder<'_> {
         })
     }
 
-    /// Writes elements into as many messages as they need.
+    /// Writes elements into as many messages as needed.
     fn elements<'a>(
         &mut self,
         kind: u16,
@@ -209,7 +208,7 @@ impl Encoder<'_> {
     ) -> Result<(), Errno> {
         let name = (family, table.clone(), set.clone());
         let shape = self.made.get(&name).or_else(|| self.shapes.get(&name)).copied();
-        // A set that is not there gets its answer from the kernel.
+        // The kernel reports missing sets.
         let plain = shape.is_some_and(|shape| !shape.interval);
         let shape = shape.unwrap_or_default();
         let mut refused = Ok(());
@@ -223,7 +222,7 @@ impl Encoder<'_> {
                 while w.len() < end
                     && let Some((key, value)) = elements.next()
                 {
-                    // To the kernel a range would be the value that it begins with.
+                    // The kernel would take the start of the range as a value.
                     if key.end.is_some() && plain {
                         refused = Err(Errno::INVAL);
                     }
@@ -248,7 +247,7 @@ impl Encoder<'_> {
     }
 }
 
-/// A tag as the comment of a table.
+/// A tag as user data of a table.
 fn tag_record(tag: &str) -> Vec<u8> {
     let mut out = vec![0, u8::try_from(tag.len() + 1).unwrap_or(u8::MAX)];
     out.extend_from_slice(tag.as_bytes());
@@ -256,10 +255,10 @@ fn tag_record(tag: &str) -> Vec<u8> {
     out
 }
 
-/// The numbers of the hooks, in both families.
+/// Hooks by number, in both families.
 pub(crate) const HOOKS: [Hook; 5] = [Hook::Prerouting, Hook::Input, Hook::Forward, Hook::Output, Hook::Postrouting];
 
-/// The names of the kinds of base chains.
+/// Names of chain types.
 pub(crate) const KINDS: [(BaseKind, &str); 2] = [(BaseKind::Filter, "filter"), (BaseKind::Nat, "nat")];
 
 fn hook(w: &mut Writer, base: Base) {

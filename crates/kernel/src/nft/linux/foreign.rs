@@ -1,11 +1,11 @@
-//! Reads everybody's rules: the kernel's expressions become [`Step`]s, those that decide nothing here become nothing.
+//! Reads the rules of all programs: kernel expressions become [`Step`]s; those without effect on verdicts are skipped.
 //!
-//! In: answers of the kernel. Out: a [`Ruleset`]. Tables of ours may be large; the caller names those whose sets are not wanted.
+//! In: kernel messages. Out: a [`Ruleset`]. Our tables may be large; the caller names those whose sets are skipped.
 
 use rustix::io::Errno;
 
 use super::super::foreign::{
-    Comparison, Elements, Entry, ForeignChain, ForeignRule, ForeignSet, Header, Ruleset, Sort, Step, TableName,
+    Comparison, Elements, Entry, ForeignChain, ForeignRule, ForeignSet, Header, Ruleset, Step, TableFamily, TableName,
 };
 use super::Linux;
 use super::decode::{self, Element};
@@ -14,14 +14,14 @@ use super::numbers::{HEADER, LIST_ELEMENT, chain, data, element, message, rule, 
 use crate::netlink::{Attributes, Message, Writer};
 use crate::nft::{Name, NftError, Value, Verdict};
 
-/// Attributes that only other people's tables make interesting.
+/// Attributes that only foreign tables need.
 const POLICY: u16 = 5;
 const HANDLE: u16 = 3;
-/// How often rules that change meanwhile are read anew.
+/// How often rules that change meanwhile are read again.
 const ATTEMPTS: usize = 10;
 
 impl Linux {
-    /// Everybody's rules; of tables that are passed over, the chains alone.
+    /// The rules of all programs; of skipped tables only the chains.
     ///
     /// # Errors
     /// When they cannot be read.
@@ -29,35 +29,35 @@ impl Linux {
         for _ in 0..ATTEMPTS {
             match self.everything(&pass_over) {
                 Err(Errno::NOENT) => {}
-                read => return read.map_err(|errno| NftError::new("reading everybody's rules", errno)),
+                read => return read.map_err(|errno| NftError::new("reading the ruleset", errno)),
             }
         }
-        Err(NftError::new("reading everybody's rules", Errno::INTR))
+        Err(NftError::new("reading the ruleset", Errno::INTR))
     }
 
     fn everything(&mut self, pass_over: &impl Fn(&TableName) -> bool) -> Result<Ruleset, Errno> {
         let any = |w: &mut Writer| w.raw(&[0; HEADER]);
-        let tables = self.list(message::GET_TABLE, any, |told, out| out.extend(of(told, table::NAME)))?;
+        let tables = self.list(message::GET_TABLE, any, |message, out| out.extend(of(message, table::NAME)))?;
         let mut rules = Ruleset { tables, ..Ruleset::default() };
-        let chains = self.list(message::GET_CHAIN, any, |told, out| {
-            let attributes = told.attributes(HEADER);
-            let name = of(told, chain::TABLE).zip(attributes.text(chain::NAME));
+        let chains = self.list(message::GET_CHAIN, any, |message, out| {
+            let attributes = message.attributes(HEADER);
+            let name = of(message, chain::TABLE).zip(attributes.text(chain::NAME));
             out.extend(name.map(|(of, name)| ((of, Name::from(name)), entry(&attributes))));
         })?;
         for (name, entry) in chains {
             rules.chains.insert(name, ForeignChain { entry, rules: Vec::new() });
         }
-        let all = self.list(message::GET_RULE, any, |told, out| {
-            let attributes = told.attributes(HEADER);
-            let name = of(told, rule::TABLE).filter(|of| !pass_over(of)).zip(attributes.text(rule::CHAIN));
+        let all = self.list(message::GET_RULE, any, |message, out| {
+            let attributes = message.attributes(HEADER);
+            let name = of(message, rule::TABLE).filter(|of| !pass_over(of)).zip(attributes.text(rule::CHAIN));
             out.extend(name.map(|(of, name)| ((of, Name::from(name)), foreign_rule(&attributes))));
         })?;
         for (name, rule) in all {
             rules.chains.entry(name).or_default().rules.push(rule);
         }
-        let sets = self.list(message::GET_SET, any, |told, out| {
-            let attributes = told.attributes(HEADER);
-            let name = of(told, set::TABLE).filter(|of| !pass_over(of)).zip(attributes.text(set::NAME));
+        let sets = self.list(message::GET_SET, any, |message, out| {
+            let attributes = message.attributes(HEADER);
+            let name = of(message, set::TABLE).filter(|of| !pass_over(of)).zip(attributes.text(set::NAME));
             out.extend(name.map(|(of, name)| ((of, Name::from(name)), foreign_set(&attributes))));
         })?;
         for ((of, name), mut set) in sets {
@@ -75,22 +75,22 @@ impl Linux {
             w.text(element::TABLE, &of.1);
             w.text(element::SET, name);
         };
-        let told: Vec<Element> = self.list(message::GET_ELEMENT, body, |told, out| {
-            out.extend(decode::elements(&told.attributes(HEADER)));
+        let elements: Vec<Element> = self.list(message::GET_ELEMENT, body, |message, out| {
+            out.extend(decode::elements(&message.attributes(HEADER)));
         })?;
         let leads = |element: Element| match (element.border, element.value) {
             (true, _) => None,
             (false, Value::Verdict(verdict)) => Some(Some(verdict)),
             (false, _) => Some(None),
         };
-        Ok(told.into_iter().map(|element| (element.start.clone(), leads(element))).collect())
+        Ok(elements.into_iter().map(|element| (element.start.clone(), leads(element))).collect())
     }
 }
 
-/// The table that a message is about.
-fn of(told: &Message<'_>, attribute: u16) -> Option<TableName> {
-    let sort = Sort::from_number(*told.body.first()?)?;
-    Some((sort, told.attributes(HEADER).text(attribute)?.into()))
+/// The table of a message.
+fn of(message: &Message<'_>, attribute: u16) -> Option<TableName> {
+    let family = TableFamily::from_number(*message.body.first()?)?;
+    Some((family, message.attributes(HEADER).text(attribute)?.into()))
 }
 
 fn entry(attributes: &Attributes<'_>) -> Option<Entry> {
@@ -108,7 +108,7 @@ fn foreign_set(attributes: &Attributes<'_>) -> ForeignSet {
     let flags = attributes.be32(set::FLAGS).unwrap_or_default();
     let length = attributes.be32(set::KEY_LENGTH).and_then(|length| usize::try_from(length).ok()).unwrap_or_default();
     let interval = flags & set::INTERVAL != 0;
-    // Ranges in several parts, and what packets fill themselves.
+    // Concatenated ranges and dynamic sets.
     let opaque = (interval && flags & set::CONCAT != 0) || flags & set::DYNAMIC != 0;
     ForeignSet { length, elements: Vec::new(), interval, opaque }
 }
@@ -124,12 +124,12 @@ fn foreign_rule(attributes: &Attributes<'_>) -> ForeignRule {
     ForeignRule { handle: attributes.be64(HANDLE).unwrap_or_default(), steps: steps.collect() }
 }
 
-/// What an expression does; nothing when that cannot be told.
+/// The step of an expression; none if unknown.
 fn step(name: &str, content: &Attributes<'_>) -> Option<Step> {
     let number = |attribute| content.be32(attribute).and_then(|number| usize::try_from(number).ok());
     let register = |attribute| place(content.be32(attribute)?);
     let value = |attribute| Some(content.nest(attribute)?.find(data::VALUE)?.to_vec());
-    // Without a register to put something in, it changes the packet, or what is known of it.
+    // Without a destination register it changes the packet or its metadata.
     if ["payload", "meta", "ct"].contains(&name) && content.find(1).is_none() {
         return Some(Step::Nothing);
     }
@@ -171,7 +171,7 @@ fn step(name: &str, content: &Attributes<'_>) -> Option<Step> {
     })
 }
 
-/// Where a register is.
+/// Offset of a register.
 fn place(number: u32) -> Option<usize> {
     let number = usize::try_from(number).ok()?;
     match number {
@@ -193,10 +193,10 @@ const fn comparison(number: u32) -> Option<Comparison> {
     })
 }
 
-fn verdict(told: &Attributes<'_>) -> Option<Verdict> {
+fn verdict(attributes: &Attributes<'_>) -> Option<Verdict> {
     use super::numbers::verdict as code;
-    let target = || told.text(data::VERDICT_CHAIN).map(Name::from);
-    Some(match told.be32(data::VERDICT_CODE)?.cast_signed() {
+    let target = || attributes.text(data::VERDICT_CHAIN).map(Name::from);
+    Some(match attributes.be32(data::VERDICT_CODE)?.cast_signed() {
         code::ACCEPT => Verdict::Accept,
         code::DROP => Verdict::Drop,
         code::CONTINUE => Verdict::Continue,
@@ -207,29 +207,29 @@ fn verdict(told: &Attributes<'_>) -> Option<Verdict> {
     })
 }
 
-/// Matches of iptables that come in its own form.
+/// Matches of iptables in their binary format.
 fn by_iptables(name: &str, info: &[u8]) -> Option<Step> {
     let word = |place: usize| Some(u16::from_ne_bytes(info.get(place..place + 2)?.try_into().ok()?));
     match name {
         "comment" => Some(Step::Nothing),
         "tcp" | "udp" => {
             let (protocol, inverted) = if name == "tcp" { (6, *info.get(11)?) } else { (17, *info.get(8)?) };
-            // A rule that asks for flags or options of TCP asks for more than ports.
+            // Rules that match TCP flags or options match more than ports.
             let plain = name == "udp" || info.get(8..11)? == [0, 0, 0];
             let source = (word(0)?, word(2)?, inverted & 1 != 0);
             let destination = (word(4)?, word(6)?, inverted & 2 != 0);
             plain.then_some(Step::Ports { protocol, source, destination })
         }
-        // Only the state is asked for: that is bit 0 of what is compared.
+        // Only the state is matched: bit 0 of the match flags.
         "conntrack" if word(146)? == 1 => Some(Step::State(word(150)?, word(148)? & 1 != 0)),
         _ => None,
     }
 }
 
-/// Reads bytes as whatever the kernel could tell of everybody's rules.
-pub(crate) fn read_anything(told: &Message<'_>) {
-    let attributes = told.attributes(HEADER);
-    of(told, table::NAME);
+/// Parses bytes as any ruleset message.
+pub(crate) fn read_anything(message: &Message<'_>) {
+    let attributes = message.attributes(HEADER);
+    of(message, table::NAME);
     entry(&attributes);
     foreign_rule(&attributes);
     foreign_set(&attributes);

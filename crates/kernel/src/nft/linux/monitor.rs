@@ -1,7 +1,8 @@
-//! Hearing of changes that others make to our tables, as they are made.
+//! Monitors changes of our tables by other programs.
 //!
-//! The kernel tells every listener of every change, with the socket that made it. Ours are left out by that number. What
-//! comes in one go is told as one touch for each family, so that a flushed ruleset is one message and not a thousand.
+//! The kernel sends every change to all listeners, with the port ID of its socket; our own are filtered out by that.
+//! Changes received together are reported as one touch per family, so that a flushed ruleset is one event and not a
+//! thousand.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,10 +17,10 @@ use crate::Family;
 use crate::netlink::{Message, Messages, Socket};
 use crate::nft::{Monitor, NftError, Touch};
 
-/// How many bytes of messages the kernel may keep while nobody reads. A whole table of ours, written at once, has to fit.
-const ROOM: usize = 128 << 20;
+/// Receive buffer in bytes. A complete table, written at once, must fit.
+const RECEIVE_BUFFER: usize = 128 << 20;
 
-/// Hears of changes to one table, in both families, in the network namespace that it was opened in.
+/// Monitors one table in both families, in the current network namespace.
 pub struct Watcher {
     socket: Socket,
     table: String,
@@ -28,17 +29,17 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Begins to listen. `own` is the number of the socket whose changes are ours ([`super::Linux::portid`]).
+    /// Opens the monitor. `own` is the port ID of our socket ([`super::Linux::portid`]).
     ///
     /// # Errors
-    /// When there is no socket to be had, or listening is not allowed.
+    /// When the socket or the subscription is refused.
     pub fn open(table: &str, own: u32) -> Result<Self, NftError> {
-        let socket = Socket::open(Some(netlink::NETFILTER), GROUP, ROOM);
+        let socket = Socket::open(Some(netlink::NETFILTER), GROUP, RECEIVE_BUFFER);
         let socket = socket.map_err(|errno| NftError::new("listening for changes", errno))?;
         Ok(Self { socket, table: table.to_owned(), own, heard: VecDeque::new() })
     }
 
-    /// Reads everything that has been said so far.
+    /// Reads all pending messages.
     fn hear(&mut self) -> Result<(), NftError> {
         let mut touched = [None; 2];
         loop {
@@ -51,9 +52,9 @@ impl Watcher {
                 }
                 Err(errno) => return Err(NftError::new("listening for changes", errno)),
             };
-            for told in Messages::new(datagram).filter(|told| told.port != self.own) {
+            for message in Messages::new(datagram).filter(|message| message.port != self.own) {
                 for (slot, family) in touched.iter_mut().zip(Family::ALL) {
-                    if let Some(touch) = touch(&told, family, &self.table) {
+                    if let Some(touch) = touch(&message, family, &self.table) {
                         *slot = Some(touch);
                     }
                 }
@@ -64,11 +65,11 @@ impl Watcher {
     }
 }
 
-/// What a message tells of a table.
-fn touch(told: &Message<'_>, family: Family, name: &str) -> Option<Touch> {
-    let kind = told.kind ^ SUBSYSTEM << 8;
-    // Every message about something in a table names the table in the same attribute.
-    let ours = || decode::family(told) == Some(family) && told.attributes(HEADER).text(table::NAME) == Some(name);
+/// What a message means for a table.
+fn touch(message: &Message<'_>, family: Family, name: &str) -> Option<Touch> {
+    let kind = message.kind ^ SUBSYSTEM << 8;
+    // All messages about objects in a table have its name in the same attribute.
+    let ours = || decode::family(message) == Some(family) && message.attributes(HEADER).text(table::NAME) == Some(name);
     match kind {
         message::NEW_GENERATION | message::TRACE => None,
         message::DELETE_TABLE => ours().then_some(Touch::Deleted(family)),
@@ -78,8 +79,8 @@ fn touch(told: &Message<'_>, family: Family, name: &str) -> Option<Touch> {
 }
 
 impl Monitor for Watcher {
-    fn wait(&mut self, patience: Option<Duration>) -> Result<Option<Touch>, NftError> {
-        let deadline = patience.and_then(|patience| Instant::now().checked_add(patience));
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Touch>, NftError> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             if let Some(touch) = self.heard.pop_front() {
                 return Ok(Some(touch));

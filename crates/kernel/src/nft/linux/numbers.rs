@@ -1,15 +1,15 @@
-//! The numbers of the kernel's nftables interface, by the message or expression that they belong to.
+//! Constants of the kernel's nftables interface, by message or expression.
 
-/// The part of netfilter that nftables is.
+/// Netfilter subsystem number.
 pub(crate) const SUBSYSTEM: u16 = 10;
-/// The group that hears of all changes to tables, as a mask.
+/// Multicast group of ruleset changes, as a mask.
 pub(crate) const GROUP: u32 = 1 << (7 - 1);
-/// The header of every message of netfilter: family, version, resource.
+/// Header of netfilter messages: family, version, resource.
 pub(crate) const HEADER: usize = 4;
-/// An element of a list of anything.
+/// List element.
 pub(crate) const LIST_ELEMENT: u16 = 1;
 
-/// Kinds of messages.
+/// Message types.
 pub(crate) mod message {
     pub(crate) const BATCH_BEGIN: u16 = 16;
     pub(crate) const BATCH_END: u16 = 17;
@@ -87,7 +87,7 @@ pub(crate) mod set {
     pub(crate) const TIMEOUTS: u32 = 0x10;
     pub(crate) const DYNAMIC: u32 = 0x20;
     pub(crate) const CONCAT: u32 = 0x80;
-    /// The data of a map of verdicts.
+    /// Data type of verdict maps.
     pub(crate) const VERDICTS: u32 = 0xffff_ff00;
 }
 

@@ -1,19 +1,19 @@
-//! Statements into the expressions of the kernel.
+//! Encodes statements as kernel expressions.
 //!
-//! Only shapes that the `nft` program itself writes for the same words are used, register by register: it aborts on bytecode
-//! that it cannot turn back into words, and that would take `nft list ruleset` from everybody on the machine.
+//! Only forms that `nft` itself writes are used, register by register: it aborts on bytecode that it cannot translate
+//! back, which would break `nft list ruleset` for everyone on the machine.
 
 use super::numbers::{LIST_ELEMENT, data, rule, verdict};
 use crate::Family;
 use crate::netlink::Writer;
 use crate::nft::{Field, Statement, Verdict};
 
-/// The register of verdicts.
+/// Verdict register.
 const VERDICT: u32 = 0;
-/// The first of the registers of four bytes; the others follow.
+/// First of the 4-byte registers.
 pub(crate) const FIRST: u32 = 8;
 
-/// What is loaded from the header of an address family.
+/// Payload bases.
 const NETWORK_HEADER: u32 = 1;
 const TRANSPORT_HEADER: u32 = 2;
 
@@ -25,35 +25,35 @@ const PROTOCOL: u32 = 16;
 /// Keys of `ct`.
 const CT_STATE: u32 = 0;
 const CT_STATUS: u32 = 2;
-/// The bit of a new connection among the states.
+/// `ct state new`.
 const STATE_NEW: u32 = 8;
-/// The bit of a translated destination in the status.
+/// `ct status dnat`.
 const STATUS_DNAT: u32 = 0x20;
 
-/// `fib`: which address, and that its type is wanted.
+/// `fib`: address, and result type.
 const FIB_SOURCE: u32 = 1;
 const FIB_DESTINATION: u32 = 2;
 const FIB_TYPE: u32 = 3;
-/// The type of the machine's own addresses.
+/// Address type `local`.
 const LOCAL: u32 = 2;
 
 /// Comparisons.
 const EQUAL: u32 = 0;
 const NOT_EQUAL: u32 = 1;
 
-/// The number of TCP among the protocols above IP.
+/// IP protocol number of TCP.
 const TCP: u8 = 6;
 
-/// Random ports, chosen without looking at the address.
+/// `fully-random`.
 const FULLY_RANDOM: u32 = 0x10;
 
-/// The port is given, and not left as it is.
+/// A port is given.
 const PORT_GIVEN: u32 = 0x2;
 
-/// How long the name of an interface may be, with the zero that ends it.
+/// Maximum length of an interface name, including the final zero.
 pub(crate) const INTERFACE_NAME: usize = 16;
 
-/// Writes one statement as the expressions that it takes.
+/// Writes the expressions of a statement.
 pub(crate) fn statement(w: &mut Writer, family: Family, statement: &Statement) {
     match statement {
         Statement::NewConnection => ct_bits(w, CT_STATE, STATE_NEW),
@@ -107,7 +107,7 @@ pub(crate) fn statement(w: &mut Writer, family: Family, statement: &Statement) {
         }
         Statement::Masquerade => expression(w, "masq", |w| w.be32(1, FULLY_RANDOM)),
         Statement::Reject => expression(w, "reject", |w| {
-            // Type 0 is an unreachable destination; which code says that it is the port differs.
+            // Type 0 is ICMP unreachable; the code for the port differs.
             let code = match family {
                 Family::Ip => 3,
                 Family::Ip6 => 4,
@@ -135,7 +135,7 @@ pub(crate) fn go(w: &mut Writer, verdict: &Verdict) {
     });
 }
 
-/// Writes a verdict, as it stands in a rule or in an element of a map.
+/// Writes a verdict of a rule or map element.
 pub(crate) fn verdict(w: &mut Writer, verdict: &Verdict) {
     let code = match verdict {
         Verdict::Accept => verdict::ACCEPT,
@@ -153,18 +153,18 @@ pub(crate) fn verdict(w: &mut Writer, verdict: &Verdict) {
     });
 }
 
-/// Writes an expression with its name, as an element of a list.
+/// Writes a named expression as a list element.
 pub(crate) fn expression(w: &mut Writer, name: &str, body: impl FnOnce(&mut Writer)) {
     w.nest(LIST_ELEMENT, |w| named(w, name, body));
 }
 
-/// Writes an expression with its name.
+/// Writes a named expression.
 pub(crate) fn named(w: &mut Writer, name: &str, body: impl FnOnce(&mut Writer)) {
     w.text(rule::EXPRESSION_NAME, name);
     w.nest(rule::EXPRESSION_DATA, body);
 }
 
-/// Loads the fields of a key into registers, one after the other.
+/// Loads the fields of a key into consecutive registers.
 fn load(w: &mut Writer, family: Family, key: &[Field]) {
     let mut register = FIRST;
     for field in key {
@@ -217,7 +217,7 @@ pub(crate) fn lookup(w: &mut Writer, set: &str, into: Option<u32>, negate: bool)
     });
 }
 
-/// Translates the destination to the address and port that lie one after the other in the registers.
+/// DNAT to the address and port in consecutive registers.
 fn translate(w: &mut Writer, family: Family) {
     let words = u32::try_from(family.address_len() / 4).unwrap_or_default();
     expression(w, "nat", |w| {
@@ -258,7 +258,7 @@ fn any_bit(w: &mut Writer, bits: u32) {
     compare(w, NOT_EQUAL, &0u32.to_ne_bytes());
 }
 
-/// Gives the packet the mark `mark & mask ^ xor`.
+/// Sets the mark to `mark & mask ^ xor`.
 fn mark(w: &mut Writer, mask: u32, xor: u32) {
     meta(w, MARK);
     bitwise(w, mask, xor);

@@ -1,8 +1,8 @@
-//! Sets and elements as messages.
+//! Encodes sets and elements.
 //!
-//! Beside what the kernel needs, a set carries data for the `nft` program (`USER_DATA`), without which it could not name the
-//! parts of a key. A key with a random number needs more: no type has that name, so such a set says of each part which
-//! expression it is like (`typeof`). So does a map to addresses and ports, or translations by it could not be read back.
+//! Besides what the kernel needs, a set has user data for `nft`, without which it could not name the parts of a key.
+//! Keys with a random number have no type name, so such a set gives an expression for each part (`typeof`). So does a
+//! map to addresses and ports, or DNAT rules could not be listed.
 
 use super::numbers::{LIST_ELEMENT, data, element, set};
 use super::rules;
@@ -11,14 +11,14 @@ use crate::netlink::Writer;
 use crate::nft::key::packed_len;
 use crate::nft::{Key, Set, SetValue, Type, Value};
 
-/// How many elements packets may put into a set, as with `nft`.
+/// Maximum size of a dynamic set, as with `nft`.
 const DYNAMIC_SIZE: u32 = 65_535;
-/// The longest data for `nft` that the kernel keeps.
+/// Maximum length of user data in the kernel.
 const USER_DATA_MAX: usize = 256;
-/// Bits of each type in the number that describes several.
+/// Bits per type in a concatenated type number.
 pub(crate) const TYPE_BITS: u32 = 6;
 
-/// The number that `nft` gives to a type.
+/// The `nft` number of a type.
 pub(crate) fn type_number(one: Type, family: Family) -> u32 {
     match (one, family) {
         (Type::Address, Family::Ip) => 7,
@@ -33,7 +33,7 @@ fn types_number(types: &[Type], family: Family) -> u32 {
     types.iter().fold(0, |number, one| number << TYPE_BITS | type_number(*one, family))
 }
 
-/// Writes what a set is; without elements.
+/// Writes the description of a set, without elements.
 pub(crate) fn describe(w: &mut Writer, family: Family, set: &Set) {
     let concatenated = set.interval && set.key.len() > 1;
     let mut flags = 0;
@@ -75,10 +75,10 @@ fn length(types: &[Type], family: Family) -> u32 {
     u32::try_from(packed_len(types, family)).unwrap_or(u32::MAX)
 }
 
-/// Writes the elements of which a key is one, with its value when it is added.
+/// Writes the elements of a key, with its value if added.
 ///
-/// A set of ranges of one part is a tree of borders in the kernel: where a range begins, and where the next value after it
-/// is. A set of ranges of several parts takes both ends in one element.
+/// An interval set of one part is a tree of boundaries: the start of a range and the value after its end. With
+/// concatenations an element has both ends.
 pub(crate) fn element(w: &mut Writer, set: &Shape, key: &Key, value: Option<&Value>) {
     w.nest(LIST_ELEMENT, |w| {
         w.nest(element::KEY, |w| w.bytes(data::VALUE, &key.start));
@@ -92,7 +92,7 @@ pub(crate) fn element(w: &mut Writer, set: &Shape, key: &Key, value: Option<&Val
         }
     });
     if set.interval && set.parts == 1 {
-        // A range up to the last of all values has no border behind it.
+        // A range up to the maximum value has no end element.
         if let Some(border) = successor(key.last()) {
             w.nest(LIST_ELEMENT, |w| {
                 w.be32(element::FLAGS, element::INTERVAL_END);
@@ -102,12 +102,12 @@ pub(crate) fn element(w: &mut Writer, set: &Shape, key: &Key, value: Option<&Val
     }
 }
 
-/// What must be known of a set to write its elements. The default is that of plain keys.
+/// Properties of a set that are needed to encode its elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Shape {
     /// Whether keys may be ranges.
     pub interval: bool,
-    /// Of how many parts they are.
+    /// Number of key parts.
     pub parts: usize,
 }
 
@@ -118,7 +118,7 @@ impl Shape {
     }
 }
 
-/// The value after this one, if there is one.
+/// The next value, if there is one.
 pub(crate) fn successor(value: &[u8]) -> Option<Box<[u8]>> {
     let mut next: Box<[u8]> = value.into();
     for byte in next.iter_mut().rev() {
@@ -130,7 +130,7 @@ pub(crate) fn successor(value: &[u8]) -> Option<Box<[u8]>> {
     None
 }
 
-/// The value before this one, if there is one.
+/// The previous value, if there is one.
 pub(crate) fn predecessor(value: &[u8]) -> Option<Box<[u8]>> {
     let mut previous: Box<[u8]> = value.into();
     for byte in previous.iter_mut().rev() {
@@ -142,14 +142,14 @@ pub(crate) fn predecessor(value: &[u8]) -> Option<Box<[u8]>> {
     None
 }
 
-/// Kinds of expressions, as `nft` numbers them.
+/// Expression kinds of `nft` user data.
 const VERDICT: u32 = 1;
 const PAYLOAD: u32 = 7;
 const META: u32 = 9;
 const CONCAT: u32 = 13;
 const NUMGEN: u32 = 23;
 
-/// Data for the `nft` program: records of a type, a length and a value.
+/// User data for `nft`: records of type, length and value.
 fn user_data(set: &Set, family: Family) -> Vec<u8> {
     const KEY_ORDER: u8 = 0;
     const DATA_ORDER: u8 = 1;
@@ -173,7 +173,7 @@ fn user_data(set: &Set, family: Family) -> Vec<u8> {
     out
 }
 
-/// 1 is the order of the machine, 2 that of the network, 0 says nothing.
+/// 1 is host order, 2 network order, 0 unspecified.
 fn byte_order(types: &[Type]) -> u32 {
     match types {
         [Type::Address | Type::Port] => 2,
@@ -183,7 +183,7 @@ fn byte_order(types: &[Type]) -> u32 {
 }
 
 fn record(kind: u8, value: &[u8]) -> Vec<u8> {
-    // A record that is too long makes the whole too long, which is then left out.
+    // A record that is too long makes the whole too long; it is then omitted.
     let mut out = vec![kind, u8::try_from(value.len()).unwrap_or(u8::MAX)];
     out.extend_from_slice(value);
     out
@@ -193,7 +193,7 @@ fn number(kind: u8, value: u32) -> Vec<u8> {
     record(kind, &value.to_ne_bytes())
 }
 
-/// Expressions that these types are like.
+/// Expressions of these types.
 fn like(types: &[Type], family: Family) -> Vec<u8> {
     if let [one] = types {
         return like_one(*one, family);
@@ -205,7 +205,7 @@ fn like(types: &[Type], family: Family) -> Vec<u8> {
 fn like_one(one: Type, family: Family) -> Vec<u8> {
     let numbers = |values: &[u32]| values.iter().zip(0u8..).flat_map(|(value, kind)| number(kind, *value)).collect();
     let (kind, content): (u32, Vec<u8>) = match (one, family) {
-        // The destination address, the destination port, the protocol, a random number below anything.
+        // Destination address, destination port, protocol, random number.
         (Type::Address, Family::Ip) => (PAYLOAD, numbers(&[12, 12])),
         (Type::Address, Family::Ip6) => (PAYLOAD, numbers(&[13, 9])),
         (Type::Port, _) => (PAYLOAD, numbers(&[11, 2])),
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_value_after_and_the_value_before() {
+    fn successor_and_predecessor() {
         assert_eq!(successor(&[10, 0, 0, 255]).as_deref(), Some(&[10, 0, 1, 0][..]));
         assert_eq!(predecessor(&[10, 0, 1, 0]).as_deref(), Some(&[10, 0, 0, 255][..]));
         assert_eq!(successor(&[255, 255]), None);
@@ -234,14 +234,14 @@ mod tests {
     }
 
     #[test]
-    fn types_are_numbered_as_nft_numbers_them() {
+    fn type_numbers_equal_those_of_nft() {
         let types = [Type::Address, Type::Protocol, Type::Port, Type::Random];
         assert_eq!(types_number(&types, Family::Ip), 0x001c_c344);
         assert_eq!(types_number(&types, Family::Ip6), 0x0020_c344);
     }
 
     #[test]
-    fn data_for_nft_fits() {
+    fn user_data_fits() {
         let key = vec![Type::Address, Type::Address, Type::Protocol, Type::Port, Type::Random];
         let value = SetValue::Data(vec![Type::Address, Type::Port]);
         let set = Set { key, value, ..Set::default() };

@@ -34,7 +34,7 @@ impl Speaker {
         let task = tokio::spawn(async move {
             if let Some(proxy) = proxy {
                 tokio::select! {
-                    () = proxy.served() => {}
+                    () = proxy.wait_first_sync() => {}
                     _ = &mut stopped => return,
                 }
             }

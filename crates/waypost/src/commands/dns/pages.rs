@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dataplane::health::{Answer, Answers};
+use dataplane::health::{Handler, Reply};
 use dns::config::Config;
 use dns::metrics::Metrics;
 use dns::reload::Figures;
@@ -130,8 +130,8 @@ struct Here {
     address: SocketAddr,
 }
 
-impl Answers for Here {
-    fn answer(&self, path: &str) -> Answer {
+impl Handler for Here {
+    fn handle(&self, path: &str) -> Reply {
         let text = |code, body: String| (code, vec![("content-type", "text/plain; charset=utf-8".to_owned())], body);
         // Asked each time: a connection may be older than the plan.
         let is_here = self.state.plan.read().has(self.address, path);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use api::view::labels::SERVICE_PROXY_NAME;
 use dataplane::nftables::Nftables;
-use dataplane::{Backend as _, Since, nft};
+use dataplane::{Backend as _, SyncScope, nft};
 use ipnet::IpNet;
 use kernel::Family;
 use kernel::nft::{Batch, Change, Counter, Dump, Key, Monitor, Nft, NftError, Part};
@@ -102,7 +102,7 @@ fn as_the_proxy_hears_it(service: &Value) -> Vec<Value> {
 fn difference(tables: &BTreeMap<Family, Option<Dump>>, plan: &Plan) -> Measured<Vec<Change>> {
     let batches = Arc::new(Mutex::new(Vec::new()));
     let mut backend = Nftables::new(Dry { tables: tables.clone(), batches: Arc::clone(&batches) });
-    backend.bring(plan, &Since::Ever).map_err(|error| Unmeasured {
+    backend.sync(plan, &SyncScope::FullResync).map_err(|error| Unmeasured {
         why: format!("comparing rules: {error}"),
         how: "restart the proxy of this node".to_owned(),
     })?;
@@ -259,7 +259,7 @@ pub(super) mod tests {
         let local = LocalDetector::Ranges(vec!["10.244.0.0/16".parse().expect("a range")]);
         let options = Options { node_name: "n1".to_owned(), masquerade_all, local, ..Options::default() };
         let plan = plan(cluster, options, BTreeSet::new());
-        Nftables::new(fake.clone()).bring(plan.plan(), &Since::Ever).expect("written");
+        Nftables::new(fake.clone()).sync(plan.plan(), &SyncScope::FullResync).expect("written");
         fake
     }
 

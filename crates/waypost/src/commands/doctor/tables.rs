@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use dataplane::iptables::Iptables as Backend;
-use dataplane::{Backend as _, Since};
+use dataplane::{Backend as _, SyncScope};
 use ipnet::IpNet;
 use kernel::Family;
 use kernel::iptables::{Iptables, IptablesError, Match, Name, Rule, Saved, Script, State, Step, Table, Target};
@@ -89,7 +89,7 @@ fn node_ports(saved: &BTreeMap<Family, Saved>) -> Vec<NodePortAddresses> {
     let rules = saved.values().flat_map(|saved| saved.rules(Table::Nat, SERVICES)).flatten();
     let asked: Vec<Match> =
         rules.filter(|rule| leads(rule, NODE_PORTS)).flat_map(|rule| rule.matches().to_vec()).collect();
-    if asked.contains(&Match::ToHere) {
+    if asked.contains(&Match::LocalDestination) {
         return vec![NodePortAddresses::All];
     }
     let named = asked.iter().filter_map(|one| match one {
@@ -139,7 +139,7 @@ fn differences(saved: &BTreeMap<Family, Saved>, plan: &Plan, drop_invalid: bool)
     let scripts = Scripts::default();
     let port = Dry { saved: saved.clone(), scripts: Arc::clone(&scripts) };
     let mut backend = Backend::new(port, drop_invalid);
-    backend.bring(plan, &Since::Ever).map_err(|error| Unmeasured {
+    backend.sync(plan, &SyncScope::FullResync).map_err(|error| Unmeasured {
         why: format!("comparing rules: {error}"),
         how: "restart the proxy of this node".to_owned(),
     })?;
@@ -320,7 +320,7 @@ mod tests {
         let options =
             Options { node_name: "n1".to_owned(), masquerade_all, local, node_port_addresses, ..Options::default() };
         let planner = plan(cluster, options, BTreeSet::new());
-        Backend::new(fake.clone(), true).bring(planner.plan(), &Since::Ever).expect("written");
+        Backend::new(fake.clone(), true).sync(planner.plan(), &SyncScope::FullResync).expect("written");
         fake
     }
 

@@ -1,14 +1,14 @@
-//! The ways to serve Services: which one this machine can go, and what the others have left behind.
+//! Proxy modes: selection at start, and cleanup of what other modes left behind.
 //!
-//! One line per mode in [`open`] and in [`clean`]. Whoever is asked for a mode that cannot be gets an error; `auto` takes the best
-//! that can be; `ipvs` falls back to iptables, as it always did. Each says what was chosen and why.
+//! One line per mode in [`open`] and in [`clean_rules`]. An explicit mode that is not available is an error; `auto`
+//! selects the best available one; `ipvs` falls back to iptables, as kube-proxy did.
 
 use std::path::Path;
 
 use anyhow::Context as _;
 use dataplane::Backend;
 use dataplane::iptables::{self, Iptables};
-use dataplane::ipvs::{self, Ipvs, Manner};
+use dataplane::ipvs::{self, Config, Ipvs};
 use dataplane::nftables::{self, Nftables};
 use dataplane::userspace::loopback::LoopbackPorts;
 use dataplane::userspace::relay::{Relay, Settings};
@@ -19,65 +19,65 @@ use kernel::iptables::linux::Linux as HostTables;
 use kernel::ipvs::{Ipvs as _, Timeouts};
 use kernel::nft::Nft as _;
 use kernel::nft::linux::Linux as Nft;
-use kernel::sysctl::kept::{self, Kept};
+use kernel::sysctl::ledger_file::{self, LedgerFile};
 use kernel::sysctl::{self, Sysctl as _};
 
 use crate::config::{ProxyArguments, ProxyMode};
 
-/// A way to serve Services.
-pub(super) struct Way {
-    /// Who brings plans to the machine.
+/// A selected mode.
+pub(super) struct SelectedMode {
+    /// Writes plans to the kernel.
     pub(super) backend: Box<dyn Backend>,
-    /// Who knows its flows; nobody where there are no rules that could leave stale ones.
+    /// Conntrack; none without rules that could leave stale flows.
     pub(super) conntrack: Option<Box<dyn Conntrack>>,
-    /// Whether nothing of the machine is changed.
+    /// Whether the machine is left unchanged.
     pub(super) rootless: bool,
-    /// Why this one, for people.
+    /// Why it was selected.
     pub(super) why: String,
 }
 
-/// Opens the mode that was asked for, or the one that serves best here; nothing when none is to be. `on_loopback`: Services have
-/// loopback addresses, for which no rules are needed, nor possible.
-pub(super) fn open(arguments: &ProxyArguments, on_loopback: bool) -> anyhow::Result<Option<Way>> {
+/// Opens the requested mode, or the best available one; none with `--proxy-mode none`. `on_loopback`: Services have
+/// loopback addresses, which need no rules.
+pub(super) fn open(arguments: &ProxyArguments, on_loopback: bool) -> anyhow::Result<Option<SelectedMode>> {
     let refuse = |why: String| anyhow::anyhow!("--proxy-mode {}: {why}", name(arguments.proxy_mode));
-    let way = match arguments.proxy_mode {
+    let selected = match arguments.proxy_mode {
         ProxyMode::None => {
-            tracing::info!("Services are not served on this machine: --proxy-mode is none");
+            tracing::info!("Services are not served on this machine: --proxy-mode none");
             return Ok(None);
         }
         ProxyMode::Auto | ProxyMode::Userspace if on_loopback => rootless(arguments),
         ProxyMode::Auto => return Ok(best()),
-        ProxyMode::Nftables => open_nft().and_then(|nft| by_rules(nft, AS_ASKED)).map_err(refuse)?,
-        ProxyMode::Iptables => open_iptables().and_then(|tables| by_rules(tables, AS_ASKED)).map_err(refuse)?,
+        ProxyMode::Nftables => open_nft().and_then(|nft| by_rules(nft, REQUESTED)).map_err(refuse)?,
+        ProxyMode::Iptables => open_iptables().and_then(|tables| by_rules(tables, REQUESTED)).map_err(refuse)?,
         ProxyMode::Userspace => open_userspace(arguments).map_err(refuse)?,
         ProxyMode::Ipvs => match open_ipvs(arguments) {
-            Ok(balancer) => by_rules(balancer, AS_ASKED).map_err(refuse)?,
+            Ok(balancer) => by_rules(balancer, REQUESTED).map_err(refuse)?,
             Err(why) => {
-                tracing::warn!(why, "IPVS cannot be used; falling back to iptables");
-                let tables = open_iptables().and_then(|tables| by_rules(tables, "IPVS cannot be used"));
+                tracing::warn!(why, "IPVS is not available; falling back to iptables");
+                let tables = open_iptables().and_then(|tables| by_rules(tables, "IPVS is not available"));
                 tables.map_err(|error| refuse(format!("{why}; and iptables: {error}")))?
             }
         },
     };
-    Ok(Some(way))
+    Ok(Some(selected))
 }
 
-/// The name of a mode, as it is asked for.
+/// Flag value of a mode.
 fn name(mode: ProxyMode) -> String {
     clap::ValueEnum::to_possible_value(&mode).map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-const AS_ASKED: &str = "it was asked for";
+const REQUESTED: &str = "requested by --proxy-mode";
 
-/// The best that this machine can do with rules.
-fn best() -> Option<Way> {
-    let nftables = open_nft().and_then(|nft| by_rules(nft, "the kernel has it and lets us use it"));
+/// The best mode with kernel rules.
+fn best() -> Option<SelectedMode> {
+    let nftables = open_nft().and_then(|nft| by_rules(nft, "available"));
     let nftables = match nftables {
-        Ok(way) => return Some(way),
+        Ok(selected) => return Some(selected),
         Err(why) => why,
     };
-    match open_iptables().and_then(|tables| by_rules(tables, &format!("nftables cannot be used ({nftables})"))) {
-        Ok(way) => Some(way),
+    match open_iptables().and_then(|tables| by_rules(tables, &format!("nftables is not available ({nftables})"))) {
+        Ok(selected) => Some(selected),
         Err(iptables) => {
             tracing::warn!(
                 nftables,
@@ -90,15 +90,15 @@ fn best() -> Option<Way> {
     }
 }
 
-fn say(mode: &str, why: &str) {
-    tracing::info!(mode, why, "how Services are served");
+fn log_mode(mode: &str, why: &str) {
+    tracing::info!(mode, why, "proxy mode selected");
 }
 
-fn by_rules(backend: impl Backend + 'static, why: &str) -> Result<Way, String> {
+fn by_rules(backend: impl Backend + 'static, why: &str) -> Result<SelectedMode, String> {
     let conntrack = open_conntrack()?;
-    say(backend.mode(), why);
+    log_mode(backend.mode(), why);
     let why = why.to_owned();
-    Ok(Way { backend: Box::new(backend), conntrack: Some(Box::new(conntrack)), rootless: false, why })
+    Ok(SelectedMode { backend: Box::new(backend), conntrack: Some(Box::new(conntrack)), rootless: false, why })
 }
 
 fn open_conntrack() -> Result<kernel::conntrack::linux::Linux, String> {
@@ -109,24 +109,24 @@ fn relay_settings(arguments: &ProxyArguments) -> Settings {
     Settings { connections: arguments.proxy_max_connections, udp_idle: arguments.udp_timeout }
 }
 
-fn open_userspace(arguments: &ProxyArguments) -> Result<Way, String> {
+fn open_userspace(arguments: &ProxyArguments) -> Result<SelectedMode, String> {
     let nft = usable_nft()?;
     let backend = Userspace::new(nft, &Relay::new(relay_settings(arguments)));
-    let conntrack = backend.flows(open_conntrack()?);
-    say(backend.mode(), AS_ASKED);
-    tracing::warn!("in the userspace mode this program carries every connection: Services stop when it does");
-    let why = AS_ASKED.to_owned();
-    Ok(Way { backend: Box::new(backend), conntrack: Some(Box::new(conntrack)), rootless: false, why })
+    let conntrack = backend.conntrack(open_conntrack()?);
+    log_mode(backend.mode(), REQUESTED);
+    tracing::warn!("userspace mode: this process relays every connection; Services stop when it does");
+    let why = REQUESTED.to_owned();
+    Ok(SelectedMode { backend: Box::new(backend), conntrack: Some(Box::new(conntrack)), rootless: false, why })
 }
 
-fn rootless(arguments: &ProxyArguments) -> Way {
-    let why = "Services have loopback addresses: a program that listens there needs no rules";
-    say("userspace", why);
+fn rootless(arguments: &ProxyArguments) -> SelectedMode {
+    let why = "Services have loopback addresses, which need no rules";
+    log_mode("userspace", why);
     let relay = Relay::new(relay_settings(arguments));
-    Way { backend: Box::new(Rootless::new(relay)), conntrack: None, rootless: true, why: why.to_owned() }
+    SelectedMode { backend: Box::new(Rootless::new(relay)), conntrack: None, rootless: true, why: why.to_owned() }
 }
 
-/// Node ports on loopback, to be beside any way.
+/// Node ports on loopback, in addition to any mode.
 pub(super) fn loopback(arguments: &ProxyArguments) -> LoopbackPorts {
     LoopbackPorts::new(Relay::new(relay_settings(arguments)))
 }
@@ -139,12 +139,12 @@ fn usable_nft() -> Result<Nft, String> {
 fn open_nft() -> Result<Nftables<Nft>, String> {
     let nft = usable_nft()?;
     let reader = Nft::open().map_err(|error| error.to_string())?;
-    Ok(Nftables::new(nft).read_ahead(reader))
+    Ok(Nftables::new(nft).prefetch(reader))
 }
 
 fn open_iptables() -> Result<Iptables<HostTables>, String> {
     let tables = HostTables::open().map_err(|error| error.to_string())?;
-    // A kernel that is told to be liberal lets late packets pass translated; there is then nothing to drop.
+    // With nf_conntrack_tcp_be_liberal late packets are translated; nothing needs to be dropped.
     let liberal =
         sysctl::Linux.read("net/netfilter/nf_conntrack_tcp_be_liberal").is_ok_and(|value| value.trim() != "0");
     Ok(Iptables::new(tables, !liberal))
@@ -162,42 +162,43 @@ fn open_ipvs(arguments: &ProxyArguments) -> Result<Balancer, String> {
     let (tcp, tcp_fin, udp) = (arguments.ipvs_tcp_timeout, arguments.ipvs_tcpfin_timeout, arguments.ipvs_udp_timeout);
     balancer.set_timeouts(Timeouts { tcp, tcp_fin, udp }).map_err(|error| error.to_string())?;
     let nft = Nft::open().map_err(|error| error.to_string())?;
-    let manner = Manner { scheduler, resync: arguments.ipvs_sync_period };
-    Ok(Ipvs::new(balancer, links, nft, manner))
+    let config = Config { scheduler, resync: arguments.ipvs_sync_period };
+    Ok(Ipvs::new(balancer, links, nft, config))
 }
 
-/// Sets this machine up for IPVS, and notes what was changed for `waypost cleanup`.
+/// Sets the sysctls of IPVS and records the changes for `waypost cleanup`.
 fn prepare(strict_arp: bool) -> Result<(), String> {
-    let mut kept = Kept::open(Path::new(kept::FOLDER)).map_err(|error| format!("{}: {error}", kept::FOLDER))?;
-    let prepared = ipvs::prepare(&mut sysctl::Linux, &mut kept.ledger, strict_arp);
-    for (name, (before, now)) in &kept.ledger.changed {
-        tracing::info!(name, before, now, "a setting of this machine was changed for IPVS");
+    let mut recorded = LedgerFile::open(Path::new(ledger_file::DIRECTORY))
+        .map_err(|error| format!("{}: {error}", ledger_file::DIRECTORY))?;
+    let prepared = ipvs::prepare(&mut sysctl::Linux, &mut recorded.ledger, strict_arp);
+    for (name, (before, now)) in &recorded.ledger.changed {
+        tracing::info!(name, before, now, "changed sysctl for IPVS");
     }
-    if let Err(error) = kept.save() {
-        tracing::warn!(%error, "{} cannot be written: `waypost cleanup` will leave these settings", kept::FOLDER);
+    if let Err(error) = recorded.save() {
+        tracing::warn!(%error, "cannot write {}: `waypost cleanup` will not restore these sysctls", ledger_file::DIRECTORY);
     }
     prepared.map_err(|(name, error)| format!("setting {name}: {error}"))
 }
 
-/// Puts settings of this machine back; answers whether there were some.
+/// Restores changed sysctls; returns whether there were any.
 ///
 /// # Errors
-/// When one cannot be put back.
+/// When one cannot be restored.
 pub(in crate::commands) fn restore_settings() -> anyhow::Result<bool> {
-    let mut kept = Kept::open(Path::new(kept::FOLDER)).context("reading which settings were changed")?;
-    let found = !kept.ledger.changed.is_empty();
-    let failures = kept.ledger.restore(&mut sysctl::Linux);
-    kept.save().context("noting that settings were put back")?;
+    let mut recorded = LedgerFile::open(Path::new(ledger_file::DIRECTORY)).context("reading the recorded sysctls")?;
+    let found = !recorded.ledger.changed.is_empty();
+    let failures = recorded.ledger.restore(&mut sysctl::Linux);
+    recorded.save().context("recording restored sysctls")?;
     match failures.into_iter().next() {
-        Some((name, error)) => Err(error).with_context(|| format!("putting back the setting {name}")),
+        Some((name, error)) => Err(error).with_context(|| format!("restoring sysctl {name}")),
         None => Ok(found),
     }
 }
 
-/// Removes the rules that modes other than this one have left; answers whether there were some. With no mode, all of them go.
+/// Removes the rules of all modes but this one; returns whether there were any.
 ///
 /// # Errors
-/// When something of ours is there and cannot be removed.
+/// When rules of ours exist and cannot be removed.
 pub(in crate::commands) fn clean_rules(but: Option<&str>) -> anyhow::Result<bool> {
     let mut found = false;
     let unless = |mode: &str| but != Some(mode);
@@ -216,19 +217,19 @@ pub(in crate::commands) fn clean_rules(but: Option<&str>) -> anyhow::Result<bool
     Ok(found)
 }
 
-/// Whether IPVS still carries connections while this other mode serves. What cannot be asked is not waited for.
-pub(super) fn ipvs_carries(mode: &str) -> bool {
-    let carries = || {
+/// Whether IPVS has open connections while another mode is active; false when that cannot be read.
+pub(super) fn ipvs_has_connections(mode: &str) -> bool {
+    let has_connections = || {
         let (mut balancer, mut nft) = (kernel::ipvs::linux::Linux::open().ok()?, Nft::open().ok()?);
-        ipvs::carries(&mut balancer, &mut nft).ok()
+        ipvs::has_active_connections(&mut balancer, &mut nft).ok()
     };
-    mode != "ipvs" && carries().unwrap_or(false)
+    mode != "ipvs" && has_connections().unwrap_or(false)
 }
 
-/// Removes what the mode ipvs has left, unless it is this one; answers whether there was something.
+/// Removes the objects of the IPVS mode, unless it is the active one; returns whether there were any.
 ///
 /// # Errors
-/// When something of ours is there and cannot be removed.
+/// When objects of ours exist and cannot be removed.
 pub(in crate::commands) fn clean_ipvs(but: Option<&str>) -> anyhow::Result<bool> {
     if but == Some("ipvs") {
         return Ok(false);
@@ -237,5 +238,5 @@ pub(in crate::commands) fn clean_ipvs(but: Option<&str>) -> anyhow::Result<bool>
     let mut links = kernel::links::linux::Linux::open().context("opening links")?;
     let mut balancer = kernel::ipvs::linux::Linux::open().ok();
     let balancer = balancer.as_mut().map(|balancer| balancer as &mut dyn kernel::ipvs::Ipvs);
-    ipvs::cleanup(balancer, &mut links, &mut nft).context("removing what IPVS needed")
+    ipvs::cleanup(balancer, &mut links, &mut nft).context("removing IPVS objects")
 }

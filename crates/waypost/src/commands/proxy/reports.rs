@@ -1,5 +1,4 @@
-//! How the proxy of this machine stands, for whoever asks the agent: the loop says what it serves, the kernel who talks to whom, and
-//! what is tried whether it works.
+//! Proxy reports for the agent's API: Services from the sync loop, connections from conntrack, and optional checks.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -7,7 +6,7 @@ use std::time::Duration;
 
 use agent::serve::reports::{NoReport, Reports};
 use dataplane::health::Health;
-use dataplane::report::{self, Question, Snapshot, Traffic};
+use dataplane::report::{self, Snapshot, SnapshotRequest, Traffic};
 use dataplane::sync::Message;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -18,35 +17,35 @@ use kernel::sysctl::Sysctl as _;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use super::tried::Trier;
+use super::checks::ServiceChecker;
 
-/// How long the loop may take to answer: it may be busy writing the rules of a large cluster.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Whether the kernel counts what passes.
+/// Response timeout of the loop: it may be writing the rules of a large cluster.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Sysctl: whether the kernel counts bytes.
 const ACCOUNTING: &str = "net/netfilter/nf_conntrack_acct";
-/// The mode in which this program carries connections: the kernel does not know who is behind a Service then.
-const CARRIED: &str = "userspace";
+/// The mode in which conntrack does not show the backend.
+const RELAYED_MODE: &str = "userspace";
 
-/// See the module.
+/// Implements [`Reports`].
 pub(super) struct ProxyReports {
     out: Sender<Message>,
     health: Arc<Health>,
-    trier: Trier,
+    checker: ServiceChecker,
 }
 
 impl ProxyReports {
-    pub(super) const fn new(out: Sender<Message>, health: Arc<Health>, trier: Trier) -> Self {
-        Self { out, health, trier }
+    pub(super) const fn new(out: Sender<Message>, health: Arc<Health>, checker: ServiceChecker) -> Self {
+        Self { out, health, checker }
     }
 
-    async fn ask(&self, service: Option<String>, rules: bool) -> Result<Snapshot, NoReport> {
-        let ended = || NoReport("the proxy of this node has ended".to_owned());
+    async fn snapshot(&self, service: Option<String>, rules: bool) -> Result<Snapshot, NoReport> {
+        let ended = || NoReport("the proxy of this node has stopped".to_owned());
         let (sender, receiver) = oneshot::channel();
-        // Whoever asked may have gone meanwhile.
-        let answer = Box::new(move |snapshot| drop(sender.send(snapshot)));
-        self.out.send(Message::Ask(Question { service, rules, answer })).map_err(|_| ended())?;
-        let answered = tokio::time::timeout(PATIENCE, receiver).await;
-        let busy = |_| NoReport(format!("the proxy of this node is busy: it does not answer within {PATIENCE:?}"));
+        // The requester may have gone.
+        let reply = Box::new(move |snapshot| drop(sender.send(snapshot)));
+        self.out.send(Message::Snapshot(SnapshotRequest { service, rules, reply })).map_err(|_| ended())?;
+        let answered = tokio::time::timeout(TIMEOUT, receiver).await;
+        let busy = |_| NoReport(format!("the proxy of this node is busy: no response within {TIMEOUT:?}"));
         answered.map_err(busy)?.map_err(|_| ended())
     }
 }
@@ -54,41 +53,41 @@ impl ProxyReports {
 impl Reports for ProxyReports {
     fn report(&self, service: Option<String>, is_tried: bool) -> BoxFuture<'_, Result<String, NoReport>> {
         async move {
-            let trying = async {
+            let checks = async {
                 match service.as_deref().filter(|_| is_tried) {
-                    Some(service) => self.trier.of(service).await,
+                    Some(service) => self.checker.of(service).await,
                     None => Value::Null,
                 }
             };
-            let (snapshot, tried) = tokio::join!(self.ask(service.clone(), false), trying);
+            let (snapshot, tried) = tokio::join!(self.snapshot(service.clone(), false), checks);
             let snapshot = snapshot?;
             let traffic = match snapshot.mode {
-                CARRIED => Traffic::default(),
+                RELAYED_MODE => Traffic::default(),
                 _ => tokio::task::spawn_blocking(traffic).await.unwrap_or_default(),
             };
-            let mut told = report::report(&snapshot, &self.health.written(), &traffic);
+            let mut report = report::report(&snapshot, &self.health.last_sync(), &traffic);
             if !tried.is_null() {
-                told["tried"] = tried;
+                report["tried"] = tried;
             }
-            Ok(told.to_string())
+            Ok(report.to_string())
         }
         .boxed()
     }
 
     fn rules(&self, service: String) -> BoxFuture<'_, Result<String, NoReport>> {
-        async move { Ok(report::rules(&self.ask(Some(service), true).await?)) }.boxed()
+        async move { Ok(report::rules(&self.snapshot(Some(service), true).await?)) }.boxed()
     }
 }
 
-/// The connections that the kernel remembers.
+/// Connections from conntrack.
 fn traffic() -> Traffic {
     let read = || {
         let mut conntrack = Linux::open()?;
-        let mut flows = conntrack.led_flows(Family::Ip)?;
-        flows.extend(conntrack.led_flows(Family::Ip6)?);
+        let mut flows = conntrack.translated_flows(Family::Ip)?;
+        flows.extend(conntrack.translated_flows(Family::Ip6)?);
         Ok::<_, kernel::conntrack::ConntrackError>(flows)
     };
-    let flows = read().inspect_err(|error| tracing::debug!(%error, "connections cannot be read")).ok();
-    let counted = kernel::sysctl::Linux.read(ACCOUNTING).is_ok_and(|value| value.trim() == "1");
-    Traffic { flows, counted }
+    let flows = read().inspect_err(|error| tracing::debug!(%error, "cannot read conntrack entries")).ok();
+    let accounting = kernel::sysctl::Linux.read(ACCOUNTING).is_ok_and(|value| value.trim() == "1");
+    Traffic { flows, accounting }
 }

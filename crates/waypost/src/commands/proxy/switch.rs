@@ -1,56 +1,58 @@
-//! Another mode while the program runs.
+//! Switches the proxy mode at run time.
 //!
-//! In: SIGHUP (`systemctl reload`), and the settings as they are then. Out: a message to the loop, which writes everything the new
-//! way before the old one goes. On a terminal SIGHUP means that the terminal was closed, and ends the program as ever.
+//! In: SIGHUP (`systemctl reload`) and the new configuration. Out: a message to the sync loop, which syncs the new
+//! backend before the old one drains. On a terminal SIGHUP means that the terminal was closed and ends the process, as
+//! usual.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use anyhow::Context as _;
-use dataplane::sync::{Message, Serving};
+use dataplane::sync::{ActiveBackend, Message};
 use dataplane::userspace::loopback::{LoopbackPorts, WithLoopback};
 use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::modes::{self, Way};
+use super::modes::{self, SelectedMode};
 use crate::config::{self, ProxyArguments};
 
-/// What all ways of one program share.
+/// State shared by all modes of the process.
 #[derive(Clone)]
 pub(super) struct Switch {
-    /// The way that serves now.
+    /// Active mode.
     pub(super) mode: Arc<Mutex<&'static str>>,
-    /// Node ports on loopback, if they are wanted. They stay open while modes change.
+    /// Node ports on loopback, if enabled. They stay open across mode changes.
     pub(super) loopback: Option<Arc<Mutex<LoopbackPorts>>>,
 }
 
 impl Switch {
-    /// A way, made fit for the loop.
-    pub(super) fn serving(&self, way: Way) -> Serving {
-        let (shown, mode, rootless) = (self.mode.clone(), way.backend.mode(), way.rootless);
-        let begun = move || {
+    /// The backend of a mode, with its callbacks.
+    pub(super) fn active_backend(&self, selected: SelectedMode) -> ActiveBackend {
+        let (shown, mode, rootless) = (self.mode.clone(), selected.backend.mode(), selected.rootless);
+        let on_active = move || {
             *shown.lock() = mode;
             if !rootless {
-                take_over(mode, modes::clean_rules(Some(mode)));
+                log_cleanup(mode, modes::clean_rules(Some(mode)));
             }
         };
-        // Connections that IPVS carries have nobody else, so it gets the time to end the short ones.
-        let is_awaited = move || !rootless && modes::ipvs_carries(mode);
-        let parted = move || {
+        // IPVS connections cannot move, so short ones get time to end.
+        let has_open_connections = move || !rootless && modes::ipvs_has_connections(mode);
+        let on_drained = move || {
             if !rootless {
-                take_over(mode, modes::clean_ipvs(Some(mode)));
+                log_cleanup(mode, modes::clean_ipvs(Some(mode)));
             }
         };
         let backend = match &self.loopback {
-            Some(ports) if !rootless => Box::new(WithLoopback::new(way.backend, ports.clone())),
-            _ => way.backend,
+            Some(ports) if !rootless => Box::new(WithLoopback::new(selected.backend, ports.clone())),
+            _ => selected.backend,
         };
-        let (begun, is_awaited, parted) = (Box::new(begun), Box::new(is_awaited), Box::new(parted));
-        Serving { backend, conntrack: way.conntrack, begun, is_awaited, parted }
+        let (on_active, has_open_connections, on_drained) =
+            (Box::new(on_active), Box::new(has_open_connections), Box::new(on_drained));
+        ActiveBackend { backend, conntrack: selected.conntrack, on_active, has_open_connections, on_drained }
     }
 
-    /// Follows the settings for as long as the program runs.
+    /// Handles SIGHUP while the process runs.
     pub(super) async fn follow(self, mut now: ProxyArguments, out: Sender<Message>) {
         if std::io::stdin().is_terminal() {
             return;
@@ -59,12 +61,12 @@ impl Switch {
         while hangup.recv().await.is_some() {
             match config::proxy_again().and_then(|next| self.change(&now, next, &out)) {
                 Ok(next) => now = next,
-                Err(error) => tracing::warn!("SIGHUP: {error:#}; Services are served as before"),
+                Err(error) => tracing::warn!("SIGHUP: {error:#}; keeping the current proxy mode"),
             }
         }
     }
 
-    /// Has another mode take over, if the settings ask for one.
+    /// Switches the mode if the configuration says so.
     fn change(
         &self,
         now: &ProxyArguments,
@@ -72,25 +74,30 @@ impl Switch {
         out: &Sender<Message>,
     ) -> anyhow::Result<ProxyArguments> {
         if next == *now {
-            tracing::info!("SIGHUP: the settings of the proxy are as they were");
+            tracing::info!("SIGHUP: proxy configuration unchanged");
             return Ok(next);
         }
-        let way =
-            modes::open(&next, false)?.context("nothing could serve so; restart with --proxy-mode none to stop")?;
-        if way.backend.mode() == *self.mode.lock() {
-            tracing::info!(mode = way.backend.mode(), "SIGHUP: the mode stays; other settings take a restart");
+        let selected =
+            modes::open(&next, false)?.context("no such mode is available; restart with --proxy-mode none to stop")?;
+        if selected.backend.mode() == *self.mode.lock() {
+            tracing::info!(
+                mode = selected.backend.mode(),
+                "SIGHUP: proxy mode unchanged; other settings need a restart"
+            );
             return Ok(next);
         }
-        out.send(Message::Serve(Box::new(self.serving(way)))).ok().context("the proxy has ended")?;
+        out.send(Message::SwitchBackend(Box::new(self.active_backend(selected))))
+            .ok()
+            .context("the proxy has ended")?;
         Ok(next)
     }
 }
 
-/// Says what became of what other modes have left, now that this one serves.
-fn take_over(mode: &'static str, cleaned: anyhow::Result<bool>) {
+/// Logs the result of the cleanup of other modes.
+fn log_cleanup(mode: &'static str, cleaned: anyhow::Result<bool>) {
     match cleaned {
-        Ok(true) => tracing::info!(mode, "rules of another mode are gone; this one has taken over"),
+        Ok(true) => tracing::info!(mode, "removed rules of another mode; takeover complete"),
         Ok(false) => {}
-        Err(error) => tracing::warn!("rules of another mode may be left: {error:#}; `waypost cleanup` removes all"),
+        Err(error) => tracing::warn!("cannot remove rules of another mode: {error:#}; run `waypost cleanup`"),
     }
 }

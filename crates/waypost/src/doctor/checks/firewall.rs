@@ -167,7 +167,7 @@ fn fix(stop: &Stop, to: SocketAddr, protocol: Protocol) -> String {
 #[cfg(test)]
 mod tests {
     use kernel::nft::Verdict;
-    use kernel::nft::foreign::{Comparison, Entry, ForeignChain, ForeignRule, Header, Sort, Step};
+    use kernel::nft::foreign::{Comparison, Entry, ForeignChain, ForeignRule, Header, Step, TableFamily};
     use serde_json::json;
 
     use super::super::super::testing::{World, failed, not_applicable, not_measured, passed};
@@ -177,7 +177,7 @@ mod tests {
         let mut world = World::new();
         world.service("default", "web", json!({"clusterIP": "10.96.0.5", "ports": [{"port": 80, "protocol": "TCP"}]}));
         world.slice("default", "web", 8080, &[("10.244.0.1", true, "n1")]);
-        let table = (Sort::Inet, "guard".into());
+        let table = (TableFamily::Inet, "guard".into());
         let chain = ForeignChain { entry: Some(entry), rules: vec![ForeignRule { handle: 7, steps }] };
         let mut rules = Ruleset { tables: vec![table.clone()], ..Ruleset::default() };
         rules.chains.insert((table, "forward".into()), chain);

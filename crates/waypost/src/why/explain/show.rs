@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use announce::who::Said;
 use plan::oracle::Outcome;
-use plan::why::{Candidate, Left, Port, Stand, Way};
+use plan::why::{Candidate, EndpointTraffic, Port, TrafficPath, Unassigned};
 use plan::{Frontend, PortKey};
 use serde_json::{Value, json};
 
@@ -24,17 +24,17 @@ pub(super) fn text(answer: &Answer) -> String {
     for port in &explanation.ports {
         lines.push(String::new());
         lines.push(format!("port {}", port_name(&port.planned.key, port.planned.port)));
-        lines.extend(grouped(&port.ways).into_iter().map(|line| format!("  {line}")));
+        lines.extend(grouped(&port.paths).into_iter().map(|line| format!("  {line}")));
         let width = port.candidates.iter().map(|one| one.place().len()).max().unwrap_or_default();
         lines.extend(port.candidates.iter().map(|one| format!("  {}", candidate(port, one, width))));
         if port.candidates.is_empty() {
             lines.push("  no endpoint".to_owned());
         }
     }
-    if !explanation.left.is_empty() {
+    if !explanation.unassigned.is_empty() {
         lines.push(String::new());
         lines.push("behind no port".to_owned());
-        lines.extend(explanation.left.iter().map(|one| format!("  out  {}", left(one))));
+        lines.extend(explanation.unassigned.iter().map(|one| format!("  out  {}", left(one))));
     }
     lines.push(String::new());
     lines.extend(explanation.problems.iter().chain(&answer.missing).map(|problem| format!("note: {problem}")));
@@ -96,7 +96,7 @@ fn frontend(frontend: &Frontend) -> String {
 }
 
 /// The ways to a port; senders to whom the same happens share a line.
-fn grouped(ways: &[Way]) -> Vec<String> {
+fn grouped(ways: &[TrafficPath]) -> Vec<String> {
     let mut lines: Vec<(String, Vec<String>, String)> = Vec::new();
     for way in ways {
         let at = format!("{} {}", way.role, frontend(&way.frontend));
@@ -124,9 +124,10 @@ fn candidate(port: &Port, one: &Candidate, width: usize) -> String {
 /// What an endpoint that gets traffic does not get, and why.
 fn partly(port: &Port, one: &Candidate) -> String {
     let mut said: Vec<(String, Vec<String>)> = Vec::new();
-    let last_resort = one.stands.iter().any(|stand| matches!(stand, Stand::In { last_resort: true, .. }));
-    for (way, stand) in port.ways.iter().zip(&one.stands) {
-        let Stand::Out(out) = stand else { continue };
+    let last_resort =
+        one.traffic.iter().any(|stand| matches!(stand, EndpointTraffic::Receives { last_resort: true, .. }));
+    for (way, stand) in port.paths.iter().zip(&one.traffic) {
+        let EndpointTraffic::Excluded(out) = stand else { continue };
         let (why, by) = (out.to_string(), format!("{} by its {}", way.sender, way.role));
         match said.iter_mut().find(|(said, _)| *said == why) {
             Some((_, ways)) if ways.contains(&by) => {}
@@ -141,7 +142,7 @@ fn partly(port: &Port, one: &Candidate) -> String {
     out
 }
 
-fn left(one: &Left) -> String {
+fn left(one: &Unassigned) -> String {
     let pod = one.pod.as_deref().filter(|pod| *pod != one.what).map(|pod| format!("  {pod}")).unwrap_or_default();
     let slice = one.slice.as_deref().map(|slice| format!("  in slice {slice}")).unwrap_or_default();
     format!("{}{pod}{slice}  {}", one.what, one.out)
@@ -157,7 +158,7 @@ pub(super) fn json(answer: &Answer) -> Value {
         "measured": answer.view.report.is_ok(), "notMeasured": answer.view.report.as_ref().err(),
         "programmed": answer.programmed().map(|service| service["programmed"].clone()),
         "ports": explanation.ports.iter().map(port_json).collect::<Vec<_>>(),
-        "left": explanation.left.iter().map(left_json).collect::<Vec<_>>(),
+        "left": explanation.unassigned.iter().map(left_json).collect::<Vec<_>>(),
         "announced": answer.announced.iter().map(announced_json).collect::<Vec<_>>(), "problems": explanation.problems, "missing": answer.missing,
         "findings": answer.findings.iter().map(diagnose::Finding::json).collect::<Vec<_>>(),
     })
@@ -176,7 +177,8 @@ fn announced_json((ip, said): &(IpAddr, Said)) -> Value {
 fn port_json(port: &Port) -> Value {
     let planned = &port.planned;
     let candidate = |one: &Candidate| {
-        let stands: Vec<Value> = port.ways.iter().zip(&one.stands).map(|(way, stand)| stand_json(way, stand)).collect();
+        let stands: Vec<Value> =
+            port.paths.iter().zip(&one.traffic).map(|(way, stand)| stand_json(way, stand)).collect();
         json!({
             "address": one.place(), "node": one.node, "pod": one.pod, "in": one.is_in(),
             "why": one.out().map(ToString::to_string), "ways": stands,
@@ -185,12 +187,12 @@ fn port_json(port: &Port) -> Value {
     json!({
         "name": &*planned.key.port, "protocol": planned.key.protocol.as_str(), "family": planned.key.family.as_str(),
         "port": planned.port, "affinitySeconds": planned.affinity,
-        "ways": port.ways.iter().map(way_json).collect::<Vec<_>>(),
+        "ways": port.paths.iter().map(way_json).collect::<Vec<_>>(),
         "endpoints": port.candidates.iter().map(candidate).collect::<Vec<_>>(),
     })
 }
 
-fn way_json(way: &Way) -> Value {
+fn way_json(way: &TrafficPath) -> Value {
     let backends = match &way.outcome {
         Outcome::Forward(forward) if way.taken.is_none() => forward.backends.len(),
         _ => 0,
@@ -201,14 +203,14 @@ fn way_json(way: &Way) -> Value {
     })
 }
 
-fn stand_json(way: &Way, stand: &Stand) -> Value {
+fn stand_json(way: &TrafficPath, stand: &EndpointTraffic) -> Value {
     let (share, why) = match stand {
-        Stand::In { of, .. } => (json!(format!("1/{of}")), Value::Null),
-        Stand::Out(out) => (Value::Null, json!(out.to_string())),
+        EndpointTraffic::Receives { of, .. } => (json!(format!("1/{of}")), Value::Null),
+        EndpointTraffic::Excluded(out) => (Value::Null, json!(out.to_string())),
     };
     json!({"frontend": frontend(&way.frontend), "sender": way.sender.to_string(), "share": share, "why": why})
 }
 
-fn left_json(one: &Left) -> Value {
+fn left_json(one: &Unassigned) -> Value {
     json!({"what": one.what, "pod": one.pod, "slice": one.slice, "why": one.out.to_string()})
 }

@@ -1,8 +1,8 @@
-//! What the kernel refuses, and with which number.
+//! What the kernel refuses, with its error numbers.
 //!
-//! Two things are refused here that the kernel may let pass, to do something else later. Keys whose types are not those of the
-//! set: it would compare bytes that mean something else. Ranges that overlap: it notices some of them, and of those that it
-//! takes it may delete the one when it is told to delete the other.
+//! The fake is stricter in two cases that the kernel may accept and mishandle later: keys whose types are not those of
+//! the set, which it would compare as bytes; and overlapping ranges, of which it detects some and may delete the wrong
+//! one of others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,33 +13,33 @@ use crate::Family;
 use crate::nft::key::packed_len;
 use crate::nft::{Base, BaseKind, Field, Hook, Key, Name, Set, SetValue, Statement, Type, Value, Verdict};
 
-/// How many chains deep a packet may go.
+/// Maximum depth of jumps.
 const DEPTH: usize = 16;
-/// How long a key or data may be.
+/// Maximum length of a key or data.
 const KEY_MAX: usize = 64;
 
 fn ensure(fine: bool, errno: Errno) -> Result<(), Errno> {
     if fine { Ok(()) } else { Err(errno) }
 }
 
-/// Whether a base chain can be where it is to be.
+/// Checks a base chain.
 pub(super) fn base(base: Option<Base>) -> Result<(), Errno> {
     let impossible = base.is_some_and(|base| base.kind == BaseKind::Nat && base.hook == Hook::Forward);
     ensure(!impossible, Errno::OPNOTSUPP)
 }
 
-/// Whether a set can be.
+/// Checks a set.
 pub(super) fn set(set: &Set, family: Family) -> Result<(), Errno> {
     let fits = |types: &[Type]| (1..=KEY_MAX).contains(&packed_len(types, family));
     ensure(fits(&set.key), Errno::INVAL)?;
     if let SetValue::Data(types) = &set.value {
         ensure(fits(types), Errno::INVAL)?;
     }
-    // Packets can only fill tables of plain keys.
+    // Dynamic sets must have plain keys.
     ensure(!(set.interval && set.timeout.is_some()), Errno::OPNOTSUPP)
 }
 
-/// Whether an element can be in a set.
+/// Checks an element.
 pub(super) fn element(held: &Held, set: &Set, family: Family, key: &Key, value: &Value) -> Result<(), Errno> {
     let long_enough = |bytes: &[u8], types: &[Type]| bytes.len() == packed_len(types, family);
     ensure(long_enough(&key.start, &set.key) && long_enough(key.last(), &set.key), Errno::INVAL)?;
@@ -52,14 +52,14 @@ pub(super) fn element(held: &Held, set: &Set, family: Family, key: &Key, value: 
     }
 }
 
-/// Whether a verdict leads to a chain that can be jumped to.
+/// Checks that a verdict refers to a regular chain.
 fn target(held: &Held, verdict: &Verdict) -> Result<(), Errno> {
     let Some(name) = verdict.target() else { return Ok(()) };
     let chain = held.chains.get(name).ok_or(Errno::NOENT)?;
     ensure(chain.base.is_none(), Errno::OPNOTSUPP)
 }
 
-/// Whether a statement can be in a rule.
+/// Checks a statement.
 pub(super) fn statement(held: &Held, statement: &Statement) -> Result<(), Errno> {
     if let Some((name, key)) = statement.lookup() {
         let set = held.sets.get(name).ok_or(Errno::NOENT)?;
@@ -75,7 +75,7 @@ pub(super) fn statement(held: &Held, statement: &Statement) -> Result<(), Errno>
             _ => false,
         };
         ensure(fits, Errno::INVAL)?;
-        // Packets cannot put anything into a tree of ranges.
+        // Interval sets cannot be dynamic.
         let fillable = !set.interval || !matches!(statement, Statement::Remember { .. });
         return ensure(fillable, Errno::OPNOTSUPP);
     }
@@ -86,7 +86,7 @@ pub(super) fn statement(held: &Held, statement: &Statement) -> Result<(), Errno>
     }
 }
 
-/// Whether any rule or element leads to a chain.
+/// Whether any rule or element refers to a chain.
 pub(super) fn leads_to(held: &Held, name: &Name) -> bool {
     let by_rule =
         held.chains.values().flat_map(|chain| chain.rules.iter().flatten()).any(|statement| match statement {
@@ -96,15 +96,14 @@ pub(super) fn leads_to(held: &Held, name: &Name) -> bool {
     by_rule || held.sets.values().any(|set| targets(set).any(|target| target == name))
 }
 
-/// Chains that the elements of a set lead to.
+/// Chains that the elements of a set refer to.
 fn targets(set: &Set) -> impl Iterator<Item = &Name> {
     let is_map = set.value == SetValue::Verdict;
     let values = set.elements.values().filter(move |_| is_map);
     values.filter_map(|value| if let Value::Verdict(verdict) = value { verdict.target() } else { None })
 }
 
-/// Whether packets can walk a table: chains are not too deep, and do only what can be done at the hooks they are reached
-/// from.
+/// Checks jump depth, and that chains contain only statements that are valid at the hooks they are reached from.
 pub(super) fn walkable(held: &Held) -> Result<(), Errno> {
     let maps = held.sets.iter().map(|(name, set)| (name, targets(set).collect::<BTreeSet<_>>()));
     let maps: BTreeMap<_, _> = maps.filter(|(_, targets)| !targets.is_empty()).collect();
@@ -144,7 +143,7 @@ fn descend<'a>(
     Ok(())
 }
 
-/// Whether a statement can be carried out below a base chain.
+/// Checks that a statement is valid below a base chain.
 fn possible(statement: &Statement, base: Base) -> Result<(), Errno> {
     let fine = match statement {
         Statement::Translate { .. } | Statement::Redirect { .. } => {

@@ -1,7 +1,7 @@
-//! Packets that are thought of, and rules that stop them, may stop them, or do not.
+//! Constructed packets, and rules that stop them, may stop them, or do not.
 
 use super::*;
-use crate::nft::foreign::{Entry, Sort};
+use crate::nft::foreign::{Entry, TableFamily};
 
 const TABLE: &str = "filter";
 
@@ -17,7 +17,7 @@ fn dport(port: u16) -> Vec<Step> {
 fn rules(drops: bool, rules: Vec<Vec<Step>>, called: Vec<Vec<Step>>) -> Ruleset {
     let numbered =
         |rules: Vec<Vec<Step>>| (1..).zip(rules).map(|(handle, steps)| ForeignRule { handle, steps }).collect();
-    let table: TableName = (Sort::Inet, TABLE.into());
+    let table: TableName = (TableFamily::Inet, TABLE.into());
     let entry = Some(Entry { hook: Hook::Forward, priority: 0, translates: false, drops });
     let chains = [("forward", entry, rules), ("called", None, called)];
     let chains = chains
@@ -39,7 +39,7 @@ const DROP: Step = Step::Go(Verdict::Drop);
 const ACCEPT: Step = Step::Go(Verdict::Accept);
 
 #[test]
-fn a_rule_that_matches_stops_and_one_that_does_not_lets_pass() {
+fn only_a_matching_rule_stops() {
     let ruleset = rules(false, vec![with(dport(80), DROP), with(dport(8080), Step::Reject)], vec![]);
     assert_eq!(stops(&ruleset), [("forward".to_owned(), Some(2), true)]);
     assert_eq!(stops(&rules(false, vec![with(dport(80), DROP)], vec![])), []);
@@ -49,7 +49,7 @@ fn a_rule_that_matches_stops_and_one_that_does_not_lets_pass() {
 }
 
 #[test]
-fn what_a_policy_drops_can_be_accepted_before() {
+fn a_rule_can_accept_before_the_policy_drops() {
     assert_eq!(stops(&rules(true, vec![], vec![])), [("forward".to_owned(), None, true)]);
     assert_eq!(stops(&rules(true, vec![with(dport(8080), ACCEPT)], vec![])), []);
     let unclear = vec![Step::Unclear("limit".to_owned()), ACCEPT];
@@ -69,7 +69,7 @@ fn established_connections_are_not_the_first_packet() {
 }
 
 #[test]
-fn chains_lead_into_each_other_and_back() {
+fn jumps_and_returns_are_followed() {
     let jump = Step::Go(Verdict::Jump("called".into()));
     let called = vec![with(dport(80), DROP), with(dport(8080), Step::Go(Verdict::Return)), vec![DROP]];
     assert_eq!(stops(&rules(false, vec![vec![jump.clone()]], called)), []);
@@ -82,9 +82,9 @@ fn chains_lead_into_each_other_and_back() {
 }
 
 #[test]
-fn sets_of_ranges_and_maps_of_verdicts_are_looked_into() {
+fn interval_sets_and_verdict_maps_are_evaluated() {
     let mut ruleset = rules(false, vec![], vec![]);
-    let table: TableName = (Sort::Inet, TABLE.into());
+    let table: TableName = (TableFamily::Inet, TABLE.into());
     let port = |port: u16| Box::from(port.to_be_bytes());
     let elements = vec![(port(8000), Some(None)), (port(9000), None)];
     let ranges = ForeignSet { length: 2, elements, interval: true, opaque: false };
@@ -107,7 +107,7 @@ fn sets_of_ranges_and_maps_of_verdicts_are_looked_into() {
 }
 
 #[test]
-fn no_rule_that_asks_for_an_interface_matches_what_this_machine_sends() {
+fn interface_rules_do_not_match_local_output() {
     let mut ruleset = rules(false, vec![], vec![]);
     let by_name = vec![Step::Meta(0, 6), Step::Compare(0, Comparison::Unequal, b"eth0\0".to_vec()), DROP];
     for chain in ruleset.chains.values_mut().filter(|chain| chain.entry.is_some()) {

@@ -1,4 +1,4 @@
-//! Input that cannot be used: it is left out, a person is told, and the rest works.
+//! Invalid input is ignored and reported, and the rest works.
 
 use plan::Update;
 use plan::oracle::Outcome;
@@ -11,7 +11,7 @@ fn says(world: &World, part: &str) -> bool {
 }
 
 #[test]
-fn addresses_that_are_none() {
+fn invalid_addresses_are_reported() {
     let mut world = World::new();
     world.say(service_with(
         "s",
@@ -24,28 +24,30 @@ fn addresses_that_are_none() {
         assert!(matches!(world.judge(STRANGER, address, 80), Outcome::Forward(_)), "{address}");
     }
     assert_eq!(world.port("default/s/TCP").frontends().len(), 3);
-    for part in
-        ["`nonsense`", "`nope`", "127.0.0.1 is a loopback", "0.0.0.0 is no", "`198.51.100.300`", "224.0.0.1 is a multi"]
-    {
+    for part in [
+        "`nonsense`",
+        "`nope`",
+        "127.0.0.1 is a loopback",
+        "0.0.0.0 is the unspecified",
+        "`198.51.100.300`",
+        "224.0.0.1 is a multi",
+    ] {
         assert!(says(&world, part), "{part} in {:?}", world.problems());
     }
 }
 
 #[test]
-fn endpoints_that_are_none() {
+fn invalid_endpoints_are_reported() {
     let mut world = World::new();
     world.say(simple("s", "10.96.0.1"));
     for (endpoints, part) in [
         ("1 nonsense 2", "`nonsense` is not an address"),
         ("1 127.0.0.1 2", "`127.0.0.1` is a loopback"),
-        (
-            "1 169.254.7.7 2 169.254.8.8 169.254.9.9",
-            "is a link-local address, which means another machine on every link; it is left out (2 others as well)",
-        ),
+        ("1 169.254.7.7 2 169.254.8.8 169.254.9.9", "is a link-local address; ignored (2 others as well)"),
         ("1 224.0.0.5 2", "`224.0.0.5` is a multicast"),
-        ("1 0.0.0.0 2", "`0.0.0.0` is no address"),
+        ("1 0.0.0.0 2", "`0.0.0.0` is the unspecified address"),
         ("1 255.255.255.255 2", "broadcast"),
-        ("1 fd00::1 2", "`fd00::1` is not of the slice's own family"),
+        ("1 fd00::1 2", "`fd00::1` is not of the slice's family"),
         ("1 ::1 2", "family"),
     ] {
         world.say(slice("x", "s", endpoints));
@@ -57,7 +59,7 @@ fn endpoints_that_are_none() {
 }
 
 #[test]
-fn names_are_no_addresses() {
+fn fqdn_slices_are_reported() {
     let mut world = World::new();
     world.say(simple("s", "10.96.0.1"));
     let ports = json!([{"name": "", "port": 8080}]);
@@ -69,7 +71,7 @@ fn names_are_no_addresses() {
 }
 
 #[test]
-fn ports_that_are_none() {
+fn invalid_ports_are_reported() {
     let mut world = World::new();
     world.say(service(
         "s",
@@ -83,15 +85,21 @@ fn ports_that_are_none() {
     assert_eq!(world.0.plan().ports.len(), 1);
     assert_eq!(world.port("default/s:good/TCP").cluster.len(), 1);
     assert_eq!(world.port("default/s:good/TCP").port, 80);
-    for part in
-        ["`zero`", "`huge`", "`odd`", "`minus`", "default/s:good/TCP twice", "has no number", "has an unknown protocol"]
-    {
+    for part in [
+        "`zero`",
+        "`huge`",
+        "`odd`",
+        "`minus`",
+        "duplicate port default/s:good/TCP",
+        "has no valid number",
+        "has an unknown protocol",
+    ] {
         assert!(says(&world, part), "{part} in {:?}", world.problems());
     }
 }
 
 #[test]
-fn cluster_ips_are_no_endpoints() {
+fn cluster_ips_are_ignored_as_endpoints() {
     let mut world = World::new();
     world.say(simple("s", "10.96.0.1"));
     world.say(slice("x", "s", "1 10.96.0.7 10.96.0.1"));
@@ -108,9 +116,9 @@ fn cluster_ips_are_no_endpoints() {
     assert!(matches!(world.judge(STRANGER, "10.96.0.1", 80), Outcome::Refuse(_)), "nobody else could answer");
 }
 
-/// Also where no range of Services is known, and far from any other cluster IP.
+/// Also without a known ServiceCIDR, and far from any other cluster IP.
 #[test]
-fn cluster_ips_far_from_others_are_no_endpoints() {
+fn cluster_ips_far_from_others_are_ignored_as_endpoints() {
     let mut world = World::new();
     world.say(simple("s", "10.96.0.1"));
     world.say(slice("x", "s", "1 172.20.0.7"));
@@ -124,14 +132,14 @@ fn cluster_ips_far_from_others_are_no_endpoints() {
 }
 
 #[test]
-fn a_family_that_nobody_may_use() {
+fn source_ranges_may_close_a_family() {
     let mut world = World::new();
     let spec = json!({"type": "LoadBalancer", "clusterIPs": ["10.96.0.1", "fd00:10:96::1"], "ports": [{"port": 80}],
         "loadBalancerSourceRanges": ["10.0.0.0/8", "bogus"]});
     let status = json!({"loadBalancer": {"ingress": [{"ip": "2001:db8:1::1"}, {"ip": "198.51.100.1"}]}});
     world.say(service_with("s", spec, status));
-    assert!(says(&world, "name no IPv6 address"));
-    assert!(says(&world, "`bogus` is not a range"));
+    assert!(says(&world, "contain no IPv6 address"));
+    assert!(says(&world, "`bogus` is not a CIDR"));
     assert!(matches!(world.judge("2001:db8:f::9", "2001:db8:1::1", 80), Outcome::Drop(_)));
 }
 

@@ -1,63 +1,63 @@
-//! From what tables hold to what they should hold.
+//! Differences between saved and desired tables.
 //!
-//! In: what was listed, and chain after chain what is wanted. Out: a script that changes what differs, and nothing when nothing
-//! does. Chains are compared as they come and then forgotten, so that hundreds of thousands of rules are never held twice.
+//! In: saved rules, and the desired chains one by one. Out: a script with the differences, empty if there are none.
+//! Desired chains are compared and dropped, so that hundreds of thousands of rules are never held twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kernel::iptables::{Name, Rule, Saved, Script, Step, Table};
 
+use super::base;
 use super::fragment::Shared;
-use super::frame;
 use super::names::is_ours;
 
-/// What is to be changed.
-pub(super) struct Correction<'a> {
+/// Collects differences.
+pub(super) struct Diff<'a> {
     saved: &'a Saved,
-    /// Chains that are wanted.
+    /// Desired chains.
     wanted: BTreeSet<(Table, Name)>,
     edits: BTreeMap<Table, Edit>,
 }
 
-/// Changes to a table, in the order in which they must be made.
+/// Changes to a table, in order of execution.
 #[derive(Default)]
 pub(super) struct Edit {
-    /// Chains that are made, or emptied.
+    /// Chains to create or flush.
     pub(super) empty: Vec<Step>,
-    /// Rules that go.
+    /// Rules to delete.
     pub(super) delete: Vec<Step>,
-    /// Rules that come.
+    /// Rules to add.
     pub(super) add: Vec<Step>,
-    /// Chains that go.
+    /// Chains to delete.
     pub(super) remove: Vec<Step>,
 }
 
 impl Edit {
-    /// A chain has these rules and no others.
+    /// Replaces the rules of a chain.
     pub(super) fn rewrite(&mut self, chain: &Name, rules: impl IntoIterator<Item = Rule>) {
         self.empty.push(Step::Empty(chain.clone()));
         self.add.extend(rules.into_iter().map(|rule| Step::Append(chain.clone(), rule)));
     }
 
-    /// A chain goes.
+    /// Flushes and deletes a chain.
     pub(super) fn discard(&mut self, chain: &Name) {
         self.empty.push(Step::Empty(chain.clone()));
         self.remove.push(Step::Remove(chain.clone()));
     }
 
-    /// All of it.
+    /// All steps in order.
     pub(super) fn steps(self) -> Vec<Step> {
         [self.empty, self.delete, self.add, self.remove].concat()
     }
 }
 
-impl<'a> Correction<'a> {
-    /// Nothing is wanted yet.
+impl<'a> Diff<'a> {
+    /// A diff without desired chains.
     pub(super) fn of(saved: &'a Saved) -> Self {
         Self { saved, wanted: BTreeSet::new(), edits: BTreeMap::new() }
     }
 
-    /// A chain is to have these rules.
+    /// Sets the desired rules of a chain.
     pub(super) fn chain(&mut self, table: Table, name: Name, rules: Vec<Rule>) {
         let saved = self.saved;
         let there = saved.has_chain(table, &name);
@@ -68,10 +68,10 @@ impl<'a> Correction<'a> {
         self.wanted.insert((table, name));
     }
 
-    /// The chains that Services share are to have these rules.
+    /// Sets the desired rules of the shared chains.
     pub(super) fn shared(&mut self, rules: BTreeSet<Shared>) {
         let mut by_chain: BTreeMap<(Table, &str), [BTreeSet<Rule>; 2]> =
-            frame::SHARED.into_iter().map(|place| (place, Default::default())).collect();
+            base::SHARED.into_iter().map(|place| (place, Default::default())).collect();
         for Shared { table, chain, last, rule } in rules {
             by_chain.entry((table, chain)).or_default()[usize::from(last)].insert(rule);
         }
@@ -84,7 +84,7 @@ impl<'a> Correction<'a> {
         }
     }
 
-    /// Whether a chain has the first rules in any order, and then the last in any order.
+    /// Whether a chain consists of the first rules in any order, followed by the last ones in any order.
     fn has_in_any_order(&self, table: Table, chain: &str, first: &BTreeSet<Rule>, last: &BTreeSet<Rule>) -> bool {
         if !self.saved.has_chain(table, chain) {
             return false;
@@ -97,10 +97,10 @@ impl<'a> Correction<'a> {
         same(next(first.len()), first) && same(next(last.len()), last) && rules.next().is_none()
     }
 
-    /// Packets are to get into our chains: by these rules, in this order, and by no others.
+    /// Makes the jumps into our chains exactly these, in this order.
     fn jumps(&mut self) {
-        for (table, chain, wanted) in frame::jumps() {
-            let ours = ways_in(self.saved, table, chain);
+        for (table, chain, wanted) in base::jumps() {
+            let ours = entry_rules(self.saved, table, chain);
             let same = ours.iter().map(|line| Rule::parse(line)).eq(wanted.iter().cloned().map(Some));
             if same {
                 continue;
@@ -111,8 +111,8 @@ impl<'a> Correction<'a> {
         }
     }
 
-    /// Removes chains of ours that nobody wants.
-    fn discard_others(&mut self) {
+    /// Deletes our chains that are not desired.
+    fn delete_unwanted(&mut self) {
         for table in Table::ALL {
             let used = used_by_others(self.saved, table);
             for name in self.saved.chains(table).filter(|name| is_ours(name)) {
@@ -123,11 +123,11 @@ impl<'a> Correction<'a> {
         }
     }
 
-    /// The script that changes what differs. Packets are led to endpoints before any are refused for want of that; the
-    /// canary comes last, and says that all the rest is there.
+    /// The script. Packets are led to endpoints before the reject rules change; the canary is written last and marks
+    /// completeness.
     pub(super) fn finish(mut self) -> Script {
         self.jumps();
-        self.discard_others();
+        self.delete_unwanted();
         let mut script = Script::default();
         for table in [Table::Nat, Table::Filter, Table::Mangle] {
             script.section(table, self.edits.remove(&table).unwrap_or_default().steps());
@@ -136,12 +136,12 @@ impl<'a> Correction<'a> {
     }
 }
 
-/// Rules of a chain of the kernel that lead into chains of ours, as they were listed.
-pub(super) fn ways_in<'a>(saved: &'a Saved, table: Table, chain: &str) -> Vec<&'a str> {
+/// Rules of a built-in chain that jump into our chains, as listed.
+pub(super) fn entry_rules<'a>(saved: &'a Saved, table: Table, chain: &str) -> Vec<&'a str> {
     saved.lines(table, chain).filter(|line| Saved::leads_to(line).is_some_and(|name| is_ours(&name))).collect()
 }
 
-/// Chains of ours to which chains of others lead: they must stay, be they empty.
+/// Our chains that chains of other programs jump to: they must exist, even if empty.
 pub(super) fn used_by_others(saved: &Saved, table: Table) -> BTreeSet<String> {
     let foreign = saved.chains(table).filter(|name| !is_ours(name) && !table.built_in().contains(&&***name));
     foreign.flat_map(|name| saved.lines(table, name)).filter_map(Saved::leads_to).filter(|name| is_ours(name)).collect()

@@ -1,18 +1,18 @@
-//! The tables beside IPVS: everything but the balancing.
+//! Tables of the IPVS mode: everything but load balancing.
 //!
 //! ```text
-//! prerouting  who may use a load balancer; marks what the endpoint is to see the node for; what need not stay on this node is
-//!             translated here, past IPVS
-//! input       what nobody serves is refused or dropped; IPVS takes the rest, after us
-//! output      the same, between translation and IPVS
-//! postrouting what is marked, and endpoints that meet themselves, see the node
+//! prerouting  source restrictions of load balancers; masquerade marks; traffic that need not stay on this node is
+//!             translated here, bypassing IPVS
+//! input       rejects or drops what is not served, before IPVS
+//! output      the same, between DNAT and IPVS
+//! postrouting masquerades marked and hairpin traffic
 //! ```
-//! Service addresses are on a device of this machine, so whatever listens on all its addresses would answer there too: what is
-//! no frontend is refused. One virtual server has one list of destinations for everybody. Where a Service wants outside traffic
-//! to stay on this node, that list is the one for outside traffic; Pods and the node itself, which may go anywhere, are
-//! translated by the chains that the nftables mode has for them.
+//! Service addresses are on a device of this machine, so programs that listen on all addresses would be reachable
+//! there: everything that is not a frontend is rejected. A virtual server has one destination list for all clients.
+//! With `externalTrafficPolicy: Local` that list is for external traffic; traffic of Pods and of the node itself, which
+//! may use any endpoint, is translated by the chains of the nftables mode.
 //!
-//! Two sets are notes to ourselves, because virtual servers have no owner: which are ours, and which addresses.
+//! Virtual servers have no owner field, so two sets record which servers and which device addresses are ours.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -26,33 +26,33 @@ use plan::{Frontend, Options, Role, ServicePort};
 
 pub(crate) use super::elements::address_key;
 use super::elements::frontend_key;
-use super::fragment::{Fragment, IntoValue as _, Way, place};
+use super::fragment::{Fragment, IntoValue as _, Routing, map_key};
 use super::ruleset::{
     self, CLUSTER_IPS, FRONTENDS, HAIRPINS, MARK, NO_ENDPOINTS, NO_ENDPOINTS_NODE_PORTS, NODE_IPS, NODE_PORTS, NOTHING,
     REFUSE, SERVICE_RANGES, UNKNOWN, destination, dispatch, inside, jump,
 };
 use super::shapes::{LOCAL_ENDPOINTS, NODE_PORT_LOCAL_ENDPOINTS};
 
-/// Addresses on our device.
+/// Record of the addresses on our device.
 pub(crate) const ADDRESSES: &str = "addresses";
-/// Virtual servers that are ours.
+/// Record of our virtual servers.
 pub(crate) const SERVERS: &str = "servers";
-/// Frontends behind which there is somebody.
+/// Frontends with endpoints.
 const KNOWN: &str = "known";
-/// Protocols of those who only ask whether an address is there.
+/// ICMP protocols.
 const PINGS: &str = "pings";
-/// The chain that has the endpoint see the node.
+/// The chain that marks for masquerading.
 const OUTSIDE: &str = "outside";
 
-/// The numbers of ICMP and of its namesake of IPv6.
+/// Protocol numbers of ICMP and ICMPv6.
 const ICMP: [u8; 2] = [1, 58];
 
-/// What a virtual server is noted by.
+/// Record of a virtual server.
 pub(crate) fn server_key(server: &Server) -> Key {
     Key::new(&[Part::Address(server.ip), Part::Protocol(server.protocol), Part::Port(server.port)])
 }
 
-/// The virtual server that was noted.
+/// The virtual server of a record.
 pub(crate) fn server_from(family: Family, key: &Key) -> Option<Server> {
     let (ip, rest) = match family {
         Family::V4 => key.start.split_first_chunk::<4>().map(|(bytes, rest)| (IpAddr::from(*bytes), rest)),
@@ -62,7 +62,7 @@ pub(crate) fn server_from(family: Family, key: &Key) -> Option<Server> {
     Some(Server { ip, protocol, port: u16::from_be_bytes([high, low]) })
 }
 
-/// The sets and maps.
+/// Sets and maps.
 pub(super) fn sets() -> BTreeMap<Name, Set> {
     let mut sets = ruleset::sets();
     sets.remove(LOCAL_ENDPOINTS);
@@ -87,14 +87,14 @@ pub(super) fn sets() -> BTreeMap<Name, Set> {
     sets
 }
 
-/// The chains that do not depend on Services: those of the nftables mode, but for what comes before and after IPVS.
+/// Chains that do not depend on Services: those of the nftables mode, except around IPVS.
 pub(super) fn chains(options: &Options, family: Family) -> BTreeMap<Name, Chain> {
     use Hook::{Input, Output, Postrouting};
     let base = |kind, hook, priority, rules| Chain { base: Some(Base { kind, hook, priority }), rules };
     let plain = |rules| Chain { base: None, rules };
     let mut chains = ruleset::chains(options, family);
     let mut services = vec![vec![
-        // The node itself sends with the address of the Service that it asks, as long as nobody tells it otherwise.
+        // The node uses the Service address as its source unless it is masqueraded.
         inside(vec![Field::Source], ADDRESSES),
         inside(destination(), KNOWN),
         Statement::Mark(MARK),
@@ -102,7 +102,7 @@ pub(super) fn chains(options: &Options, family: Family) -> BTreeMap<Name, Chain>
     services.extend(ruleset::services(options, family));
     let ours = [
         ("filter-input", base(BaseKind::Filter, Input, 0, unserved())),
-        // After translation, before IPVS.
+        // After DNAT, before IPVS.
         ("filter-output", base(BaseKind::Filter, Output, -99, unserved())),
         ("nat-postrouting", base(BaseKind::Nat, Postrouting, 100, masquerading())),
         (ruleset::SERVICES, plain(services)),
@@ -113,7 +113,7 @@ pub(super) fn chains(options: &Options, family: Family) -> BTreeMap<Name, Chain>
     chains
 }
 
-/// What is refused or dropped where IPVS would look next.
+/// Rejects or drops before IPVS.
 fn unserved() -> Vec<Rule> {
     let new = || Statement::NewConnection;
     let node_port = vec![Field::Protocol, Field::DestinationPort];
@@ -137,7 +137,7 @@ fn unknown() -> Vec<Rule> {
     ]
 }
 
-/// IPVS does not tell connection tracking that it translated, so only who talks to itself is looked at.
+/// IPVS does not set the DNAT status in conntrack, so only hairpin traffic is matched.
 fn masquerading() -> Vec<Rule> {
     let itself = vec![Field::Source, Field::Destination, Field::Protocol, Field::DestinationPort];
     vec![
@@ -146,23 +146,23 @@ fn masquerading() -> Vec<Rule> {
     ]
 }
 
-/// What a Service port adds, given the frontends that are its own.
+/// The fragment of a Service port that owns these frontends.
 pub(super) fn fragment(options: &Options, port: &ServicePort, owned: &[(Frontend, Role)]) -> Fragment {
-    let mut fragment = Fragment::begin(port);
+    let mut fragment = Fragment::with_hairpins(port);
     for (frontend, role) in owned {
-        let way = fragment.way(port, *frontend, *role);
-        if let (Some(_), Frontend::Address(ip, protocol, number)) = (way.balanced(), *frontend) {
+        let routing = fragment.routing(port, *frontend, *role);
+        if let (Some(_), Frontend::Address(ip, protocol, number)) = (routing.ipvs_destinations(), *frontend) {
             fragment.put(KNOWN, frontend_key(ip, protocol, number), NOTHING);
         }
-        let chain = match way {
-            Way::Outside(_) => OUTSIDE.into(),
-            // What need not stay on this node is translated.
-            Way::OutsideLocal(anywhere, _) if !anywhere.is_empty() => {
-                fragment.lead(options, port, *frontend, Way::OutsideLocal(anywhere, &[]))
+        let chain = match routing {
+            Routing::Outside(_) => OUTSIDE.into(),
+            // Traffic that need not stay on this node is translated here.
+            Routing::OutsideLocal(anywhere, _) if !anywhere.is_empty() => {
+                fragment.entry_chain(options, port, *frontend, Routing::OutsideLocal(anywhere, &[]))
             }
             _ => continue,
         };
-        let (map, key) = place(*frontend, FRONTENDS, NODE_PORTS);
+        let (map, key) = map_key(*frontend, FRONTENDS, NODE_PORTS);
         fragment.put(map, key, Verdict::Goto(chain).into_value());
     }
     fragment

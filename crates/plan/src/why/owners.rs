@@ -1,7 +1,7 @@
-//! Whose an address is, or a port of it.
+//! Finds the owners of an address or port.
 //!
-//! In: the objects, an address, a port. Out: everybody who has it, what is nearest first: a Service's address, a Pod, a
-//! Node, an endpoint, a range.
+//! In: the objects, an address, a port. Out: all owners, most specific first: Service address, Pod, Node, endpoint,
+//! range.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use api::view::{Node, Pod, Protocol, Service, ServiceCidr};
 
 use crate::address::lenient_ranges;
 
-/// Everything that can have an address.
+/// All objects that can own an address.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Objects<'a> {
     /// All Services.
@@ -23,51 +23,51 @@ pub struct Objects<'a> {
     pub pods: &'a [Pod],
     /// All Nodes.
     pub nodes: &'a [Node],
-    /// All ranges of Services.
+    /// All ServiceCIDRs.
     pub cidrs: &'a [ServiceCidr],
 }
 
-/// What is asked for: an address, a port, or both.
+/// What to look up: an address, a port, or both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Question {
-    /// The address; without it a node port is meant.
+pub struct AddressQuery {
+    /// The address; without it a node port is looked up.
     pub ip: Option<IpAddr>,
     /// The port.
     pub port: Option<u16>,
 }
 
-/// Somebody who has it.
+/// An owner.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Owner {
     /// The kind of object.
     pub kind: &'static str,
     /// `namespace/name`, or the name.
     pub name: String,
-    /// As what: `cluster IP`, `node port`, …
+    /// Role: `cluster IP`, `node port`, …
     pub role: &'static str,
-    /// More of it: the port's name, where it leads.
+    /// Details: port name, target.
     pub says: String,
 }
 
-/// Everybody who has it.
+/// All owners.
 #[must_use]
-pub fn who(objects: &Objects<'_>, question: Question) -> Vec<Owner> {
-    let mut found: Vec<Owner> = objects.services.iter().flat_map(|service| of_service(service, question)).collect();
-    let of_node = question.ip.is_none_or(|ip| objects.nodes.iter().any(|node| node.addresses().contains(&ip)));
-    if let Some(port) = question.port.filter(|_| of_node) {
+pub fn owners(objects: &Objects<'_>, query: AddressQuery) -> Vec<Owner> {
+    let mut found: Vec<Owner> = objects.services.iter().flat_map(|service| of_service(service, query)).collect();
+    let of_node = query.ip.is_none_or(|ip| objects.nodes.iter().any(|node| node.addresses().contains(&ip)));
+    if let Some(port) = query.port.filter(|_| of_node) {
         found.extend(objects.services.iter().flat_map(|service| node_ports(service, port)));
     }
-    let Some(ip) = question.ip else { return found };
+    let Some(ip) = query.ip else { return found };
     found.extend(objects.pods.iter().filter_map(|pod| of_pod(pod, ip)));
     found.extend(objects.nodes.iter().filter_map(|node| of_node_object(node, ip)));
-    found.extend(objects.slices.iter().flat_map(|slice| of_slice(slice, ip, question.port)));
+    found.extend(objects.slices.iter().flat_map(|slice| of_slice(slice, ip, query.port)));
     found.extend(objects.cidrs.iter().filter_map(|cidr| of_range(cidr, ip)));
     found.extend(objects.nodes.iter().filter_map(|node| of_pod_range(node, ip)));
     found
 }
 
-fn of_service(service: &Service, question: Question) -> Vec<Owner> {
-    let Some(ip) = question.ip else { return Vec::new() };
+fn of_service(service: &Service, query: AddressQuery) -> Vec<Owner> {
+    let Some(ip) = query.ip else { return Vec::new() };
     let spec = &service.spec;
     let is = |text: &str| parse_lenient(text) == Some(ip);
     let has_cluster_ip =
@@ -78,19 +78,19 @@ fn of_service(service: &Service, question: Question) -> Vec<Owner> {
         ("load-balancer address", ingress.iter().any(|one| is(&one.ip))),
         ("external IP", spec.external_ips.iter().any(|one| is(one))),
     ];
-    let says = ports(service, question.port);
+    let says = ports(service, query.port);
     let owners = roles.into_iter().filter(|(_, has)| *has);
     owners.map(|(role, _)| Owner { kind: "Service", name: service.metadata.key(), role, says: says.clone() }).collect()
 }
 
-/// A port in words: `80/TCP http`.
+/// A port as text: `80/TCP http`.
 fn port_text(port: &ServicePort) -> String {
     let protocol = port.protocol.map_or("?", Protocol::as_str);
     let text = format!("port {}/{protocol} {}", port.port, port.name);
     text.trim_end().to_owned()
 }
 
-/// The ports of a Service that are asked for.
+/// The matching ports of a Service.
 fn ports(service: &Service, asked: Option<u16>) -> String {
     let all = &service.spec.ports;
     let wanted = list(all.iter().filter(|port| asked.is_none_or(|asked| port.port == asked)));

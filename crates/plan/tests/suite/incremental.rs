@@ -95,7 +95,7 @@ fn many_changes_at_once_are_one() {
     assert_eq!(ends(&world.port("default/s/TCP").cluster), "1,2");
 }
 
-/// Both the one that gets a frontend and the one that loses it must be drawn anew.
+/// Both the winner and the loser of a frontend must be touched.
 #[test]
 fn a_contested_frontend_touches_both() {
     let mut world = World::new();
@@ -107,7 +107,7 @@ fn a_contested_frontend_touches_both() {
     let touched = world.say(external("a", "10.96.0.1", "198.51.100.1"));
     assert_eq!(names(&touched), ["default/a/TCP", "default/b/TCP"]);
     assert!(touched.problems);
-    let taken = "its 198.51.100.1:80/TCP is taken by default/a/TCP; traffic there goes to that one";
+    let taken = "its 198.51.100.1:80/TCP is owned by default/a/TCP, which gets the traffic";
     assert_eq!(world.problems(), [format!("default/b: {taken}")]);
     let contested = &plan::Frontend::Address(ip("198.51.100.1"), plan::Protocol::Tcp, 80);
     assert_eq!(

@@ -1,5 +1,5 @@
-//! What rules depend on besides the Service port that they are for: the node, Pods, ranges, options. When it changes, everything is
-//! looked through again; it seldom does.
+//! What rules depend on besides their Service port: node, Pod ranges, options. A change requires a full resync; it is
+//! rare.
 
 use api::ip::Family;
 use ipnet::IpNet;
@@ -8,43 +8,43 @@ use plan::{LocalDetector, NodePortAddresses, Plan};
 
 use super::names::{MARK_MASQ, MARK_NOT_POD};
 
-/// What rules of one family depend on.
+/// Context of the rules of one family.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Around {
-    /// The family.
+pub(super) struct Context {
+    /// Address family.
     pub(super) family: Family,
-    /// Whether rules say what they are for. With very many they do not: it costs a third of their size.
+    /// Whether rules have comments. Omitted with very many endpoints: they are a third of the size.
     pub(super) comments: bool,
     /// Whether all traffic to cluster IPs is masqueraded.
     pub(super) masquerade_all: bool,
-    /// Whether packets that fit no connection are dropped before an endpoint's answer is seen untranslated.
+    /// Whether to drop packets in conntrack state INVALID.
     pub(super) drop_invalid: bool,
-    /// How Pods are recognised.
+    /// How Pods are detected.
     pub(super) pods: Pods,
-    /// What packets to addresses with node ports have in common: one of these.
+    /// Alternative matches for the addresses that serve node ports.
     pub(super) node_ports: Vec<Vec<Match>>,
-    /// Addresses that are kept for Services.
+    /// Service CIDRs.
     pub(super) ranges: Vec<IpNet>,
 }
 
-/// How Pods are recognised.
+/// How Pods are detected.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Pods {
-    /// Not at all.
+    /// Not detected.
     Unknown,
-    /// By their addresses.
+    /// By source address.
     Ranges {
-        /// Those of all Pods.
+        /// Ranges of all Pods.
         all: Vec<IpNet>,
-        /// Those of Pods of this node.
+        /// Ranges of the Pods of this node.
         here: Vec<IpNet>,
     },
-    /// By the interface that they use.
+    /// By incoming interface.
     Interface(String),
 }
 
-impl Around {
-    /// What rules of a family depend on.
+impl Context {
+    /// Context of a family.
     pub(super) fn of(plan: &Plan, family: Family, comments: bool, drop_invalid: bool) -> Self {
         let ours = |ranges: &[IpNet]| -> Vec<IpNet> {
             let here: Vec<IpNet> = ranges.iter().filter(|range| Family::of(range.addr()) == family).copied().collect();
@@ -73,13 +73,13 @@ impl Around {
         }
     }
 
-    /// A rule that says what it is for, where rules do.
-    pub(super) fn say(&self, rule: Rule, what: impl FnOnce() -> String) -> Rule {
-        if self.comments { rule.says(what()) } else { rule }
+    /// Adds a comment, if comments are enabled.
+    pub(super) fn comment(&self, rule: Rule, what: impl FnOnce() -> String) -> Rule {
+        if self.comments { rule.with_comment(what()) } else { rule }
     }
 
-    /// The rule that marks traffic to a cluster IP whose sender the endpoint is not to see, if there is such traffic.
-    pub(super) fn mark_strangers(&self) -> Option<Rule> {
+    /// The rule that marks cluster IP traffic to masquerade, if any is.
+    pub(super) fn masquerade_rule(&self) -> Option<Rule> {
         let mark = Rule::jump(MARK_MASQ);
         if self.masquerade_all {
             return Some(mark);
@@ -95,22 +95,22 @@ impl Around {
     }
 }
 
-/// Whether a packet goes to an address with node ports.
+/// Matches for the addresses that serve node ports.
 fn node_ports(plan: &Plan, family: Family) -> Vec<Vec<Match>> {
     if plan.options.node_port_addresses == NodePortAddresses::All {
-        // Whatever addresses the machine has or gets. Those of loopback would need the kernel to route them, which lets
-        // neighbours in.
+        // All addresses of the machine except loopback, which would require route_localnet and expose it to the
+        // network.
         let loopback = match family {
             Family::V4 => IpNet::V4(ipnet::Ipv4Net::new_assert([127, 0, 0, 0].into(), 8)),
             Family::V6 => IpNet::from(std::net::IpAddr::V6(std::net::Ipv6Addr::LOCALHOST)),
         };
-        return vec![vec![Match::ToHere, Match::Destination { range: loopback, not: true }]];
+        return vec![vec![Match::LocalDestination, Match::Destination { range: loopback, not: true }]];
     }
     let here = plan.node_port_ips.iter().filter(|ip| Family::of(**ip) == family);
     here.map(|ip| vec![Match::Destination { range: IpNet::from(*ip), not: false }]).collect()
 }
 
-/// Addresses that are in both.
+/// Ranges that are in both lists.
 fn intersection(these: &[IpNet], those: &[IpNet]) -> Vec<IpNet> {
     let both = |a: &IpNet, b: &IpNet| match () {
         () if a.contains(b) => Some(*b),

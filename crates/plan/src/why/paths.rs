@@ -1,48 +1,48 @@
-//! The ways to a Service port: each of its frontends, from each kind of sender, with a packet that stands for it.
+//! Traffic paths to a Service port: each frontend from each kind of source, with a representative packet.
 //!
-//! In: a plan and a port of it. Out: what the oracle says to each of these packets.
+//! In: a plan and one of its ports. Out: what the oracle says to each of these packets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use api::ip::Family;
 use ipnet::IpNet;
 
-use super::{Sender, Way};
+use super::{Sender, TrafficPath};
 use crate::claims::{Frontend, Role};
 use crate::options::LocalDetector;
 use crate::oracle::{self, Outcome, Packet};
 use crate::plan::Plan;
 use crate::service_port::ServicePort;
 
-/// All ways to a port.
-pub(super) fn ways(plan: &Plan, port: &ServicePort) -> Vec<Way> {
+/// All paths to a port.
+pub(super) fn paths(plan: &Plan, port: &ServicePort) -> Vec<TrafficPath> {
     let senders = [Sender::Pod, Sender::Node, Sender::Outside, Sender::Unlisted];
     let mut found = Vec::new();
     for (frontend, role) in port.frontends() {
         for sender in senders {
             let fenced = role == Role::LoadBalancer && port.source_ranges.is_some();
-            // Nobody outside has a way to a cluster IP.
+            // Clients outside cannot reach a cluster IP.
             let sensible = match sender {
                 Sender::Outside => role != Role::Cluster,
                 Sender::Unlisted => fenced,
                 Sender::Pod | Sender::Node => true,
             };
             if sensible && let Some((source, interface)) = source(plan, port, sender, fenced) {
-                found.push(way(plan, port, (frontend, role), sender, source, interface));
+                found.push(path(plan, port, (frontend, role), sender, source, interface));
             }
         }
     }
     found
 }
 
-fn way(
+fn path(
     plan: &Plan,
     port: &ServicePort,
     (frontend, role): (Frontend, Role),
     sender: Sender,
     source: IpAddr,
     interface: Option<String>,
-) -> Way {
+) -> TrafficPath {
     let target = match frontend {
         Frontend::Address(ip, protocol, number) => Some((ip, protocol, number)),
         Frontend::NodePort(family, protocol, number) => {
@@ -60,12 +60,13 @@ fn way(
     });
     let found = packet.as_ref().and_then(|packet| oracle::find(plan, packet));
     let taken = found.filter(|(_, owner)| owner.key != port.key).map(|(_, owner)| owner.key.clone());
-    let rule = packet.as_ref().zip(found).map(|(packet, (role, port))| oracle::course(plan, role, port, packet).rule);
+    let rule =
+        packet.as_ref().zip(found).map(|(packet, (role, port))| oracle::treatment(plan, role, port, packet).rule);
     let outcome = packet.as_ref().map_or(Outcome::Pass, |packet| oracle::judge(plan, packet));
-    Way { frontend, role, sender, packet, outcome, rule, taken }
+    TrafficPath { frontend, role, sender, packet, outcome, rule, taken }
 }
 
-/// An address of a kind of sender, and the interface that its packets come in on; none if there is no such sender.
+/// An address of a kind of source and its incoming interface; none if there is no such source.
 fn source(plan: &Plan, port: &ServicePort, sender: Sender, fenced: bool) -> Option<(IpAddr, Option<String>)> {
     let family = port.key.family;
     match sender {
@@ -83,14 +84,14 @@ fn source(plan: &Plan, port: &ServicePort, sender: Sender, fenced: bool) -> Opti
     }
 }
 
-/// A Pod of this node, as its packets look here. The first address of a range is nobody's, so it is no endpoint either.
+/// A Pod of this node. The first address of a range is unused, so it is no endpoint either.
 fn pod(plan: &Plan, family: Family) -> (IpAddr, Option<String>) {
     let own = plan.own_pods(family).iter().find(|range| Family::of(range.addr()) == family).map(IpNet::network);
     let source = own.or_else(|| strangers(family).next()).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     (source, Some(pod_interface(plan)))
 }
 
-/// The interface that packets of Pods come in on, where they are told by that; else a nameless one, which is nobody's.
+/// The incoming interface of Pods, where they are detected by it; else an empty name.
 #[must_use]
 pub fn pod_interface(plan: &Plan) -> String {
     match &plan.options.local {
@@ -99,30 +100,30 @@ pub fn pod_interface(plan: &Plan) -> String {
     }
 }
 
-/// An address that belongs to nobody of the cluster.
+/// An address outside the cluster.
 #[must_use]
 pub fn stranger(plan: &Plan, family: Family) -> Option<IpAddr> {
     strangers(family).find(|ip| !is_of_pods(plan, *ip) && !plan.node_ips.contains(ip))
 }
 
-/// Whether an address belongs to nobody of the cluster.
+/// Whether an address is outside the cluster.
 fn is_outside(plan: &Plan, port: &ServicePort, ip: IpAddr) -> bool {
     !is_of_pods(plan, ip) && !plan.node_ips.contains(&ip) && !port.lb_ips.contains(&ip)
 }
 
-/// Whether Pods have such addresses.
+/// Whether an address is in a Pod range.
 fn is_of_pods(plan: &Plan, ip: IpAddr) -> bool {
     let detector = &plan.options.local;
     matches!(detector, LocalDetector::Ranges(_)) && detector.is_local(ip, None)
         || plan.node_pods.iter().any(|range| range.contains(&ip))
 }
 
-/// Addresses of a range that somebody outside could have.
+/// Addresses of a range that a client outside could have.
 fn ends(range: &IpNet) -> impl Iterator<Item = IpAddr> {
     [range.network(), range.broadcast()].into_iter()
 }
 
-/// Addresses that are nobody's, in blocks that are kept for examples.
+/// Addresses in documentation ranges.
 fn strangers(family: Family) -> impl Iterator<Item = IpAddr> {
     let numbers = 1..=8u8;
     numbers.flat_map(move |last| -> [IpAddr; 3] {

@@ -1,4 +1,4 @@
-//! The last steps of a process before it is another program: who it is, what it may, where it stands.
+//! Prepares a process and executes a program: credentials, capabilities, working directory.
 
 use std::ffi::OsString;
 use std::io;
@@ -10,35 +10,35 @@ use rustix::thread::{CapabilitySet, CapabilitySets, capability_is_in_bounding_se
 
 use crate::seccomp::Filter;
 
-/// A program, and as whom it runs.
+/// A program and its credentials.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Program {
-    /// The program and its arguments; looked for in the `PATH` of its own environment.
+    /// Program and arguments; searched in the `PATH` of its environment.
     pub words: Vec<OsString>,
-    /// Its environment, and nothing else.
+    /// Its complete environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// Where it stands; the root when empty.
+    /// Working directory; the root when empty.
     pub folder: PathBuf,
-    /// As which user.
+    /// User ID.
     pub user: Option<u32>,
-    /// As which group.
+    /// Group ID.
     pub group: Option<u32>,
-    /// In which other groups; those of the machine's root stay when nothing is said at all.
+    /// Supplementary groups; unchanged when none is given.
     pub groups: Option<Vec<u32>>,
-    /// Whether it may not get more rights than it has.
+    /// Whether to set `no_new_privs`.
     pub no_new_privileges: bool,
-    /// The rights it may have at most, as bits; all when nothing is said.
+    /// Capability bounding set as bits; all when none is given.
     pub capabilities: Option<u64>,
-    /// The system calls it may make; all when nothing is said.
+    /// Seccomp filter; all calls when none is given.
     pub seccomp: Option<Filter>,
-    /// Whether its standard input is a terminal of its own.
+    /// Whether its standard input is a controlling terminal.
     pub terminal: bool,
 }
 
 impl Program {
-    /// Becomes it. Comes back only with the reason why not.
+    /// Executes it. Returns only on failure.
     #[expect(clippy::disallowed_methods, reason = "this is the kernel crate")]
-    pub(super) fn become_it(&self) -> io::Error {
+    pub(super) fn exec(&self) -> io::Error {
         match self.prepare() {
             Err(error) => error,
             Ok(()) => {
@@ -65,7 +65,7 @@ impl Program {
         if let Some(keep) = self.capabilities {
             bound(keep)?;
         }
-        // Needs a right that is about to go, or the promise below.
+        // Needs a capability that is about to be dropped, or no_new_privs below.
         if !self.no_new_privileges {
             self.filter()?;
         }
@@ -80,12 +80,12 @@ impl Program {
             rustix::thread::set_thread_res_uid(user, user, user)?;
         }
         if let Some(keep) = self.capabilities.filter(|_| self.user.is_none_or(|user| user == 0)) {
-            // What we do not have we cannot give.
+            // Only capabilities that we have can be kept.
             let keep = CapabilitySet::from_bits_truncate(keep) & rustix::thread::capabilities(None)?.permitted;
             let sets = CapabilitySets { effective: keep, permitted: keep, inheritable: CapabilitySet::empty() };
             rustix::thread::set_capabilities(None, sets)?;
         }
-        // After the change of user, which forgets it.
+        // After the change of user, which resets it.
         set_parent_process_death_signal(Some(Signal::KILL))?;
         if self.no_new_privileges {
             rustix::thread::set_no_new_privs(true)?;
@@ -94,14 +94,14 @@ impl Program {
         Ok(())
     }
 
-    /// Lets the kernel refuse calls from here on. A profile must allow what this process still does to become another: at the least `execve`.
+    /// Installs the seccomp filter. A profile must allow at least `execve`.
     fn filter(&self) -> io::Result<()> {
         let Some(filter) = &self.seccomp else { return Ok(()) };
         filter.install().map_err(|error| io::Error::new(error.kind(), format!("seccomp filter: {error}")))
     }
 }
 
-/// Gives up for ever what is not to be kept.
+/// Drops all other capabilities from the bounding set.
 fn bound(keep: u64) -> io::Result<()> {
     for capability in CapabilitySet::all().iter() {
         if capability.bits() & keep == 0 && capability_is_in_bounding_set(capability).unwrap_or(false) {

@@ -1,6 +1,7 @@
-//! A ledger that outlives its program: a file that goes when the machine is started anew, as settings do.
+//! A ledger in a file that does not survive a reboot, as sysctls do not.
 //!
-//! In: a folder. Out: the [`Ledger`] of this network namespace, one line for each setting: name, what was found, what was written.
+//! In: a directory. Out: the [`Ledger`] of this network namespace, one line per sysctl: name, previous value, written
+//! value.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -8,32 +9,32 @@ use std::path::{Path, PathBuf};
 
 use super::Ledger;
 
-/// Where ledgers are kept.
-pub const FOLDER: &str = "/run/waypost";
+/// Directory of the ledgers.
+pub const DIRECTORY: &str = "/run/waypost";
 
 /// A ledger and its file.
 #[derive(Debug)]
-pub struct Kept {
-    /// What it says.
+pub struct LedgerFile {
+    /// The ledger.
     pub ledger: Ledger,
     path: PathBuf,
 }
 
-impl Kept {
+impl LedgerFile {
     /// Reads the ledger of this network namespace, if there is one.
     ///
     /// # Errors
-    /// When it is there and cannot be read.
-    pub fn open(folder: &Path) -> io::Result<Self> {
+    /// When it exists and cannot be read.
+    pub fn open(directory: &Path) -> io::Result<Self> {
         let namespace = std::fs::metadata("/proc/self/ns/net")?.ino();
-        let path = folder.join(format!("settings-{namespace}"));
+        let path = directory.join(format!("settings-{namespace}"));
         let text = match std::fs::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             text => text?,
         };
         let mut ledger = Ledger::default();
         for line in text.lines() {
-            // A line that was cut short by a full disk tells nothing.
+            // Ignore lines truncated by a full disk.
             if let [name, found, written] = line.split('=').collect::<Vec<_>>()[..] {
                 ledger.changed.insert(name.to_owned(), (found.to_owned(), written.to_owned()));
             }
@@ -41,22 +42,22 @@ impl Kept {
         Ok(Self { ledger, path })
     }
 
-    /// Writes it down; an empty one needs no file, and the folder goes with the last of them.
+    /// Writes the ledger. An empty one needs no file; the directory is removed with the last one.
     ///
     /// # Errors
-    /// When that is not possible.
+    /// When it cannot be written.
     pub fn save(&self) -> io::Result<()> {
         if self.ledger.changed.is_empty() {
             let removed = std::fs::remove_file(&self.path);
             if removed.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
                 return removed;
             }
-            // Others of this machine may have theirs in there.
+            // Fails while other ledgers are in it.
             let _ = self.path.parent().map(std::fs::remove_dir);
             return Ok(());
         }
-        if let Some(folder) = self.path.parent() {
-            std::fs::create_dir_all(folder)?;
+        if let Some(directory) = self.path.parent() {
+            std::fs::create_dir_all(directory)?;
         }
         let line = |(name, (found, written)): (&String, &(String, String))| format!("{name}={found}={written}\n");
         std::fs::write(&self.path, self.ledger.changed.iter().map(line).collect::<String>())
@@ -69,21 +70,21 @@ mod tests {
     use crate::sysctl::{Fake, Sysctl as _};
 
     #[test]
-    fn the_next_program_puts_back_what_the_first_has_changed() {
-        let folder = std::env::temp_dir().join(format!("waypost-kept-{}", std::process::id()));
+    fn a_later_process_restores_the_changes() {
+        let directory = std::env::temp_dir().join(format!("waypost-kept-{}", std::process::id()));
         let mut machine = Fake::new([("a", "0"), ("b", "1 2")]);
-        let mut first = Kept::open(&folder).expect("nothing yet");
+        let mut first = LedgerFile::open(&directory).expect("nothing yet");
         first.ledger.set(&mut machine, "a", "1").expect("set");
         first.ledger.set(&mut machine, "b", "3 4").expect("set");
         first.save().expect("written");
-        // A second one changes nothing, and keeps what the first one found.
-        let mut second = Kept::open(&folder).expect("read");
+        // A second ledger keeps the values recorded by the first.
+        let mut second = LedgerFile::open(&directory).expect("read");
         second.ledger.set(&mut machine, "a", "1").expect("set");
         second.save().expect("written");
-        let mut last = Kept::open(&folder).expect("read");
+        let mut last = LedgerFile::open(&directory).expect("read");
         assert!(last.ledger.restore(&mut machine).is_empty());
         last.save().expect("removed");
         assert_eq!(["a", "b"].map(|name| machine.read(name).expect("read")), ["0", "1 2"]);
-        assert!(!folder.exists(), "nothing else was in it");
+        assert!(!directory.exists(), "nothing else was in it");
     }
 }

@@ -1,47 +1,47 @@
-//! The pages of a proxy: `/healthz` and `/livez` for supervisors, `/metrics` and `/proxyMode` for people and dashboards.
+//! HTTP handlers of the proxy: `/healthz`, `/livez`, `/metrics` and `/proxyMode`.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use super::Health;
-use super::serve::{Answer, Answers};
+use super::serve::{Handler, Reply};
 use crate::metrics::Metrics;
 
-/// Answers supervisors.
+/// Serves `/healthz` and `/livez`.
 #[derive(Debug)]
-pub struct HealthPages {
-    /// What is asked about.
+pub struct HealthHandler {
+    /// Health state.
     pub health: Arc<Health>,
-    /// Where answers are counted.
+    /// Counts responses.
     pub metrics: Arc<Metrics>,
 }
 
-impl Answers for HealthPages {
-    fn answer(&self, path: &str) -> Answer {
+impl Handler for HealthHandler {
+    fn handle(&self, path: &str) -> Reply {
         if !matches!(path, "/healthz" | "/livez") {
             return missing();
         }
-        let (well, document) = self.health.document(path == "/healthz");
-        let code = if well { 200 } else { 503 };
-        self.metrics.asked(path, code);
+        let (healthy, document) = self.health.document(path == "/healthz");
+        let code = if healthy { 200 } else { 503 };
+        self.metrics.health_request(path, code);
         let headers =
             vec![("content-type", "application/json".to_owned()), ("x-content-type-options", "nosniff".to_owned())];
         (code, headers, document.to_string())
     }
 }
 
-/// Answers dashboards.
+/// Serves `/metrics` and `/proxyMode`.
 #[derive(Debug)]
-pub struct MetricsPages {
-    /// The figures.
+pub struct MetricsHandler {
+    /// Metrics to serve.
     pub metrics: Arc<Metrics>,
-    /// How Services are served now.
+    /// Active proxy mode.
     pub mode: Arc<Mutex<&'static str>>,
 }
 
-impl Answers for MetricsPages {
-    fn answer(&self, path: &str) -> Answer {
+impl Handler for MetricsHandler {
+    fn handle(&self, path: &str) -> Reply {
         let text = |body: String| (200, vec![("content-type", "text/plain; charset=utf-8".to_owned())], body);
         match path {
             "/metrics" => text(self.metrics.text()),
@@ -52,6 +52,6 @@ impl Answers for MetricsPages {
     }
 }
 
-fn missing() -> Answer {
-    (404, Vec::new(), "there is no such page here\n".to_owned())
+fn missing() -> Reply {
+    (404, Vec::new(), "404 page not found\n".to_owned())
 }

@@ -1,6 +1,6 @@
-//! Who stands behind a Service and is no endpoint of a port of its: wrong family, wrong port, no address, not yet in a slice.
+//! Endpoints and Pods of a Service that belong to no port: wrong family, wrong port, no address, not in a slice.
 //!
-//! In: the objects, and what is planned. Out: each of these once, with its reason.
+//! In: the objects and the planned ports. Out: each once, with its reason.
 
 use std::collections::BTreeSet;
 
@@ -8,17 +8,17 @@ use api::ip::Family;
 use api::view::endpoint_slice::{Endpoint, EndpointPort, EndpointSlice};
 use api::view::{Pod, Protocol};
 
-use super::{Candidate, Left, Out, Port, Stand, Subject, Way, pod};
+use super::{Candidate, EndpointTraffic, ExclusionReason, Port, Subject, TrafficPath, Unassigned, pod};
 use crate::endpoints::usable;
 use crate::reasons::Reason;
 use crate::service_port::{PortKey, ServicePort};
 
-/// Endpoints of a port's family whose slices do not have the port.
+/// Endpoints of a port's family whose slices lack the port.
 pub(super) fn without_port(
     planned: &ServicePort,
     subject: &Subject<'_>,
     reasons: &[Reason],
-    ways: &[Way],
+    paths: &[TrafficPath],
     rootless: bool,
 ) -> Vec<Candidate> {
     let key = &planned.key;
@@ -32,13 +32,13 @@ pub(super) fn without_port(
         for endpoint in &slice.endpoints {
             let fit = address(endpoint).and_then(|text| usable(text, key.family, rootless).ok());
             let Some(ip) = fit.filter(|ip| seen.insert(*ip)) else { continue };
-            let out = Out::NoSuchPort(port_names(slice));
+            let out = ExclusionReason::NoSuchPort(port_names(slice));
             found.push(Candidate {
                 address: ip.to_string(),
                 port: None,
                 node: endpoint.node_name.clone(),
                 pod: pod::named(subject.pods, &ip.to_string()),
-                stands: vec![Stand::Out(out); ways.len()],
+                traffic: vec![EndpointTraffic::Excluded(out); paths.len()],
             });
         }
     }
@@ -52,7 +52,7 @@ fn has_port(slice: &EndpointSlice, key: &PortKey) -> bool {
     })
 }
 
-/// The ports of a slice, as `name/protocol`.
+/// Ports of a slice as `name/protocol`.
 fn port_names(slice: &EndpointSlice) -> Vec<String> {
     let name = |port: &EndpointPort| {
         let protocol = port.protocol.map_or("?", Protocol::as_str);
@@ -66,8 +66,8 @@ fn address(endpoint: &Endpoint) -> Option<&str> {
     endpoint.addresses.first().map(|text| &**text)
 }
 
-/// Who belongs to no port.
-pub(super) fn left(ports: &[Port], subject: &Subject<'_>, rootless: bool) -> Vec<Left> {
+/// Endpoints and Pods that belong to no port.
+pub(super) fn unassigned(ports: &[Port], subject: &Subject<'_>, rootless: bool) -> Vec<Unassigned> {
     if ports.is_empty() {
         return Vec::new();
     }
@@ -78,7 +78,12 @@ pub(super) fn left(ports: &[Port], subject: &Subject<'_>, rootless: bool) -> Vec
             let Some(text) = address(endpoint) else { continue };
             if let Some(out) = unusable(slice, text, rootless, has) {
                 let name = slice.metadata.key();
-                found.push(Left { what: text.to_owned(), pod: pod::named(subject.pods, text), slice: Some(name), out });
+                found.push(Unassigned {
+                    what: text.to_owned(),
+                    pod: pod::named(subject.pods, text),
+                    slice: Some(name),
+                    out,
+                });
             }
         }
     }
@@ -86,32 +91,37 @@ pub(super) fn left(ports: &[Port], subject: &Subject<'_>, rootless: bool) -> Vec
     found
 }
 
-/// Why an endpoint of a slice is none of any port.
-fn unusable(slice: &EndpointSlice, text: &str, rootless: bool, has: impl Fn(Family) -> bool) -> Option<Out> {
-    let Some(family) = slice.family() else { return Some(Out::AddressType(slice.address_type.clone())) };
+/// Why an endpoint belongs to no port.
+fn unusable(
+    slice: &EndpointSlice,
+    text: &str,
+    rootless: bool,
+    has: impl Fn(Family) -> bool,
+) -> Option<ExclusionReason> {
+    let Some(family) = slice.family() else { return Some(ExclusionReason::AddressType(slice.address_type.clone())) };
     if slice.is_headless() {
-        return Some(Out::HeadlessSlice);
+        return Some(ExclusionReason::HeadlessSlice);
     }
     if let Err(why) = usable(text, family, rootless) {
-        return Some(Out::Unfit(why));
+        return Some(ExclusionReason::Unfit(why));
     }
-    (!has(family)).then(|| Out::OtherFamily(family.as_str()))
+    (!has(family)).then(|| ExclusionReason::OtherFamily(family.as_str()))
 }
 
-/// Why no slice names a Pod, if none does.
-fn unlisted(pod: &Pod, slices: &[EndpointSlice]) -> Option<Left> {
+/// Why no slice contains a Pod.
+fn unlisted(pod: &Pod, slices: &[EndpointSlice]) -> Option<Unassigned> {
     let addresses = slices.iter().flat_map(|slice| &slice.endpoints).flat_map(|endpoint| &endpoint.addresses);
     if !pod.has_ended() && addresses.into_iter().any(|address| pod::has(pod, address)) {
         return None;
     }
     let out = if pod.has_ended() {
-        Out::PodEnded(pod.status.phase.clone())
+        ExclusionReason::PodEnded(pod.status.phase.clone())
     } else if pod.status.pod_ips.is_empty() {
         let waits = if pod.spec.node_name.is_empty() { "for a node" } else { "on its node for its start" };
-        Out::PodPending(waits.to_owned())
+        ExclusionReason::PodPending(waits.to_owned())
     } else {
-        Out::NotInSlice
+        ExclusionReason::NotInSlice
     };
     let what = pod.status.pod_ips.first().map_or_else(|| pod.metadata.key(), |one| one.ip.to_string());
-    Some(Left { what, pod: Some(pod.metadata.key()), slice: None, out })
+    Some(Unassigned { what, pod: Some(pod.metadata.key()), slice: None, out })
 }
