@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
-use dns::corefile::{Alone, parse};
-use dns::resolver::{Config, Question, Resolver, Transport};
+use dns::corefile::{EmptyEnvironment, parse};
+use dns::resolver::{Config, Request, Resolver, Transport};
 use libfuzzer_sys::fuzz_target;
 use tokio::runtime::Runtime;
 
@@ -29,7 +29,7 @@ const COREFILE: &str = r#". {
 
 static RESOLVER: LazyLock<(Runtime, Arc<Resolver>)> = LazyLock::new(|| {
     let runtime = Runtime::new().expect("a runtime");
-    let server = parse("Corefile", COREFILE, &Alone).expect("understood");
+    let server = parse("Corefile", COREFILE, &EmptyEnvironment).expect("understood");
     let resolver = Resolver::new(Config::new(server), runtime.handle().clone());
     (runtime, resolver)
 });
@@ -37,9 +37,9 @@ static RESOLVER: LazyLock<(Runtime, Arc<Resolver>)> = LazyLock::new(|| {
 fuzz_target!(|data: &[u8]| {
     let transport = if data.first().is_some_and(|byte| byte & 1 == 0) { Transport::Udp } else { Transport::Tcp };
     let message = data.get(1..).unwrap_or_default();
-    let ends = IpAddr::V4(Ipv4Addr::LOCALHOST).into();
+    let from = IpAddr::V4(Ipv4Addr::LOCALHOST).into();
     let mut out = Vec::new();
-    assert!(RESOLVER.1.cached(&Question { message, ends, transport }, Instant::now(), &mut out));
+    assert!(RESOLVER.1.cached(&Request { message, from, transport }, Instant::now(), &mut out));
     assert!(out.is_empty() || out[..2] == message[..2], "the id is kept");
     assert!(out.len() <= if transport == Transport::Udp { 4096 } else { 65535 });
 });

@@ -1,5 +1,5 @@
-//! What a question over UDP costs the thread that answers it, beside a thread that only sends datagrams back: questions per second of
-//! processor time, so that others on the machine hardly matter (`cargo run --release -p waypost-dns --example udp -- SERVICES`).
+//! CPU cost of a UDP query, compared with a UDP echo thread: queries per second of CPU time, so that other load hardly
+//! matters (`cargo run --release -p waypost-dns --example udp -- SERVICES`).
 #![expect(clippy::print_stdout, reason = "the figures are its output")]
 
 use std::fs;
@@ -7,23 +7,23 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dns::beyond::Nobody;
-use dns::book::{Book, Update};
+use dns::forward::NoForwarder;
 use dns::metrics::Metrics;
 use dns::serve::{Options, Server};
+use dns::snapshot::{Update, ZoneSnapshot};
 use dns::wire::{from_text, rtype};
 use dns::zone::Config;
 use kernel::datagrams::{Batch, Socket};
 use serde_json::json;
 
-/// The allocator of the program.
+/// Allocator of the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// How many questions are on their way at once.
+/// Queries in flight.
 const WINDOW: usize = 48;
 
-/// How long the threads of this name have run.
+/// CPU time of the threads with this name.
 fn running(name: &str) -> Duration {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
     let named = tasks.filter(|path| fs::read_to_string(path.join("comm")).is_ok_and(|text| text.trim() == name));
@@ -34,7 +34,7 @@ fn running(name: &str) -> Duration {
     times.sum()
 }
 
-/// Asks for two seconds; questions per second of the thread that answered.
+/// Sends queries for two seconds; returns queries per second of the answering thread's CPU time.
 fn load(to: SocketAddr, messages: &[Vec<u8>], thread: &str) -> f64 {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket.set_read_timeout(Some(Duration::from_millis(500))).expect("patience");
@@ -78,19 +78,19 @@ fn message(name: &str, qtype: u16) -> Vec<u8> {
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     let services: usize = std::env::args().nth(1).map_or(10_000, |word| word.parse().expect("a number"));
-    let book: Arc<Book> = Book::new(Config::default()).expect("zones");
-    book.apply(Update::Namespace("ns".into()), 1);
+    let snapshot: Arc<ZoneSnapshot> = ZoneSnapshot::new(Config::default()).expect("zones");
+    snapshot.apply(Update::Namespace("ns".into()), 1);
     for number in 0..services {
         let address = format!("10.96.{}.{}", number / 256 % 256, number % 256);
         let object = json!({"metadata": {"namespace": "ns", "name": format!("service-{number}")},
             "spec": {"clusterIPs": [address], "ports": [{"name": "http", "port": 80}]}});
-        book.apply(Update::Service(Box::new(serde_json::from_value(object).expect("a Service"))), 1);
+        snapshot.apply(Update::Service(Box::new(serde_json::from_value(object).expect("a Service"))), 1);
     }
-    book.ready();
-    let metrics = Metrics::new(&book.zones, "dns://:53");
+    snapshot.set_ready();
+    let metrics = Metrics::new(&snapshot.zones, "dns://:53");
     let listen = vec!["127.0.0.1:0".parse().expect("an address")];
     let options = Options { listen, threads: Some(1), ..Options::default() };
-    let server = Server::start(book, Arc::new(Nobody), metrics, &options).await.expect("it listens");
+    let server = Server::start(snapshot, Arc::new(NoForwarder), metrics, &options).await.expect("it listens");
     let to = server.addresses()[0];
     let all =
         |make: &dyn Fn(usize) -> Vec<u8>| (0..4800).map(|round| make(round * 7919 % services)).collect::<Vec<_>>();

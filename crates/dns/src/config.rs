@@ -1,7 +1,7 @@
-//! The configuration of the DNS server, as plain values.
+//! Configuration of the DNS server.
 //!
-//! In: a Corefile read by [`crate::corefile`], or flags. Out: what the zones and the resolver are told. A block answers for
-//! its zones; of all blocks the one with the longest zone that covers a name answers for it. What is absent is off.
+//! In: a Corefile parsed by [`crate::corefile`], or flags. Out: settings of the zones and the resolver. Each server
+//! block answers for its zones; the block with the longest matching zone answers a query. Absent directives are off.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -9,57 +9,57 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+mod listen;
 mod name;
-mod ours;
-mod places;
 mod reverse;
+mod zone_config;
 
 pub use name::{BadName, Name};
 pub use reverse::{address_of, reverse_name, reverse_zones};
 
-/// Everything.
+/// Complete configuration.
 #[derive(Clone, Default, Debug)]
 pub struct Config {
-    /// The server blocks, as written.
+    /// Server blocks in file order.
     pub blocks: Vec<Block>,
 }
 
-/// What is done for the names of some zones.
+/// Server block.
 #[derive(Clone, Default, Debug)]
 pub struct Block {
-    /// The line it begins at.
+    /// Line it starts at.
     pub line: usize,
-    /// The names it answers for, and on which port.
+    /// Zones and ports.
     pub keys: Vec<Key>,
-    /// Addresses (or interfaces) to listen on; none for all.
+    /// Addresses (or interfaces) to listen on; empty for all.
     pub bind: Vec<String>,
     /// Addresses (or interfaces) not to listen on.
     pub bind_except: Vec<String>,
-    /// The cluster's own zones.
+    /// `kubernetes`
     pub kubernetes: Option<Kubernetes>,
-    /// Whom to ask; the first that fits does it.
+    /// `forward`; the first that matches the name is used.
     pub forwards: Vec<Forward>,
-    /// Answers are remembered.
+    /// `cache`
     pub cache: Option<Cache>,
-    /// Addresses by hand.
+    /// `hosts`
     pub hosts: Option<Hosts>,
-    /// Whether upstreams that lead back to us are looked for.
+    /// `loop`: detect upstreams that forward back to this server.
     pub detect_loop: bool,
-    /// Changes to questions and answers, in order.
+    /// `rewrite`, in order.
     pub rewrites: Vec<Rewrite>,
-    /// Answers by rule, in order.
+    /// `template`, in order.
     pub templates: Vec<Template>,
-    /// The search path is walked here.
+    /// `autopath`
     pub autopath: Option<Autopath>,
-    /// Who may ask what, in order.
+    /// `acl`, in order.
     pub acl: Vec<Acl>,
-    /// How often one client is answered.
+    /// `ratelimit`
     pub rate_limit: Option<RateLimit>,
-    /// The largest UDP answer.
+    /// `bufsize`: largest UDP reply in bytes.
     pub bufsize: Option<u16>,
-    /// Questions are logged.
+    /// `log`
     pub log: Vec<Log>,
-    /// Failures are logged.
+    /// `errors`: log failures.
     pub errors: bool,
     /// `/health`
     pub health: Option<Health>,
@@ -67,14 +67,14 @@ pub struct Block {
     pub ready: Option<SocketAddr>,
     /// `/metrics`
     pub prometheus: Option<SocketAddr>,
-    /// Whether addresses of an answer are shuffled.
+    /// `loadbalance`: rotate address records.
     pub loadbalance: bool,
-    /// How often the file is looked at.
+    /// `reload`
     pub reload: Option<Reload>,
 }
 
 impl Block {
-    /// The names of the directives that it has.
+    /// Names of the directives that are present.
     pub fn directives(&self) -> impl Iterator<Item = &'static str> + use<> {
         let has = [
             ("acl", !self.acl.is_empty()),
@@ -101,37 +101,37 @@ impl Block {
     }
 }
 
-/// A zone and a port.
+/// Zone and port of a server block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Key {
-    /// The zone.
+    /// Zone.
     pub zone: Name,
-    /// The port.
+    /// Port.
     pub port: u16,
 }
 
-/// The cluster's own zones.
+/// `kubernetes`: the cluster zones.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Kubernetes {
-    /// The zones; address ranges are already reverse zones. At least one is none.
+    /// Zones; address ranges are converted to reverse zones. At least one is a forward zone.
     pub zones: Vec<Name>,
-    /// Whether names of Pods resolve.
+    /// Which Pod names resolve.
     pub pods: Pods,
-    /// Whether endpoints are called after their Pods.
+    /// Whether endpoints without a hostname are named after their Pod.
     pub endpoint_pod_names: bool,
-    /// Seconds that records may be kept.
+    /// TTL of records in seconds.
     pub ttl: u32,
-    /// Only these namespaces; none for all.
+    /// Namespaces served; empty for all.
     pub namespaces: Vec<String>,
-    /// Only objects with these labels (a selector).
+    /// Label selector of Services, EndpointSlices and Pods.
     pub labels: Option<String>,
-    /// Only namespaces with these labels (a selector).
+    /// Label selector of Namespaces.
     pub namespace_labels: Option<String>,
-    /// For which names the next one is asked when we have nothing.
+    /// Names that are forwarded if they do not exist.
     pub fallthrough: Fallthrough,
-    /// Whether a Service without ready endpoints has no name.
+    /// Whether a Service without ready endpoints does not exist.
     pub ignore_empty_service: bool,
-    /// Whether endpoints are not watched at all.
+    /// Whether EndpointSlices are not watched.
     pub noendpoints: bool,
 }
 
@@ -152,32 +152,32 @@ impl Default for Kubernetes {
     }
 }
 
-/// Whether names of Pods (`10-0-0-1.namespace.pod`) resolve.
+/// Which Pod names (`10-0-0-1.namespace.pod`) resolve.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Pods {
-    /// They do not.
+    /// None.
     #[default]
     Disabled,
-    /// Any address in the name of a namespace.
+    /// Every address in an existing namespace.
     Insecure,
-    /// Addresses of Pods there are.
+    /// Addresses of existing Pods.
     Verified,
 }
 
-/// For which names the next one is asked.
+/// Names passed to the next plugin if there is no answer.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum Fallthrough {
-    /// For none.
+    /// None.
     #[default]
     Never,
-    /// For all.
+    /// All.
     Always,
-    /// For those below.
+    /// Names below these zones.
     Zones(Vec<Name>),
 }
 
 impl Fallthrough {
-    /// Whether it goes on for a lower-cased name in wire form.
+    /// Whether a lower-cased name in wire form falls through.
     #[must_use]
     pub fn covers(&self, lower: &[u8]) -> bool {
         match self {
@@ -188,45 +188,45 @@ impl Fallthrough {
     }
 }
 
-/// Whom to ask for the names below one.
+/// `forward`: upstreams for the names below a zone.
 #[derive(Clone, Debug)]
 pub struct Forward {
-    /// For these names.
+    /// Zone.
     pub from: Name,
-    /// These are asked.
-    pub to: Vec<To>,
-    /// Not for these names.
+    /// Upstreams.
+    pub to: Vec<ForwardTarget>,
+    /// Zones that are excluded.
     pub except: Vec<Name>,
-    /// Who first.
+    /// Selection policy.
     pub policy: Policy,
-    /// Questions at a time; 0 for the built-in limit.
+    /// Maximum number of concurrent queries; 0 for the default.
     pub max_concurrent: usize,
-    /// How often an upstream that failed is probed.
+    /// Interval of health probes after a failure.
     pub health_check: Duration,
-    /// The name that is asked for then.
+    /// Name that probes query.
     pub health_domain: Name,
-    /// Whether the probe asks for recursion.
+    /// Whether probes set the RD flag.
     pub health_recursion: bool,
-    /// How often an upstream may fail before it is avoided; 0 for never.
+    /// Consecutive failures after which an upstream is down; 0 for never.
     pub max_fails: u32,
-    /// How long an idle connection is kept.
+    /// Idle timeout of connections.
     pub expire: Duration,
-    /// How long one try may take.
+    /// Timeout of one attempt.
     pub read_timeout: Duration,
-    /// TCP even when the question came by UDP.
+    /// Use TCP even if the query came by UDP.
     pub force_tcp: bool,
-    /// UDP even when the question came by TCP.
+    /// Use UDP even if the query came by TCP.
     pub prefer_udp: bool,
-    /// Fail at once when all upstreams are known to be down.
+    /// Fail at once if all upstreams are down.
     pub failfast: bool,
-    /// How upstreams prove who they are.
+    /// TLS settings.
     pub tls: Tls,
 }
 
 impl Forward {
-    /// Asks these for the names below `from`, with the usual settings.
+    /// Forwards names below `from` with default settings.
     #[must_use]
-    pub fn new(from: Name, to: Vec<To>) -> Self {
+    pub fn new(from: Name, to: Vec<ForwardTarget>) -> Self {
         Self {
             from,
             to,
@@ -247,75 +247,75 @@ impl Forward {
     }
 }
 
-/// Somebody to ask.
+/// Upstream as configured.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum To {
-    /// The nameservers of such a file.
+pub enum ForwardTarget {
+    /// Nameservers of a resolv.conf.
     File(PathBuf),
-    /// This one.
+    /// Server.
     Server(Server),
 }
 
-/// A server elsewhere.
+/// Upstream server.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Server {
-    /// Where.
+    /// Address and port.
     pub address: SocketAddr,
-    /// Whether the conversation is encrypted.
+    /// Whether it is queried over TLS.
     pub tls: bool,
-    /// The name its certificate must have; its address when there is none.
+    /// Server name for certificate verification; the IP address if `None`.
     pub server_name: Option<String>,
 }
 
 impl Server {
-    /// A plain one.
+    /// Server without TLS.
     #[must_use]
     pub fn plain(address: SocketAddr) -> Self {
         Self { address, tls: false, server_name: None }
     }
 }
 
-/// Files for encrypted conversations.
+/// TLS files of `forward`.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Tls {
-    /// Our certificate and key, when upstreams want one.
+    /// Client certificate and key.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// Whom we believe; the host's store when there is none.
+    /// CA bundle; the host's if `None`.
     pub authority: Option<PathBuf>,
-    /// The name every upstream must prove.
+    /// Server name for certificate verification of all upstreams.
     pub server_name: Option<String>,
 }
 
-/// Which upstream is tried first.
+/// Order in which upstreams are tried.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Policy {
-    /// Any, the quick ones more often.
+    /// Random, preferring lower latency.
     #[default]
     Random,
-    /// One after the other.
+    /// Round robin.
     RoundRobin,
-    /// In the order written.
+    /// As written.
     Sequential,
 }
 
-/// Remembered answers.
+/// `cache`
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cache {
-    /// For these zones; none for those of the block.
+    /// Zones; empty for those of the block.
     pub zones: Vec<Name>,
-    /// Answers with data.
-    pub success: Keep,
-    /// Answers without.
-    pub denial: Keep,
-    /// Names that are asked for often are asked again before they are forgotten.
+    /// Positive answers.
+    pub success: CacheLimits,
+    /// Negative answers.
+    pub denial: CacheLimits,
+    /// Prefetch settings.
     pub prefetch: Option<Prefetch>,
-    /// How long after its end an answer may still serve when nobody knows a newer one.
+    /// How long expired answers may be served if upstreams fail.
     pub serve_stale: Option<Duration>,
-    /// Whether the stale answer waits for a new try first.
+    /// Whether upstreams are queried before a stale answer is served.
     pub stale_verify: bool,
-    /// How long a failure is remembered.
+    /// TTL of cached SERVFAIL answers.
     pub servfail: Duration,
-    /// Whether remembered answers keep the TTL they came with.
+    /// Whether cached answers keep their original TTL.
     pub keep_ttl: bool,
 }
 
@@ -323,8 +323,8 @@ impl Default for Cache {
     fn default() -> Self {
         Self {
             zones: Vec::new(),
-            success: Keep { capacity: 9984, longest: 3600, shortest: 5, disabled: Fallthrough::Never },
-            denial: Keep { capacity: 9984, longest: 1800, shortest: 5, disabled: Fallthrough::Never },
+            success: CacheLimits { capacity: 9984, max_ttl: 3600, min_ttl: 5, disabled: Fallthrough::Never },
+            denial: CacheLimits { capacity: 9984, max_ttl: 1800, min_ttl: 5, disabled: Fallthrough::Never },
             prefetch: None,
             serve_stale: Some(Duration::from_secs(3600)),
             stale_verify: true,
@@ -334,220 +334,220 @@ impl Default for Cache {
     }
 }
 
-/// How much is remembered, and for how long.
+/// Capacity and TTL bounds of a cache.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Keep {
-    /// Answers.
+pub struct CacheLimits {
+    /// Maximum number of answers.
     pub capacity: usize,
-    /// At most these seconds.
-    pub longest: u32,
-    /// At least these seconds.
-    pub shortest: u32,
-    /// Zones for which nothing is.
+    /// Maximum TTL in seconds.
+    pub max_ttl: u32,
+    /// Minimum TTL in seconds.
+    pub min_ttl: u32,
+    /// Zones that are not cached.
     pub disabled: Fallthrough,
 }
 
-/// Asking again before the end.
+/// Prefetching of popular answers before they expire.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Prefetch {
-    /// After so many hits,
+    /// Number of hits required,
     pub hits: u32,
-    /// none of them so long after the last,
+    /// at most this far apart,
     pub gap: Duration,
-    /// when so much of the time is left, in percent.
+    /// when this percentage of the TTL is left.
     pub percent: u8,
 }
 
-/// Addresses by hand.
+/// `hosts`
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hosts {
-    /// A file like `/etc/hosts`.
+    /// File in the format of `/etc/hosts`.
     pub file: Option<PathBuf>,
-    /// Lines written in the Corefile.
+    /// Inline entries.
     pub entries: Vec<(IpAddr, Vec<Name>)>,
-    /// For these zones; none for those of the block.
+    /// Zones; empty for those of the block.
     pub zones: Vec<Name>,
-    /// Seconds that records may be kept.
+    /// TTL of records in seconds.
     pub ttl: u32,
-    /// Whether addresses have names.
+    /// Whether PTR queries are answered.
     pub reverse: bool,
-    /// How often the file is looked at; zero for never.
+    /// Reload interval of the file; zero for never.
     pub reload: Duration,
-    /// For which names the next one is asked when nothing is written.
+    /// Names that fall through if there is no entry.
     pub fallthrough: Fallthrough,
 }
 
-/// A change to questions (and to their answers on the way back).
+/// `rewrite`: change of queries and of their answers.
 #[derive(Clone, Debug)]
 pub struct Rewrite {
-    /// Whether later rules see the changed question.
-    pub go_on: bool,
-    /// What is changed.
+    /// Whether later rules apply to the changed query (`continue`).
+    pub continues: bool,
+    /// The change.
     pub change: Change,
 }
 
-/// What a rewrite changes.
+/// Change of a rewrite rule.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// The name that is asked for.
+    /// Query name.
     Name {
-        /// Which names.
-        matching: Matching,
-        /// The new name (for `Regex` with `{1}` for groups), prefix, suffix or part.
+        /// Names it applies to.
+        matching: NameMatch,
+        /// New name (with `{1}` for groups of a regex), prefix, suffix or substring.
         to: String,
-        /// Whether names in the answer are changed back.
-        answer: Answer,
+        /// Rewrite of names in the answer.
+        answer: AnswerRewrite,
     },
-    /// The TTL of the answers.
+    /// TTL of answers.
     Ttl {
-        /// Of which names.
-        matching: Matching,
-        /// At least.
-        least: u32,
-        /// At most.
-        most: u32,
+        /// Names it applies to.
+        matching: NameMatch,
+        /// Minimum in seconds.
+        min: u32,
+        /// Maximum in seconds.
+        max: u32,
     },
 }
 
-/// How a rule says which names it means.
+/// Condition on a name.
 #[derive(Clone, Debug)]
-pub enum Matching {
-    /// This one.
+pub enum NameMatch {
+    /// Equal.
     Exact(Name),
-    /// Text it begins with.
+    /// Prefix.
     Prefix(String),
-    /// Text it ends with.
+    /// Suffix.
     Suffix(String),
-    /// Text in it.
+    /// Substring.
     Substring(String),
-    /// An expression.
+    /// Regular expression.
     Regex(regex::Regex),
 }
 
-/// What a name rule does to answers.
+/// Rewrite of names in an answer.
 #[derive(Clone, Debug, Default)]
-pub enum Answer {
-    /// The asked name stands where the other one did; nothing else changes.
+pub enum AnswerRewrite {
+    /// Restore the query name as owner name only.
     #[default]
     Question,
-    /// Every name that has the new form gets the old one back.
+    /// Apply the reverse of the rule to all names.
     Auto,
-    /// Names of records: an expression and what it becomes, in order; with whether targets change, too.
+    /// Explicit rules, in order.
     Rules(Vec<AnswerRule>),
 }
 
-/// One change to names in an answer.
+/// Rewrite rule for names in an answer.
 #[derive(Clone, Debug)]
 pub struct AnswerRule {
-    /// Which names.
+    /// Names it applies to.
     pub from: regex::Regex,
-    /// The new name, with `{1}` for groups.
+    /// New name, with `{1}` for groups.
     pub to: String,
-    /// Whether targets (CNAME, SRV, …) are meant instead of owners.
+    /// Whether it applies to names in RDATA (CNAME, SRV, …) instead of owner names.
     pub value: bool,
 }
 
-/// An answer by rule.
+/// `template`: fixed answer.
 #[derive(Clone, Debug)]
 pub struct Template {
-    /// Of this class; none for any.
+    /// Class; `None` for any.
     pub class: Option<u16>,
-    /// Of this type; none for any.
+    /// Type; `None` for any.
     pub qtype: Option<u16>,
-    /// For these zones; none for those of the block.
+    /// Zones; empty for those of the block.
     pub zones: Vec<Name>,
-    /// For names that one of these fits; none for all.
+    /// Name patterns, one of which must match; empty for all.
     pub matching: Vec<regex::Regex>,
-    /// The answer.
+    /// RCODE of the answer.
     pub rcode: u8,
-    /// The extended error that goes with it.
+    /// Extended DNS error of the answer.
     pub extended_error: Option<(u16, String)>,
-    /// For which names that do not match the next one is asked.
+    /// Names that fall through if no pattern matches.
     pub fallthrough: Fallthrough,
 }
 
-/// Where the search path of a client comes from.
+/// `autopath`: server-side search path expansion.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Autopath {
-    /// For these zones; none for those of the block.
+    /// Zones; empty for those of the block.
     pub zones: Vec<Name>,
-    /// From its Pod, or from a file.
+    /// resolv.conf with the search path; `None` to derive it from the client's Pod.
     pub file: Option<PathBuf>,
 }
 
-/// Who may ask what.
+/// `acl` rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Acl {
-    /// For these zones; none for those of the block.
+    /// Zones; empty for those of the block.
     pub zones: Vec<Name>,
-    /// What happens.
+    /// Action.
     pub action: Action,
-    /// To questions of these types; none for all.
+    /// Query types; empty for all.
     pub qtypes: Vec<u16>,
-    /// From these networks; none for all.
+    /// Client networks; empty for all.
     pub networks: Vec<IpNet>,
 }
 
-/// How much is too much.
+/// `ratelimit`: UDP response rate limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RateLimit {
-    /// Answers per second to one client (an IPv4 address, a /64 of IPv6).
+    /// Replies per second to one client (an IPv4 address or an IPv6 /64).
     pub per_second: u32,
-    /// Answers at once after a pause.
+    /// Burst.
     pub burst: u32,
-    /// Clients without a limit.
+    /// Exempt networks.
     pub exempt: Vec<IpNet>,
 }
 
-/// What happens to a question.
+/// Action of an `acl` rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// It is answered.
+    /// Answer.
     Allow,
-    /// It is refused.
+    /// REFUSED.
     Block,
-    /// It gets an empty answer.
+    /// Empty NOERROR reply.
     Filter,
-    /// It gets none.
+    /// No reply.
     Drop,
 }
 
-/// Which questions are logged.
+/// `log`: queries that are logged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Log {
-    /// Below these names.
+    /// Zones.
     pub names: Vec<Name>,
-    /// With such results.
+    /// Result classes.
     pub classes: Vec<LogClass>,
 }
 
-/// Kinds of results.
+/// Result class of a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogClass {
     /// All.
     All,
-    /// Data.
+    /// Answers with data.
     Success,
-    /// None there.
+    /// NODATA and NXDOMAIN.
     Denial,
     /// Failures.
     Error,
 }
 
-/// Whether we live.
+/// `health`
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Health {
-    /// Where that is said.
+    /// Listen address.
     pub address: SocketAddr,
-    /// How long we go on answering after we were told to end.
+    /// How long queries are answered after a termination signal.
     pub lameduck: Duration,
 }
 
-/// Looking at the file again.
+/// `reload`
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reload {
-    /// How often.
+    /// Interval.
     pub interval: Duration,
-    /// More or less.
+    /// Maximum deviation from the interval.
     pub jitter: Duration,
 }

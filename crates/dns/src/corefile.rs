@@ -1,10 +1,10 @@
-//! A Corefile becomes our configuration.
+//! Corefile parser.
 //!
-//! In: the text of a Corefile, and whoever reads imported files and the environment. Out: a [`Config`], or the first thing that
-//! is not understood, with its line and what to do about it. Nothing is skipped in silence: a server that quietly
-//! ignores half of its configuration answers wrongly, and nobody sees why.
+//! In: the text of a Corefile and an [`Environment`] for imports and variables. Out: a [`Config`], or the first error
+//! with its line and a hint. Nothing unsupported is ignored silently, because a partly ignored configuration gives
+//! wrong answers.
 //!
-//! text → [`lex`] tokens → [`expand`] snippets and imports → [`blocks`] keys, directives, their bodies → one reader per directive.
+//! text → [`lex`] tokens → [`expand`] snippets and imports → [`blocks`] → one parser per directive.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,39 +19,39 @@ mod expand;
 mod forward;
 mod kubernetes;
 mod lex;
-mod read;
 mod rewrite;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod values;
 
-/// What a Corefile may refer to.
-pub trait Surroundings {
-    /// The value of a variable of the environment.
+/// External values a Corefile refers to.
+pub trait Environment {
+    /// Environment variable.
     fn variable(&self, name: &str) -> Option<String>;
-    /// The files a pattern of `import` names: path and text of each.
+    /// Files that an `import` pattern matches: path and text of each.
     ///
     /// # Errors
-    /// Why they cannot be read.
+    /// When they cannot be read.
     fn files(&self, pattern: &str) -> Result<Vec<(String, String)>, String>;
 }
 
-/// Nothing to refer to: no variables, no files.
+/// No variables and no files.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Alone;
+pub struct EmptyEnvironment;
 
-impl Surroundings for Alone {
+impl Environment for EmptyEnvironment {
     fn variable(&self, _: &str) -> Option<String> {
         None
     }
 
     fn files(&self, _: &str) -> Result<Vec<(String, String)>, String> {
-        Err("no files can be read here".into())
+        Err("files are not available".into())
     }
 }
 
-impl Surroundings for HashMap<String, String> {
-    /// Variables and files by name, for tests and embedded use.
+impl Environment for HashMap<String, String> {
+    /// Variables and files by name, for tests.
     fn variable(&self, name: &str) -> Option<String> {
         self.get(name).cloned()
     }
@@ -61,40 +61,40 @@ impl Surroundings for HashMap<String, String> {
     }
 }
 
-/// Where something stands.
+/// Position in a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
-    /// The file.
+pub struct Position {
+    /// File name.
     pub file: Rc<str>,
-    /// The line, from 1.
+    /// Line, starting at 1.
     pub line: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
     }
 }
 
-/// Something that is not understood.
+/// Parse error.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{place}: {what}; {next}")]
-pub struct Refused {
-    /// Where.
-    pub place: Place,
+#[error("{position}: {problem}; {hint}")]
+pub struct ParseError {
+    /// Position.
+    pub position: Position,
     /// What is wrong.
-    pub what: String,
-    /// What to do.
-    pub next: String,
+    pub problem: String,
+    /// How to fix it.
+    pub hint: String,
 }
 
-/// Reads a Corefile; `file` is its name in messages.
+/// Parses a Corefile; `file` is its name in errors.
 ///
 /// # Errors
-/// The first thing that is not understood.
-pub fn parse(file: &str, text: &str, surroundings: &dyn Surroundings) -> Result<Config, Refused> {
-    let tokens = lex::tokens(file, text, surroundings)?;
-    let tokens = expand::expand(tokens, surroundings)?;
+/// The first error found.
+pub fn parse(file: &str, text: &str, environment: &dyn Environment) -> Result<Config, ParseError> {
+    let tokens = lex::tokens(file, text, environment)?;
+    let tokens = expand::expand(tokens, environment)?;
     let blocks = blocks::blocks(&tokens)?;
     let blocks = blocks.iter().map(directives::block).collect::<Result<Vec<_>, _>>()?;
     directives::check_together(file, &blocks)?;

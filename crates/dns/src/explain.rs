@@ -1,50 +1,49 @@
-//! Why a name is answered as it is: which objects each record came from, and what is missing when there is none.
+//! Explains the answer to a query: the objects behind each record, or what is missing.
 //!
-//! In: a name and a type, as a person asks. Out: the reply of [`Book::answer`], record by record, each with the objects
-//! behind it, and a sentence. For people and their tools; it looks where the writer keeps things, which the hot path
-//! never does.
+//! In: a name and a type. Out: the reply of [`ZoneSnapshot::answer`] with the source objects of each record, and a
+//! one-sentence reason. For diagnosis only; it locks the writer state, which queries never do.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use crate::answer::{Outcome, Scratch};
-use crate::beyond::{Lookup, Transport};
-use crate::book::{Book, text_of};
-use crate::place::{Part, Place, place};
+use crate::forward::{Lookup, Transport};
+use crate::parsed_name::{ParsedName, Part, parse_name};
 use crate::records::{Kind, Service};
+use crate::snapshot::{ZoneSnapshot, key_text};
 use crate::wire::{BadName, IN, Message, Name, Record, from_text, rcode, rtype, to_text};
 use crate::zone::{Pods, Quirks, Zone};
 
-/// An object, and what of it made a record.
+/// Object and field that a record was derived from.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Origin {
-    /// Its kind; empty for our own configuration.
+    /// Kind; empty for configuration.
     pub kind: &'static str,
     /// `namespace/name`.
     pub name: String,
-    /// The part of it.
+    /// Field path, or description for configuration.
     pub field: &'static str,
 }
 
-/// A record and the objects it came from.
+/// Record with its source objects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explained {
     /// The record.
     pub record: Record,
-    /// The objects.
+    /// Its source objects.
     pub from: Vec<Origin>,
 }
 
-/// Why a name is answered as it is.
+/// Explanation of an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
-    /// The code of the reply.
+    /// RCODE.
     pub rcode: u16,
-    /// The records of the answer.
+    /// Answer section.
     pub answer: Vec<Explained>,
-    /// The name that others are asked for; the answer then is only our part of it.
-    pub beyond: Option<String>,
-    /// In a sentence.
+    /// Name that is resolved upstream; `answer` is then incomplete.
+    pub forwarded: Option<String>,
+    /// Reason in one sentence.
     pub why: String,
 }
 
@@ -58,11 +57,11 @@ impl fmt::Display for Origin {
     }
 }
 
-impl Book {
-    /// Explains a name.
+impl ZoneSnapshot {
+    /// Explains the answer to a query.
     ///
     /// # Errors
-    /// When the text is not a name.
+    /// When the text is not a domain name.
     pub fn explain(&self, text: &str, qtype: u16) -> Result<Explanation, BadName> {
         let wire = from_text(text)?;
         let name = Name::parse(&wire)?;
@@ -70,23 +69,23 @@ impl Book {
         message.extend_from_slice(&wire);
         message.extend([qtype.to_be_bytes(), IN.to_be_bytes()].concat());
         let mut out = Vec::new();
-        let beyond = match self.answer(&message, Transport::Tcp, &mut Scratch::new(1), &mut out) {
-            Outcome::Reply | Outcome::Unready => None,
-            Outcome::Silent | Outcome::Beyond => {
+        let forwarded = match self.answer(&message, Transport::Tcp, &mut Scratch::new(1), &mut out) {
+            Outcome::Reply | Outcome::NotReady => None,
+            Outcome::Drop | Outcome::Forward => {
                 let why = match self.zones.of(&name) {
-                    Some(zone) => format!("{}; others are asked for it", self.missing(&name, zone)),
-                    None => "the name is in none of our zones; others are asked for it".to_owned(),
+                    Some(zone) => format!("{}; the query is forwarded", self.missing(&name, zone)),
+                    None => "the name is outside the cluster zones; the query is forwarded".to_owned(),
                 };
                 return Ok(Explanation {
                     rcode: rcode::NOERROR,
                     answer: Vec::new(),
-                    beyond: Some(text.to_owned()),
+                    forwarded: Some(text.to_owned()),
                     why,
                 });
             }
-            Outcome::Chase(chase) => {
-                self.chased(&message, Transport::Tcp, &chase, &Lookup::default(), &mut out);
-                Some(to_text(chase.target()))
+            Outcome::FollowCname(chain) => {
+                self.finish_cname(&message, Transport::Tcp, &chain, &Lookup::default(), &mut out);
+                Some(to_text(chain.target()))
             }
         };
         let Ok(reply) = Message::read(&out) else { return Err(BadName) };
@@ -94,70 +93,70 @@ impl Book {
         let records = reply.records().filter_map(Result::ok).take(count);
         let answer = records.map(|record| Explained { from: self.origins(&record), record }).collect::<Vec<_>>();
         let rcode = reply.flags() & 15;
-        let why = self.why(&name, qtype, rcode, &answer, beyond.as_deref());
-        Ok(Explanation { rcode, answer, beyond, why })
+        let why = self.why(&name, qtype, rcode, &answer, forwarded.as_deref());
+        Ok(Explanation { rcode, answer, forwarded, why })
     }
 
-    fn why(&self, name: &Name, qtype: u16, code: u16, answer: &[Explained], beyond: Option<&str>) -> String {
+    fn why(&self, name: &Name, qtype: u16, code: u16, answer: &[Explained], forwarded: Option<&str>) -> String {
         if !self.is_ready() {
-            return "not every object is known yet".to_owned();
+            return "the initial lists are not complete".to_owned();
         }
-        if let Some(target) = beyond {
-            return format!("it is another name for {target}, which is not ours; others are asked for that");
+        if let Some(target) = forwarded {
+            return format!("CNAME to {target}, outside the cluster zones; resolved upstream");
         }
         match (self.zones.of(name), code) {
-            _ if !answer.is_empty() => "the objects say so".to_owned(),
+            _ if !answer.is_empty() => "derived from these objects".to_owned(),
             (Some(zone), rcode::NXDOMAIN) => self.missing(name, zone),
             (Some(zone), rcode::NOERROR) if self.leads_nowhere(name, zone) && qtype != rtype::CNAME => {
-                "it is another name, and following it leads in a circle or too far".to_owned()
+                "the CNAME chain is a loop or too long".to_owned()
             }
-            (Some(_), rcode::NOERROR) => "the name exists, and has no record of this type".to_owned(),
-            _ => "this is not answered here".to_owned(),
+            (Some(_), rcode::NOERROR) => "NODATA: the name exists but has no record of this type".to_owned(),
+            _ => "not answered by this server".to_owned(),
         }
     }
 
     fn leads_nowhere(&self, name: &Name, zone: &Zone) -> bool {
-        let Place::Service { key, part: Part::Whole } = place(name, zone, Quirks::None) else { return false };
-        self.service(key).is_some_and(|service| matches!(service.kind, Kind::Alias(_)))
+        let ParsedName::Service { key, part: Part::Whole } = parse_name(name, zone, Quirks::None) else { return false };
+        self.service(key).is_some_and(|service| matches!(service.kind, Kind::ExternalName(_)))
     }
 
-    /// What would have to be there for a name to exist.
+    /// What is missing for a name to exist.
     fn missing(&self, name: &Name, zone: &Zone) -> String {
-        match place(name, zone, self.config.quirks) {
-            Place::Namespace { label, .. } => self.no_namespace(label),
-            Place::Service { key, part } => self.missing_service(key, part),
-            Place::Pod { namespace, .. } if !self.is_shown(namespace) => self.no_namespace(namespace),
-            Place::Pod { before: 1.., .. } => "labels stand before the address of a Pod".to_owned(),
-            Place::Pod { namespace, address, .. } => match self.config.pods {
-                Pods::Disabled => "names of Pods are switched off".to_owned(),
+        match parse_name(name, zone, self.config.quirks) {
+            ParsedName::Namespace { label, .. } => self.no_namespace(label),
+            ParsedName::Service { key, part } => self.missing_service(key, part),
+            ParsedName::Pod { namespace, .. } if !self.is_visible(namespace) => self.no_namespace(namespace),
+            ParsedName::Pod { before: 1.., .. } => "extra labels before the address of a Pod".to_owned(),
+            ParsedName::Pod { namespace, address, .. } => match self.config.pods {
+                Pods::Disabled => "Pod names are disabled".to_owned(),
                 Pods::Insecure | Pods::Verified => {
-                    format!("no Pod of namespace {} has address {address}", label_text(namespace))
+                    format!("no Pod in namespace {} has address {address}", label_text(namespace))
                 }
             },
-            Place::Address(address) => format!("no Service and no ready endpoint has address {address}"),
-            _ => format!("no name of this form exists in zone {}", to_text(&zone.wire)),
+            ParsedName::Address(address) => format!("no Service or ready endpoint has address {address}"),
+            _ => format!("invalid name in zone {}", to_text(&zone.wire)),
         }
     }
 
     fn no_namespace(&self, label: &[u8]) -> String {
         let name = label_text(label);
         let listed = self.config.namespaces.is_empty() || self.config.namespaces.contains(&name);
-        let hidden = if listed && self.config.namespace_labels.is_empty() { "" } else { " or is not shown" };
+        let hidden = if listed && self.config.namespace_labels.is_empty() { "" } else { " or is not served" };
         format!("namespace {name} does not exist{hidden}")
     }
 
     fn missing_service(&self, key: &[u8], part: Part<'_>) -> String {
-        let text = text_of(key);
+        let text = key_text(key);
         let namespace = &key[1 + usize::from(key[0])..];
-        if !self.is_shown(namespace) {
+        if !self.is_visible(namespace) {
             return self.no_namespace(namespace);
         }
         let Some(service) = self.service(key) else { return format!("there is no Service {text}") };
         match (&service.kind, part) {
-            (Kind::Nothing, _) => format!("Service {text} names an address where a name belongs"),
-            (Kind::Alias(_), _) => format!("Service {text} is another name, which has nothing below it"),
+            (Kind::NoRecords, _) => format!("externalName of Service {text} is an IP address, not a name"),
+            (Kind::ExternalName(_), _) => format!("Service {text} has type ExternalName and no names below it"),
             (Kind::Headless, _) if service.endpoints.is_empty() => {
-                format!("Service {text} has no address of its own and no ready endpoint")
+                format!("Service {text} is headless and has no ready endpoint")
             }
             (_, Part::Endpoint(label)) => {
                 format!("Service {text} has no ready endpoint named {}", String::from_utf8_lossy(label))
@@ -166,33 +165,33 @@ impl Book {
                 let [port, protocol] = [port, protocol].map(String::from_utf8_lossy);
                 format!("Service {text} has no port named {port} of protocol {protocol}")
             }
-            (_, Part::Whole) => format!("Service {text} has no ready endpoint, and such are left out here"),
+            (_, Part::Whole) => format!("Service {text} has no ready endpoint (ignore_empty_service)"),
         }
     }
 
-    /// The objects that a record came from.
+    /// Source objects of a record.
     fn origins(&self, record: &Record) -> Vec<Origin> {
         let configured = |field| vec![Origin { kind: "", name: String::new(), field }];
         let Ok(name) = Name::parse(&record.owner) else { return Vec::new() };
         let Some(zone) = self.zones.of(&name) else { return Vec::new() };
-        match place(&name, zone, self.config.quirks) {
-            Place::Service { key, part } => match self.service(key) {
+        match parse_name(&name, zone, self.config.quirks) {
+            ParsedName::Service { key, part } => match self.service(key) {
                 Some(service) => self.service_origins(&service, part, record),
                 None => Vec::new(),
             },
-            Place::Address(address) => self.pointer_origins(address, record),
-            Place::Pod { namespace, address, .. } if self.config.pods == Pods::Verified => {
+            ParsedName::Address(address) => self.pointer_origins(address, record),
+            ParsedName::Pod { namespace, address, .. } if self.config.pods == Pods::Verified => {
                 let pods = self.pods_with(namespace, address);
                 pods.into_iter().map(|name| Origin { kind: "Pod", name, field: "status.podIPs" }).collect()
             }
-            Place::Pod { .. } => configured("the address that the name spells"),
-            Place::Version => configured("the version of the rules for names"),
-            _ => configured("the zone"),
+            ParsedName::Pod { .. } => configured("address in the query name"),
+            ParsedName::Version => configured("version of the DNS specification"),
+            _ => configured("zone configuration"),
         }
     }
 
     fn service_origins(&self, service: &Service, part: Part<'_>, record: &Record) -> Vec<Origin> {
-        let own = |field| vec![Origin { kind: "Service", name: text_of(&service.key.wire), field }];
+        let own = |field| vec![Origin { kind: "Service", name: key_text(&service.key.wire), field }];
         let cluster = service.kind == Kind::Cluster && !matches!(part, Part::Endpoint(_));
         match (record.rtype, address_of(record)) {
             (rtype::CNAME, _) => own("spec.externalName"),
@@ -206,19 +205,19 @@ impl Book {
 
     fn pointer_origins(&self, address: IpAddr, record: &Record) -> Vec<Origin> {
         let Ok(target) = Name::parse(&record.data) else { return Vec::new() };
-        let Place::Service { key, part } = place(&target, self.zones.primary(), Quirks::None) else {
+        let ParsedName::Service { key, part } = parse_name(&target, self.zones.primary(), Quirks::None) else {
             return Vec::new();
         };
         match (self.service(key), part) {
             (Some(service), Part::Endpoint(_)) => self.slices_with(&service, &[address]),
-            _ => vec![Origin { kind: "Service", name: text_of(key), field: "spec.clusterIPs" }],
+            _ => vec![Origin { kind: "Service", name: key_text(key), field: "spec.clusterIPs" }],
         }
     }
 
     fn slices_with(&self, service: &Service, addresses: &[IpAddr]) -> Vec<Origin> {
         let namespace = label_text(&service.namespace.wire);
-        self.held(&service.key.wire, |held| {
-            let slices = held.map(|held| &held.slices[..]).unwrap_or_default();
+        self.service_state(&service.key.wire, |service_state| {
+            let slices = service_state.map(|service_state| &service_state.slices[..]).unwrap_or_default();
             let with =
                 slices.iter().filter(|slice| slice.endpoints.all().iter().any(|one| addresses.contains(&one.address)));
             let origin =
@@ -240,7 +239,7 @@ fn address_of(record: &Record) -> Option<IpAddr> {
     }
 }
 
-/// The addresses of the endpoint that a target names.
+/// Addresses of the endpoint that an SRV target names.
 fn addresses_of_target(service: &Service, target: Option<&[u8]>) -> Vec<IpAddr> {
     let Some(name) = target.and_then(|target| Name::parse(target).ok()).filter(|name| name.count() > 0) else {
         return Vec::new();

@@ -1,22 +1,22 @@
-//! Cluster DNS.
+//! Cluster DNS server.
 //!
-//! Objects flow in through watches, become records prepared for the wire ([`records`]), and are published without locks
-//! ([`book`]); questions flow in through sockets and are answered from what is published ([`answer`]). Names that are
-//! not ours go to whoever stands [`beyond`].
+//! Watches ([`informers`]) feed Services, EndpointSlices, Namespaces and Pods into [`snapshot`], which publishes records
+//! prepared for the wire ([`records`]) without locks. Listeners ([`serve`]) answer queries from it ([`answer`]). Queries for
+//! names outside the cluster zones go to a [`forward::Forwarder`].
 
 pub mod answer;
-pub mod beyond;
-pub mod book;
 pub mod config;
 pub mod corefile;
 pub mod explain;
-pub mod inputs;
+pub mod forward;
+pub mod informers;
 pub mod metrics;
-pub mod place;
+pub mod parsed_name;
 pub mod records;
 pub mod reload;
 pub mod resolver;
 pub mod serve;
 mod shards;
+pub mod snapshot;
 pub mod wire;
 pub mod zone;

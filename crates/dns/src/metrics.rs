@@ -1,13 +1,15 @@
-//! What the server counts, under the names that dashboards of CoreDNS know.
+//! Metrics of the DNS server, with the names of CoreDNS where it has them.
 //!
-//! In: a fact for each question, from threads that must not wait for each other: each has a [`Tally`] of its own, which
-//! only it writes. Out: the sum of all, as text, when somebody asks. Nothing is looked up by name while counting.
+//! In: one [`Observation`] per query. Each UDP thread has its own [`ThreadCounters`], so that threads do not contend;
+//! nothing is looked up by name while counting. Out: a [`prometheus_client`] collector that sums all threads when
+//! scraped.
 
-mod spread;
-mod text;
+mod collector;
+mod duration_histogram;
+pub(crate) mod encode;
 
-pub use spread::Spread;
-pub(crate) use text::head;
+pub use duration_histogram::DurationHistogram;
+pub use encode::encode;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,91 +19,91 @@ use std::time::Duration;
 use client::watch::WatchStatus;
 use parking_lot::Mutex;
 
-use crate::answer::Seen;
-use crate::beyond::Transport;
+use crate::answer::QueryLabels;
+use crate::forward::Transport;
 use crate::wire::rtype;
 use crate::zone::Zones;
 
-/// Types that are counted by name; the last place is for all others.
+/// Query types counted by name, plus one for all others.
 const TYPES: usize = rtype::TABLE.len() + 1;
-/// Codes that are counted, with one place for all others.
-const CODES: usize = 18;
-/// Bounds of sizes in bytes.
+/// RCODEs counted, including one for all others.
+const RCODES: usize = 18;
+/// Bucket bounds of message sizes in bytes.
 const SIZES: [usize; 14] = [0, 100, 200, 300, 400, 511, 1023, 2047, 4095, 8291, 16000, 32000, 48000, 64000];
-/// How many bounds of times there are: 0.25 ms, doubled each time.
-const TIMES: usize = 16;
-/// How many bounds of the time from a change to its answers: 1 ms, doubled each time.
-const DELAYS: usize = 20;
-/// Services are counted in pieces of this many, at most as many pieces.
-const PIECE: usize = 1024;
+/// Number of duration buckets: 0.25 ms, doubling.
+const DURATION_BUCKETS: usize = 16;
+/// Number of programming-duration buckets: 1 ms, doubling.
+const PROGRAMMING_BUCKETS: usize = 20;
+/// Per-Service counters are allocated in chunks of this size, at most as many chunks.
+const CHUNK: usize = 1024;
 
-/// A question and its answer.
+/// Metric values of one query and its reply.
 #[derive(Clone, Copy, Debug)]
-pub struct Fact {
-    /// What it was about.
-    pub seen: Seen,
-    /// How it came.
+pub struct Observation {
+    /// Labels.
+    pub labels: QueryLabels,
+    /// Transport.
     pub transport: Transport,
-    /// Whether from an IPv4 address.
+    /// Whether the client uses IPv4.
     pub v4: bool,
-    /// How long the question was.
-    pub asked: usize,
-    /// How long the answer is; none if there is none.
-    pub answered: Option<usize>,
-    /// The code of the answer.
+    /// Size of the query in bytes.
+    pub request_size: usize,
+    /// Size of the reply in bytes; `None` if there is none.
+    pub response_size: Option<usize>,
+    /// RCODE of the reply.
     pub rcode: u16,
-    /// How long it took.
-    pub took: Duration,
+    /// Time from receipt to reply.
+    pub duration: Duration,
 }
 
-impl Fact {
-    /// The code in an answer, without its high bits.
+impl Observation {
+    /// Low four bits of the RCODE of a reply.
     #[must_use]
     pub fn rcode_of(reply: &[u8]) -> u16 {
         reply.get(3).map_or(0, |byte| u16::from(byte & 15))
     }
 }
 
-/// Which limit of its client a query was over, and what became of it.
+/// Limit that a query exceeded, and the action taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limited {
-    /// Over the rate of queries: refused.
+    /// Over the query rate: refused.
     Refused,
-    /// Far over the rate of queries: dropped.
+    /// Far over the query rate: dropped.
     Dropped,
-    /// Over the rate of queries for upstreams: refused.
+    /// Over the forward rate: refused.
     Forwards,
-    /// Over the number of queries in flight: refused.
+    /// Over the number of forwarded queries in flight: refused.
     InFlight,
 }
 
-/// How each is labelled: the reason, the result.
+/// Labels of each: reason, result.
 const LIMITED: [(&str, &str); 4] =
     [("queries", "refused"), ("queries", "dropped"), ("forwards", "refused"), ("in_flight", "refused")];
 
-/// What one thread counts.
+/// Counters written by one thread.
 #[derive(Debug)]
-pub struct Tally {
-    zones: Box<[OfZone]>,
+pub struct ThreadCounters {
+    zones: Box<[ZoneCounters]>,
     services: Box<[OnceLock<Box<[AtomicU64]>>]>,
-    /// Datagrams that the kernel did not take.
+    /// Replies that the kernel did not accept.
     unsent: AtomicU64,
-    /// Queries over a limit of their client.
+    /// Queries over a client limit.
     limited: [AtomicU64; LIMITED.len()],
 }
 
 #[derive(Debug)]
-struct OfZone {
+struct ZoneCounters {
     /// By transport, family and type.
     requests: Box<[AtomicU64]>,
-    responses: [AtomicU64; CODES],
+    responses: [AtomicU64; RCODES],
     dnssec: AtomicU64,
-    times: Histogram<{ TIMES + 1 }>,
-    asked: [Histogram<{ SIZES.len() + 1 }>; 2],
-    answered: [Histogram<{ SIZES.len() + 1 }>; 2],
+    durations: Histogram<{ DURATION_BUCKETS + 1 }>,
+    request_size: [Histogram<{ SIZES.len() + 1 }>; 2],
+    response_size: [Histogram<{ SIZES.len() + 1 }>; 2],
 }
 
-/// Counts by bound; the last place is beyond all bounds. The sum is in whatever unit is added.
+/// Histogram; the last bucket is +Inf. The sum has the unit of the added values.
 #[derive(Debug)]
 struct Histogram<const N: usize> {
     counts: [AtomicU64; N],
@@ -114,7 +116,7 @@ impl<const N: usize> Default for Histogram<N> {
     }
 }
 
-/// Adds where only one thread writes.
+/// Adds to a counter that only one thread writes.
 fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
 }
@@ -126,90 +128,91 @@ impl<const N: usize> Histogram<N> {
     }
 }
 
-fn size_bound(size: usize) -> usize {
+fn size_bucket(size: usize) -> usize {
     SIZES.iter().position(|bound| size <= *bound).unwrap_or(SIZES.len())
 }
 
-/// The first bound that a time is not beyond: `first` doubled so many times.
-fn time_bound(took: Duration, first: Duration, bounds: usize) -> usize {
-    let times = took.as_nanos().div_ceil(first.as_nanos()).max(1);
-    (times.next_power_of_two().trailing_zeros() as usize).min(bounds)
+/// Index of the first bound that is not below `duration`; bounds are `first` doubled `bounds` times.
+fn duration_bucket(duration: Duration, first: Duration, bounds: usize) -> usize {
+    let multiple = duration.as_nanos().div_ceil(first.as_nanos()).max(1);
+    (multiple.next_power_of_two().trailing_zeros() as usize).min(bounds)
 }
 
-fn type_place(qtype: u16) -> usize {
+fn type_index(qtype: u16) -> usize {
     rtype::TABLE.iter().position(|(number, _)| *number == qtype).unwrap_or(TYPES - 1)
 }
 
-impl Tally {
+impl ThreadCounters {
     fn new(zones: usize) -> Self {
-        let zone = || OfZone {
+        let zone = || ZoneCounters {
             requests: (0..4 * TYPES).map(|_| AtomicU64::new(0)).collect(),
-            responses: [const { AtomicU64::new(0) }; CODES],
+            responses: [const { AtomicU64::new(0) }; RCODES],
             dnssec: AtomicU64::new(0),
-            times: Histogram::default(),
-            asked: Default::default(),
-            answered: Default::default(),
+            durations: Histogram::default(),
+            request_size: Default::default(),
+            response_size: Default::default(),
         };
         Self {
             zones: (0..=zones).map(|_| zone()).collect(),
-            services: (0..PIECE).map(|_| OnceLock::new()).collect(),
+            services: (0..CHUNK).map(|_| OnceLock::new()).collect(),
             unsent: AtomicU64::new(0),
             limited: Default::default(),
         }
     }
 
-    /// Counts a question. Only the thread whose tally it is may do so.
-    pub fn count(&self, fact: &Fact) {
+    /// Counts a query. Must only be called by the owning thread.
+    pub fn count(&self, observation: &Observation) {
         let other = self.zones.len() - 1;
-        let zone = &self.zones[fact.seen.zone.unwrap_or(other).min(other)];
-        let transport = usize::from(fact.transport == Transport::Tcp);
-        let place = (transport * 2 + usize::from(!fact.v4)) * TYPES + type_place(fact.seen.qtype);
+        let zone = &self.zones[observation.labels.zone.unwrap_or(other).min(other)];
+        let transport = usize::from(observation.transport == Transport::Tcp);
+        let place = (transport * 2 + usize::from(!observation.v4)) * TYPES + type_index(observation.labels.qtype);
         add(&zone.requests[place], 1);
-        add(&zone.dnssec, u64::from(fact.seen.dnssec));
-        zone.asked[transport].add(size_bound(fact.asked), fact.asked as u64);
-        let nanoseconds = u64::try_from(fact.took.as_nanos()).unwrap_or(u64::MAX);
-        zone.times.add(time_bound(fact.took, Duration::from_micros(250), TIMES), nanoseconds);
-        if let Some(size) = fact.answered {
-            add(&zone.responses[usize::from(fact.rcode).min(CODES - 1)], 1);
-            zone.answered[transport].add(size_bound(size), size as u64);
+        add(&zone.dnssec, u64::from(observation.labels.dnssec));
+        zone.request_size[transport].add(size_bucket(observation.request_size), observation.request_size as u64);
+        let nanoseconds = u64::try_from(observation.duration.as_nanos()).unwrap_or(u64::MAX);
+        zone.durations
+            .add(duration_bucket(observation.duration, Duration::from_micros(250), DURATION_BUCKETS), nanoseconds);
+        if let Some(size) = observation.response_size {
+            add(&zone.responses[usize::from(observation.rcode).min(RCODES - 1)], 1);
+            zone.response_size[transport].add(size_bucket(size), size as u64);
         }
-        if let Some(number) = fact.seen.service.map(|number| number as usize) {
-            let Some(piece) = self.services.get(number / PIECE) else { return };
-            let piece = piece.get_or_init(|| (0..PIECE).map(|_| AtomicU64::new(0)).collect());
-            add(&piece[number % PIECE], 1);
+        if let Some(number) = observation.labels.service.map(|number| number as usize) {
+            let Some(chunk) = self.services.get(number / CHUNK) else { return };
+            let chunk = chunk.get_or_init(|| (0..CHUNK).map(|_| AtomicU64::new(0)).collect());
+            add(&chunk[number % CHUNK], 1);
         }
     }
 
-    /// Counts replies that were lost on their way into the network.
+    /// Counts replies that could not be sent.
     pub fn unsent(&self, count: usize) {
         add(&self.unsent, count as u64);
     }
 
-    /// Counts a query over a limit of its client.
+    /// Counts a query over a client limit.
     pub fn limited(&self, limited: Limited) {
         add(&self.limited[limited as usize], 1);
     }
 
-    fn of_service(&self, number: u32) -> u64 {
+    fn service_count(&self, number: u32) -> u64 {
         let number = number as usize;
-        let piece = self.services.get(number / PIECE).and_then(OnceLock::get);
-        piece.map_or(0, |piece| piece[number % PIECE].load(Relaxed))
+        let chunk = self.services.get(number / CHUNK).and_then(OnceLock::get);
+        chunk.map_or(0, |chunk| chunk[number % CHUNK].load(Relaxed))
     }
 }
 
-/// The figures of a server.
+/// Metrics of a DNS server.
 #[derive(Debug)]
 pub struct Metrics {
-    /// Names of the zones, in the order in which they are counted; the last is everything else.
+    /// Zone names by index; the last is `.` for all other names.
     zones: Vec<String>,
     server: String,
-    tallies: Mutex<Vec<Arc<Tally>>>,
-    /// For those who are not alone: behind a lock, which is free nearly always.
-    shared: Mutex<Arc<Tally>>,
+    threads: Mutex<Vec<Arc<ThreadCounters>>>,
+    /// Counters of tasks without their own; the lock is rarely contended.
+    shared: Mutex<Arc<ThreadCounters>>,
     watched: Mutex<Vec<WatchStatus>>,
-    /// By what a number was last known, and what was counted for others before.
+    /// Service that an id last belonged to, and the count of its previous owners.
     known: Mutex<HashMap<u32, (String, u64)>>,
-    delays: [Mutex<Spread>; 2],
+    programming: [Mutex<DurationHistogram>; 2],
     panics: AtomicU64,
     dropped: AtomicU64,
     refused: AtomicU64,
@@ -217,21 +220,21 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Nothing counted yet.
+    /// Creates metrics with all counters at zero.
     #[must_use]
     pub fn new(zones: &Zones, server: &str) -> Arc<Self> {
         let mut names: Vec<String> = zones.iter().map(|zone| crate::wire::to_text(&zone.wire)).collect();
-        let shared = Arc::new(Tally::new(names.len()));
+        let shared = Arc::new(ThreadCounters::new(names.len()));
         names.push(".".to_owned());
-        let delay = || Mutex::new(Spread::new(Duration::from_millis(1), 2, DELAYS));
+        let programming = || Mutex::new(DurationHistogram::new(Duration::from_millis(1), 2, PROGRAMMING_BUCKETS));
         Arc::new(Self {
             zones: names,
             server: server.to_owned(),
-            tallies: Mutex::new(vec![shared.clone()]),
+            threads: Mutex::new(vec![shared.clone()]),
             shared: Mutex::new(shared),
             watched: Mutex::default(),
             known: Mutex::default(),
-            delays: [delay(), delay()],
+            programming: [programming(), programming()],
             panics: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -239,51 +242,51 @@ impl Metrics {
         })
     }
 
-    /// A tally for one thread.
+    /// Creates counters for one thread.
     #[must_use]
-    pub fn tally(&self) -> Arc<Tally> {
-        let tally = Arc::new(Tally::new(self.zones.len() - 1));
-        self.tallies.lock().push(tally.clone());
-        tally
+    pub fn thread(&self) -> Arc<ThreadCounters> {
+        let thread = Arc::new(ThreadCounters::new(self.zones.len() - 1));
+        self.threads.lock().push(thread.clone());
+        thread
     }
 
-    /// Counts a question for somebody who has no tally.
-    pub fn count(&self, fact: &Fact) {
-        self.shared.lock().count(fact);
+    /// Counts a query of a task without its own counters.
+    pub fn count(&self, observation: &Observation) {
+        self.shared.lock().count(observation);
     }
 
-    /// Counts a query over a limit for somebody who has no tally.
+    /// Counts a query over a limit of a task without its own counters.
     pub fn limited(&self, limited: Limited) {
         self.shared.lock().limited(limited);
     }
 
-    /// Counts a thread that stumbled and went on.
+    /// Counts a recovered panic.
     pub fn panicked(&self) {
         self.panics.fetch_add(1, Relaxed);
     }
 
-    /// Counts a question that nobody had time for.
+    /// Counts a query dropped because too many are in flight.
     pub fn dropped(&self) {
         self.dropped.fetch_add(1, Relaxed);
     }
 
-    /// Counts a connection that was not taken.
+    /// Counts a TCP connection over a limit.
     pub fn refused(&self) {
         self.refused.fetch_add(1, Relaxed);
     }
 
-    /// Counts a change that names showed.
+    /// Counts an update that changed records.
     pub fn changed(&self) {
         self.changes.fetch_add(1, Relaxed);
     }
 
-    /// Counts the time from a change of endpoints to answers that show it.
+    /// Records the time from an endpoint change to the update of its records.
     pub fn programmed(&self, headless: bool, seconds: f64) {
-        let took = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
-        self.delays[usize::from(headless)].lock().add(took);
+        let duration = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
+        self.programming[usize::from(headless)].lock().add(duration);
     }
 
-    /// Shows how these watches go, and no others.
+    /// Sets the watches whose status is exported.
     pub fn watch(&self, watched: &[WatchStatus]) {
         *self.watched.lock() = watched.to_vec();
     }

@@ -1,8 +1,8 @@
-//! What a Service says, prepared from its object and its slices.
+//! Records of a Service, prepared from its object and its EndpointSlices.
 //!
-//! In: the views of a Service and of its EndpointSlices. Out: a [`Service`] that can be asked for any of its records
-//! without computing: addresses once each, endpoints ordered by name, so that what shares a name stands together and
-//! one is found by halving. Pure; equal inputs give equal values, so that a change that no name shows is no change.
+//! In: views of a Service and its slices. Out: a [`Service`] whose records can be written without computation:
+//! deduplicated addresses, and endpoints sorted so that endpoints with the same name are adjacent and found by binary
+//! search. Pure; equal inputs give equal values, so that changes without effect on records are detected.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,56 +13,56 @@ use api::view;
 use api::view::endpoint_slice::{self, EndpointPort, EndpointSlice};
 use api::view::service::ServicePort;
 
-use crate::place::{dashed, undashed};
+use crate::parsed_name::{address_to_label, label_to_address};
 use crate::wire::{LABEL_MAX, from_text};
 use crate::zone::Config;
 
-/// The name of a Service: its label and that of its namespace, on the wire.
+/// Key of a Service.
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub struct Key {
-    /// The labels.
+    /// Labels of Service and namespace in wire form.
     pub wire: Box<[u8]>,
-    /// Its number, by which it is counted.
-    pub number: u32,
+    /// Small id, reused after deletion; index of per-Service counters.
+    pub id: u32,
 }
 
-/// A namespace that somebody speaks of.
+/// Namespace that exists or is referenced.
 #[derive(Debug)]
 pub struct Namespace {
-    /// Its label on the wire.
+    /// Label in wire form.
     pub wire: Box<[u8]>,
-    /// Whether it exists and is shown.
-    pub shown: AtomicBool,
-    /// Whether its name may be shown for an address.
+    /// Whether it exists and is served.
+    pub visible: AtomicBool,
+    /// Whether the configuration includes it, so that PTR records may name it.
     pub listed: bool,
 }
 
 impl Namespace {
-    /// Whether it exists and is shown.
+    /// Whether it exists and is served.
     #[inline]
     #[must_use]
-    pub fn is_shown(&self) -> bool {
-        self.shown.load(Ordering::Acquire)
+    pub fn is_visible(&self) -> bool {
+        self.visible.load(Ordering::Acquire)
     }
 }
 
-/// What a Service is.
+/// Kind of Service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// It has addresses of its own.
+    /// Has cluster IPs.
     Cluster,
-    /// It has those of its endpoints.
+    /// Headless: has the addresses of its endpoints.
     Headless,
-    /// It is another name, on the wire.
-    Alias(Box<[u8]>),
-    /// It has no records: another name that is an address.
-    Nothing,
+    /// `ExternalName`: CNAME target in wire form.
+    ExternalName(Box<[u8]>),
+    /// `ExternalName` that is an IP address or invalid: no records.
+    NoRecords,
 }
 
-/// A protocol.
+/// Protocol of a port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Protocol {
-    /// Of no port in particular.
+    /// Unspecified.
     None,
     /// TCP.
     Tcp,
@@ -72,75 +72,74 @@ pub enum Protocol {
     Sctp,
 }
 
-/// A port.
+/// Port of a Service or an EndpointSlice.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Port {
-    /// Its name, in lower case.
+    /// Name, lower-cased.
     pub name: Box<str>,
-    /// Its protocol.
+    /// Protocol.
     pub protocol: Protocol,
-    /// Its number; none stands for every port, and has no SRV record.
+    /// Port number; `None` means all ports and has no SRV record.
     pub number: Option<u16>,
 }
 
-/// A Service, prepared.
+/// Prepared records of a Service.
 #[derive(Debug)]
 pub struct Service {
-    /// Its name.
+    /// Key.
     pub key: Arc<Key>,
-    /// Its namespace.
+    /// Namespace.
     pub namespace: Arc<Namespace>,
-    /// What it is.
+    /// Kind.
     pub kind: Kind,
-    /// Its own ports.
+    /// Ports of the Service.
     pub ports: Arc<[Port]>,
-    /// The IPv4 addresses of its name.
+    /// Addresses of its A records.
     pub v4: Box<[Ipv4Addr]>,
-    /// The IPv6 addresses of its name.
+    /// Addresses of its AAAA records.
     pub v6: Box<[Ipv6Addr]>,
-    /// Its ready endpoints.
+    /// Ready endpoints.
     pub endpoints: Arc<Endpoints>,
 }
 
-/// Ready endpoints, ordered: first those named after their address, by address; then the others, by name.
+/// Ready endpoints, sorted: first those named after their address, by address; then those with a hostname, by name.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Endpoints {
     all: Box<[Endpoint]>,
-    /// Labels with their lengths, one after the other.
+    /// Length-prefixed labels.
     names: Box<[u8]>,
-    /// The ports of the slices they come from.
+    /// Port lists of the slices.
     sets: Box<[Arc<[Port]>]>,
 }
 
-/// A ready endpoint.
+/// Ready endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Endpoint {
-    /// Its address.
+    /// Address.
     pub address: IpAddr,
-    /// Which ports it has.
+    /// Index into `Endpoints::sets`.
     set: u16,
-    /// Where its name is, unless it is named after its address.
+    /// Offset into `Endpoints::names`, or [`UNNAMED`].
     name: u32,
 }
 
 const UNNAMED: u32 = u32::MAX;
 
-/// A slice in small: what is kept of it to prepare its Service again.
+/// Endpoints of one EndpointSlice.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slice {
-    /// Its name.
+    /// Name of the slice.
     pub name: Box<str>,
-    /// Its ready endpoints. A Service of one slice has the same.
+    /// Ready endpoints; shared with the Service if it has one slice.
     pub endpoints: Arc<Endpoints>,
 }
 
 impl Slice {
-    /// Takes what names are made of. Lists of ports are many and mostly equal, so that whoever has one already may give
-    /// that.
+    /// Extracts the endpoints. `share` may return an existing equal port list.
     #[must_use]
     pub fn new(form: &EndpointSlice, config: &Config, share: impl FnOnce(Arc<[Port]>) -> Arc<[Port]>) -> Self {
-        let mut found: Vec<Found<'_>> = Vec::new();
-        // Names instead of addresses are from another time; nobody can be sent there.
+        let mut found: Vec<UnsortedEndpoint<'_>> = Vec::new();
+        // Slices of the deprecated type FQDN have no addresses.
         let known = &*form.address_type != "FQDN";
         let ready = |endpoint: &&endpoint_slice::Endpoint| known && endpoint.conditions.is_ready();
         for endpoint in form.endpoints.iter().filter(ready) {
@@ -149,24 +148,24 @@ impl Slice {
             let name = [own, pod].into_iter().flatten().find(|name| is_label(name));
             let name = name.map(|name| Cow::Owned(name.as_bytes().to_ascii_lowercase()));
             let addresses = endpoint.addresses.iter().filter_map(|text| parse_address(text));
-            found.extend(addresses.map(|address| Found { name: name.clone(), address, set: 0 }));
+            found.extend(addresses.map(|address| UnsortedEndpoint { name: name.clone(), address, set: 0 }));
         }
         let endpoints = Endpoints::ordered(found, vec![share(ports(form.ports.iter().map(slice_port)))]);
         Self { name: form.metadata.name.clone(), endpoints: Arc::new(endpoints) }
     }
 }
 
-/// Whether a text can be one label.
+/// Whether a text is a single label.
 fn is_label(text: &str) -> bool {
     (1..=LABEL_MAX).contains(&text.len()) && !text.contains('.')
 }
 
-/// An address; one that says IPv4 in the clothes of IPv6 is IPv4.
+/// Parses an address; an IPv4-mapped IPv6 address becomes IPv4.
 pub(crate) fn parse_address(text: &str) -> Option<IpAddr> {
     api::ip::parse_lenient(text).map(|address| address.to_canonical())
 }
 
-/// Ports, in small. No port is one port that stands for all.
+/// Collects ports. An empty list means all ports.
 fn ports(all: impl ExactSizeIterator<Item = Port>) -> Arc<[Port]> {
     if all.len() == 0 {
         return [Port { name: Box::default(), protocol: Protocol::None, number: None }].into();
@@ -199,7 +198,7 @@ impl From<Option<view::Protocol>> for Protocol {
 }
 
 impl Protocol {
-    /// The protocol of a label, in any case.
+    /// Protocol of a label, case-insensitive.
     #[must_use]
     pub fn named(label: &[u8]) -> Option<Self> {
         [(Self::Tcp, b"tcp".as_slice()), (Self::Udp, b"udp"), (Self::Sctp, b"sctp")]
@@ -212,27 +211,27 @@ impl Protocol {
 // === impl Service ===
 
 impl Service {
-    /// Prepares a Service.
+    /// Prepares the records of a Service.
     #[must_use]
-    pub fn new(key: Arc<Key>, namespace: Arc<Namespace>, form: &Form, slices: &[Arc<Slice>]) -> Self {
+    pub fn new(key: Arc<Key>, namespace: Arc<Namespace>, form: &ServiceFields, slices: &[Arc<Slice>]) -> Self {
         let endpoints = Endpoints::merged(slices);
         let (v4, v6) = match form.kind {
             Kind::Headless => split(endpoints.all.iter().map(|endpoint| endpoint.address), true),
             Kind::Cluster => split(form.addresses.iter().copied(), false),
-            Kind::Alias(_) | Kind::Nothing => Default::default(),
+            Kind::ExternalName(_) | Kind::NoRecords => Default::default(),
         };
         Self { key, namespace, kind: form.kind.clone(), ports: form.ports.clone(), v4, v6, endpoints }
     }
 
-    /// Whether both say the same.
+    /// Whether both have the same records.
     #[must_use]
-    pub fn says_the_same(&self, other: &Self) -> bool {
+    pub fn same_records(&self, other: &Self) -> bool {
         let own =
             |service: &Self| (service.kind.clone(), service.ports.clone(), service.v4.clone(), service.v6.clone());
         own(self) == own(other) && self.endpoints == other.endpoints
     }
 
-    /// Whether it has an address, as its own or as that of an endpoint.
+    /// Whether it has an address, as cluster IP (`own`) or as endpoint address.
     #[must_use]
     pub fn has(&self, address: IpAddr, own: bool) -> bool {
         match address {
@@ -242,7 +241,7 @@ impl Service {
         }
     }
 
-    /// Its addresses and those of its endpoints, each with whether it is its own.
+    /// Cluster IPs and endpoint addresses, each with whether it is a cluster IP.
     pub fn addresses(&self) -> impl Iterator<Item = (IpAddr, bool)> {
         let own = self.kind == Kind::Cluster;
         let v4 = self.v4.iter().filter(move |_| own).map(|address| (IpAddr::V4(*address), true));
@@ -268,24 +267,24 @@ fn split(addresses: impl Iterator<Item = IpAddr>, ordered: bool) -> (Box<[Ipv4Ad
     (v4.into(), v6.into())
 }
 
-/// A Service in small: what is kept of its object to prepare it again.
+/// Fields of a Service object that its records depend on.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Form {
-    /// What it is.
+pub struct ServiceFields {
+    /// Kind.
     pub kind: Kind,
-    /// Its own addresses.
+    /// Cluster IPs.
     pub addresses: Box<[IpAddr]>,
-    /// Its ports.
+    /// Ports.
     pub ports: Arc<[Port]>,
 }
 
-impl Form {
-    /// Takes what names are made of.
+impl ServiceFields {
+    /// Extracts the fields.
     #[must_use]
     pub fn new(form: &view::Service) -> Self {
         let addresses: Box<[IpAddr]> = form.cluster_ips().filter_map(parse_address).collect();
         let kind = if form.is_external_name() {
-            alias(&form.spec.external_name)
+            external_name(&form.spec.external_name)
         } else if form.is_headless() {
             Kind::Headless
         } else {
@@ -295,28 +294,28 @@ impl Form {
     }
 }
 
-/// Another name. What is written as an address is not a name, and there is no record for it.
-fn alias(text: &str) -> Kind {
+/// Kind of an `ExternalName` Service. An IP address is not a valid CNAME target.
+fn external_name(text: &str) -> Kind {
     if text.parse::<IpAddr>().is_ok() {
-        return Kind::Nothing;
+        return Kind::NoRecords;
     }
     match from_text(text) {
-        Ok(wire) if wire.len() > 1 => Kind::Alias(wire.to_ascii_lowercase().into()),
-        _ => Kind::Nothing,
+        Ok(wire) if wire.len() > 1 => Kind::ExternalName(wire.to_ascii_lowercase().into()),
+        _ => Kind::NoRecords,
     }
 }
 
 // === impl Endpoints ===
 
 impl Endpoints {
-    /// Those of several slices; those of one are the same thing.
+    /// Merges the endpoints of several slices.
     #[must_use]
     pub fn merged(slices: &[Arc<Slice>]) -> Arc<Self> {
         if let [one] = slices {
             return one.endpoints.clone();
         }
         let mut sets: Vec<Arc<[Port]>> = Vec::new();
-        let mut found: Vec<Found<'_>> = Vec::new();
+        let mut found: Vec<UnsortedEndpoint<'_>> = Vec::new();
         for endpoints in slices.iter().map(|slice| &slice.endpoints) {
             for endpoint in &endpoints.all {
                 let ports = &endpoints.sets[usize::from(endpoint.set)];
@@ -326,18 +325,18 @@ impl Endpoints {
                 });
                 let Ok(set) = u16::try_from(set) else { continue };
                 let name = (endpoint.name != UNNAMED).then(|| Cow::Borrowed(endpoints.own_name(endpoint)));
-                found.push(Found { name, address: endpoint.address, set });
+                found.push(UnsortedEndpoint { name, address: endpoint.address, set });
             }
         }
         Arc::new(Self::ordered(found, sets))
     }
 
-    fn ordered(mut found: Vec<Found<'_>>, sets: Vec<Arc<[Port]>>) -> Self {
+    fn ordered(mut found: Vec<UnsortedEndpoint<'_>>, sets: Vec<Arc<[Port]>>) -> Self {
         share_names(&mut found);
         found.sort_unstable();
         let (mut names, mut all) = (Vec::new(), Vec::with_capacity(found.len()));
         let mut last: Option<(&[u8], u32)> = None;
-        for Found { name, address, set } in &found {
+        for UnsortedEndpoint { name, address, set } in &found {
             let name = match (name.as_deref(), last) {
                 (None, _) => UNNAMED,
                 (Some(name), Some((before, at))) if before == name => at,
@@ -349,35 +348,35 @@ impl Endpoints {
         Self { all: all.into(), names: names.into(), sets: sets.into() }
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// All of them.
+    /// All endpoints.
     #[must_use]
     pub fn all(&self) -> &[Endpoint] {
         &self.all
     }
 
-    /// The ports of one.
+    /// Ports of an endpoint.
     #[must_use]
     pub fn ports(&self, endpoint: &Endpoint) -> &[Port] {
         &self.sets[usize::from(endpoint.set)]
     }
 
-    /// The ports of all slices.
+    /// Ports of all slices.
     pub fn all_ports(&self) -> impl Iterator<Item = &Port> {
         self.sets.iter().flat_map(|set| set.iter())
     }
 
-    /// Those that share a name, name by name.
+    /// Endpoints grouped by name.
     pub fn groups(&self) -> impl Iterator<Item = &[Endpoint]> {
         self.all.chunk_by(|a, b| a.name == b.name && (a.name != UNNAMED || a.address == b.address))
     }
 
-    /// Those that have this name.
+    /// Endpoints with this name.
     #[must_use]
     pub fn named(&self, label: &[u8]) -> &[Endpoint] {
         let split = self.all.partition_point(|endpoint| endpoint.name == UNNAMED);
@@ -387,7 +386,7 @@ impl Endpoints {
         if same > 0 {
             return &named[from..from + same];
         }
-        let Some(address) = undashed(label) else { return &[] };
+        let Some(address) = label_to_address(label) else { return &[] };
         let from = unnamed.partition_point(|endpoint| endpoint.address < address);
         let same = unnamed[from..].partition_point(|endpoint| endpoint.address == address);
         &unnamed[from..from + same]
@@ -398,11 +397,11 @@ impl Endpoints {
         &self.names[at + 1..at + 1 + usize::from(self.names[at])]
     }
 
-    /// Writes the label of one, with its length.
+    /// Writes the length-prefixed label of an endpoint.
     pub fn write_label(&self, endpoint: &Endpoint, out: &mut Vec<u8>) {
         if endpoint.name == UNNAMED {
             let mut buffer = [0; 63];
-            let len = dashed(endpoint.address, &mut buffer);
+            let len = address_to_label(endpoint.address, &mut buffer);
             out.push(u8::try_from(len).expect("a label"));
             out.extend_from_slice(&buffer[..len]);
         } else {
@@ -412,15 +411,15 @@ impl Endpoints {
     }
 }
 
-/// An endpoint on its way into the order.
+/// Endpoint before sorting.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Found<'f> {
+struct UnsortedEndpoint<'f> {
     name: Option<Cow<'f, [u8]>>,
     address: IpAddr,
     set: u16,
 }
 
-/// Keeps a name.
+/// Appends a length-prefixed name and returns its offset.
 fn intern(names: &mut Vec<u8>, name: &[u8]) -> u32 {
     let at = u32::try_from(names.len()).expect("names of one Service fit");
     names.push(u8::try_from(name.len()).expect("a label"));
@@ -428,16 +427,16 @@ fn intern(names: &mut Vec<u8>, name: &[u8]) -> u32 {
     at
 }
 
-/// A name may be that which another endpoint has from its address. Then that one gets it as its own, so that both stand
-/// together.
-fn share_names(found: &mut [Found<'_>]) {
-    let taken: Vec<IpAddr> = found.iter().filter_map(|one| undashed(one.name.as_ref()?)).collect();
-    if taken.is_empty() {
+/// If a hostname equals the address label of another endpoint, that endpoint gets the label as hostname, so that both
+/// are adjacent.
+fn share_names(found: &mut [UnsortedEndpoint<'_>]) {
+    let hostname_addresses: Vec<IpAddr> = found.iter().filter_map(|one| label_to_address(one.name.as_ref()?)).collect();
+    if hostname_addresses.is_empty() {
         return;
     }
-    for one in found.iter_mut().filter(|one| one.name.is_none() && taken.contains(&one.address)) {
+    for one in found.iter_mut().filter(|one| one.name.is_none() && hostname_addresses.contains(&one.address)) {
         let mut buffer = [0; 63];
-        let len = dashed(one.address, &mut buffer);
+        let len = address_to_label(one.address, &mut buffer);
         one.name = Some(Cow::Owned(buffer[..len].to_vec()));
     }
 }

@@ -1,9 +1,9 @@
-//! A Corefile that is followed while it is served from.
+//! Reloads a Corefile when its content changes.
 //!
-//! In: a path, and whoever [`Takes`] a configuration over. Out: a call for each new content, at the interval that the file
-//! itself names, or when somebody wishes; and figures. What counts is the content, with everything that is imported: names of
-//! files and their times change without it. A content that cannot be used is refused once and said, and what was before stays.
-//! The times are scattered, so that not all servers of a cluster look, and change, at once.
+//! In: a path and an [`ApplyConfig`]. Out: one call per changed content, at the interval of the `reload` directive or
+//! on request; and metrics. Content includes imported files; names and modification times are ignored. Invalid content
+//! is reported once and the previous configuration stays active. The interval has jitter, so that the servers of a
+//! cluster do not reload at the same time.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -12,168 +12,181 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
 use ring::digest::{Context, SHA512};
 use tokio::sync::{Notify, watch};
 
 use crate::config::{Config, Reload};
-use crate::corefile::{self, Surroundings};
+use crate::corefile::{self, Environment};
+use crate::metrics::encode::{Labels, counters, gauges};
 
-/// The least interval, and the least scatter, as in CoreDNS.
-const LEAST: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(1));
+/// Minimum interval and minimum jitter, as in CoreDNS.
+const MINIMUM: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(1));
 
-/// Who takes a configuration over.
-pub trait Takes: Send {
-    /// Goes on with it, or says why that cannot be; then everything has to be as before.
-    fn take(&mut self, config: Config) -> impl Future<Output = Result<(), String>> + Send;
+/// Applies a new configuration to a running server.
+pub trait ApplyConfig: Send {
+    /// Applies the configuration. On error the previous configuration must stay active.
+    fn apply(&mut self, config: Config) -> impl Future<Output = Result<(), String>> + Send;
 }
 
-/// What a file says.
+/// Content of a Corefile.
 #[derive(Debug)]
 pub struct Content {
-    /// What is to be done, or what is not understood, with its line.
+    /// Parsed configuration, or the parse error with its line.
     pub config: Result<Config, String>,
-    /// The digest of all that was read.
+    /// SHA-512 of everything that was read, in hexadecimal.
     pub version: String,
 }
 
-/// What became of the file.
+/// Status of reloads.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Outcome {
-    /// How many contents could not be used.
+pub struct ReloadStatus {
+    /// Number of contents that could not be applied.
     pub failed: u64,
-    /// The version that is served.
+    /// Version of the active content.
     pub version: String,
 }
 
-/// The same, for the metrics and for those who wait for a change.
+/// [`ReloadStatus`] for metrics and for waiting.
 #[derive(Debug)]
-pub struct Figures(watch::Sender<Outcome>);
+pub struct ReloadMetrics(watch::Sender<ReloadStatus>);
 
-impl Figures {
-    /// Nothing failed yet, and this is served.
+impl ReloadMetrics {
+    /// Starts with the active version and no failures.
     #[must_use]
     pub fn new(version: &str) -> Self {
-        Self(watch::Sender::new(Outcome { failed: 0, version: version.to_owned() }))
+        Self(watch::Sender::new(ReloadStatus { failed: 0, version: version.to_owned() }))
     }
 
-    /// What became of the file, each time something did.
+    /// Reload status; changes with every attempt.
     #[must_use]
-    pub fn outcomes(&self) -> watch::Receiver<Outcome> {
+    pub fn status(&self) -> watch::Receiver<ReloadStatus> {
         self.0.subscribe()
     }
 
-    /// The figures as text.
+    /// Collector of these metrics.
     #[must_use]
-    pub fn text(&self) -> String {
-        let (failed, version) = ("coredns_reload_failed_total", "coredns_reload_version_info");
-        let (mut out, outcome) = (String::new(), self.0.borrow());
-        let _ = writeln!(out, "# HELP {failed} Times a changed Corefile could not be used.\n# TYPE {failed} counter");
-        let _ = writeln!(out, "{failed} {}", outcome.failed);
-        let _ = writeln!(out, "# HELP {version} Which Corefile is served.\n# TYPE {version} gauge");
-        let _ = writeln!(out, "{version}{{hash=\"sha512\",value=\"{}\"}} 1", outcome.version);
-        out
+    pub fn collector(self: &Arc<Self>) -> Box<dyn Collector> {
+        Box::new(self.clone())
     }
 }
 
-/// Reads a Corefile and what it imports.
+impl Collector for ReloadMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let ReloadStatus { failed, version } = self.0.borrow().clone();
+        let help = "Corefile contents that could not be applied";
+        counters(&mut encoder, "coredns_reload_failed", help, [(Labels::new(), failed)])?;
+        let labels = vec![("hash", "sha512".to_owned()), ("value", version)];
+        gauges(&mut encoder, "coredns_reload_version_info", "Active Corefile", [(labels, 1)])
+    }
+}
+
+/// Reads a Corefile and the files it imports.
 #[must_use]
 pub fn read(path: &Path) -> Content {
-    let noted = Noted(RefCell::new(Context::new(&SHA512)));
+    let environment = HashingEnvironment(RefCell::new(Context::new(&SHA512)));
     let config = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
     let config = config.and_then(|text| {
-        noted.note(&text);
-        corefile::parse(&path.to_string_lossy(), &text, &noted).map_err(|refused| refused.to_string())
+        environment.hash(&text);
+        corefile::parse(&path.to_string_lossy(), &text, &environment).map_err(|error| error.to_string())
     });
     if let Err(why) = &config {
-        // A file that cannot be read has no content; how it fails is all there is to know it by.
-        noted.note(why);
+        // An unreadable file has no content; its error identifies the version.
+        environment.hash(why);
     }
     let mut version = String::new();
-    for byte in noted.0.into_inner().finish().as_ref() {
+    for byte in environment.0.into_inner().finish().as_ref() {
         let _ = write!(version, "{byte:02x}");
     }
     Content { config, version }
 }
 
-/// Follows a file for as long as it is awaited. `first` is what is served already; `wish` has it looked at now.
-pub async fn follow(path: PathBuf, first: Content, wish: Arc<Notify>, figures: Arc<Figures>, mut taker: impl Takes) {
-    let mut seen = first.version;
-    let mut pace = first.config.ok().and_then(|config| config.reload());
+/// Watches a file until the future is dropped. `first` is the active content; `trigger` requests an immediate check.
+pub async fn watch(
+    path: PathBuf,
+    first: Content,
+    trigger: Arc<Notify>,
+    metrics: Arc<ReloadMetrics>,
+    mut target: impl ApplyConfig,
+) {
+    let mut version = first.version;
+    let mut settings = first.config.ok().and_then(|config| config.reload());
     loop {
         tokio::select! {
-            () = pause(pace) => {}
-            () = wish.notified() => {}
+            () = wait_for_interval(settings) => {}
+            () = trigger.notified() => {}
         }
         let from = path.clone();
         let Ok(content) = tokio::task::spawn_blocking(move || read(&from)).await else { continue };
-        if content.version == seen {
+        if content.version == version {
             continue;
         }
-        seen.clone_from(&content.version);
-        let taken = match content.config {
+        version.clone_from(&content.version);
+        let result = match content.config {
             Ok(config) => {
                 let next = config.reload();
-                taker.take(config).await.map(|()| pace = next)
+                target.apply(config).await.map(|()| settings = next)
             }
             Err(why) => Err(why),
         };
-        match taken {
+        match result {
             Ok(()) => {
-                figures.0.send_modify(|outcome| outcome.version = content.version);
-                tracing::info!(file = %path.display(), "the Corefile changed and was taken over");
+                metrics.0.send_modify(|status| status.version = content.version);
+                tracing::info!(file = %path.display(), "reloaded Corefile");
             }
             Err(why) => {
-                figures.0.send_modify(|outcome| outcome.failed += 1);
-                tracing::error!(file = %path.display(), "the Corefile changed and is refused; the old one stays: {why}");
+                metrics.0.send_modify(|status| status.failed += 1);
+                tracing::error!(file = %path.display(), error = why, "failed to reload Corefile, keeping the previous configuration");
             }
         }
     }
 }
 
-/// Until the file is to be looked at again; for ever if it is not.
-async fn pause(pace: Option<Reload>) {
-    let Some(pace) = pace else { return std::future::pending().await };
-    tokio::time::sleep(scattered(pace, fastrand::f64())).await;
+/// Sleeps until the next check; forever if reload is disabled.
+async fn wait_for_interval(settings: Option<Reload>) {
+    let Some(settings) = settings else { return std::future::pending().await };
+    tokio::time::sleep(with_jitter(settings, fastrand::f64())).await;
 }
 
-/// The interval, more or less the jitter; `chance` is from 0 to 1.
-fn scattered(pace: Reload, chance: f64) -> Duration {
-    let interval = pace.interval.max(LEAST.0);
-    let jitter = pace.jitter.max(LEAST.1).min(interval / 2);
+/// Interval plus or minus jitter; `chance` is from 0 to 1.
+fn with_jitter(settings: Reload, chance: f64) -> Duration {
+    let interval = settings.interval.max(MINIMUM.0);
+    let jitter = settings.jitter.max(MINIMUM.1).min(interval / 2);
     interval - jitter + (jitter * 2).mul_f64(chance)
 }
 
 impl Config {
-    /// How often the file is to be looked at, if it says so.
+    /// Reload settings, if any block has them.
     #[must_use]
     pub fn reload(&self) -> Option<Reload> {
         self.blocks.iter().find_map(|block| block.reload)
     }
 }
 
-/// This machine, with a note of what was read from it.
-struct Noted(RefCell<Context>);
+/// Environment of this process that hashes everything read from it.
+struct HashingEnvironment(RefCell<Context>);
 
-impl Noted {
-    fn note(&self, text: &str) {
-        // With its length, so that nothing moves from one text to the next unseen.
+impl HashingEnvironment {
+    fn hash(&self, text: &str) {
+        // The length is hashed too, so that text cannot move between files without changing the digest.
         let mut digest = self.0.borrow_mut();
         digest.update(&text.len().to_be_bytes());
         digest.update(text.as_bytes());
     }
 }
 
-impl Surroundings for Noted {
+impl Environment for HashingEnvironment {
     fn variable(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
     }
 
     fn files(&self, pattern: &str) -> Result<Vec<(String, String)>, String> {
         if pattern.contains(['*', '?', '[']) {
-            return Err("patterns are not understood; name each file".to_owned());
+            return Err("glob patterns are not supported; name each file".to_owned());
         }
         let text = std::fs::read_to_string(pattern).map_err(|error| error.to_string())?;
-        self.note(&text);
+        self.hash(&text);
         Ok(vec![(pattern.to_owned(), text)])
     }
 }
@@ -183,18 +196,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_scattered_around_the_interval() {
-        let pace =
+    fn reload_intervals_have_jitter() {
+        let settings =
             |interval, jitter| Reload { interval: Duration::from_secs(interval), jitter: Duration::from_secs(jitter) };
-        let ends = |pace| [0.0, 1.0].map(|chance| scattered(pace, chance).as_secs());
-        assert_eq!(ends(pace(30, 15)), [15, 45]);
-        assert_eq!(ends(pace(30, 5)), [25, 35]);
-        assert_eq!(ends(pace(0, 0)), [1, 3], "neither all the time nor all at once");
-        assert_eq!(ends(pace(10, 60)), [5, 15], "not before it began");
+        let ends = |settings| [0.0, 1.0].map(|chance| with_jitter(settings, chance).as_secs());
+        assert_eq!(ends(settings(30, 15)), [15, 45]);
+        assert_eq!(ends(settings(30, 5)), [25, 35]);
+        assert_eq!(ends(settings(0, 0)), [1, 3], "neither all the time nor all at once");
+        assert_eq!(ends(settings(10, 60)), [5, 15], "not before it began");
     }
 
     #[test]
-    fn content_is_all_that_was_read() {
+    fn imported_files_are_part_of_the_content() {
         let dir = tempfile::tempdir().expect("a directory");
         let (main, part) = (dir.path().join("Corefile"), dir.path().join("part"));
         let write = |path: &Path, text: &str| std::fs::write(path, text).expect("written");
@@ -207,8 +220,8 @@ mod tests {
         write(&part, ". {\nerrors\nlog\n}\n");
         assert_ne!(read(&main).version, first.version, "what is imported counts");
         write(&part, ". {\nerors\n}\n");
-        let refused = read(&main).config.expect_err("a typing error");
-        assert!(refused.starts_with(&format!("{}:2: ", part.display())), "{refused}");
+        let error = read(&main).config.expect_err("a typing error");
+        assert!(error.starts_with(&format!("{}:2: ", part.display())), "{error}");
         std::fs::remove_file(&main).expect("removed");
         assert!(read(&main).config.is_err());
     }

@@ -1,9 +1,9 @@
-//! Names that are not ours: whoever knows them is asked, and the answers are remembered.
+//! Forwarding resolver for names outside the cluster zones.
 //!
-//! In: questions as they came. Out: whole answers, always, and in time: when nobody answers, SERVFAIL with the reason. A question
-//! passes, in the order of CoreDNS: who may ask → other name → search path → by rule → by hand → the cluster's own names → from
-//! memory → from upstreams. What takes no waiting happens in [`Resolver::cached`], on the threads that serve the cluster's own
-//! names; the rest in [`Resolver::resolve`]. Questions for these names come here only when there are rules for them.
+//! In: queries as received. Out: complete replies within a time limit; SERVFAIL with an extended error if upstreams
+//! fail. A query passes these stages in the order of CoreDNS: acl → rewrite → autopath → template → hosts → kubernetes
+//! → cache → forward. Stages that do not wait run in [`Resolver::cached`], on the listener threads; the others in
+//! [`Resolver::resolve`]. Queries for names in the cluster zones get here only if rules exist for them.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -14,96 +14,96 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::beyond::{Ends, Later, Ruling};
 use crate::config::{Action, Name};
+use crate::forward::{BoxFuture, ClientAddr, RuleDecision};
 use answer::{Answer, Unpacked};
 use cache::{Entry, Key, KeyRef};
-use circle::Circles;
-use flight::Waiting;
-use ledger::Ledger;
-use limit::Verdict;
+use inflight::PendingResult;
+use loop_detection::LoopDetector;
 use message::{Extended, Outgoing, Query, flag, rcode};
-use reply::{Manner, Ttl};
-use site::{Books, Found, Site};
+use rate_limit::Decision;
+use reply::{ReplyOptions, Ttl};
+use server_block::{CacheLookup, MetricHandles, ServerBlock};
 use stats::{Counters, count};
+use upstream_metrics::UpstreamMetricsRegistry;
 
 mod answer;
 mod autopath;
-mod beyond;
 mod cache;
-mod circle;
-mod datagram;
-mod figures;
-mod flight;
-mod forward;
+mod forwarder;
 mod hosts;
-mod ledger;
-mod limit;
+mod inflight;
 mod load;
+mod local;
 mod log;
+mod loop_detection;
 mod message;
-mod own;
+mod metrics;
+mod rate_limit;
 mod reply;
 mod rewrite;
 mod rules;
-mod secure;
-mod site;
+mod server_block;
 mod stats;
-mod stream;
+mod tcp;
 #[cfg(test)]
 mod tests;
+mod tls;
+mod udp;
 mod upstream;
+mod upstream_group;
+mod upstream_metrics;
 
-pub use crate::beyond::{Lookup, Question, Transport};
+pub use crate::forward::{Lookup, Request, Transport};
 pub use crate::wire::Record;
-pub use beyond::Ours;
-pub use load::{Clock, Config, Known, LoadError, Local};
+pub use forwarder::ClusterZones;
+pub use load::{Clock, Config, LoadError, LocalAnswer, LocalZones};
 pub use stats::{Stats, UpstreamStats};
 
-/// Answers for names that are not ours.
+/// Forwarding resolver.
 pub struct Resolver {
     me: Weak<Self>,
     config: Config,
-    sites: Vec<Site>,
-    /// Where blocks are asked.
-    doors: Vec<SocketAddr>,
-    /// Whether names of the cluster may be answered otherwise than by the cluster.
-    rules_ours: bool,
-    /// Whether search paths are walked.
-    walks: bool,
-    /// Whether any block has its questions logged.
+    server_blocks: Vec<ServerBlock>,
+    /// Listen addresses of the server blocks.
+    listeners: Vec<SocketAddr>,
+    /// Whether rules may change answers for names in the cluster zones.
+    has_cluster_rules: bool,
+    /// Whether any block has `autopath`.
+    expands_search_path: bool,
+    /// Whether any block has `log`.
     logs: bool,
-    flights: Mutex<HashMap<(usize, Key), Waiting>>,
-    circles: Circles,
+    inflight: Mutex<HashMap<(usize, Key), PendingResult>>,
+    loop_detector: LoopDetector,
     counters: Arc<Counters>,
-    ledger: Arc<Ledger>,
+    upstream_metrics: Arc<UpstreamMetricsRegistry>,
     runtime: Handle,
 }
 
-/// An answer and how it is given.
-struct Given {
+/// Resolved answer and how to write it.
+struct ResolvedAnswer {
     entry: Arc<Entry>,
     ttl: Ttl,
-    remembered: bool,
+    from_cache: bool,
     extended: Option<Extended>,
 }
 
-impl Given {
+impl ResolvedAnswer {
     fn fresh(entry: Arc<Entry>, extended: Option<Extended>) -> Self {
-        Self { entry, ttl: Ttl::Aged(0), remembered: false, extended }
+        Self { entry, ttl: Ttl::Aged(0), from_cache: false, extended }
     }
 }
 
-/// What can be said without waiting.
-enum Quick {
-    /// This, which may be nothing at all.
-    Say(Vec<u8>),
-    /// This answer.
-    Give(Answer, Option<Extended>),
-    /// Nothing: somebody must be asked, in the name of this block, under another name or with other TTLs.
+/// Result of the stages that need neither cache nor upstreams.
+enum QuickResult {
+    /// Reply; empty means that no reply is sent.
+    Reply(Vec<u8>),
+    /// Answer to write.
+    Answer(Answer, Option<Extended>),
+    /// A rewrite rule of this block applies; resolve.
     Rewrite(usize),
-    /// Nothing: somebody must be asked, in the name of this block.
-    Ask(usize),
+    /// Resolve in this block.
+    Resolve(usize),
 }
 
 impl std::fmt::Debug for Resolver {
@@ -113,241 +113,261 @@ impl std::fmt::Debug for Resolver {
 }
 
 impl Resolver {
-    /// A resolver; its tasks run on `runtime` and end when it is dropped.
+    /// Creates a resolver; its tasks run on `runtime` and stop when it is dropped.
     #[must_use]
     pub fn new(config: Config, runtime: Handle) -> Arc<Self> {
         Self::build(config, runtime, None)
     }
 
-    /// A resolver in the place of another one: blocks that ask the same upstreams keep what they remember.
+    /// Creates a resolver that replaces `old`: blocks with unchanged upstreams keep their cache.
     #[must_use]
     pub fn replacing(old: &Self, config: Config) -> Arc<Self> {
         Self::build(config, old.runtime.clone(), Some(old))
     }
 
     fn build(config: Config, runtime: Handle, old: Option<&Self>) -> Arc<Self> {
-        let known: &[Site] = old.map_or(&[], |old| &old.sites);
+        let known: &[ServerBlock] = old.map_or(&[], |old| &old.server_blocks);
         let counters = old.map(|old| old.counters.clone()).unwrap_or_default();
-        let ledger = old.map(|old| old.ledger.clone()).unwrap_or_default();
-        let books = Books { counters: &counters, ledger: &ledger };
-        let sites: Vec<Site> =
-            config.server.blocks.iter().map(|block| Site::new(block, &config, known, books)).collect();
-        // A server does not begin with places that it cannot listen on.
-        let doors = config.server.places().unwrap_or_default();
+        let upstream_metrics = old.map(|old| old.upstream_metrics.clone()).unwrap_or_default();
+        let metrics = MetricHandles { counters: &counters, upstream_metrics: &upstream_metrics };
+        let server_blocks: Vec<ServerBlock> =
+            config.server.blocks.iter().map(|block| ServerBlock::new(block, &config, known, metrics)).collect();
+        // Invalid addresses were rejected at startup.
+        let listeners = config.server.listen_addresses().unwrap_or_default();
         let resolver = Arc::new_cyclic(|me| Self {
             me: me.clone(),
-            rules_ours: site::rules_ours(&sites, &doors),
-            walks: sites.iter().any(|site| site.block.autopath.is_some()),
-            logs: sites.iter().any(|site| !site.block.log.is_empty()),
-            sites,
-            doors,
-            flights: Mutex::default(),
-            circles: Circles::default(),
+            has_cluster_rules: server_block::has_cluster_rules(&server_blocks, &listeners),
+            expands_search_path: server_blocks.iter().any(|server_block| server_block.block.autopath.is_some()),
+            logs: server_blocks.iter().any(|server_block| !server_block.block.log.is_empty()),
+            server_blocks,
+            listeners,
+            inflight: Mutex::default(),
+            loop_detector: LoopDetector::default(),
             counters,
-            ledger,
+            upstream_metrics,
             config,
             runtime,
         });
-        circle::watch(&resolver);
-        resolver.follow_hosts();
+        loop_detection::start(&resolver);
+        resolver.watch_hosts_files();
         resolver
     }
 
-    /// From memory, at once: `true` when `out` has the answer (an empty one means to say nothing), `false` when somebody
-    /// must be asked.
-    pub fn cached(&self, question: &Question<'_>, now: Instant, out: &mut Vec<u8>) -> bool {
+    /// Answers without waiting: true if `out` has the reply (empty means that no reply is sent), false if
+    /// [`Self::resolve`] must be called.
+    pub fn cached(&self, request: &Request<'_>, now: Instant, out: &mut Vec<u8>) -> bool {
         out.clear();
-        let query = match Query::read(question.message) {
+        let query = match Query::read(request.message) {
             Ok(query) => query,
-            Err(odd) => {
-                out.extend(reply::odd(odd));
+            Err(error) => {
+                out.extend(reply::invalid_query(error));
                 return true;
             }
         };
-        match self.quick(&query, question) {
-            Quick::Say(reply) => out.extend(reply),
-            Quick::Give(answer, extended) => {
-                if self.may_answer(&query, question, now, out) {
-                    self.write(out, &query, question, &answer, Ttl::Aged(0), false, extended.as_ref());
+        match self.quick_result(&query, request) {
+            QuickResult::Reply(reply) => out.extend(reply),
+            QuickResult::Answer(answer, extended) => {
+                if self.may_answer(&query, request, now, out) {
+                    self.write(out, &query, request, &answer, Ttl::Aged(0), false, extended.as_ref());
                 }
             }
-            Quick::Rewrite(_) => return false,
-            Quick::Ask(index) => {
-                let site = &self.sites[index];
+            QuickResult::Rewrite(_) => return false,
+            QuickResult::Resolve(index) => {
+                let server_block = &self.server_blocks[index];
                 let lower = query.name.as_wire();
-                if self.walk(site, lower, query.qtype, question.ends.client).is_some() {
+                if self.search_path(server_block, lower, query.qtype, request.from.ip).is_some() {
                     return false;
                 }
-                let Some(store) = site.store(lower) else { return false };
-                let Found::Fresh(entry) = store.find(KeyRef::of(&query), now) else { return false };
-                self.note_hit(index, KeyRef::of(&query), &entry, now);
-                if self.may_answer(&query, question, now, out) {
-                    let seconds = if store.config.keep_ttl { 0 } else { entry.seconds(now) };
-                    self.write(out, &query, question, &entry.answer, Ttl::Aged(seconds), true, None);
+                let Some(block_cache) = server_block.block_cache(lower) else { return false };
+                let CacheLookup::Fresh(entry) = block_cache.find(KeyRef::of(&query), now) else { return false };
+                self.record_hit(index, KeyRef::of(&query), &entry, now);
+                if self.may_answer(&query, request, now, out) {
+                    let seconds = if block_cache.config.keep_ttl { 0 } else { entry.seconds(now) };
+                    self.write(out, &query, request, &entry.answer, Ttl::Aged(seconds), true, None);
                 }
             }
         }
         true
     }
 
-    /// Asks whoever knows; always answers, within the time limits. An empty answer means to say nothing.
-    pub async fn resolve(self: &Arc<Self>, question: Question<'_>) -> Vec<u8> {
-        let query = match Query::read(question.message) {
+    /// Resolves a query within the time limit. An empty reply means that no reply is sent.
+    pub async fn resolve(self: &Arc<Self>, request: Request<'_>) -> Vec<u8> {
+        let query = match Query::read(request.message) {
             Ok(query) => query,
-            Err(odd) => return reply::odd(odd),
+            Err(error) => return reply::invalid_query(error),
         };
         let mut out = Vec::new();
-        let quick = self.quick(&query, &question);
-        if let Quick::Say(reply) = quick {
+        let quick = self.quick_result(&query, &request);
+        if let QuickResult::Reply(reply) = quick {
             return reply;
         }
-        if !self.may_answer(&query, &question, (self.config.clock)(), &mut out) {
+        if !self.may_answer(&query, &request, (self.config.clock)(), &mut out) {
             return out;
         }
         match quick {
-            Quick::Say(reply) => reply,
-            Quick::Give(answer, extended) => {
-                self.write(&mut out, &query, &question, &answer, Ttl::Aged(0), false, extended.as_ref());
+            QuickResult::Reply(reply) => reply,
+            QuickResult::Answer(answer, extended) => {
+                self.write(&mut out, &query, &request, &answer, Ttl::Aged(0), false, extended.as_ref());
                 out
             }
-            Quick::Rewrite(site) | Quick::Ask(site) => self.slow(site, &query, &question).await,
+            QuickResult::Rewrite(server_block) | QuickResult::Resolve(server_block) => {
+                self.resolve_slow(server_block, &query, &request).await
+            }
         }
     }
 
-    /// Whether the answer to a question depends on the search path of who asks; then [`Self::resolve`] walks it, also for
-    /// names of the cluster that are not there.
+    /// Whether [`Self::resolve`] expands the client's search path for this query, including names in the cluster zones
+    /// that do not exist.
     #[must_use]
-    pub fn has_search_path(&self, question: &Question<'_>) -> bool {
-        let Ok(query) = Query::read(question.message) else { return false };
+    pub fn has_search_path(&self, request: &Request<'_>) -> bool {
+        let Ok(query) = Query::read(request.message) else { return false };
         let lower = query.name.as_wire();
-        let site = self.site(lower, question.ends).map(|index| &self.sites[index]);
-        site.is_some_and(|site| self.walk(site, lower, query.qtype, question.ends.client).is_some())
+        let server_block = self.server_block(lower, request.from).map(|index| &self.server_blocks[index]);
+        server_block
+            .is_some_and(|server_block| self.search_path(server_block, lower, query.qtype, request.from.ip).is_some())
     }
 
-    /// The records of a name and a type, for whoever follows an alias.
-    pub async fn lookup(self: &Arc<Self>, name: &[u8], qtype: u16, ends: Ends) -> Lookup {
-        self.lookup_from(name, qtype, ends, 0).await
+    /// Records of a name and type, for CNAME targets.
+    pub async fn lookup(self: &Arc<Self>, name: &[u8], qtype: u16, from: ClientAddr) -> Lookup {
+        self.lookup_from(name, qtype, from, 0).await
     }
 
-    /// The block for a name, among those that belong where it was asked for. When there is only one place, or when questions come
-    /// from elsewhere than blocks say (flags decided), all do.
-    fn site(&self, lower: &[u8], ends: Ends) -> Option<usize> {
-        let door = Some(ends.at).filter(|at| self.doors.len() > 1 && self.doors.contains(at));
-        let depths = self.sites.iter().enumerate().filter_map(|(index, site)| Some((site.depth(lower, door)?, index)));
+    /// Server block for a name among those of the listener. With a single listener, or a listener that no block
+    /// configures (flags), all blocks are considered.
+    fn server_block(&self, lower: &[u8], from: ClientAddr) -> Option<usize> {
+        let listener = Some(from.listener).filter(|at| self.listeners.len() > 1 && self.listeners.contains(at));
+        let depths = self
+            .server_blocks
+            .iter()
+            .enumerate()
+            .filter_map(|(index, server_block)| Some((server_block.depth(lower, listener)?, index)));
         depths.max_by_key(|(depth, index)| (*depth, std::cmp::Reverse(*index))).map(|(_, index)| index)
     }
 
-    /// What can be said without memory and without others.
-    fn quick(&self, query: &Query<'_>, question: &Question<'_>) -> Quick {
-        if let Some(reply) = reply::special(query) {
-            return Quick::Say(reply);
+    /// Stages that need neither cache nor upstreams.
+    fn quick_result(&self, query: &Query<'_>, request: &Request<'_>) -> QuickResult {
+        if let Some(reply) = reply::rejected(query) {
+            return QuickResult::Reply(reply);
         }
         let lower = query.name.as_wire();
         let refuse = |text: &str| {
             let extended = Extended::new(Extended::NOT_AUTHORITATIVE, text);
-            Quick::Say(reply::code(query, rcode::REFUSED, Some(&extended)))
+            QuickResult::Reply(reply::code(query, rcode::REFUSED, Some(&extended)))
         };
-        if self.circles.came_back(lower, query.qtype) {
-            return refuse("this question came from here");
+        if self.loop_detector.is_own_probe(lower, query.qtype) {
+            return refuse("forwarding loop: this query came from here");
         }
-        let Some(index) = self.site(lower, question.ends) else { return refuse("this name is not served here") };
-        let site = &self.sites[index];
-        let action = rules::admission(&site.block.acl, &site.zones, query, question.ends.client);
+        let Some(index) = self.server_block(lower, request.from) else {
+            return refuse("no server block for this name");
+        };
+        let server_block = &self.server_blocks[index];
+        let action = rules::admission(&server_block.block.acl, &server_block.zones, query, request.from.ip);
         if action != Action::Allow {
             count(&self.counters.denied);
             let denial = rules::denial(action);
-            return Quick::Say(denial.map_or_else(Vec::new, |(rcode, why)| reply::code(query, rcode, Some(&why))));
+            return QuickResult::Reply(
+                denial.map_or_else(Vec::new, |(rcode, why)| reply::code(query, rcode, Some(&why))),
+            );
         }
-        if rewrite::apply(&site.block.rewrites, lower).is_some() {
-            return Quick::Rewrite(index);
+        if rewrite::apply(&server_block.block.rewrites, lower).is_some() {
+            return QuickResult::Rewrite(index);
         }
-        match self.by_rule(site, lower, query.qtype, query.qclass) {
-            Some((unpacked, extended)) => Quick::Give(Answer::pack(lower, &unpacked), extended),
-            None => Quick::Ask(index),
+        match self.static_answer(server_block, lower, query.qtype, query.qclass) {
+            Some((unpacked, extended)) => QuickResult::Answer(Answer::pack(lower, &unpacked), extended),
+            None => QuickResult::Resolve(index),
         }
     }
 
-    /// Templates and names by hand.
-    fn by_rule(&self, site: &Site, lower: &[u8], qtype: u16, qclass: u16) -> Option<(Unpacked, Option<Extended>)> {
-        if let Some(ruled) = rules::template(&site.block.templates, &site.zones, lower, qtype, qclass) {
+    /// Answer of `template` or `hosts`.
+    fn static_answer(
+        &self,
+        server_block: &ServerBlock,
+        lower: &[u8],
+        qtype: u16,
+        qclass: u16,
+    ) -> Option<(Unpacked, Option<Extended>)> {
+        if let Some(ruled) = rules::template(&server_block.block.templates, &server_block.zones, lower, qtype, qclass) {
             let rules::Ruled { rcode, extended, zone } = ruled;
             if let Some(zone) = zone {
                 self.counters.by_template(zone, qclass, qtype);
             }
             return Some((Unpacked { rcode, authoritative: true, ..Unpacked::default() }, extended));
         }
-        let unpacked = site.hosts.as_ref()?.answer(lower, qtype)?;
+        let unpacked = server_block.hosts.as_ref()?.answer(lower, qtype)?;
         let failed = unpacked.rcode == rcode::SERVFAIL;
-        let why = || Extended::new(Extended::OTHER, "`hosts` has no such name, and no fallthrough");
+        let why = || Extended::new(Extended::OTHER, "not found in `hosts`, and no fallthrough");
         Some((unpacked, failed.then(why)))
     }
 
-    /// Whether a client may have an answer now; if not, `out` has what it gets instead.
-    fn may_answer(&self, query: &Query<'_>, question: &Question<'_>, now: Instant, out: &mut Vec<u8>) -> bool {
-        let site = self.site(query.name.as_wire(), question.ends).map(|index| &self.sites[index]);
-        let limiter = site.and_then(|site| site.limiter.as_ref()).filter(|_| question.transport == Transport::Udp);
+    /// Applies the response rate limit; if exceeded, `out` has the reply to send instead.
+    fn may_answer(&self, query: &Query<'_>, request: &Request<'_>, now: Instant, out: &mut Vec<u8>) -> bool {
+        let server_block =
+            self.server_block(query.name.as_wire(), request.from).map(|index| &self.server_blocks[index]);
+        let limiter = server_block
+            .and_then(|server_block| server_block.limiter.as_ref())
+            .filter(|_| request.transport == Transport::Udp);
         let Some(limiter) = limiter else { return true };
-        match limiter.visit(question.ends.client, now) {
-            Verdict::Answer => return true,
-            Verdict::Slip => {
+        match limiter.check(request.from.ip, now) {
+            Decision::Answer => return true,
+            Decision::Truncate => {
                 *out = reply::code(query, rcode::NOERROR, None);
                 out[2] |= u8::try_from(flag::TC >> 8).expect("a bit of the first byte");
             }
-            Verdict::Nothing => out.clear(),
+            Decision::Drop => out.clear(),
         }
         count(&self.counters.limited);
         false
     }
 
-    /// Everything that may take time.
-    async fn slow(self: &Arc<Self>, index: usize, query: &Query<'_>, question: &Question<'_>) -> Vec<u8> {
-        let site = &self.sites[index];
+    /// Stages that may wait.
+    async fn resolve_slow(self: &Arc<Self>, index: usize, query: &Query<'_>, request: &Request<'_>) -> Vec<u8> {
+        let server_block = &self.server_blocks[index];
         let mut out = Vec::new();
         let lower = query.name.as_wire();
-        if let Some(rewritten) = rewrite::apply(&site.block.rewrites, lower) {
+        if let Some(rewritten) = rewrite::apply(&server_block.block.rewrites, lower) {
             let outgoing = Outgoing::of(query, &rewritten.name);
-            let unpacked = self.renamed(&rewritten, &outgoing, question.ends, 0).await;
+            let unpacked = self.resolve_rewritten(&rewritten, &outgoing, request.from, 0).await;
             let answer = Answer::pack(lower, &unpacked);
-            self.write(&mut out, query, question, &answer, Ttl::Aged(0), false, None);
+            self.write(&mut out, query, request, &answer, Ttl::Aged(0), false, None);
             return out;
         }
-        if let Some(walk) = self.walk(site, lower, query.qtype, question.ends.client)
-            && let Some(unpacked) = self.walked(&walk, query, question.ends).await
+        if let Some(path) = self.search_path(server_block, lower, query.qtype, request.from.ip)
+            && let Some(unpacked) = self.resolve_search_path(&path, query, request.from).await
         {
-            count(&self.counters.walked);
+            count(&self.counters.expanded);
             let answer = Answer::pack(lower, &unpacked);
-            self.write(&mut out, query, question, &answer, Ttl::Aged(0), false, None);
+            self.write(&mut out, query, request, &answer, Ttl::Aged(0), false, None);
             return out;
         }
-        match self.ask(index, &KeyRef::of(query).to_key()).await {
-            Ok(given) => {
-                let Given { entry, ttl, remembered, extended } = given;
-                self.write(&mut out, query, question, &entry.answer, ttl, remembered, extended.as_ref());
+        match self.resolve_key(index, &KeyRef::of(query).to_key()).await {
+            Ok(resolved) => {
+                let ResolvedAnswer { entry, ttl, from_cache, extended } = resolved;
+                self.write(&mut out, query, request, &entry.answer, ttl, from_cache, extended.as_ref());
                 out
             }
-            Err(nobody) => {
-                self.fail(index, lower, query.qtype, &nobody.0);
-                reply::code(query, code_of(&nobody.0), Some(&nobody.0))
+            Err(upstream_error) => {
+                self.fail(index, lower, query.qtype, &upstream_error.0);
+                reply::code(query, code_of(&upstream_error.0), Some(&upstream_error.0))
             }
         }
     }
 
-    /// Counts a failure, and says it when the block wants to know.
-    fn fail(&self, site: usize, lower: &[u8], qtype: u16, why: &Extended) {
+    /// Counts a failure and logs it if the block has `errors`.
+    fn fail(&self, server_block: usize, lower: &[u8], qtype: u16, why: &Extended) {
         count(&self.counters.failed);
-        if self.sites[site].block.errors {
+        if self.server_blocks[server_block].block.errors {
             let name = Name::from_wire(lower).map(|name| name.to_string()).unwrap_or_default();
-            tracing::warn!(name, qtype, reason = why.text, "a question has no answer");
+            tracing::warn!(name, qtype, reason = why.text, "failed to resolve query");
         }
     }
 
-    /// Counts a hit, and asks anew when the answer is popular and near its end.
-    fn note_hit(&self, site: usize, key: KeyRef<'_>, entry: &Entry, now: Instant) {
-        let Some(store) = &self.sites[site].store else { return };
+    /// Counts a cache hit and prefetches a popular answer that is about to expire.
+    fn record_hit(&self, server_block: usize, key: KeyRef<'_>, entry: &Entry, now: Instant) {
+        let Some(block_cache) = &self.server_blocks[server_block].block_cache else { return };
         let has_data = entry.answer.rcode == rcode::NOERROR && entry.answer.counts[0] > 0;
-        let hits = if has_data { &store.uses.success } else { &store.uses.denial };
+        let hits = if has_data { &block_cache.counters.success } else { &block_cache.counters.denial };
         hits.count();
-        let Some(prefetch) = store.config.prefetch else { return };
+        let Some(prefetch) = block_cache.config.prefetch else { return };
         let millis = entry.millis(now);
         let gap = millis.saturating_sub(entry.last.swap(millis, Ordering::Relaxed));
         let hits = if u128::from(gap) > prefetch.gap.as_millis() {
@@ -356,36 +376,37 @@ impl Resolver {
         } else {
             entry.hits.fetch_add(1, Ordering::Relaxed) + 1
         };
-        let left = entry.holds.saturating_sub(entry.age(now));
-        if hits >= prefetch.hits && left * 100 <= entry.holds * u32::from(prefetch.percent) {
-            // The next ones wait for a new count, so one journey is enough.
+        let left = entry.ttl.saturating_sub(entry.age(now));
+        if hits >= prefetch.hits && left * 100 <= entry.ttl * u32::from(prefetch.percent) {
+            // Reset the hit count so that only one prefetch starts.
             entry.hits.store(0, Ordering::Relaxed);
-            count(&store.uses.prefetched);
-            drop(self.journey(site, &key.to_key()));
+            count(&block_cache.counters.prefetched);
+            drop(self.start_or_join(server_block, &key.to_key()));
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "what is said, to whom, and how: each is one thing")]
+    #[allow(clippy::too_many_arguments, reason = "reply, request and answer options")]
     fn write(
         &self,
         out: &mut Vec<u8>,
         query: &Query<'_>,
-        question: &Question<'_>,
+        request: &Request<'_>,
         answer: &Answer,
         ttl: Ttl,
-        remembered: bool,
+        from_cache: bool,
         extended: Option<&Extended>,
     ) {
-        let site = self.site(query.name.as_wire(), question.ends).map(|index| &self.sites[index].block);
-        let limit = reply::limit(question.transport, query.edns, site.and_then(|block| block.bufsize));
-        let rotate = if site.is_some_and(|block| block.loadbalance) { fastrand::usize(..) } else { 0 };
-        reply::write(out, query, answer, Manner { ttl, limit, remembered, rotate, extended });
+        let server_block =
+            self.server_block(query.name.as_wire(), request.from).map(|index| &self.server_blocks[index].block);
+        let limit = reply::limit(request.transport, query.edns, server_block.and_then(|block| block.bufsize));
+        let rotate = if server_block.is_some_and(|block| block.loadbalance) { fastrand::usize(..) } else { 0 };
+        reply::write(out, query, answer, ReplyOptions { ttl, limit, from_cache, rotate, extended });
     }
 
-    /// Looks at hosts files while the resolver lives.
-    fn follow_hosts(self: &Arc<Self>) {
-        for (index, site) in self.sites.iter().enumerate() {
-            let Some((path, interval)) = site.hosts.as_ref().and_then(hosts::HostList::file) else { continue };
+    /// Reloads hosts files while the resolver exists.
+    fn watch_hosts_files(self: &Arc<Self>) {
+        for (index, server_block) in self.server_blocks.iter().enumerate() {
+            let Some((path, interval)) = server_block.hosts.as_ref().and_then(hosts::HostList::file) else { continue };
             let me = self.me.clone();
             let mut text = self.config.hosts.get(&path).cloned().unwrap_or_default();
             self.runtime.spawn(async move {
@@ -394,7 +415,7 @@ impl Resolver {
                     let Some(resolver) = me.upgrade() else { return };
                     let Ok(new) = tokio::fs::read_to_string(&path).await else { continue };
                     if new != text
-                        && let Some(hosts) = &resolver.sites[index].hosts
+                        && let Some(hosts) = &resolver.server_blocks[index].hosts
                     {
                         hosts.load(&new);
                         text = new;
@@ -405,7 +426,7 @@ impl Resolver {
     }
 }
 
-/// A name that nobody is named for is refused; any other failure is one.
+/// RCODE of a failure: REFUSED if no upstream is configured for the name, otherwise SERVFAIL.
 fn code_of(extended: &Extended) -> u16 {
     if extended.code == Extended::NOT_AUTHORITATIVE { rcode::REFUSED } else { rcode::SERVFAIL }
 }

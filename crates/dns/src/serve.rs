@@ -1,14 +1,14 @@
-//! The listeners: threads for datagrams, tasks for connections, both calling the same function.
+//! UDP and TCP listeners.
 //!
-//! In: addresses, a [`Book`], whoever stands [`Beyond`]. Out: questions answered. Datagrams are answered by threads of
-//! their own, one for each processor and address, which do not know of tasks and never wait for anything but datagrams;
-//! what cannot be answered at once is handed to the runtime, in bounded number. Nothing that a client sends ends a
-//! listener. Who answers can be exchanged while they listen: a question is answered by the one or by the other.
+//! In: addresses, a [`ZoneSnapshot`], a [`Forwarder`]. Out: replies. UDP is served by dedicated threads, one per CPU
+//! and address, which never wait for anything but datagrams; queries that need upstreams are handed to the tokio
+//! runtime, bounded in number. No client input stops a listener. Snapshot and forwarder can be replaced while listeners
+//! run; each query sees either the old or the new pair.
 
 mod clients;
-mod journal;
+mod dispatch;
+mod failure_log;
 mod tcp;
-mod turn;
 mod udp;
 
 use std::io;
@@ -27,90 +27,90 @@ use tokio::task::JoinSet;
 
 pub use self::clients::ClientLimits;
 use self::clients::{Clients, Slots};
-use self::journal::Journal;
-use self::turn::Serving;
-use crate::answer::Seen;
-use crate::beyond::{Beyond, Question};
-use crate::book::Book;
-use crate::metrics::{Fact, Metrics};
+use self::dispatch::Handler;
+use self::failure_log::FailureLog;
+use crate::answer::QueryLabels;
+use crate::forward::{Forwarder, Request};
+use crate::metrics::{Metrics, Observation};
+use crate::snapshot::ZoneSnapshot;
 
-/// How to listen.
+/// Listener options.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where; each address for datagrams and for connections. Port 0 takes a free one, the same for both.
+    /// Listen addresses, for UDP and TCP. Port 0 selects a free port, the same for both.
     pub listen: Vec<SocketAddr>,
-    /// How many threads answer datagrams for each address; none means as many as there are processors.
+    /// UDP threads per address; `None` means one per CPU.
     pub threads: Option<usize>,
-    /// Whether these threads stay on their processors.
+    /// Whether UDP threads are pinned to CPUs.
     pub pinned: bool,
-    /// How many bytes of datagrams may wait for each thread.
+    /// Socket receive buffer per UDP thread in bytes.
     pub receive_buffer: usize,
-    /// How many questions may be with others at once.
-    pub waiting: usize,
-    /// From when on a question was slow enough to be said in the log.
+    /// Maximum number of UDP queries waiting for upstreams.
+    pub max_in_flight: usize,
+    /// Queries that take at least this long are logged.
     pub slow: Duration,
-    /// How long a question is held that comes before our names are known.
-    pub hold: Duration,
-    /// Limits of connections.
-    pub connections: Connections,
-    /// Limits of queries of one client.
+    /// How long queries are held before the snapshot is ready.
+    pub readiness_timeout: Duration,
+    /// TCP connection limits.
+    pub connections: ConnectionLimits,
+    /// Limits per client.
     pub clients: ClientLimits,
 }
 
-/// Limits of connections.
+/// TCP connection limits.
 #[derive(Clone, Copy, Debug)]
-pub struct Connections {
-    /// How many there may be.
-    pub all: usize,
-    /// How many from one address.
-    pub each: usize,
-    /// How many questions of one may be with others at once.
-    pub waiting: usize,
-    /// How long the first question may take, and each one once it began.
-    pub first: Duration,
-    /// How long a connection may be silent after that.
-    pub idle: Duration,
-    /// How long an answer may take to be read.
-    pub write: Duration,
+pub struct ConnectionLimits {
+    /// Connections in total.
+    pub total: usize,
+    /// Connections per client address.
+    pub per_client: usize,
+    /// Queries of one connection that wait for upstreams.
+    pub max_in_flight: usize,
+    /// Timeout for the first query, and for the rest of a query once its length is received.
+    pub first_query_timeout: Duration,
+    /// Idle timeout between queries.
+    pub idle_timeout: Duration,
+    /// Timeout for writing a reply.
+    pub write_timeout: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let connections = Connections {
-            all: 4096,
-            each: 256,
-            waiting: 128,
-            first: Duration::from_secs(3),
-            idle: Duration::from_secs(10),
-            write: Duration::from_secs(5),
+        let connections = ConnectionLimits {
+            total: 4096,
+            per_client: 256,
+            max_in_flight: 128,
+            first_query_timeout: Duration::from_secs(3),
+            idle_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(5),
         };
         Self {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 53))],
             threads: None,
             pinned: true,
             receive_buffer: 4 << 20,
-            waiting: 4096,
+            max_in_flight: 4096,
             slow: Duration::from_secs(1),
-            hold: Duration::from_secs(1),
+            readiness_timeout: Duration::from_secs(1),
             connections,
             clients: ClientLimits::default(),
         }
     }
 }
 
-/// What all listeners share.
+/// State shared by all listeners.
 struct Shared {
-    serving: ArcSwap<Serving>,
+    handler: ArcSwap<Handler>,
     metrics: Arc<Metrics>,
-    waiting: Arc<Semaphore>,
-    hold: Duration,
-    journal: Journal,
+    upstream_permits: Arc<Semaphore>,
+    readiness_timeout: Duration,
+    failure_log: FailureLog,
     clients: Clients,
     runtime: Handle,
     stopping: AtomicBool,
 }
 
-/// A server that listens. Dropping it ends it.
+/// Running DNS server. Dropping it stops it.
 pub struct Server {
     shared: Arc<Shared>,
     sockets: Vec<Arc<Socket>>,
@@ -120,22 +120,22 @@ pub struct Server {
 }
 
 impl Server {
-    /// Begins to listen, inside of a tokio runtime.
+    /// Binds all addresses and starts serving. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// When an address cannot be had.
+    /// When an address cannot be bound.
     pub async fn start(
-        book: Arc<Book>,
-        beyond: Arc<dyn Beyond>,
+        snapshot: Arc<ZoneSnapshot>,
+        forwarder: Arc<dyn Forwarder>,
         metrics: Arc<Metrics>,
         options: &Options,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
-            serving: ArcSwap::from_pointee(Serving::new(book, beyond)),
+            handler: ArcSwap::from_pointee(Handler::new(snapshot, forwarder)),
             metrics,
-            waiting: Arc::new(Semaphore::new(options.waiting)),
-            hold: options.hold,
-            journal: Journal::new(options.slow),
+            upstream_permits: Arc::new(Semaphore::new(options.max_in_flight)),
+            readiness_timeout: options.readiness_timeout,
+            failure_log: FailureLog::new(options.slow),
             clients: Clients::new(options.clients, Instant::now()),
             runtime: Handle::current(),
             stopping: AtomicBool::new(false),
@@ -143,12 +143,12 @@ impl Server {
         let (sockets, threads, tasks, addresses) = (Vec::new(), Vec::new(), JoinSet::new(), Vec::new());
         let mut server = Self { shared, sockets, threads, tasks, addresses };
         let count = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, Into::into));
-        // All addresses first: a server that cannot have one answers on none.
+        // Bind all addresses first: if one fails, none is served.
         let mut listeners = Vec::new();
         for wanted in &options.listen {
             let (first, listener) = match bind(*wanted, options.receive_buffer) {
-                // Who listens everywhere listens where this machine can.
-                Err(error) if wanted.ip().is_unspecified() && is_unknown_family(&error) => continue,
+                // A wildcard address of a family that the kernel does not support is skipped.
+                Err(error) if wanted.ip().is_unspecified() && is_unsupported_family(&error) => continue,
                 bound => bound?,
             };
             let address = first.local();
@@ -165,26 +165,27 @@ impl Server {
         }
         let shared = server.shared.clone();
         server.tasks.spawn(async move { shared.clients.maintain().await });
-        let (allowed, slots) = (options.connections, Slots::new(options.connections.all, options.connections.each));
+        let (limits, slots) =
+            (options.connections, Slots::new(options.connections.total, options.connections.per_client));
         for listener in listeners {
-            server.tasks.spawn(tcp::listen(server.shared.clone(), listener, allowed, slots.clone()));
+            server.tasks.spawn(tcp::listen(server.shared.clone(), listener, limits, slots.clone()));
         }
         Ok(server)
     }
 
-    /// Where it listens.
+    /// Addresses it listens on.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// The means to have others answer.
+    /// Handle that replaces snapshot and forwarder.
     #[must_use]
-    pub fn switch(&self) -> Switch {
-        Switch(self.shared.clone())
+    pub fn handler_swap(&self) -> HandlerSwap {
+        HandlerSwap(self.shared.clone())
     }
 
-    /// Ends listening; the answers under way are sent.
+    /// Stops listening; replies in progress are sent.
     pub fn stop(mut self) {
         self.end();
     }
@@ -194,36 +195,35 @@ impl Server {
         self.tasks.abort_all();
         self.sockets.iter().for_each(|socket| socket.shut());
         for thread in self.threads.drain(..) {
-            // A thread that stumbled was counted; there is nothing left to say.
+            // A panic was counted already.
             let _ = thread.join();
         }
     }
 }
 
-/// Exchanges who answers, while everybody listens.
-pub struct Switch(Arc<Shared>);
+/// Replaces snapshot and forwarder of a running server.
+pub struct HandlerSwap(Arc<Shared>);
 
-impl Switch {
-    /// Has others answer from now on; questions under way are answered by those who have them. The zones of the book
-    /// have to be those that the figures were made for.
-    pub fn exchange(&self, book: Arc<Book>, beyond: Arc<dyn Beyond>) {
-        self.0.serving.store(Arc::new(Serving::new(book, beyond)));
+impl HandlerSwap {
+    /// Replaces both for new queries; queries in progress keep the old ones. The zones of the snapshot must be those
+    /// that [`Metrics`] was created with.
+    pub fn swap(&self, snapshot: Arc<ZoneSnapshot>, forwarder: Arc<dyn Forwarder>) {
+        self.0.handler.store(Arc::new(Handler::new(snapshot, forwarder)));
     }
 }
 
-impl std::fmt::Debug for Switch {
+impl std::fmt::Debug for HandlerSwap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Switch")
+        f.write_str("HandlerSwap")
     }
 }
 
-/// Whether a kernel does not know the family of an address: IPv6, where it was left out.
-fn is_unknown_family(error: &io::Error) -> bool {
+/// Whether the kernel does not support the address family (IPv6 disabled).
+fn is_unsupported_family(error: &io::Error) -> bool {
     error.raw_os_error() == Some(kernel::Errno::AFNOSUPPORT.raw_os_error())
 }
 
-/// Both kinds of sockets on one address. A port that is free for datagrams may be taken for connections: then, if any will do, another is
-/// taken.
+/// Binds UDP and TCP sockets on one address. With port 0, another port is tried if the UDP port is in use for TCP.
 fn bind(wanted: SocketAddr, receive_buffer: usize) -> io::Result<(Socket, TcpListener)> {
     let mut tries = if wanted.port() == 0 { 16 } else { 1 };
     loop {
@@ -253,18 +253,18 @@ impl Shared {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Counts a question outside of a batch.
-    fn count(&self, seen: Seen, question: &Question<'_>, reply: &[u8], took: Duration) {
-        let (asked, answered) = (question.message.len(), (!reply.is_empty()).then_some(reply.len()));
-        let (v4, rcode, transport) = (question.ends.client.is_ipv4(), Fact::rcode_of(reply), question.transport);
-        self.metrics.count(&Fact { seen, transport, v4, asked, answered, rcode, took });
+    /// Counts a query outside a UDP batch.
+    fn count(&self, labels: QueryLabels, request: &Request<'_>, reply: &[u8], duration: Duration) {
+        let (request_size, response_size) = (request.message.len(), (!reply.is_empty()).then_some(reply.len()));
+        let (v4, rcode, transport) = (request.from.ip.is_ipv4(), Observation::rcode_of(reply), request.transport);
+        self.metrics.count(&Observation { labels, transport, v4, request_size, response_size, rcode, duration });
     }
 
-    /// Counts a question that others had a part in, and says so if it went badly.
-    fn note(&self, serving: &Serving, seen: Seen, question: &Question<'_>, reply: &[u8], start: Instant) {
-        let took = start.elapsed();
-        self.count(seen, question, reply, took);
-        serving.log(question, reply, took);
-        self.journal.note(question, reply, took);
+    /// Counts a query that waited, and logs it if it failed or was slow.
+    fn record(&self, handler: &Handler, labels: QueryLabels, request: &Request<'_>, reply: &[u8], start: Instant) {
+        let duration = start.elapsed();
+        self.count(labels, request, reply, duration);
+        handler.log(request, reply, duration);
+        self.failure_log.record(request, reply, duration);
     }
 }

@@ -1,8 +1,7 @@
-//! A table that many read and one writes: readers never wait, and a change costs a small part of it.
+//! Sharded hash table for many readers and one writer.
 //!
-//! Items are spread over shards by their hash. A reader loads the shard as it is; the writer copies one shard, changes
-//! it and puts it in place of the old one. There are enough shards that a copy is some hundreds of bytes, and a shard
-//! that is empty costs one pointer.
+//! Readers load a shard without waiting. The writer copies one shard, changes the copy and swaps it in. There are
+//! enough shards that a copy is a few hundred bytes; an empty shard costs one pointer.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -10,19 +9,19 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use foldhash::fast::RandomState;
 
-/// The table.
+/// Sharded hash table.
 pub(crate) struct Shards<T> {
     shards: Box<[ArcSwap<Shard<T>>]>,
     hasher: RandomState,
 }
 
-/// A part of it: items ordered by their tags, which are parts of their hashes.
+/// Shard: items sorted by tag, a part of their hash.
 pub(crate) struct Shard<T> {
     tags: Box<[u32]>,
     items: Box<[T]>,
 }
 
-/// Where items with a key are.
+/// Position of a key: shard and tag.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At {
     shard: usize,
@@ -30,7 +29,7 @@ pub(crate) struct At {
 }
 
 impl<T: Clone> Shards<T> {
-    /// Nothing, in this many shards.
+    /// Creates an empty table; `count` is rounded up to a power of two.
     #[must_use]
     pub(crate) fn new(count: usize) -> Self {
         let empty = Arc::new(Shard { tags: Box::default(), items: Box::default() });
@@ -38,7 +37,7 @@ impl<T: Clone> Shards<T> {
         Self { shards, hasher: RandomState::default() }
     }
 
-    /// Where items with this key are.
+    /// Position of a key.
     #[inline]
     #[must_use]
     pub(crate) fn at(&self, key: &[u8]) -> At {
@@ -47,18 +46,18 @@ impl<T: Clone> Shards<T> {
         At { shard: high as usize & (self.shards.len() - 1), tag: low }
     }
 
-    /// The items there; the caller compares their keys.
+    /// Loads the shard at a position; the caller compares keys.
     #[inline]
     #[must_use]
     pub(crate) fn load(&self, at: At) -> Guard<Arc<Shard<T>>> {
         self.shards[at.shard].load()
     }
 
-    /// Takes out what is said to be old and puts something in. Only one may do so at a time.
+    /// Removes the first item for which `is_old` is true and inserts `new`. Callers must be serialised.
     pub(crate) fn replace(&self, at: At, is_old: impl Fn(&T) -> bool, new: Option<T>) {
         let shard = self.shards[at.shard].load_full();
         let mut pairs: Vec<(u32, T)> = shard.tags.iter().copied().zip(shard.items.iter().cloned()).collect();
-        // One only: the same thing may be there twice, for two reasons.
+        // Only the first: equal items may be present more than once.
         if let Some(old) = pairs.iter().position(|(tag, item)| *tag == at.tag && is_old(item)) {
             pairs.remove(old);
         }
@@ -70,7 +69,7 @@ impl<T: Clone> Shards<T> {
         self.shards[at.shard].store(Arc::new(Shard { tags: tags.into(), items: items.into() }));
     }
 
-    /// Every item, as it is now.
+    /// Calls `see` with every item.
     pub(crate) fn each(&self, mut see: impl FnMut(&T)) {
         for shard in &self.shards {
             shard.load().items.iter().for_each(&mut see);
@@ -79,7 +78,7 @@ impl<T: Clone> Shards<T> {
 }
 
 impl<T> Shard<T> {
-    /// The items with this tag.
+    /// Items with the tag of a position.
     #[inline]
     pub(crate) fn find(&self, at: At) -> impl Iterator<Item = &T> {
         let from = self.tags.partition_point(|tag| *tag < at.tag);
@@ -99,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_in_is_found_until_it_is_taken_out() {
+    fn items_are_found_until_removed() {
         let table: Shards<(Vec<u8>, u32)> = Shards::new(4);
         let key = |number: u32| format!("key {number}").into_bytes();
         for number in 0..500 {

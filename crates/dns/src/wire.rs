@@ -1,8 +1,7 @@
-//! DNS messages as bytes: numbers, names, questions in, replies out.
+//! DNS wire format: constants, names, query parser, reply writer.
 //!
-//! In: a datagram, or a frame of a connection. Out: a [`Query`] that borrows from it, and a [`Reply`] written into a
-//! buffer that is used again and again. Nothing here allocates once the buffers have grown, nothing panics whatever the
-//! bytes are, and nothing knows of Services.
+//! In: a UDP datagram or TCP frame. Out: a [`Query`] that borrows from it, and a [`Reply`] written into a reused
+//! buffer. Does not allocate once buffers have grown, and never panics for any input. Independent of Kubernetes.
 
 mod name;
 mod query;
@@ -11,88 +10,88 @@ mod reply;
 mod text;
 
 pub use name::{BadName, Name, from_text, to_text};
-pub use query::{Edns, Query, Refusal};
+pub use query::{Edns, Query, QueryError};
 pub use reader::{BadMessage, Message, Record, Section};
-pub use reply::{Mark, POINTER, QUESTION, Reply, refuse};
+pub use reply::{Mark, POINTER, QUESTION, Reply, write_error};
 
-/// The length of the header.
+/// Length of the message header.
 pub const HEADER: usize = 12;
-/// The largest reply over UDP to somebody who says nothing of sizes.
+/// Largest UDP reply to a client without EDNS.
 pub const UDP_MIN: usize = 512;
-/// The size of datagrams that we say to accept.
-pub const UDP_OURS: u16 = 1232;
-/// The longest message that has a length.
-pub const LONGEST: usize = 65535;
-/// The longest name, with its lengths and its end.
+/// EDNS UDP payload size that we advertise.
+pub const UDP_PAYLOAD_SIZE: u16 = 1232;
+/// Largest message.
+pub const MESSAGE_MAX: usize = 65535;
+/// Longest name in wire form.
 pub const NAME_MAX: usize = 255;
-/// The longest label.
+/// Longest label.
 pub const LABEL_MAX: usize = 63;
 
-/// Bits of the header.
+/// Header flags.
 pub mod flag {
-    /// A reply.
+    /// Response.
     pub const QR: u16 = 0x8000;
-    /// Said by who knows.
+    /// Authoritative answer.
     pub const AA: u16 = 0x0400;
-    /// Not all of it.
+    /// Truncated.
     pub const TC: u16 = 0x0200;
-    /// Others may be asked.
+    /// Recursion desired.
     pub const RD: u16 = 0x0100;
-    /// Others can be asked.
+    /// Recursion available.
     pub const RA: u16 = 0x0080;
-    /// Checked.
+    /// Authentic data.
     pub const AD: u16 = 0x0020;
-    /// Need not be checked.
+    /// Checking disabled.
     pub const CD: u16 = 0x0010;
-    /// What is asked for: 0 is a query.
+    /// Opcode mask; 0 is a standard query.
     pub const OPCODE: u16 = 0x7800;
 }
 
-/// Types of records.
+/// Record types.
 pub mod rtype {
-    /// An IPv4 address.
+    /// IPv4 address.
     pub const A: u16 = 1;
-    /// A name server.
+    /// Name server.
     pub const NS: u16 = 2;
-    /// Another name.
+    /// Canonical name.
     pub const CNAME: u16 = 5;
-    /// The start of a zone.
+    /// Start of authority.
     pub const SOA: u16 = 6;
-    /// The name of an address.
+    /// Domain name pointer.
     pub const PTR: u16 = 12;
     /// Host information.
     pub const HINFO: u16 = 13;
-    /// A mail server.
+    /// Mail exchange.
     pub const MX: u16 = 15;
     /// Text.
     pub const TXT: u16 = 16;
-    /// An IPv6 address.
+    /// IPv6 address.
     pub const AAAA: u16 = 28;
-    /// A service.
+    /// Service location.
     pub const SRV: u16 = 33;
-    /// What EDNS says.
+    /// EDNS pseudo-record.
     pub const OPT: u16 = 41;
-    /// The changes of a zone.
+    /// Incremental zone transfer.
     pub const IXFR: u16 = 251;
-    /// A whole zone.
+    /// Zone transfer.
     pub const AXFR: u16 = 252;
-    /// Whatever there is.
+    /// Any type.
     pub const ANY: u16 = 255;
 
-    /// How a type is written.
+    /// Mnemonic of a type.
     #[must_use]
     pub fn text(rtype: u16) -> Option<&'static str> {
         TABLE.iter().find(|(number, _)| *number == rtype).map(|(_, text)| *text)
     }
 
-    /// The type that is written so, in any case; `TYPE123` is understood for all.
+    /// Type of a mnemonic or `TYPE123`, case-insensitive.
     #[must_use]
     pub fn parse(text: &str) -> Option<u16> {
         let known = TABLE.iter().find(|(_, name)| name.eq_ignore_ascii_case(text)).map(|(number, _)| *number);
         known.or_else(|| text.to_ascii_uppercase().strip_prefix("TYPE")?.parse().ok())
     }
 
-    /// Types that have a name of their own in answers to people and in metrics.
+    /// Types with a mnemonic in output and metrics.
     pub const TABLE: [(u16, &str); 28] = [
         (A, "A"),
         (NS, "NS"),
@@ -125,27 +124,27 @@ pub mod rtype {
     ];
 }
 
-/// The class of the Internet, the only one with data here.
+/// Class IN, the only one with data here.
 pub const IN: u16 = 1;
 
-/// How it went.
+/// Response codes.
 pub mod rcode {
-    /// Well.
+    /// No error.
     pub const NOERROR: u16 = 0;
-    /// The question cannot be read.
+    /// Malformed query.
     pub const FORMERR: u16 = 1;
-    /// Something is wrong here.
+    /// Server failure.
     pub const SERVFAIL: u16 = 2;
-    /// There is no such name.
+    /// Name does not exist.
     pub const NXDOMAIN: u16 = 3;
-    /// That is not done here.
+    /// Not implemented.
     pub const NOTIMP: u16 = 4;
-    /// That is not done for you.
+    /// Refused.
     pub const REFUSED: u16 = 5;
-    /// A version of EDNS that is not known here.
+    /// Unsupported EDNS version.
     pub const BADVERS: u16 = 16;
 
-    /// How a code is written.
+    /// Mnemonic of an RCODE.
     #[must_use]
     pub const fn text(code: u16) -> &'static str {
         match code {
@@ -161,17 +160,17 @@ pub mod rcode {
     }
 }
 
-/// Why an answer is not what it could be, for those who speak EDNS (RFC 8914).
+/// Extended DNS errors (RFC 8914).
 pub mod extended {
-    /// The option that carries it.
+    /// EDNS option code.
     pub const OPTION: u16 = 15;
-    /// Not ready yet.
+    /// Not Ready.
     pub const NOT_READY: u16 = 14;
-    /// Not for this client.
+    /// Prohibited.
     pub const PROHIBITED: u16 = 18;
 }
 
-/// What the fuzzer calls: a message is read, and whatever is understood must be answerable.
+/// Fuzz entry point: every query that parses can be answered within the size limit.
 pub fn fuzz(bytes: &[u8]) {
     let mut out = Vec::new();
     match Query::parse(bytes) {
@@ -184,7 +183,7 @@ pub fn fuzz(bytes: &[u8]) {
             assert_eq!((read.id(), usize::from(read.count(Section::Answer))), (query.id(), usize::from(whole)));
             assert_eq!(out[HEADER..query.question_end()], bytes[HEADER..query.question_end()]);
         }
-        Err(refusal) => assert!(!refuse(bytes, refusal, &mut out) || out.len() == HEADER, "a header alone"),
+        Err(error) => assert!(!write_error(bytes, error, &mut out) || out.len() == HEADER, "a header alone"),
     }
     if let Ok(message) = Message::read(bytes) {
         for record in message.records() {

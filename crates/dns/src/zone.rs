@@ -1,7 +1,7 @@
-//! Which names are ours, and how they are to be answered.
+//! Zones of the cluster and their settings.
 //!
-//! In: zones as people write them (names, or ranges of addresses that stand for reverse zones) and options. Out:
-//! [`Zones`], which finds the longest one that a name is in.
+//! In: zones as configured (names, or address ranges for reverse zones) and options. Out: [`Zones`], which finds the
+//! longest zone that contains a name.
 
 use std::net::IpAddr;
 
@@ -12,41 +12,41 @@ use crate::wire::{BadName, Name, from_text};
 
 pub use crate::config::Pods;
 
-/// Whose habits are followed where they differ.
+/// Behaviour where CoreDNS deviates from the specification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Quirks {
-    /// What the standards say.
+    /// Follow the DNS RFCs and the Kubernetes DNS specification.
     #[default]
     None,
-    /// What CoreDNS answers.
+    /// Follow CoreDNS.
     CoreDns,
 }
 
-/// For which names of ours that do not exist somebody else is asked.
+/// Names in our zones that are forwarded if they do not exist.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Fallthrough {
-    /// For none.
+    /// None.
     #[default]
     Never,
-    /// For all.
+    /// All.
     Always,
-    /// For those below these names.
+    /// Names below these zones.
     Below(Vec<String>),
 }
 
-/// For how many seconds answers may be kept.
+/// TTLs in seconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ttl {
-    /// Of addresses that stay, and of names.
+    /// Of cluster IPs, PTR, NS and CNAME records.
     pub cluster: u32,
-    /// Of addresses of endpoints and Pods.
+    /// Of endpoint and Pod addresses.
     pub headless: u32,
-    /// Of what does not exist.
+    /// Of negative answers.
     pub negative: u32,
 }
 
 impl Ttl {
-    /// One time for all.
+    /// The same TTL for all.
     #[must_use]
     pub const fn all(seconds: u32) -> Self {
         Self { cluster: seconds, headless: seconds, negative: seconds }
@@ -59,43 +59,42 @@ impl Default for Ttl {
     }
 }
 
-/// How our names are answered.
+/// Configuration of the cluster zones.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// Our zones: names, or ranges of addresses. The first that is not a reverse zone is the one that addresses point
-    /// to.
+    /// Zones: names or address ranges. PTR records point into the first forward zone.
     pub zones: Vec<String>,
-    /// Whom to ask for what we do not know.
+    /// Names that are forwarded if they do not exist.
     pub fallthrough: Fallthrough,
-    /// Names of Pods.
+    /// Which Pod names resolve.
     pub pods: Pods,
-    /// Whether Pods are known as clients, so that their search path can be walked.
+    /// Whether Pods are watched to map client addresses to namespaces (`autopath`).
     pub clients: bool,
-    /// Whether endpoints without a name of their own are named after their Pod.
+    /// Whether endpoints without a hostname are named after their Pod.
     pub endpoint_pod_names: bool,
-    /// Whether endpoints are known at all.
+    /// Whether EndpointSlices are watched.
     pub endpoints: bool,
-    /// Whether a Service with an address but without a ready endpoint is as if it were not there.
+    /// Whether a Service with a cluster IP but without ready endpoints does not exist (NXDOMAIN).
     pub ignore_empty_service: bool,
-    /// The namespaces that are shown; all if empty.
+    /// Namespaces served; all if empty.
     pub namespaces: Vec<String>,
-    /// A selector of the namespaces that are shown.
+    /// Label selector of the namespaces served.
     pub namespace_labels: String,
-    /// A selector of Services, slices and Pods.
+    /// Label selector of Services, EndpointSlices and Pods.
     pub labels: String,
-    /// How long answers may be kept.
+    /// TTLs.
     pub ttl: Ttl,
-    /// Whose habits are followed.
+    /// CoreDNS compatibility.
     pub quirks: Quirks,
-    /// The addresses under which this server is known.
-    pub own: Vec<IpAddr>,
-    /// Addresses that it answers at because it answers at all of its machine: a Service may lead there, and names it then. Nobody
-    /// said that clients can reach them, so they are not told.
-    pub others: Vec<IpAddr>,
-    /// Whether names that are not ours are answered too.
+    /// Addresses of this server, returned for `ns.dns`.
+    pub server_addresses: Vec<IpAddr>,
+    /// Addresses covered by a wildcard listener. They only identify the Service in front of this server; they are not
+    /// returned, because clients may not reach them.
+    pub wildcard_addresses: Vec<IpAddr>,
+    /// Whether queries for other names are forwarded; sets the RA flag.
     pub recursion: bool,
-    /// The most bytes of an answer by UDP, whatever a client can take.
-    pub largest: u16,
+    /// Largest UDP response in bytes, regardless of the client's EDNS buffer size.
+    pub max_udp_size: u16,
 }
 
 impl Default for Config {
@@ -113,68 +112,68 @@ impl Default for Config {
             labels: String::new(),
             ttl: Ttl::default(),
             quirks: Quirks::None,
-            own: Vec::new(),
-            others: Vec::new(),
+            server_addresses: Vec::new(),
+            wildcard_addresses: Vec::new(),
             recursion: false,
-            largest: u16::MAX,
+            max_udp_size: u16::MAX,
         }
     }
 }
 
-/// A configuration that cannot be followed.
+/// Invalid zone configuration.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BadZone {
-    /// A zone that is neither a name nor a range.
-    #[error("zone `{0}` is neither a name nor a range of addresses")]
+    /// Neither a name nor an address range.
+    #[error("zone `{0}` is neither a domain name nor an address range")]
     Name(String),
     /// Only reverse zones.
     #[error("at least one zone must not be a reverse zone")]
     NoForward,
-    /// Both ways to say which namespaces are shown.
+    /// Both `namespaces` and `namespace_labels` are set.
     #[error("`namespaces` and `namespace_labels` exclude each other")]
     Namespaces,
 }
 
-/// What a zone is about.
+/// Kind of a zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Side {
-    /// Names.
+pub enum ZoneKind {
+    /// Forward zone.
     Forward,
-    /// IPv4 addresses.
+    /// Reverse zone of IPv4.
     Reverse4,
-    /// IPv6 addresses.
+    /// Reverse zone of IPv6.
     Reverse6,
 }
 
-/// A zone.
+/// Zone of the cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Zone {
-    /// Its name on the wire, in lower case.
+    /// Name in wire form, lower-cased.
     pub wire: Box<[u8]>,
-    /// How many labels that has.
+    /// Number of labels.
     pub labels: usize,
-    /// What it is about.
-    pub side: Side,
-    /// Its place among all.
+    /// Kind.
+    pub kind: ZoneKind,
+    /// Index in [`Zones::iter`].
     pub index: usize,
-    /// Whether what does not exist anywhere in it may exist elsewhere.
-    falls: bool,
+    /// Whether all names that do not exist in it are forwarded.
+    falls_through: bool,
 }
 
-/// All zones of ours.
+/// All zones of the cluster.
 #[derive(Clone, Debug)]
 pub struct Zones {
-    /// The longest first.
+    /// Longest name first.
     all: Vec<Zone>,
     primary: usize,
-    falls: Vec<(Box<[u8]>, usize)>,
+    falls_through: Vec<(Box<[u8]>, usize)>,
 }
 
 impl Zones {
-    /// Reads them.
+    /// Parses the zones.
     ///
     /// # Errors
-    /// When a zone cannot be read, or none is for names.
+    /// When a zone is invalid, or no zone is a forward zone.
     pub fn new(config: &Config) -> Result<Self, BadZone> {
         if !config.namespaces.is_empty() && !config.namespace_labels.is_empty() {
             return Err(BadZone::Namespaces);
@@ -191,7 +190,7 @@ impl Zones {
                 Err(_) => all.push(zone(text).map_err(bad)?),
             }
         }
-        let primary = all.iter().find(|zone| zone.side == Side::Forward).ok_or(BadZone::NoForward)?.wire.clone();
+        let primary = all.iter().find(|zone| zone.kind == ZoneKind::Forward).ok_or(BadZone::NoForward)?.wire.clone();
         all.sort_by_key(|zone| std::cmp::Reverse(zone.labels));
         all.dedup();
         let primary = all.iter().position(|zone| zone.wire == primary).ok_or(BadZone::NoForward)?;
@@ -200,36 +199,40 @@ impl Zones {
             Fallthrough::Never | Fallthrough::Always => &[],
         };
         let read = |text: &String| zone(text).map_err(|_| BadZone::Name(text.clone()));
-        let falls: Vec<Zone> = below.iter().map(read).collect::<Result<_, _>>()?;
+        let falls_through: Vec<Zone> = below.iter().map(read).collect::<Result<_, _>>()?;
         for (index, zone) in all.iter_mut().enumerate() {
             zone.index = index;
             let name = Name::parse(&zone.wire).map_err(|_| BadZone::NoForward)?;
-            let covered = falls.iter().any(|above| name.is_below(&above.wire, above.labels));
-            zone.falls = covered || config.fallthrough == Fallthrough::Always;
+            let covered = falls_through.iter().any(|above| name.is_below(&above.wire, above.labels));
+            zone.falls_through = covered || config.fallthrough == Fallthrough::Always;
         }
-        Ok(Self { all, primary, falls: falls.into_iter().map(|zone| (zone.wire, zone.labels)).collect() })
+        Ok(Self {
+            all,
+            primary,
+            falls_through: falls_through.into_iter().map(|zone| (zone.wire, zone.labels)).collect(),
+        })
     }
 
-    /// The longest zone that a name is in.
+    /// Longest zone that contains a name.
     #[inline]
     #[must_use]
     pub fn of(&self, name: &Name) -> Option<&Zone> {
         self.all.iter().find(|zone| name.is_below(&zone.wire, zone.labels))
     }
 
-    /// The zone that addresses point to.
+    /// Zone that PTR records point into.
     #[must_use]
     pub fn primary(&self) -> &Zone {
         &self.all[self.primary]
     }
 
-    /// Whether somebody else is asked for a name of this zone that does not exist.
+    /// Whether a name of this zone is forwarded if it does not exist.
     #[must_use]
-    pub fn falls(&self, zone: &Zone, name: &Name) -> bool {
-        zone.falls || self.falls.iter().any(|(wire, labels)| name.is_below(wire, *labels))
+    pub fn falls_through(&self, zone: &Zone, name: &Name) -> bool {
+        zone.falls_through || self.falls_through.iter().any(|(wire, labels)| name.is_below(wire, *labels))
     }
 
-    /// All of them, the longest first.
+    /// All zones, longest name first.
     pub fn iter(&self) -> impl Iterator<Item = &Zone> {
         self.all.iter()
     }
@@ -237,14 +240,14 @@ impl Zones {
 
 fn zone(text: &str) -> Result<Zone, BadName> {
     let name = Name::parse(&from_text(text)?)?;
-    let side = if name.is_below(b"\x07in-addr\x04arpa\0", 2) {
-        Side::Reverse4
+    let kind = if name.is_below(b"\x07in-addr\x04arpa\0", 2) {
+        ZoneKind::Reverse4
     } else if name.is_below(b"\x03ip6\x04arpa\0", 2) {
-        Side::Reverse6
+        ZoneKind::Reverse6
     } else {
-        Side::Forward
+        ZoneKind::Forward
     };
-    Ok(Zone { wire: name.wire().into(), labels: name.count(), side, index: 0, falls: false })
+    Ok(Zone { wire: name.wire().into(), labels: name.count(), kind, index: 0, falls_through: false })
 }
 
 #[cfg(test)]
@@ -276,13 +279,13 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_zone_has_the_name() {
+    fn the_longest_matching_zone_is_selected() {
         let names = ["k8s.example", "sub.k8s.example", "in-addr.arpa"].map(str::to_owned).to_vec();
         let config = Config { zones: names, ..Config::default() };
         let zones = Zones::new(&config).expect("zones");
         let of = |text: &str| {
             let name = Name::parse(&from_text(text).expect("text")).expect("a name");
-            zones.of(&name).map(|zone| (to_text(&zone.wire), zones.falls(zone, &name)))
+            zones.of(&name).map(|zone| (to_text(&zone.wire), zones.falls_through(zone, &name)))
         };
         assert_eq!(of("a.SUB.k8s.Example"), Some(("sub.k8s.example.".to_owned(), false)));
         assert_eq!(of("k8s.example"), Some(("k8s.example.".to_owned(), false)));

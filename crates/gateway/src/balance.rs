@@ -1,7 +1,7 @@
-//! The endpoints of a port and who gets the next request: the less busy of two, in turn where they are equal.
+//! Load balancing: the less loaded of two endpoints, round robin if equal.
 //!
-//! In: addresses. Out: an endpoint, counted as busy until the guard is dropped. Endpoints that stay keep their connections when others
-//! come and go; those that go take theirs with them once the last request is answered.
+//! In: addresses. Out: an endpoint, counted as in use until the guard is dropped. Endpoints keep their connections
+//! across updates; connections of removed endpoints are closed after their last request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,46 +9,46 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-use crate::endpoints::Found;
-use crate::upstream::Spare;
+use crate::endpoints::EndpointSet;
+use crate::upstream::IdleConnections;
 
-/// An endpoint.
+/// Endpoint.
 pub(crate) struct Endpoint {
     pub(crate) address: SocketAddr,
-    busy: AtomicUsize,
-    /// Connections that wait for requests, for each worker.
-    pub(crate) spare: Vec<Mutex<Spare>>,
+    in_flight: AtomicUsize,
+    /// Idle connections per worker.
+    pub(crate) idle: Vec<Mutex<IdleConnections>>,
 }
 
-/// The endpoints of a port.
+/// Endpoints of a port.
 #[derive(Default)]
 pub(crate) struct Backends {
     all: Vec<Arc<Endpoint>>,
     next: AtomicUsize,
-    /// How many there are that are not for us.
+    /// Number of endpoints on other nodes that are excluded.
     pub(crate) elsewhere: usize,
 }
 
-/// An endpoint that has one thing more to do while this lives.
-pub(crate) struct Busy(Arc<Endpoint>);
+/// Counts one request or connection of an endpoint until it is dropped.
+pub(crate) struct InFlight(Arc<Endpoint>);
 
 impl Backends {
-    /// These endpoints; those that are known stay who they are.
-    pub(crate) fn renewed(&self, found: &Found, workers: usize) -> Self {
+    /// Replaces the addresses; known endpoints are kept.
+    pub(crate) fn updated(&self, found: &EndpointSet, workers: usize) -> Self {
         let known = |address: &SocketAddr| self.all.iter().find(|endpoint| endpoint.address == *address).cloned();
         let fresh = |address: &SocketAddr| {
             Arc::new(Endpoint {
                 address: *address,
-                busy: AtomicUsize::new(0),
-                spare: (0..workers).map(|_| Mutex::default()).collect(),
+                in_flight: AtomicUsize::new(0),
+                idle: (0..workers).map(|_| Mutex::default()).collect(),
             })
         };
         let all = found.usable.iter().map(|address| known(address).unwrap_or_else(|| fresh(address))).collect();
         Self { all, next: AtomicUsize::new(self.next.load(Relaxed)), elsewhere: found.elsewhere }
     }
 
-    /// The endpoint for the next request, none of those that were tried for it.
-    pub(crate) fn choose(&self, tried: &[SocketAddr]) -> Option<Busy> {
+    /// Selects an endpoint that is not in `tried`.
+    pub(crate) fn choose(&self, tried: &[SocketAddr]) -> Option<InFlight> {
         let count = self.all.len();
         if count == 0 {
             return None;
@@ -56,13 +56,13 @@ impl Backends {
         let start = self.next.fetch_add(1, Relaxed) % count;
         let chosen = if tried.is_empty() {
             let (first, second) = (&self.all[start], &self.all[(start + count / 2) % count]);
-            if second.busy.load(Relaxed) < first.busy.load(Relaxed) { second } else { first }
+            if second.in_flight.load(Relaxed) < first.in_flight.load(Relaxed) { second } else { first }
         } else {
             let turn = self.all[start..].iter().chain(&self.all[..start]);
-            turn.filter(|one| !tried.contains(&one.address)).min_by_key(|one| one.busy.load(Relaxed))?
+            turn.filter(|one| !tried.contains(&one.address)).min_by_key(|one| one.in_flight.load(Relaxed))?
         };
-        chosen.busy.fetch_add(1, Relaxed);
-        Some(Busy(Arc::clone(chosen)))
+        chosen.in_flight.fetch_add(1, Relaxed);
+        Some(InFlight(Arc::clone(chosen)))
     }
 
     pub(crate) fn all(&self) -> &[Arc<Endpoint>] {
@@ -70,7 +70,7 @@ impl Backends {
     }
 }
 
-impl std::ops::Deref for Busy {
+impl std::ops::Deref for InFlight {
     type Target = Endpoint;
 
     fn deref(&self) -> &Endpoint {
@@ -78,9 +78,9 @@ impl std::ops::Deref for Busy {
     }
 }
 
-impl Drop for Busy {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.busy.fetch_sub(1, Relaxed);
+        self.0.in_flight.fetch_sub(1, Relaxed);
     }
 }
 
@@ -90,18 +90,18 @@ mod tests {
 
     fn backends(count: u8) -> Backends {
         let usable = (1..=count).map(|last| SocketAddr::from(([10, 0, 0, last], 80))).collect();
-        Backends::default().renewed(&Found { usable, elsewhere: 0 }, 1)
+        Backends::default().updated(&EndpointSet { usable, elsewhere: 0 }, 1)
     }
 
-    fn last(busy: &Busy) -> u8 {
-        match busy.address.ip() {
+    fn last(in_flight: &InFlight) -> u8 {
+        match in_flight.address.ip() {
             std::net::IpAddr::V4(ip) => ip.octets()[3],
             std::net::IpAddr::V6(_) => 0,
         }
     }
 
     #[test]
-    fn equals_take_turns() {
+    fn equal_endpoints_are_used_round_robin() {
         let three = backends(3);
         let order: Vec<u8> = (0..6).filter_map(|_| three.choose(&[]).as_ref().map(last)).collect();
         assert_eq!(order, [1, 2, 3, 1, 2, 3]);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_busy_are_spared() {
+    fn the_less_loaded_endpoint_is_selected() {
         let two = backends(2);
         let first = two.choose(&[]).expect("one");
         let others: Vec<u8> = (0..4).filter_map(|_| two.choose(&[]).as_ref().map(last)).collect();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_tried_is_not_tried_again() {
+    fn tried_endpoints_are_excluded() {
         let two = backends(2);
         let first = two.choose(&[]).expect("one").address;
         let second = two.choose(&[first]).expect("another").address;
@@ -129,12 +129,12 @@ mod tests {
     }
 
     #[test]
-    fn who_stays_is_the_same() {
+    fn known_endpoints_are_kept() {
         let two = backends(2);
         let held = two.choose(&[]).expect("one");
         let usable = [held.address, SocketAddr::from(([10, 0, 0, 9], 80))].into_iter().collect();
-        let renewed = two.renewed(&Found { usable, elsewhere: 0 }, 1);
-        assert!(renewed.all().iter().any(|one| Arc::ptr_eq(one, &held.0)));
-        assert_eq!(renewed.all().len(), 2);
+        let updated = two.updated(&EndpointSet { usable, elsewhere: 0 }, 1);
+        assert!(updated.all().iter().any(|one| Arc::ptr_eq(one, &held.0)));
+        assert_eq!(updated.all().len(), 2);
     }
 }

@@ -1,7 +1,7 @@
-//! Bodies on their way: a request's to the pod, an answer's to the client. Pieces are handed on as they come, never collected.
+//! Request and response bodies, forwarded frame by frame.
 //!
-//! In: what hyper reads, and what [`crate::talk`] does. Out: the same pieces, which end in an error when the next one does not come in
-//! time. When an answer has been handed on whole, its connection to the pod waits for the next request.
+//! In: bodies of hyper and of [`crate::http1`]. Out: the same frames; an error if the next one does not arrive in time.
+//! When a response body is complete, its connection returns to the pool.
 
 use std::io::Cursor;
 use std::pin::Pin;
@@ -14,184 +14,191 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::io::{self, AsyncRead, AsyncReadExt as _, AsyncWrite};
 
-use crate::guard::{Moves, Stall};
-use crate::talk::Talk;
-use crate::talk::head::Head;
-use crate::talk::pieces::Pieces as Decoded;
+use crate::http1::Connection;
+use crate::http1::chunked::BodyDecoder;
+use crate::http1::head::Head;
+use crate::stall::{Activity, StallTimer};
 use crate::upstream::Lease;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The body of a request. Most have none, and are carried about all the more lightly.
+/// Request body; `None` if empty, which is the common case.
 #[derive(Default)]
-pub(crate) struct Upload(Option<Box<Pieces>>);
+pub(crate) struct RequestBody(Option<Box<IncomingBody>>);
 
-struct Pieces {
+struct IncomingBody {
     incoming: Incoming,
-    stall: Stall,
-    moves: Moves,
+    stall: StallTimer,
+    activity: Activity,
 }
 
-impl Upload {
+impl RequestBody {
     pub(crate) fn new(incoming: Incoming, limit: Duration) -> Self {
         let some = (!incoming.is_end_stream()).then_some(incoming);
-        Self(some.map(|incoming| Box::new(Pieces { incoming, stall: Stall::new(limit), moves: Moves::default() })))
+        Self(some.map(|incoming| {
+            Box::new(IncomingBody { incoming, stall: StallTimer::new(limit), activity: Activity::default() })
+        }))
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// What counts its pieces, when there may be any.
-    pub(crate) fn moves(&self) -> Option<Moves> {
-        self.0.as_ref().map(|pieces| Moves::clone(&pieces.moves))
+    /// Progress counter of the body, if any.
+    pub(crate) fn activity(&self) -> Option<Activity> {
+        self.0.as_ref().map(|body| Activity::clone(&body.activity))
     }
 }
 
-impl Body for Upload {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let Some(pieces) = &mut self.0 else { return Poll::Ready(None) };
-        match Pin::new(&mut pieces.incoming).poll_frame(cx) {
+        let Some(body) = &mut self.0 else { return Poll::Ready(None) };
+        match Pin::new(&mut body.incoming).poll_frame(cx) {
             Poll::Ready(frame) => {
-                pieces.stall.moved();
-                pieces.moves.fetch_add(1, Relaxed);
+                body.stall.progress();
+                body.activity.fetch_add(1, Relaxed);
                 Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
             }
-            Poll::Pending => {
-                pieces.stall.waits(cx).map(|()| Some(Err("the client sends no more of its request".into())))
-            }
+            Poll::Pending => body.stall.poll_stalled(cx).map(|()| Some(Err("timeout reading the request body".into()))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.as_ref().is_none_or(|pieces| pieces.incoming.is_end_stream())
+        self.0.as_ref().is_none_or(|body| body.incoming.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.as_ref().map_or_else(|| SizeHint::with_exact(0), |pieces| pieces.incoming.size_hint())
+        self.0.as_ref().map_or_else(|| SizeHint::with_exact(0), |body| body.incoming.size_hint())
     }
 }
 
-/// The body of an answer.
-pub(crate) enum Answer {
-    /// A page of ours.
-    Page(Option<Bytes>),
-    /// A pod's.
-    Pod(Download),
+/// Response body.
+pub(crate) enum ResponseBody {
+    /// Error page.
+    Text(Option<Bytes>),
+    /// Body from a pod.
+    Upstream(UpstreamBody),
 }
 
-/// The body of a pod's answer.
-pub(crate) struct Download {
-    source: Source,
-    stall: Stall,
-    /// The pod is busy until this is gone.
+/// Response body of a pod.
+pub(crate) struct UpstreamBody {
+    source: BodySource,
+    stall: StallTimer,
+    /// Counts the request as in flight at the pod.
     lease: Option<Lease>,
 }
 
-/// Where it comes from.
-pub(crate) enum Source {
-    /// A connection with nothing else to do.
-    H1(Exchange),
-    /// One stream of many.
+/// Source of a response body.
+pub(crate) enum BodySource {
+    /// HTTP/1.1 connection.
+    H1(Http1Response),
+    /// HTTP/2 stream.
     H2(Incoming),
 }
 
-/// An answer under way, with what its request has left to send.
-pub(crate) struct Exchange {
-    /// Until the answer is whole.
-    talk: Option<Box<Talk>>,
-    pieces: Decoded,
-    upload: Upload,
-    /// Whether the connection may be used again.
-    keeps: bool,
+/// HTTP/1.1 response in progress, with the rest of its request body.
+pub(crate) struct Http1Response {
+    /// `None` once the response is complete.
+    connection: Option<Box<Connection>>,
+    decoder: BodyDecoder,
+    request_body: RequestBody,
+    /// Whether the connection is persistent.
+    keep_alive: bool,
 }
 
-impl Exchange {
-    pub(crate) const fn new(talk: Box<Talk>, head: &Head, upload: Upload) -> Self {
-        Self { talk: Some(talk), pieces: Decoded::new(head.measure), upload, keeps: head.keeps }
+impl Http1Response {
+    pub(crate) const fn new(connection: Box<Connection>, head: &Head, request_body: RequestBody) -> Self {
+        Self {
+            connection: Some(connection),
+            decoder: BodyDecoder::new(head.body_length),
+            request_body,
+            keep_alive: head.keep_alive,
+        }
     }
 
-    /// What is underneath, when both sides have agreed to speak something else.
+    /// Underlying stream, after a protocol upgrade.
     pub(crate) fn into_stream(self) -> Option<impl AsyncRead + AsyncWrite + Unpin> {
-        let (stream, ahead) = self.talk?.into_stream();
+        let (stream, ahead) = self.connection?.into_stream();
         let (read, write) = io::split(stream);
         Some(io::join(Cursor::new(ahead).chain(read), write))
     }
 }
 
-impl Download {
-    pub(crate) fn new(source: Source, limit: Duration, lease: Lease) -> Self {
-        let mut new = Self { source, stall: Stall::new(limit), lease: Some(lease) };
-        new.settle();
+impl UpstreamBody {
+    pub(crate) fn new(source: BodySource, limit: Duration, lease: Lease) -> Self {
+        let mut new = Self { source, stall: StallTimer::new(limit), lease: Some(lease) };
+        new.release_if_done();
         new
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.source {
-            Source::H1(exchange) => exchange.pieces.is_over(),
-            Source::H2(incoming) => incoming.is_end_stream(),
+            BodySource::H1(response) => response.decoder.is_done(),
+            BodySource::H2(incoming) => incoming.is_end_stream(),
         }
     }
 
-    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.source {
-            Source::H1(Exchange { talk: Some(talk), pieces, upload, .. }) => {
-                let piece = talk.poll_piece(cx, upload, pieces);
-                self.settle();
+            BodySource::H1(Http1Response { connection: Some(connection), decoder, request_body, .. }) => {
+                let piece = connection.poll_body(cx, request_body, decoder);
+                self.release_if_done();
                 piece.map_err(|fault| fault.to_string().into())
             }
-            Source::H1(_) => Poll::Ready(None),
-            Source::H2(incoming) => Pin::new(incoming).poll_frame(cx).map_err(Into::into),
+            BodySource::H1(_) => Poll::Ready(None),
+            BodySource::H2(incoming) => Pin::new(incoming).poll_frame(cx).map_err(Into::into),
         }
     }
 
-    /// When the answer is whole, its connection waits for the next request. One that is broken off leaves a connection that nobody can use.
-    fn settle(&mut self) {
-        if let Source::H1(exchange) = &mut self.source
-            && exchange.pieces.is_over()
-            && let (Some(talk), Some(lease)) = (exchange.talk.take(), self.lease.take())
-            && exchange.keeps
-            && talk.is_settled()
+    /// Returns the connection to the pool when the response is complete. Incomplete responses close it.
+    fn release_if_done(&mut self) {
+        if let BodySource::H1(response) = &mut self.source
+            && response.decoder.is_done()
+            && let (Some(connection), Some(lease)) = (response.connection.take(), self.lease.take())
+            && response.keep_alive
+            && connection.is_idle()
         {
-            lease.keep(talk);
+            lease.release(connection);
         }
     }
 }
 
-impl Body for Answer {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         match &mut *self {
-            Self::Page(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
-            Self::Pod(body) => match body.poll_piece(cx) {
+            Self::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
+            Self::Upstream(body) => match body.poll_body(cx) {
                 Poll::Ready(piece) => {
-                    body.stall.moved();
+                    body.stall.progress();
                     Poll::Ready(piece)
                 }
-                Poll::Pending => body.stall.waits(cx).map(|()| Some(Err("the pod sends no more of its answer".into()))),
+                Poll::Pending => {
+                    body.stall.poll_stalled(cx).map(|()| Some(Err("timeout reading the response body".into())))
+                }
             },
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Page(text) => text.is_none(),
-            Self::Pod(body) => body.is_end_stream(),
+            Self::Text(text) => text.is_none(),
+            Self::Upstream(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Page(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
-            Self::Pod(Download { source: Source::H1(exchange), .. }) => {
-                exchange.pieces.left().map_or_else(SizeHint::default, SizeHint::with_exact)
+            Self::Text(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
+            Self::Upstream(UpstreamBody { source: BodySource::H1(response), .. }) => {
+                response.decoder.remaining().map_or_else(SizeHint::default, SizeHint::with_exact)
             }
-            Self::Pod(Download { source: Source::H2(incoming), .. }) => incoming.size_hint(),
+            Self::Upstream(UpstreamBody { source: BodySource::H2(incoming), .. }) => incoming.size_hint(),
         }
     }
 }

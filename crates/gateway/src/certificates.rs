@@ -1,8 +1,8 @@
-//! Which Secret holds a certificate, and what it comes to. Pure, but for the cryptography.
+//! TLS Secrets: selection, access check, parsing.
 //!
-//! In: the name in the annotation and the Secrets that may be looked at. Out: a key that can be served, or a sentence that says what is
-//! missing and what to type. A Secret of another namespace must allow its use: otherwise who may write Services could serve with
-//! anybody's key.
+//! In: the annotation value and candidate Secrets. Out: a certified key, or a message that states what is missing and
+//! the command that fixes it. A Secret of another namespace must allow its use; otherwise anyone who can create
+//! Services could use any key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,42 +18,42 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-/// Where a certificate is to be found.
+/// Reference to a certificate.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
-    /// In this Secret.
+pub enum SecretRef {
+    /// Secret by name.
     Named {
-        /// Its namespace.
+        /// Namespace.
         namespace: String,
-        /// Its name.
+        /// Name.
         name: String,
     },
-    /// In a Secret of this namespace that claims this name.
+    /// Secret of this namespace that claims an ARN.
     Claimed {
-        /// The namespace.
+        /// Namespace.
         namespace: String,
-        /// The name that is claimed.
+        /// ARN.
         arn: String,
-        /// The Secret that does, if somebody who sees them all has said so: no other needs to be looked at.
+        /// Name of that Secret, if the controller has determined it; then no other needs to be watched.
         secret: Option<String>,
     },
 }
 
-/// A certificate that can be served.
+/// Loaded certificate.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The chain and its key.
+    /// Chain and private key.
     pub key: Arc<CertifiedKey>,
-    /// What is wrong with it all the same.
+    /// Problem that does not prevent its use.
     pub warning: Option<String>,
 }
 
-impl Place {
-    /// Reads the name of a certificate, for a Service of this namespace.
+impl SecretRef {
+    /// Parses a certificate reference of a Service in `namespace`.
     ///
     /// # Errors
-    /// When it says where the Secret is, and says it wrongly.
-    pub fn read(certificate: &str, namespace: &str) -> Result<Self, String> {
+    /// When a `secret://` reference is malformed.
+    pub fn parse(certificate: &str, namespace: &str) -> Result<Self, String> {
         let Some(path) = certificate.strip_prefix(DIRECT) else {
             return Ok(Self::Claimed { namespace: namespace.to_owned(), arn: certificate.to_owned(), secret: None });
         };
@@ -62,11 +62,11 @@ impl Place {
                 Ok(Self::Named { namespace: place.to_owned(), name: name.to_owned() })
             }
             [name] if !name.is_empty() => Ok(Self::Named { namespace: namespace.to_owned(), name: name.to_owned() }),
-            _ => Err(format!("the certificate `{certificate}` must be written as secret://NAMESPACE/NAME")),
+            _ => Err(format!("invalid certificate reference `{certificate}`; use secret://NAMESPACE/NAME")),
         }
     }
 
-    /// The same, where it is said which Secret claims the name.
+    /// Sets the Secret that claims the ARN.
     #[must_use]
     pub fn with(mut self, found: Option<&str>) -> Self {
         if let Self::Claimed { secret, .. } = &mut self {
@@ -75,7 +75,7 @@ impl Place {
         self
     }
 
-    /// The namespace in which to look.
+    /// Namespace of the Secret.
     #[must_use]
     pub fn namespace(&self) -> &str {
         match self {
@@ -83,11 +83,11 @@ impl Place {
         }
     }
 
-    /// Chooses among the Secrets of the namespace, for a Service of another, perhaps. Of several the first by name.
+    /// Selects the Secret for a Service in `for_namespace`. If several match, the first by name.
     ///
     /// # Errors
-    /// What is missing.
-    pub fn choose<'a>(
+    /// When there is none, or it does not allow the namespace.
+    pub fn select<'a>(
         &self,
         secrets: impl Iterator<Item = &'a Secret>,
         for_namespace: &str,
@@ -104,7 +104,7 @@ impl Place {
         let secret = found.ok_or_else(|| self.missing())?;
         if self.namespace() != for_namespace && !allows(secret, for_namespace) {
             return Err(format!(
-                "the Secret {self} is not for the namespace {for_namespace}; allow it with `kubectl -n {} annotate secret \
+                "Secret {self} does not allow namespace {for_namespace}; allow it with `kubectl -n {} annotate secret \
                  {} {ALLOWED}={for_namespace}`",
                 self.namespace(),
                 secret.metadata.name
@@ -116,18 +116,18 @@ impl Place {
     fn missing(&self) -> String {
         match self {
             Self::Named { namespace, name } => format!(
-                "there is no Secret {self} of type {TYPE}; make it with `kubectl -n {namespace} create secret tls {name} \
+                "Secret {self} of type {TYPE} not found; create it with `kubectl -n {namespace} create secret tls {name} \
                  --cert=FILE --key=FILE`"
             ),
             Self::Claimed { namespace, arn, .. } => format!(
-                "no Secret of type {TYPE} in the namespace {namespace} is the certificate {arn}; say which one is with \
+                "no Secret of type {TYPE} in namespace {namespace} claims certificate {arn}; claim it with \
                  `kubectl -n {namespace} annotate secret NAME {CLAIM}={arn}`"
             ),
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SecretRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Named { namespace, name } => write!(f, "{namespace}/{name}"),
@@ -141,39 +141,38 @@ fn allows(secret: &Secret, namespace: &str) -> bool {
     list.is_some_and(|list| list.split(',').map(str::trim).any(|word| word == "*" || word == namespace))
 }
 
-/// Makes a certificate of a Secret.
+/// Loads the certificate of a Secret.
 ///
 /// # Errors
-/// Why it is none.
+/// When it is invalid.
 pub fn load(secret: &Secret, now: Timestamp) -> Result<Loaded, String> {
     let name = secret.metadata.key();
     if &*secret.kind != TYPE {
-        return Err(format!("the Secret {name} is of type `{}`, not {TYPE}", secret.kind));
+        return Err(format!("Secret {name} has type `{}`, not {TYPE}", secret.kind));
     }
     let part = |key: &str| -> Result<Vec<u8>, String> {
-        let text = secret.data.get(key).ok_or_else(|| format!("the Secret {name} has no {key}"))?;
-        STANDARD.decode(text).map_err(|error| format!("{key} of the Secret {name} is no base64: {error}"))
+        let text = secret.data.get(key).ok_or_else(|| format!("Secret {name} has no {key}"))?;
+        STANDARD.decode(text).map_err(|error| format!("{key} of Secret {name} is not base64: {error}"))
     };
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&part("tls.crt")?)
         .collect::<Result<_, _>>()
-        .map_err(|error| format!("tls.crt of the Secret {name} is no PEM: {error}"))?;
-    let leaf = chain.first().ok_or_else(|| format!("tls.crt of the Secret {name} holds no certificate"))?;
-    let ends =
-        ends(leaf).ok_or_else(|| format!("tls.crt of the Secret {name} holds no certificate that can be read"))?;
-    let warning = (ends <= now).then(|| format!("the certificate of the Secret {name} has been invalid since {ends}"));
+        .map_err(|error| format!("tls.crt of Secret {name} is not PEM: {error}"))?;
+    let leaf = chain.first().ok_or_else(|| format!("tls.crt of Secret {name} has no certificate"))?;
+    let ends = ends(leaf).ok_or_else(|| format!("tls.crt of Secret {name} has no valid certificate"))?;
+    let warning = (ends <= now).then(|| format!("the certificate of Secret {name} expired at {ends}"));
     let key = PrivateKeyDer::from_pem_slice(&part("tls.key")?)
-        .map_err(|error| format!("tls.key of the Secret {name} is no PEM: {error}"))?;
+        .map_err(|error| format!("tls.key of Secret {name} is not PEM: {error}"))?;
     let key =
-        any_supported_type(&key).map_err(|error| format!("tls.key of the Secret {name} cannot be used: {error}"))?;
+        any_supported_type(&key).map_err(|error| format!("tls.key of Secret {name} is not supported: {error}"))?;
     let certified = CertifiedKey::new(chain, key);
     match certified.keys_match() {
         Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
-        Err(_) => return Err(format!("tls.key of the Secret {name} is not the key of its tls.crt")),
+        Err(_) => return Err(format!("tls.key of Secret {name} is not the key of its tls.crt")),
     }
     Ok(Loaded { key: Arc::new(certified), warning })
 }
 
-/// When a certificate ends.
+/// Expiry of a certificate.
 fn ends(leaf: &CertificateDer<'_>) -> Option<Timestamp> {
     let (_, parsed) = x509_parser::parse_x509_certificate(leaf).ok()?;
     Timestamp::from_second(parsed.validity().not_after.timestamp()).ok()

@@ -1,7 +1,7 @@
-//! Which pods a port's connections may go to. Pure.
+//! Endpoint selection of a port. Pure.
 //!
-//! In: the slices of a Service, a port's name, whether traffic stays on this node. Out: addresses. Those that are ready; where there are
-//! none, those that still answer while they go, as the proxy does.
+//! In: EndpointSlices, a port name, the node if traffic is restricted to it. Out: addresses of ready endpoints; if
+//! there are none, of terminating endpoints that still serve, as in the proxy.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -10,23 +10,23 @@ use api::ip::{Family, parse_lenient};
 use api::view::Protocol;
 use api::view::endpoint_slice::{Endpoint, EndpointPort, EndpointSlice};
 
-/// What there is behind a port.
+/// Endpoints of a port.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Found {
-    /// Where connections may go.
+pub struct EndpointSet {
+    /// Usable addresses.
     pub usable: BTreeSet<SocketAddr>,
-    /// How many could be used if traffic need not stay on this node.
+    /// Number of endpoints on other nodes that `externalTrafficPolicy: Local` excludes.
     pub elsewhere: usize,
 }
 
-/// Looks through slices. A pod may have an address of each family: the first family that has any is used, for all connections.
+/// Selects endpoints. For dual-stack Pods the first family with endpoints is used.
 #[must_use]
-pub fn find<'a>(
+pub fn select<'a>(
     slices: &(impl Iterator<Item = &'a EndpointSlice> + Clone),
     port: &str,
     families: &[Box<str>],
     only_node: Option<&str>,
-) -> Found {
+) -> EndpointSet {
     let first = families.first().and_then(|name| Family::named(name)).unwrap_or(Family::V4);
     let mut elsewhere = 0;
     for family in [first, first.other()] {
@@ -36,18 +36,18 @@ pub fn find<'a>(
         let usable = choose(&here);
         let others = choose(&all).len().saturating_sub(usable.len());
         if !usable.is_empty() {
-            return Found { usable, elsewhere: others };
+            return EndpointSet { usable, elsewhere: others };
         }
         elsewhere = elsewhere.max(others);
     }
-    Found { usable: BTreeSet::new(), elsewhere }
+    EndpointSet { usable: BTreeSet::new(), elsewhere }
 }
 
 fn is_at(endpoint: &Endpoint, node: Option<&str>) -> bool {
     node.is_none_or(|node| endpoint.node_name.as_deref() == Some(node))
 }
 
-/// The endpoints of a slice for a port of this name.
+/// Endpoints of a slice for a port name.
 fn addresses<'a>(slice: &'a EndpointSlice, port: &str) -> impl Iterator<Item = (&'a Endpoint, SocketAddr)> {
     let is_it = |known: &&EndpointPort| {
         known.name.as_deref().unwrap_or_default() == port && known.protocol == Some(Protocol::Tcp)
@@ -83,7 +83,7 @@ mod tests {
 
     fn found(slices: &[EndpointSlice], port: &str, families: &[&str], node: Option<&str>) -> (Vec<String>, usize) {
         let families: Vec<Box<str>> = families.iter().map(|family| (*family).into()).collect();
-        let found = find(&slices.iter(), port, &families, node);
+        let found = select(&slices.iter(), port, &families, node);
         (found.usable.iter().map(ToString::to_string).collect(), found.elsewhere)
     }
 
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_go_are_used_when_nobody_else_is_there() {
+    fn terminating_endpoints_are_used_if_none_is_ready() {
         let leaving = json!({"ready": false, "serving": true, "terminating": true});
         let gone = json!({"ready": false, "serving": false, "terminating": true});
         let slices = [slice(
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn traffic_that_stays_here_goes_to_pods_of_this_node() {
+    fn local_traffic_policy_uses_pods_of_this_node() {
         let slices = [slice(
             "IPv4",
             &json!([{"addresses": ["10.0.0.1"], "nodeName": "n1"}, {"addresses": ["10.0.0.2"], "nodeName": "n2"}]),

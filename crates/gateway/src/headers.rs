@@ -1,8 +1,8 @@
-//! What changes about a request and its answer on their way through. Pure.
+//! Request and response headers when proxying. Pure.
 //!
-//! In: the head of a request, who the client is, what the pod speaks. Out: the same head without what was meant for this hop alone, with
-//! `X-Forwarded-For`, `-Port` and `-Proto`; or a refusal. hyper has refused what is no HTTP; here goes what is HTTP but means one thing
-//! to one reader and another to the next.
+//! In: a request head, the client, the protocol of the pod. Out: the head without hop-by-hop headers and with
+//! `X-Forwarded-For`, `-Port` and `-Proto`; or a rejection. hyper has rejected invalid HTTP; this rejects ambiguous
+//! requests (request smuggling).
 
 use http::header::{
     CONNECTION, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
@@ -19,52 +19,52 @@ pub(crate) const FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forward
 pub(crate) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
-/// Who asks, as pods are told.
+/// Client, as described by `X-Forwarded-*`.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// Its address.
+    /// IP address.
     pub ip: HeaderValue,
-    /// The port of the Service to which it came.
+    /// Port of the Service.
     pub port: HeaderValue,
     /// `http` or `https`.
     pub proto: HeaderValue,
 }
 
-/// What the pod speaks.
+/// Protocol of the pod.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Speech {
-    /// HTTP/2 rather than HTTP/1.1.
+pub struct UpstreamProtocol {
+    /// HTTP/2 instead of HTTP/1.1.
     pub h2: bool,
-    /// Over TLS.
+    /// TLS.
     pub tls: bool,
 }
 
-/// Why a request goes no further.
+/// Rejected request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Refusal {
-    /// The answer.
+pub struct Rejection {
+    /// Status code.
     pub status: StatusCode,
-    /// In words.
+    /// Message.
     pub why: &'static str,
 }
 
-const fn bad(why: &'static str) -> Refusal {
-    Refusal { status: StatusCode::BAD_REQUEST, why }
+const fn bad(why: &'static str) -> Rejection {
+    Rejection { status: StatusCode::BAD_REQUEST, why }
 }
 
-/// Whether a request means the same to everybody.
+/// Rejects ambiguous requests.
 ///
 /// # Errors
-/// Why it does not.
-pub fn check(parts: &Parts) -> Result<(), Refusal> {
+/// The rejection.
+pub fn check(parts: &Parts) -> Result<(), Rejection> {
     if parts.method == Method::CONNECT {
-        let why = "CONNECT is for proxies that lead anywhere; this one leads to one Service.";
-        return Err(Refusal { status: StatusCode::METHOD_NOT_ALLOWED, why });
+        let why = "CONNECT is not supported: this is a reverse proxy.";
+        return Err(Rejection { status: StatusCode::METHOD_NOT_ALLOWED, why });
     }
     if parts.version > Version::HTTP_11 {
         return Ok(());
     }
-    // One look through the few that there are costs less than looking names up.
+    // A scan of the few headers is cheaper than lookups by name.
     let (mut hosts, mut codings, mut is_chunked) = (0, 0, true);
     for (name, value) in &parts.headers {
         hosts += usize::from(*name == HOST);
@@ -85,48 +85,48 @@ pub fn check(parts: &Parts) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The protocol to which a request wants to change, when it may: HTTP/2 is spoken from the start or not at all, for a pod that is asked
-/// to change to it would get requests past the gateway.
+/// Protocol of an Upgrade request, if allowed. Upgrades to HTTP/2 are not: requests would bypass the gateway (h2c
+/// smuggling).
 #[must_use]
 pub fn upgrade(parts: &Parts) -> Option<HeaderValue> {
     let (_, wanted) = parts.headers.iter().find(|(name, _)| **name == UPGRADE && parts.version == Version::HTTP_11)?;
-    let said = |value: &HeaderValue| {
+    let has_upgrade = |value: &HeaderValue| {
         value.to_str().is_ok_and(|text| text.split(',').any(|word| word.trim().eq_ignore_ascii_case("upgrade")))
     };
     let text = wanted.to_str().ok()?;
     let is_http =
         |word: &str| ["h2c", "h2", "http/2.0", "http/2", "tls"].iter().any(|bad| word.eq_ignore_ascii_case(bad));
     let is_fit = !text.split(',').any(|word| is_http(word.trim()));
-    (is_fit && parts.headers.get_all(CONNECTION).iter().any(said)).then(|| wanted.clone())
+    (is_fit && parts.headers.get_all(CONNECTION).iter().any(has_upgrade)).then(|| wanted.clone())
 }
 
-/// Whether a request is one of gRPC.
+/// Whether it is a gRPC request.
 #[must_use]
 pub fn is_grpc(parts: &Parts) -> bool {
     let kind = parts.headers.get(http::header::CONTENT_TYPE);
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
-/// Makes the head of a client's request that of ours to the pod; one that names no host gets this one. Pods of HTTP/1.1 are told who asks
-/// when it is written ([`is_about_clients`], [`chain`]): for the three headers, most maps would have to grow.
+/// Prepares a request head for the pod; a request without host gets `default_host`. For HTTP/1.1 the `X-Forwarded-*`
+/// headers are added when the head is written, because most header maps would have to grow for them.
 ///
 /// # Errors
-/// When it cannot be said in the pod's language.
+/// When the request cannot be expressed in the pod's protocol.
 pub fn prepare(
     parts: &mut Parts,
     client: &Client,
-    speech: Speech,
+    protocol: UpstreamProtocol,
     upgrade: Option<HeaderValue>,
-    nameless: &str,
-) -> Result<(), Refusal> {
-    if parts.headers.keys().any(|name| is_for_this_hop(name) || *name == TE || *name == EXPECT) {
+    default_host: &str,
+) -> Result<(), Rejection> {
+    if parts.headers.keys().any(|name| is_hop_by_hop(name) || *name == TE || *name == EXPECT) {
         let wants_trailers = parts.headers.get(TE).is_some_and(|te| te.as_bytes().eq_ignore_ascii_case(b"trailers"));
-        strip(&mut parts.headers);
+        strip_hop_by_hop(&mut parts.headers);
         parts.headers.remove(TE);
         parts.headers.remove(EXPECT);
         if wants_trailers {
             parts.headers.insert(TE, TRAILERS);
-            if !speech.h2 {
+            if !protocol.h2 {
                 parts.headers.insert(CONNECTION, HeaderValue::from_static("te"));
             }
         }
@@ -135,25 +135,25 @@ pub fn prepare(
         parts.headers.insert(UPGRADE, protocol);
         parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     }
-    if !speech.h2 {
-        return for_h1(parts, nameless);
+    if !protocol.h2 {
+        return for_h1(parts, default_host);
     }
-    let chain = chain(&parts.headers, client);
-    parts.headers.insert(FORWARDED_FOR, chain);
+    let forwarded_for = forwarded_for(&parts.headers, client);
+    parts.headers.insert(FORWARDED_FOR, forwarded_for);
     parts.headers.insert(FORWARDED_PORT, client.port.clone());
     parts.headers.insert(FORWARDED_PROTO, client.proto.clone());
-    for_h2(parts, speech.tls, nameless)
+    for_h2(parts, protocol.tls, default_host)
 }
 
-/// Whether a header is for whoever reads it first, and not for those behind.
-fn is_for_this_hop(name: &HeaderName) -> bool {
+/// Whether a header is hop-by-hop (RFC 9110, 7.6.1).
+fn is_hop_by_hop(name: &HeaderName) -> bool {
     [&CONNECTION, &TRANSFER_ENCODING, &UPGRADE, &KEEP_ALIVE, &PROXY_CONNECTION, &HTTP2_SETTINGS].contains(&name)
 }
 
-/// Takes out what was said to this hop alone: in an answer, everything that this does not leave.
-pub fn strip(headers: &mut HeaderMap) {
-    // Most heads have nothing of the kind: one look through them costs a third of looking each name up.
-    if !headers.keys().any(is_for_this_hop) {
+/// Removes hop-by-hop headers.
+pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    // Most heads have none: one scan is cheaper than lookups by name.
+    if !headers.keys().any(is_hop_by_hop) {
         return;
     }
     if headers.contains_key(CONNECTION) {
@@ -164,7 +164,7 @@ pub fn strip(headers: &mut HeaderMap) {
             .flat_map(|text| text.split(','))
             .filter_map(|word| HeaderName::from_bytes(word.trim().as_bytes()).ok())
             .collect();
-        // Whom a request is for is not the client's to take back.
+        // Clients must not remove Host.
         for name in named.iter().filter(|name| **name != HOST) {
             headers.remove(name);
         }
@@ -175,15 +175,15 @@ pub fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether pods are told this by us, whatever the client says.
+/// Whether it is one of the `X-Forwarded-*` headers that we set.
 #[must_use]
-pub fn is_about_clients(name: &HeaderName) -> bool {
+pub fn is_forwarded_header(name: &HeaderName) -> bool {
     [&FORWARDED_FOR, &FORWARDED_PORT, &FORWARDED_PROTO].contains(&name)
 }
 
-/// Who asked whom: what other proxies said stays in front.
+/// `X-Forwarded-For` with the client appended.
 #[must_use]
-pub fn chain(headers: &HeaderMap, client: &Client) -> HeaderValue {
+pub fn forwarded_for(headers: &HeaderMap, client: &Client) -> HeaderValue {
     let before = headers.get_all(&FORWARDED_FOR).iter().map(HeaderValue::as_bytes).filter(|value| !value.is_empty());
     let all: Vec<&[u8]> = before.chain([client.ip.as_bytes()]).collect();
     match &all[..] {
@@ -193,44 +193,44 @@ pub fn chain(headers: &HeaderMap, client: &Client) -> HeaderValue {
     }
 }
 
-fn for_h1(parts: &mut Parts, nameless: &str) -> Result<(), Refusal> {
+fn for_h1(parts: &mut Parts, default_host: &str) -> Result<(), Rejection> {
     if let Some(authority) = parts.uri.authority() {
-        // What the request line, or HTTP/2, says of the host is what counts.
-        let host = HeaderValue::from_str(authority.as_str()).map_err(|_| bad("The request has no fit host."))?;
+        // The request target, or `:authority`, takes precedence over Host.
+        let host = HeaderValue::from_str(authority.as_str()).map_err(|_| bad("The request has no valid host."))?;
         parts.headers.insert(HOST, host);
         let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         parts.uri = Uri::from(path);
     } else if !parts.headers.keys().any(|name| *name == HOST) {
-        let host = HeaderValue::from_str(nameless).map_err(|_| bad("The request has no fit host."))?;
+        let host = HeaderValue::from_str(default_host).map_err(|_| bad("The request has no valid host."))?;
         parts.headers.insert(HOST, host);
     }
     let cookies: Vec<&[u8]> = match parts.version == Version::HTTP_2 {
-        // HTTP/2 may tear it into pieces, HTTP/1.1 may not.
+        // Cookie may be split in HTTP/2 but not in HTTP/1.1 (RFC 9113, 8.2.3).
         true => parts.headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect(),
         false => Vec::new(),
     };
     if cookies.len() > 1 {
         let whole =
-            HeaderValue::from_bytes(&cookies.join(&b"; "[..])).map_err(|_| bad("The request has no fit cookie."))?;
+            HeaderValue::from_bytes(&cookies.join(&b"; "[..])).map_err(|_| bad("The request has no valid cookie."))?;
         parts.headers.insert(COOKIE, whole);
     }
     parts.version = Version::HTTP_11;
     Ok(())
 }
 
-fn for_h2(parts: &mut Parts, tls: bool, nameless: &str) -> Result<(), Refusal> {
+fn for_h2(parts: &mut Parts, tls: bool, default_host: &str) -> Result<(), Rejection> {
     let host = parts.headers.remove(HOST);
     let host = host.as_ref().and_then(|host| host.to_str().ok());
     let authority = match (parts.uri.authority(), host) {
         (Some(authority), _) => authority.clone(),
         (None, host) => {
-            host.unwrap_or(nameless).parse::<Authority>().map_err(|_| bad("The request has no fit host."))?
+            host.unwrap_or(default_host).parse::<Authority>().map_err(|_| bad("The request has no valid host."))?
         }
     };
     let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
     let scheme = if tls { Scheme::HTTPS } else { Scheme::HTTP };
     let uri = Uri::builder().scheme(scheme).authority(authority).path_and_query(path).build();
-    parts.uri = uri.map_err(|_| bad("The request has no fit target."))?;
+    parts.uri = uri.map_err(|_| bad("The request has no valid target."))?;
     parts.version = Version::HTTP_2;
     Ok(())
 }

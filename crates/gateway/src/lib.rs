@@ -1,48 +1,48 @@
-//! Layer 7 and TLS for Services of `type: LoadBalancer`, asked for by annotation: what a cloud's load balancer does in front of the
-//! nodes, done on the node where the packet arrives.
+//! TLS termination and HTTP proxying for Services of `type: LoadBalancer`, configured by annotations: what a cloud load
+//! balancer does in front of the nodes, done on the node that receives the packet.
 //!
-//! In: Services with the annotations that [`wanted`] reads, their slices, Secrets with certificates. Out: a listener for each of
-//! their ports, and [`split::Split`], a source in which the proxy finds those listeners as endpoints.
+//! In: Services with the annotations of [`annotations`], their EndpointSlices, Secrets with certificates. Out: a
+//! listener per port, and [`split::Split`], a source in which the proxy finds those listeners as endpoints.
 //!
 //! ```text
-//! Services ──▶ office ──▶ site (a task for each Service): slices, Secrets ──▶ lanes (one for each port)
-//!                            └──▶ split ──▶ proxy                               ▲ what a connection needs, read without locks
-//! client ─▶ lbVIP:port ─▶ proxy rule ─▶ door (accepts) ─▶ worker ─▶ serve ─▶ web: requests ─▶ upstream, talk ─▶ pod
-//!                                                                        └─▶ wire: bytes ────────────────────▶ pod
+//! Services ──▶ controller ──▶ service_worker (task per Service): slices, Secrets ──▶ port_config (per port, read without locks)
+//!                                └──▶ split ──▶ proxy
+//! client ─▶ lbVIP:port ─▶ proxy rule ─▶ listener ─▶ worker ─▶ serve ─▶ http_proxy ─▶ upstream, http1 ─▶ pod
+//!                                                                   └─▶ tcp_proxy ──────────────────▶ pod
 //! ```
-//! What decides is pure and apart: [`wanted`], [`sources`], [`endpoints`], [`headers`], [`certificates`], [`talk::head`],
-//! [`talk::pieces`], and the core of [`split`]. What clients send, hyper parses, and refuses what is ambiguous; HTTP/1.1 with pods
-//! is spoken by [`talk`].
+//! Pure modules: [`annotations`], [`source_ranges`], [`endpoints`], [`headers`], [`certificates`], [`http1::head`],
+//! [`http1::chunked`], and the core of [`split`]. hyper parses client requests and rejects malformed ones; [`http1`] is
+//! the HTTP/1.1 client towards pods.
 
+pub mod annotations;
 mod balance;
 mod body;
 pub mod certificates;
-mod door;
+mod controller;
 pub mod endpoints;
-mod guard;
+mod error_pages;
 pub mod headers;
-mod lane;
+pub mod http1;
+mod http_proxy;
+mod idle_timeout;
 pub mod limits;
+mod listener;
 mod metrics;
 mod objects;
-mod office;
-mod pages;
-mod patience;
+mod port_config;
 mod serve;
-mod site;
-pub mod sources;
+mod service_worker;
+pub mod source_ranges;
 pub mod split;
-pub mod talk;
+mod stall;
+mod tcp_proxy;
 mod tls;
 mod upstream;
-pub mod wanted;
-mod web;
-mod wire;
 mod workers;
 
 #[cfg(test)]
 mod tests;
 
+pub use controller::{EventSink, Gateway, Notice, Settings};
 pub use limits::Limits;
-pub use metrics::Figures;
-pub use office::{Gateway, Notice, Settings, Tell};
+pub use metrics::GatewayMetrics;

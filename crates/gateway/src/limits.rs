@@ -1,33 +1,33 @@
-//! How much of everything one listener takes, and how long it waits. What clients can do to us is bounded here.
+//! Limits and timeouts per listener; they bound what clients can consume.
 
 use std::time::Duration;
 
-/// Bounds. The default suits a node.
+/// Limits and timeouts.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections of one port of a Service at a time.
+    /// Concurrent connections per port.
     pub connections: usize,
-    /// Bytes of the head of a request; its headers are a hundred at most (hyper).
+    /// Size of a request head in bytes; hyper limits headers to 100.
     pub head: usize,
-    /// Requests of one HTTP/2 connection at a time.
+    /// Concurrent streams per HTTP/2 connection.
     pub streams: u32,
-    /// Requests that a client of HTTP/2 may take back before we have begun with them, and those that it had us refuse: one that does
-    /// so for sport is hung up on.
+    /// Streams that an HTTP/2 client may reset before they are accepted, and that it may cause us to reset (rapid
+    /// reset); then the connection is closed.
     pub resets: usize,
-    /// For the handshake of TLS.
+    /// TLS handshake timeout.
     pub handshake: Duration,
-    /// For a connection to a pod.
+    /// Connect timeout of pods.
     pub connect: Duration,
-    /// So long may a request, an answer or the pause between two be silent.
+    /// Idle timeout of requests, responses and keep-alive connections.
     pub http_idle: Duration,
-    /// So long may a connection be silent whose bytes we do not understand.
-    pub bytes_idle: Duration,
-    /// So long do connections have to end when their listener goes.
+    /// Idle timeout of TCP connections.
+    pub tcp_idle: Duration,
+    /// Drain timeout of connections after their listener is closed.
     pub drain: Duration,
-    /// Connections to one pod that wait for requests, for each worker.
-    pub spare: usize,
-    /// So long do they wait.
-    pub spare_idle: Duration,
+    /// Idle connections per pod and worker.
+    pub pool_size: usize,
+    /// Idle timeout of those.
+    pub pool_idle: Duration,
 }
 
 impl Default for Limits {
@@ -41,10 +41,10 @@ impl Default for Limits {
             handshake: seconds(10),
             connect: seconds(3),
             http_idle: seconds(60),
-            bytes_idle: seconds(3600),
+            tcp_idle: seconds(3600),
             drain: seconds(10),
-            spare: 256,
-            spare_idle: seconds(30),
+            pool_size: 256,
+            pool_idle: seconds(30),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What the gateway counts for each Service: answers by class, connections, and what failed on either side.
+//! Metrics per Service: responses by status class, connections, failures.
 //!
-//! In: a relaxed addition for each request. Out: figures of Prometheus, made when somebody asks for them. Labels are bounded: a
-//! Service that goes takes its figures with it, and beyond [`MOST`] Services the rest is counted together.
+//! In: one relaxed atomic addition per event. Out: a [`prometheus_client`] collector. Label values are bounded: metrics
+//! of a deleted Service are removed, and beyond [`MAX_SERVICES`] Services the rest is counted as one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,27 +14,27 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-/// How many Services have figures of their own.
-const MOST: usize = 500;
-/// What all others are called; no Service is.
-const OTHERS: &str = "other";
-/// Classes of answers.
+/// Number of Services with their own metrics.
+const MAX_SERVICES: usize = 500;
+/// Label value of all others; not a valid Service key.
+const OTHER: &str = "other";
+/// Status classes.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// One of the numbers.
-type Of = fn(&Counts) -> &AtomicU64;
+/// Selects a counter.
+type Select = fn(&ServiceMetrics) -> &AtomicU64;
 
-/// What is counted for a Service.
+/// Metrics of a Service.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct ServiceMetrics {
     answers: [AtomicU64; CLASSES.len()],
     open: AtomicI64,
     handshakes: AtomicU64,
     upstream: AtomicU64,
 }
 
-impl Counts {
-    /// A request was answered.
+impl ServiceMetrics {
+    /// Counts a response.
     pub(crate) fn answered(&self, status: StatusCode) {
         let class = usize::from(status.as_u16() / 100).saturating_sub(1);
         if let Some(count) = self.answers.get(class) {
@@ -42,56 +42,56 @@ impl Counts {
         }
     }
 
-    /// A connection came.
-    pub(crate) fn entered(&self) {
+    /// Counts an opened connection.
+    pub(crate) fn connection_opened(&self) {
         self.open.fetch_add(1, Relaxed);
     }
 
-    /// A connection ended.
-    pub(crate) fn left(&self) {
+    /// Counts a closed connection.
+    pub(crate) fn connection_closed(&self) {
         self.open.fetch_sub(1, Relaxed);
     }
 
-    /// There is no TLS with a client.
-    pub(crate) fn no_handshake(&self) {
+    /// Counts a failed TLS handshake with a client.
+    pub(crate) fn handshake_failure(&self) {
         self.handshakes.fetch_add(1, Relaxed);
     }
 
-    /// No pod could be spoken to, or the one that was broke off.
-    pub(crate) fn no_pod(&self) {
+    /// Counts a request or connection that failed at the pods.
+    pub(crate) fn upstream_failure(&self) {
         self.upstream.fetch_add(1, Relaxed);
     }
 }
 
-/// The figures of all Services. Clones are the same.
+/// Metrics of all Services. Clones share state.
 #[derive(Clone, Debug, Default)]
-pub struct Figures(Arc<Mutex<BTreeMap<Box<str>, Arc<Counts>>>>);
+pub struct GatewayMetrics(Arc<Mutex<BTreeMap<Box<str>, Arc<ServiceMetrics>>>>);
 
-impl Figures {
-    /// Those of a Service.
-    pub(crate) fn of(&self, service: &str) -> Arc<Counts> {
+impl GatewayMetrics {
+    /// Metrics of a Service.
+    pub(crate) fn for_service(&self, service: &str) -> Arc<ServiceMetrics> {
         let mut all = self.0.lock();
-        let name = if all.len() < MOST || all.contains_key(service) { service } else { OTHERS };
+        let name = if all.len() < MAX_SERVICES || all.contains_key(service) { service } else { OTHER };
         Arc::clone(all.entry(name.into()).or_default())
     }
 
-    /// A Service has gone.
-    pub(crate) fn forget(&self, service: &str) {
+    /// Removes the metrics of a deleted Service.
+    pub(crate) fn remove(&self, service: &str) {
         self.0.lock().remove(service);
     }
 }
 
-impl Collector for Figures {
+impl Collector for GatewayMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let all = self.0.lock();
         let mut family = encoder.encode_descriptor(
             "waypost_gateway_requests",
-            "Requests that were answered, by Service and class of the answer",
+            "Requests answered, by Service and status class",
             None,
             MetricType::Counter,
         )?;
-        for (service, counts) in all.iter() {
-            for (class, count) in CLASSES.iter().zip(&counts.answers) {
+        for (service, metrics) in all.iter() {
+            for (class, count) in CLASSES.iter().zip(&metrics.answers) {
                 let labels = [("service", &**service), ("code", class)];
                 let value = count.load(Relaxed);
                 family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
@@ -99,23 +99,23 @@ impl Collector for Figures {
         }
         let mut family = encoder.encode_descriptor(
             "waypost_gateway_connections",
-            "Connections of clients that are open",
+            "Open client connections",
             None,
             MetricType::Gauge,
         )?;
-        for (service, counts) in all.iter() {
-            family.encode_family(&[("service", &**service)])?.encode_gauge(&counts.open.load(Relaxed))?;
+        for (service, metrics) in all.iter() {
+            family.encode_family(&[("service", &**service)])?.encode_gauge(&metrics.open.load(Relaxed))?;
         }
-        let failures: [(&str, &str, Of); 2] = [
-            ("waypost_gateway_handshake_failures", "Connections without TLS where it was due", |all| &all.handshakes),
-            ("waypost_gateway_upstream_failures", "Requests and connections that no pod could answer", |all| {
+        let failures: [(&str, &str, Select); 2] = [
+            ("waypost_gateway_handshake_failures", "Failed TLS handshakes with clients", |all| &all.handshakes),
+            ("waypost_gateway_upstream_failures", "Requests and connections that failed at the pods", |all| {
                 &all.upstream
             }),
         ];
-        for (name, help, of) in failures {
+        for (name, help, select) in failures {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for (service, counts) in all.iter() {
-                let value = of(counts).load(Relaxed);
+            for (service, metrics) in all.iter() {
+                let value = select(metrics).load(Relaxed);
                 let labels = [("service", &**service)];
                 family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
             }
@@ -131,9 +131,9 @@ mod tests {
 
     use super::*;
 
-    fn shown(figures: &Figures) -> String {
-        let mut registry = Registry::with_prefix("kubeproxy");
-        registry.register_collector(Box::new(figures.clone()));
+    fn shown(metrics: &GatewayMetrics) -> String {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(metrics.clone()));
         let mut out = String::new();
         text::encode(&mut out, &registry).expect("a text");
         out
@@ -145,35 +145,35 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_is_shown_by_service_and_goes_with_it() {
-        let figures = Figures::default();
-        let counts = figures.of("shop/web");
+    fn metrics_are_per_service_and_removed_with_it() {
+        let metrics = GatewayMetrics::default();
+        let service = metrics.for_service("shop/web");
         for code in [200, 204, 404, 503] {
-            counts.answered(StatusCode::from_u16(code).expect("a code"));
+            service.answered(StatusCode::from_u16(code).expect("a code"));
         }
-        counts.entered();
-        counts.entered();
-        figures.of("shop/web").left();
-        counts.no_handshake();
-        counts.no_pod();
-        let text = shown(&figures);
-        has(&text, "kubeproxy_waypost_gateway_requests_total{service=\"shop/web\",code=\"2xx\"} 2");
-        has(&text, "kubeproxy_waypost_gateway_requests_total{service=\"shop/web\",code=\"5xx\"} 1");
-        has(&text, "kubeproxy_waypost_gateway_connections{service=\"shop/web\"} 1");
-        has(&text, "kubeproxy_waypost_gateway_handshake_failures_total{service=\"shop/web\"} 1");
-        has(&text, "kubeproxy_waypost_gateway_upstream_failures_total{service=\"shop/web\"} 1");
-        figures.forget("shop/web");
-        assert!(!shown(&figures).contains("shop/web"));
+        service.connection_opened();
+        service.connection_opened();
+        metrics.for_service("shop/web").connection_closed();
+        service.handshake_failure();
+        service.upstream_failure();
+        let text = shown(&metrics);
+        has(&text, "waypost_gateway_requests_total{service=\"shop/web\",code=\"2xx\"} 2");
+        has(&text, "waypost_gateway_requests_total{service=\"shop/web\",code=\"5xx\"} 1");
+        has(&text, "waypost_gateway_connections{service=\"shop/web\"} 1");
+        has(&text, "waypost_gateway_handshake_failures_total{service=\"shop/web\"} 1");
+        has(&text, "waypost_gateway_upstream_failures_total{service=\"shop/web\"} 1");
+        metrics.remove("shop/web");
+        assert!(!shown(&metrics).contains("shop/web"));
     }
 
     #[test]
     fn labels_are_bounded() {
-        let figures = Figures::default();
-        for number in 0..MOST + 20 {
-            figures.of(&format!("shop/{number}")).no_pod();
+        let metrics = GatewayMetrics::default();
+        for number in 0..MAX_SERVICES + 20 {
+            metrics.for_service(&format!("shop/{number}")).upstream_failure();
         }
-        let text = shown(&figures);
-        assert_eq!(text.lines().filter(|line| line.contains("upstream_failures_total{")).count(), MOST + 1);
-        has(&text, "kubeproxy_waypost_gateway_upstream_failures_total{service=\"other\"} 20");
+        let text = shown(&metrics);
+        assert_eq!(text.lines().filter(|line| line.contains("upstream_failures_total{")).count(), MAX_SERVICES + 1);
+        has(&text, "waypost_gateway_upstream_failures_total{service=\"other\"} 20");
     }
 }

@@ -3,9 +3,9 @@
 use client::watch::Object;
 use serde::de::DeserializeOwned;
 
-/// Parses an object; one that cannot be read is logged and left out.
-pub(crate) fn read<T: DeserializeOwned>(object: &Object) -> Option<T> {
+/// Parses an object; an invalid one is logged and ignored.
+pub(crate) fn parse<T: DeserializeOwned>(object: &Object) -> Option<T> {
     api::view::parse(&object.value)
-        .map_err(|error| tracing::warn!(object = object.key(), %error, "an object cannot be read; it is left out"))
+        .map_err(|error| tracing::warn!(object = object.key(), %error, "ignoring invalid object"))
         .ok()
 }

@@ -1,14 +1,16 @@
-//! What the proxy is told of Services that the gateway serves, so that it needs no rules of a new kind.
+//! Redirects load-balancer traffic of gateway ports to the gateway's listeners, without new rule types in the proxy.
 //!
-//! In: a source of Services and slices, and where the gateway listens. Out: a source in which such a Service is two.
+//! In: a source of Services and slices, and the gateway's listen addresses. Out: a source in which such a Service is
+//! split in two.
 //!
 //! ```text
-//! shop/web  443 (gateway), 80     ──▶  shop/web          443 marked: not at its load balancer, all else as it was; 80
-//!                                      shop/web.gateway  443 at the same load-balancer addresses, traffic stays on the node
-//! where 443 is listened for       ──▶  a slice of shop/web.gateway: this node's address, the port of the listener
+//! shop/web  443 (gateway), 80     ──▶  shop/web          443 marked: excluded from its load balancer, otherwise unchanged; 80
+//!                                      shop/web.gateway  443 at the same load-balancer addresses, externalTrafficPolicy: Local
+//! listen address of 443           ──▶  EndpointSlice of shop/web.gateway: this node's address, port of the listener
 //! ```
-//! No Service can have a name with a dot, so nobody is in the way. Because traffic stays on the node, the address of the client does. A
-//! Service that nobody listens for yet has no endpoint and is refused: its packets never go to pods past the gateway.
+//! Service names cannot contain a dot, so there is no conflict. `externalTrafficPolicy: Local` preserves client
+//! addresses. Without a listener the Service has no endpoint and connections are rejected: they never reach pods
+//! without passing the gateway.
 
 mod source;
 
@@ -23,37 +25,37 @@ use bytes::Bytes;
 use client::watch::{Event, Object};
 use serde_json::{Value, json};
 
-use crate::wanted::{self, wanted};
+use crate::annotations::{self, gateway_spec};
 
 pub use source::Split;
 
-/// What is appended to the name of a Service.
+/// Suffix of the name of the second Service.
 pub const SUFFIX: &str = ".gateway";
-/// The member of a port that says that its load balancer is the gateway's business.
+/// Field of a port whose load balancer is handled by the gateway.
 pub const MARK: &str = "waypost.dev/gateway";
 
-/// Where a port of a Service is listened for.
+/// Listen address of a port.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Bound {
-    /// The name of the port.
+    /// Port name.
     pub name: Arc<str>,
-    /// Where.
+    /// Listen address.
     pub address: SocketAddr,
 }
 
-/// Where the gateway listens, by `namespace/name` of the Service.
+/// Listen addresses by `namespace/name` of the Service.
 pub type Listening = BTreeMap<Box<str>, Vec<Bound>>;
 
-/// Follows Services: each event becomes one or two.
+/// Rewrites Service events: each becomes one or two.
 #[derive(Debug, Default)]
 pub struct Services {
-    /// Whose second halves were told of, and the list under way.
+    /// Services that were split, and those of the list in progress.
     split: BTreeMap<Box<str>, ()>,
     listing: Option<BTreeMap<Box<str>, ()>>,
 }
 
 impl Services {
-    /// What to say instead.
+    /// Events to emit instead of `event`.
     pub fn follow(&mut self, event: Event) -> Vec<Event> {
         match event {
             Event::Init => {
@@ -61,14 +63,14 @@ impl Services {
                 vec![Event::Init]
             }
             Event::InitDone => {
-                // Second halves that are no longer listed are gone for the listener as everything else that is not.
+                // The consumer deletes second Services that are not in the list.
                 self.split = self.listing.take().unwrap_or_default();
                 vec![Event::InitDone]
             }
             Event::InitApply(object) => match halves(&object) {
                 Some((first, second)) => {
                     self.listing.get_or_insert_default().insert(object.key().into(), ());
-                    // A list that breaks off has been heard all the same.
+                    // An interrupted list has been emitted, too.
                     self.split.insert(object.key().into(), ());
                     vec![Event::InitApply(first), Event::InitApply(second)]
                 }
@@ -82,7 +84,7 @@ impl Services {
                         vec![Event::Apply(first), Event::Apply(second)]
                     }
                     None if self.split.remove(&key).is_some() => {
-                        vec![Event::Delete(ghost(&object)), Event::Apply(object)]
+                        vec![Event::Delete(tombstone(&object)), Event::Apply(object)]
                     }
                     None => vec![Event::Apply(object)],
                 }
@@ -91,7 +93,7 @@ impl Services {
                 let key = object.key();
                 self.listing.as_mut().map(|listing| listing.remove(&*key));
                 match self.split.remove(&*key) {
-                    Some(()) => vec![Event::Delete(ghost(&object)), Event::Delete(object)],
+                    Some(()) => vec![Event::Delete(tombstone(&object)), Event::Delete(object)],
                     None => vec![Event::Delete(object)],
                 }
             }
@@ -99,11 +101,11 @@ impl Services {
     }
 }
 
-/// A Service in two, if the gateway serves any of its ports.
+/// Splits a Service, if the gateway serves any of its ports.
 #[must_use]
 pub fn split(service: &Value) -> Option<(Value, Value)> {
     let form: Service = serde_json::from_value(service.clone()).ok()?;
-    let ports: Vec<u16> = wanted(&form).ports.iter().map(|port| port.number).collect();
+    let ports: Vec<u16> = gateway_spec(&form).ports.iter().map(|port| port.number).collect();
     if ports.is_empty() {
         return None;
     }
@@ -117,10 +119,10 @@ pub fn split(service: &Value) -> Option<(Value, Value)> {
     Some((first, second))
 }
 
-/// The same of an object as it is watched.
+/// Splits a watched object.
 fn halves(object: &Object) -> Option<(Object, Object)> {
-    // Nearly every Service is passed on without being read.
-    object.value.windows(wanted::HINT.len()).any(|part| part == wanted::HINT).then_some(())?;
+    // Most Services are passed on without being parsed.
+    object.value.windows(annotations::HINT.len()).any(|part| part == annotations::HINT).then_some(())?;
     let (first, second) = split(&serde_json::from_slice(&object.value).ok()?)?;
     let whole = |name: &str, value: &Value| Object {
         namespace: object.namespace.clone(),
@@ -139,7 +141,7 @@ fn second_name(name: &str) -> String {
     format!("{name}{SUFFIX}")
 }
 
-/// The half that is at the load balancer. A Service must have a cluster IP: it gets one from ranges that nobody uses.
+/// Second Service, with the load-balancer addresses. A cluster IP is required: it is taken from an unused range.
 fn second_half(first: &Value, service: &Service) -> Value {
     let meta = &service.metadata;
     let key = meta.key();
@@ -168,28 +170,28 @@ fn second_half(first: &Value, service: &Service) -> Value {
     })
 }
 
-/// An address of 240.0.0.0/4, which is reserved and belongs to nobody.
+/// Address of 240.0.0.0/4 (reserved).
 fn unused_v4(key: &str) -> IpAddr {
     let hash = hash(key);
     Ipv4Addr::from_bits(0xf000_0000 | (u32::try_from(hash >> 37).unwrap_or_default() | 1)).into()
 }
 
-/// An address of 100::/64, which is for packets that nobody wants.
+/// Address of 100::/64 (discard prefix).
 fn unused_v6(key: &str) -> IpAddr {
     Ipv6Addr::from_bits((0x0100_u128 << 112) | u128::from(hash(key) | 1)).into()
 }
 
-/// FNV-1a: the same in every process, so that a restart changes no rule.
+/// FNV-1a: stable across restarts, so that a restart changes no rule.
 fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// The second half of a Service, for saying that it is gone.
-fn ghost(object: &Object) -> Object {
+/// Tombstone of the second Service.
+fn tombstone(object: &Object) -> Object {
     Object { namespace: object.namespace.clone(), name: second_name(&object.name).into(), value: Bytes::new() }
 }
 
-/// The slices that lead to the listeners, by key.
+/// EndpointSlices of the listeners, by key.
 #[must_use]
 pub fn slices(listening: &Listening, node: &str) -> BTreeMap<String, Object> {
     let mut all = BTreeMap::new();
@@ -221,13 +223,13 @@ pub fn slices(listening: &Listening, node: &str) -> BTreeMap<String, Object> {
     all
 }
 
-/// What to say of slices that were told of before and are now to be others.
+/// Events that turn one set of slices into another.
 #[must_use]
 pub fn changes(before: &BTreeMap<String, Object>, after: &BTreeMap<String, Object>) -> Vec<Event> {
-    let gone =
+    let deleted =
         before.iter().filter(|(key, _)| !after.contains_key(*key)).map(|(_, object)| Event::Delete(object.clone()));
     let fresh = after.iter().filter(|(key, object)| before.get(*key) != Some(object));
-    gone.chain(fresh.map(|(_, object)| Event::Apply(object.clone()))).collect()
+    deleted.chain(fresh.map(|(_, object)| Event::Apply(object.clone()))).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Listeners, workers and pods in one process, over loopback: what passes, what is refused, and what is done about pods that fail.
+//! Listeners, workers and pods in one process over loopback.
 
 mod answers;
 mod hostile;
@@ -13,42 +13,42 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
-use crate::door::Door;
-use crate::endpoints::Found;
-use crate::lane::Lane;
+use crate::annotations::{BackendProtocol, ClientProtocol, Mode, Port};
+use crate::endpoints::EndpointSet;
 use crate::limits::Limits;
-use crate::tls::{Back as BackTls, Certificate};
-use crate::wanted::{Back, Front, Mode, Port};
+use crate::listener::Listener;
+use crate::port_config::PortConfig;
+use crate::tls::{Certificate, UpstreamTls};
 use crate::workers::Workers;
 
-/// Far more than anything here takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any test takes.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A port of a Service with its listener. The runtime lets it in, its workers serve.
-struct Bed {
-    lane: Arc<Lane>,
+/// Port of a Service with its listener.
+struct TestPort {
+    port_config: Arc<PortConfig>,
     certificate: Arc<Certificate>,
-    door: Option<Door>,
+    port_listener: Option<Listener>,
     address: SocketAddr,
     workers: Arc<Workers>,
     _runtime: Runtime,
 }
 
-/// A port that is plain in front and behind.
+/// Port without TLS towards clients and pods.
 fn port(mode: Mode) -> Port {
     Port {
         name: "web".into(),
         number: 80,
-        front: Front::Plain,
+        front: ClientProtocol::Plain,
         mode,
-        back: Back::Plain,
+        back: BackendProtocol::Plain,
         h2: false,
         proxy_protocol: false,
         idle: None,
     }
 }
 
-impl Bed {
+impl TestPort {
     fn new(port: Port, pods: &[SocketAddr]) -> Self {
         Self::with(port, pods, Limits::default())
     }
@@ -57,30 +57,38 @@ impl Bed {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let (workers, certificate) = (Arc::new(Workers::new()), Arc::<Certificate>::default());
-        let back = BackTls::new().expect("ciphers");
-        let lane = Arc::new(Lane::new("shop/web", port, limits, &certificate, &back).expect("a lane"));
+        let back = UpstreamTls::new().expect("ciphers");
+        let port_config =
+            Arc::new(PortConfig::new("shop/web", port, limits, &certificate, &back).expect("a port configuration"));
         let inside = runtime.enter();
-        let door = Door::open(IpAddr::V4(Ipv4Addr::LOCALHOST), &lane, &workers).expect("a port");
+        let port_listener = Listener::open(IpAddr::V4(Ipv4Addr::LOCALHOST), &port_config, &workers).expect("a port");
         drop(inside);
-        let bed = Self { address: door.address, lane, certificate, door: Some(door), workers, _runtime: runtime };
-        bed.lead(pods);
-        bed
+        let port_under_test = Self {
+            address: port_listener.address,
+            port_config,
+            certificate,
+            port_listener: Some(port_listener),
+            workers,
+            _runtime: runtime,
+        };
+        port_under_test.set_pods(pods);
+        port_under_test
     }
 
-    /// Makes these its pods.
-    fn lead(&self, pods: &[SocketAddr]) {
-        let found = Found { usable: pods.iter().copied().collect(), elsewhere: 0 };
-        let renewed = self.lane.backends.load().renewed(&found, self.workers.count());
-        self.lane.backends.store(Arc::new(renewed));
+    /// Sets its pods.
+    fn set_pods(&self, pods: &[SocketAddr]) {
+        let found = EndpointSet { usable: pods.iter().copied().collect(), elsewhere: 0 };
+        let updated = self.port_config.backends.load().updated(&found, self.workers.count());
+        self.port_config.backends.store(Arc::new(updated));
     }
 
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("patience");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a read timeout");
         stream
     }
 
-    /// A connection of somebody who has this address.
+    /// Connection from this source address.
     fn connect_from(&self, ip: Ipv4Addr) -> TcpStream {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let stream = runtime.block_on(async {
@@ -90,12 +98,12 @@ impl Bed {
         });
         let stream = stream.expect("a plain one");
         stream.set_nonblocking(false).expect("one that waits");
-        stream.set_read_timeout(Some(PATIENCE)).expect("patience");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a read timeout");
         stream
     }
 
-    /// Sends this as it is, and answers all that comes back until the other side hangs up.
-    fn say(&self, text: &str) -> String {
+    /// Sends raw bytes and returns everything received until the connection is closed.
+    fn send_raw(&self, text: &str) -> String {
         let mut stream = self.connect();
         stream.write_all(text.as_bytes()).expect("sent");
         rest_of(stream)
@@ -104,12 +112,12 @@ impl Bed {
 
 fn rest_of(mut stream: TcpStream) -> String {
     let mut all = Vec::new();
-    // A reset says no more than an end.
+    // A reset is treated as end of stream.
     let _ = stream.read_to_end(&mut all);
     String::from_utf8_lossy(&all).into_owned()
 }
 
-/// The next answer on a connection: its head and its body, which has a length.
+/// Next response on a connection: head and body with Content-Length.
 fn next_answer(stream: &mut TcpStream) -> (String, String) {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -129,9 +137,9 @@ fn next_answer(stream: &mut TcpStream) -> (String, String) {
 
 #[track_caller]
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
+    let start = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
+        assert!(start.elapsed() < TIMEOUT, "{what}");
         std::thread::yield_now();
     }
 }

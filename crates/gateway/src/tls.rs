@@ -1,8 +1,8 @@
-//! TLS towards clients, with a certificate that can change at any time, and towards pods, whatever certificate they have.
+//! TLS configurations towards clients, with a replaceable certificate, and towards pods, without verification.
 //!
-//! In: certificates of Secrets. Out: configurations of rustls. A new certificate is for new handshakes; connections that are there know
-//! nothing of it. Pods are not asked who they are, as the load balancers do not whose annotations these are: what is gained is that nobody
-//! between the node and the pod reads along without effort.
+//! In: certificates. Out: rustls configurations. A new certificate applies to new handshakes. Certificates of pods are
+//! not verified, as with the load balancers that define these annotations; TLS towards pods only protects against
+//! passive eavesdropping.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ServerConfig};
 
-use crate::wanted::Mode;
+use crate::annotations::Mode;
 
 const H2: &[u8] = b"h2";
 const H1: &[u8] = b"http/1.1";
 
-/// The certificate of a Service, at present. Without one, handshakes are refused.
+/// Current certificate of a Service. Without one, handshakes fail.
 #[derive(Default)]
 pub(crate) struct Certificate {
     current: ArcSwapOption<CertifiedKey>,
@@ -30,14 +30,14 @@ impl Certificate {
         self.current.store(Some(key));
     }
 
-    pub(crate) fn is_there(&self) -> bool {
+    pub(crate) fn is_loaded(&self) -> bool {
         self.current.load().is_some()
     }
 }
 
 impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Certificate({})", self.is_there())
+        write!(f, "Certificate({})", self.is_loaded())
     }
 }
 
@@ -51,14 +51,14 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// TLS of a listener.
+/// TLS configuration of a listener.
 ///
 /// # Errors
-/// When rustls cannot, which would be a fault in the program.
-pub(crate) fn front(certificate: Arc<Certificate>, mode: Mode) -> Result<Arc<ServerConfig>, rustls::Error> {
+/// When rustls rejects it, which is a bug.
+pub(crate) fn server_config(certificate: Arc<Certificate>, mode: Mode) -> Result<Arc<ServerConfig>, rustls::Error> {
     let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     let mut config = builder.with_no_client_auth().with_cert_resolver(certificate);
-    // Whoever comes back need not begin from nothing.
+    // Allow session resumption.
     config.ticketer = ring::Ticketer::new()?;
     config.send_tls13_tickets = 1;
     if mode == Mode::Http {
@@ -67,33 +67,33 @@ pub(crate) fn front(certificate: Arc<Certificate>, mode: Mode) -> Result<Arc<Ser
     Ok(Arc::new(config))
 }
 
-/// TLS towards pods: one way for bytes, one for HTTP/1.1, one for HTTP/2.
+/// TLS configurations towards pods: without ALPN, for HTTP/1.1 and for HTTP/2.
 #[derive(Clone)]
-pub(crate) struct Back {
-    pub(crate) bytes: Arc<ClientConfig>,
+pub(crate) struct UpstreamTls {
+    pub(crate) tcp: Arc<ClientConfig>,
     pub(crate) h1: Arc<ClientConfig>,
     pub(crate) h2: Arc<ClientConfig>,
 }
 
-impl Back {
+impl UpstreamTls {
     /// # Errors
-    /// When rustls cannot, which would be a fault in the program.
+    /// When rustls rejects it, which is a bug.
     pub(crate) fn new() -> Result<Self, rustls::Error> {
         let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
         let verifier = Arc::new(InsecureSkipVerify::new(provider()));
-        let mut bytes = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
-        // Pods are reached by address; which name to say nobody knows.
-        bytes.enable_sni = false;
+        let mut tcp = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
+        // Pods are reached by address, so there is no server name.
+        tcp.enable_sni = false;
         let with = |protocol: &[u8]| {
-            let mut config = bytes.clone();
+            let mut config = tcp.clone();
             config.alpn_protocols = vec![protocol.to_vec()];
             Arc::new(config)
         };
-        Ok(Self { h1: with(H1), h2: with(H2), bytes: Arc::new(bytes) })
+        Ok(Self { h1: with(H1), h2: with(H2), tcp: Arc::new(tcp) })
     }
 }
 
-/// Whether HTTP/2 was agreed upon.
+/// Whether ALPN negotiated HTTP/2.
 pub(crate) fn is_h2(protocol: Option<&[u8]>) -> bool {
     protocol == Some(H2)
 }

@@ -1,7 +1,7 @@
-//! Connections to pods: opened, spoken on, kept for the next request.
+//! Connection pool to pods.
 //!
-//! In: an endpoint and what it speaks. Out: somebody to hand a request to. Every worker keeps connections of its own, so that none waits
-//! for another's lock; one for all requests of HTTP/2, one for each request of HTTP/1.1.
+//! In: an endpoint and its protocol. Out: a connection for a request. Each worker has its own pool, so that there is no
+//! lock contention; one connection for all HTTP/2 requests, one per concurrent HTTP/1.1 request.
 
 use std::io;
 use std::sync::Arc;
@@ -16,138 +16,143 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::balance::{Busy, Endpoint};
-use crate::body::Upload;
-use crate::lane::Lane;
-use crate::talk::{Stream, Talk};
+use crate::annotations::BackendProtocol;
+use crate::balance::{Endpoint, InFlight};
+use crate::body::RequestBody;
+use crate::http1::{Connection, Stream};
+use crate::port_config::PortConfig;
 use crate::tls::is_h2;
-use crate::wanted::Back;
 
-/// How often a pod that speaks HTTP/2 is asked for a sign of life.
-const PING: Duration = Duration::from_secs(30);
-/// How much of a body may be on its way in HTTP/2.
+/// Interval of HTTP/2 keep-alive pings.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// HTTP/2 flow-control window in bytes.
 const WINDOW: u32 = 1024 * 1024;
 
-/// Connections of a worker to an endpoint that wait for requests.
+/// Idle connections of a worker to an endpoint.
 #[derive(Default)]
-pub(crate) struct Spare {
-    h1: Vec<(Box<Talk>, Instant)>,
-    h2: Option<http2::SendRequest<Upload>>,
+pub(crate) struct IdleConnections {
+    h1: Vec<(Box<Connection>, Instant)>,
+    h2: Option<http2::SendRequest<RequestBody>>,
 }
 
-impl Spare {
-    /// Lets go of those that have waited since before this, or that have ended.
+impl IdleConnections {
+    /// Closes connections that are idle since before `before` or closed by the pod.
     pub(crate) fn sweep(&mut self, before: Instant) {
-        self.h1.retain_mut(|(talk, since)| *since >= before && talk.is_ready());
+        self.h1.retain_mut(|(connection, since)| *since >= before && connection.is_ready());
         self.h2.take_if(|sender| sender.is_closed());
     }
 }
 
-/// Somebody to hand a request to.
-pub(crate) enum Line {
-    H1(Box<Talk>),
-    H2(http2::SendRequest<Upload>),
+/// Connection to send a request on.
+pub(crate) enum UpstreamConnection {
+    H1(Box<Connection>),
+    H2(http2::SendRequest<RequestBody>),
 }
 
-/// Why a pod cannot be spoken to.
+/// Why no connection could be opened.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It does not take connections.
+    /// Connection refused or reset.
     Refused(io::Error),
-    /// It does not answer.
-    Slow,
-    /// It takes connections but does not speak what it should.
-    Speech(String),
+    /// Timeout.
+    Timeout,
+    /// TLS or HTTP/2 handshake failed.
+    Handshake(String),
 }
 
-/// A request under way: the endpoint is busy, and its connection may be used again afterwards.
+/// Request in flight; its connection may be returned to the pool.
 pub(crate) struct Lease {
-    pub(crate) busy: Busy,
+    pub(crate) in_flight: InFlight,
     pub(crate) worker: usize,
-    /// How many connections may wait.
-    pub(crate) spare: usize,
+    /// Maximum number of idle connections.
+    pub(crate) max_idle: usize,
 }
 
-impl Line {
-    /// A connection that waits, if there is one; the youngest, so that the others can grow old.
-    pub(crate) fn kept(endpoint: &Endpoint, worker: usize, h2: bool) -> Option<Self> {
-        let mut spare = endpoint.spare[worker].lock();
+impl UpstreamConnection {
+    /// Pooled connection, the most recently used first, so that others can expire.
+    pub(crate) fn pooled(endpoint: &Endpoint, worker: usize, h2: bool) -> Option<Self> {
+        let mut idle = endpoint.idle[worker].lock();
         if h2 {
-            let sender = spare.h2.as_ref().filter(|sender| !sender.is_closed())?;
+            let sender = idle.h2.as_ref().filter(|sender| !sender.is_closed())?;
             return Some(Self::H2(sender.clone()));
         }
-        while let Some((mut talk, _)) = spare.h1.pop() {
-            if talk.is_ready() {
-                return Some(Self::H1(talk));
+        while let Some((mut connection, _)) = idle.h1.pop() {
+            if connection.is_ready() {
+                return Some(Self::H1(connection));
             }
         }
         None
     }
 
-    /// A new connection.
-    pub(crate) async fn open(lane: &Lane, endpoint: &Endpoint, worker: usize, h2: bool) -> Result<Self, Failure> {
-        let stream = connect(lane, endpoint).await?;
-        let line = match lane.port.back {
-            Back::Plain => speak(stream, h2).await?,
-            Back::Tls => {
-                let config = if h2 { &lane.back.h2 } else { &lane.back.h1 };
-                let stream = handshake(lane, endpoint, stream, config).await?;
+    /// Opens a connection.
+    pub(crate) async fn open(
+        port_config: &PortConfig,
+        endpoint: &Endpoint,
+        worker: usize,
+        h2: bool,
+    ) -> Result<Self, Failure> {
+        let stream = connect(port_config, endpoint).await?;
+        let connection = match port_config.port.back {
+            BackendProtocol::Plain => start_http(stream, h2).await?,
+            BackendProtocol::Tls => {
+                let config = if h2 { &port_config.upstream_tls.h2 } else { &port_config.upstream_tls.h1 };
+                let stream = handshake(port_config, endpoint, stream, config).await?;
                 if h2 && !is_h2(stream.get_ref().1.alpn_protocol()) {
-                    return Err(Failure::Speech("it does not offer HTTP/2 (ALPN)".to_owned()));
+                    return Err(Failure::Handshake("no HTTP/2 (ALPN)".to_owned()));
                 }
-                speak(stream, h2).await?
+                start_http(stream, h2).await?
             }
         };
-        if let Self::H2(sender) = &line {
-            endpoint.spare[worker].lock().h2 = Some(sender.clone());
+        if let Self::H2(sender) = &connection {
+            endpoint.idle[worker].lock().h2 = Some(sender.clone());
         }
-        Ok(line)
+        Ok(connection)
     }
 }
 
 impl Lease {
-    /// The answer is whole: its connection waits for another request.
-    pub(crate) fn keep(self, mut talk: Box<Talk>) {
-        talk.rest();
-        let mut spare = self.busy.spare[self.worker].lock();
-        if spare.h1.len() < self.spare {
-            spare.h1.push((talk, Instant::now()));
+    /// Returns a connection to the pool.
+    pub(crate) fn release(self, mut connection: Box<Connection>) {
+        connection.shrink();
+        let mut idle = self.in_flight.idle[self.worker].lock();
+        if idle.h1.len() < self.max_idle {
+            idle.h1.push((connection, Instant::now()));
         }
     }
 }
 
-/// A connection to an endpoint.
-pub(crate) async fn connect(lane: &Lane, endpoint: &Endpoint) -> Result<TcpStream, Failure> {
-    let stream = timeout(lane.limits.connect, TcpStream::connect(endpoint.address)).await;
-    let stream = stream.map_err(|_| Failure::Slow)?.map_err(Failure::Refused)?;
+/// Connects to an endpoint.
+pub(crate) async fn connect(port_config: &PortConfig, endpoint: &Endpoint) -> Result<TcpStream, Failure> {
+    let stream = timeout(port_config.limits.connect, TcpStream::connect(endpoint.address)).await;
+    let stream = stream.map_err(|_| Failure::Timeout)?.map_err(Failure::Refused)?;
     stream.set_nodelay(true).map_err(Failure::Refused)?;
     Ok(stream)
 }
 
-/// TLS with an endpoint.
+/// TLS handshake with an endpoint.
 pub(crate) async fn handshake(
-    lane: &Lane,
+    port_config: &PortConfig,
     endpoint: &Endpoint,
     stream: TcpStream,
     config: &Arc<ClientConfig>,
 ) -> Result<TlsStream<TcpStream>, Failure> {
     let name = ServerName::IpAddress(endpoint.address.ip().into());
     let connecting = TlsConnector::from(Arc::clone(config)).connect(name, stream);
-    let stream = timeout(lane.limits.handshake, connecting).await.map_err(|_| Failure::Slow)?;
-    stream.map_err(|error| Failure::Speech(format!("it does not speak TLS: {error}")))
+    let stream = timeout(port_config.limits.handshake, connecting).await.map_err(|_| Failure::Timeout)?;
+    stream.map_err(|error| Failure::Handshake(format!("TLS handshake failed: {error}")))
 }
 
-/// Begins to speak HTTP.
-async fn speak(stream: impl Stream + 'static, h2: bool) -> Result<Line, Failure> {
+/// Starts HTTP.
+async fn start_http(stream: impl Stream + 'static, h2: bool) -> Result<UpstreamConnection, Failure> {
     if !h2 {
-        return Ok(Line::H1(Talk::new(stream)));
+        return Ok(UpstreamConnection::H1(Connection::new(stream)));
     }
     let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder.timer(TokioTimer::new()).keep_alive_interval(PING);
+    builder.timer(TokioTimer::new()).keep_alive_interval(PING_INTERVAL);
     builder.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW);
     let shaken = builder.handshake(TokioIo::new(stream)).await;
-    let (sender, connection) = shaken.map_err(|error| Failure::Speech(error.to_string()))?;
-    // How it ends, the requests that are under way hear.
+    let (sender, connection) = shaken.map_err(|error| Failure::Handshake(error.to_string()))?;
+    // Errors are reported to the requests in flight.
     tokio::spawn(connection);
-    Ok(Line::H2(sender))
+    Ok(UpstreamConnection::H2(sender))
 }

@@ -1,49 +1,49 @@
-//! The zone itself, and this server as its name server.
+//! Zone apex, and this server as its name server.
 //!
-//! Who we are is what the cluster says of our addresses: the Services that have one of them as an endpoint. Where it
-//! says nothing, we are `ns.dns` at these addresses.
+//! NS records name the Services that have an address of this server as endpoint; without such a Service, `ns.dns` with
+//! the configured addresses.
 
 use std::net::IpAddr;
 
-use super::{Asked, NEGATIVE_MAX, Scratch, Told, service};
-use crate::book::Book;
+use super::{LookupResult, NEGATIVE_MAX, Question, Scratch, service};
 use crate::records::Kind;
+use crate::snapshot::ZoneSnapshot;
 use crate::wire::{Reply, rtype};
-use crate::zone::{Quirks, Side};
+use crate::zone::{Quirks, ZoneKind};
 
-/// A name server: its labels before the zone, and its addresses.
+/// Name server: its labels relative to the zone, and its addresses.
 struct Server {
     labels: Vec<u8>,
     addresses: Vec<IpAddr>,
 }
 
-impl Book {
-    pub(super) fn apex(&self, reply: &mut Reply<'_>, asked: Asked<'_>) -> Told {
-        match asked.qtype {
+impl ZoneSnapshot {
+    pub(super) fn apex(&self, reply: &mut Reply<'_>, question: Question<'_>) -> LookupResult {
+        match question.qtype {
             rtype::SOA => {
-                let pointer = asked.zone_pointer.to_be_bytes();
+                let pointer = question.zone_pointer.to_be_bytes();
                 let ttl = self.config.ttl.negative.min(NEGATIVE_MAX);
-                reply.answer_of(asked.owner(), rtype::SOA, ttl, |out| self.start_of_authority(out, pointer));
-                Told::Data
+                reply.answer_at(question.owner(), rtype::SOA, ttl, |out| self.start_of_authority(out, pointer));
+                LookupResult::Data
             }
-            rtype::NS if self.config.quirks == Quirks::CoreDns && asked.is_spelled_oddly() => Told::Nothing,
-            rtype::NS => self.servers_of_zone(reply, asked),
-            rtype::TXT if self.config.quirks == Quirks::CoreDns => Told::Missing,
-            _ => Told::Nothing,
+            rtype::NS if self.config.quirks == Quirks::CoreDns && question.is_zone_mixed_case() => LookupResult::NoData,
+            rtype::NS => self.servers_of_zone(reply, question),
+            rtype::TXT if self.config.quirks == Quirks::CoreDns => LookupResult::NxDomain,
+            _ => LookupResult::NoData,
         }
     }
 
-    fn servers_of_zone(&self, reply: &mut Reply<'_>, asked: Asked<'_>) -> Told {
+    fn servers_of_zone(&self, reply: &mut Reply<'_>, question: Question<'_>) -> LookupResult {
         let (servers, ttl) = (self.servers(), self.config.ttl.cluster);
-        // A server is a name; in a reverse zone it is one of the zone that has names.
-        let zone: &[u8] = match asked.zone.side {
-            Side::Forward => asked.zone_spelled(),
-            Side::Reverse4 | Side::Reverse6 => &self.zones.primary().wire,
+        // NS targets of a reverse zone are in the primary zone.
+        let zone: &[u8] = match question.zone.kind {
+            ZoneKind::Forward => question.zone_as_queried(),
+            ZoneKind::Reverse4 | ZoneKind::Reverse6 => &self.zones.primary().wire,
         };
         let mut targets = Vec::new();
         for server in &servers {
             let at = reply.position();
-            let fits = reply.answer_of(asked.owner(), rtype::NS, ttl, |out| {
+            let fits = reply.answer_at(question.owner(), rtype::NS, ttl, |out| {
                 out.extend_from_slice(&server.labels);
                 out.extend_from_slice(zone);
             });
@@ -52,21 +52,26 @@ impl Book {
         for (server, target) in servers.iter().zip(targets) {
             let Some(target) = target else { continue };
             for address in &server.addresses {
-                service::help(reply, |out| out.extend_from_slice(&target.to_be_bytes()), *address, ttl);
+                service::add_address(reply, |out| out.extend_from_slice(&target.to_be_bytes()), *address, ttl);
             }
         }
-        if servers.is_empty() { Told::Nothing } else { Told::Data }
+        if servers.is_empty() { LookupResult::NoData } else { LookupResult::Data }
     }
 
-    /// `ns.dns`: the addresses of all name servers.
-    pub(super) fn name_server(&self, reply: &mut Reply<'_>, asked: Asked<'_>, scratch: &mut Scratch) -> Told {
+    /// `ns.dns`: addresses of all name servers.
+    pub(super) fn name_server(
+        &self,
+        reply: &mut Reply<'_>,
+        question: Question<'_>,
+        scratch: &mut Scratch,
+    ) -> LookupResult {
         let quirks = self.config.quirks == Quirks::CoreDns;
-        let rtype = asked.qtype;
+        let rtype = question.qtype;
         match rtype {
-            _ if quirks && asked.is_spelled_oddly() => return Told::Missing,
+            _ if quirks && question.is_zone_mixed_case() => return LookupResult::NxDomain,
             rtype::A | rtype::AAAA => {}
-            rtype::TXT | rtype::PTR if quirks => return Told::Missing,
-            _ => return Told::Nothing,
+            rtype::TXT | rtype::PTR if quirks => return LookupResult::NxDomain,
+            _ => return LookupResult::NoData,
         }
         scratch.addresses.clear();
         scratch.addresses.extend(self.servers().iter().flat_map(|server| server.addresses.iter().copied()));
@@ -78,9 +83,9 @@ impl Book {
                 IpAddr::V4(v4) => out.extend_from_slice(&v4.octets()),
                 IpAddr::V6(v6) => out.extend_from_slice(&v6.octets()),
             };
-            reply.answer_of(asked.owner(), rtype, self.config.ttl.cluster, octets);
+            reply.answer_at(question.owner(), rtype, self.config.ttl.cluster, octets);
         }
-        if scratch.addresses.is_empty() { Told::Nothing } else { Told::Data }
+        if scratch.addresses.is_empty() { LookupResult::NoData } else { LookupResult::Data }
     }
 
     fn servers(&self) -> Vec<Server> {
@@ -90,7 +95,12 @@ impl Book {
                 found.push(Server { labels, addresses });
             }
         };
-        let owners = self.config.own.iter().chain(&self.config.others).flat_map(|own| self.owners(*own));
+        let owners = self
+            .config
+            .server_addresses
+            .iter()
+            .chain(&self.config.wildcard_addresses)
+            .flat_map(|own| self.owners(*own));
         for (_, service) in owners.filter(|(own, _)| !own) {
             let name = [&*service.key.wire, b"\x03svc"].concat();
             match service.kind {
@@ -108,11 +118,11 @@ impl Book {
                         add(labels, addresses);
                     }
                 }
-                Kind::Alias(_) | Kind::Nothing => {}
+                Kind::ExternalName(_) | Kind::NoRecords => {}
             }
         }
-        if found.is_empty() && !self.config.own.is_empty() {
-            found.push(Server { labels: b"\x02ns\x03dns".to_vec(), addresses: self.config.own.clone() });
+        if found.is_empty() && !self.config.server_addresses.is_empty() {
+            found.push(Server { labels: b"\x02ns\x03dns".to_vec(), addresses: self.config.server_addresses.clone() });
         }
         found
     }

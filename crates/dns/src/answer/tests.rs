@@ -1,4 +1,4 @@
-//! What the corpus does not say: before everything is known, turning of addresses, replies that are cut, noise.
+//! Cases that the corpus does not cover: readiness, rotation of addresses, truncation, arbitrary input.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::book::Update;
+use crate::snapshot::Update;
 use crate::wire::{Message, Record, Section, from_text, to_text};
 use crate::zone::Config;
 
@@ -22,11 +22,11 @@ pub(crate) fn slice(name: &str, service: &str, endpoints: &Value) -> Update {
     Update::Slice(Box::new(serde_json::from_value(object).expect("a slice")))
 }
 
-/// A few Services, for questions that need some.
-pub(crate) fn book(change: impl FnOnce(&mut Config)) -> Arc<Book> {
+/// Snapshot with a few Services.
+pub(crate) fn snapshot(change: impl FnOnce(&mut Config)) -> Arc<ZoneSnapshot> {
     let mut config = Config::default();
     change(&mut config);
-    let book = Book::new(config).expect("zones");
+    let snapshot = ZoneSnapshot::new(config).expect("zones");
     let none = json!({"clusterIPs": ["None"], "ports": [{"name": "sql", "port": 5432}]});
     let many: Vec<Value> = (0..200).map(|last| json!({"addresses": [format!("10.2.0.{last}")]})).collect();
     let pair = json!([{"addresses": ["10.1.0.1"], "hostname": "db-0"}, {"addresses": ["10.1.0.2"]}]);
@@ -43,10 +43,10 @@ pub(crate) fn book(change: impl FnOnce(&mut Config)) -> Arc<Book> {
         service("circle", &alias("circle.ns.svc.cluster.local")),
         service("out", &alias("example.net")),
     ] {
-        book.apply(update, 7);
+        snapshot.apply(update, 7);
     }
-    book.ready();
-    book
+    snapshot.set_ready();
+    snapshot
 }
 
 fn question(name: &str, qtype: u16, edns: Option<u16>) -> Vec<u8> {
@@ -59,10 +59,10 @@ fn question(name: &str, qtype: u16, edns: Option<u16>) -> Vec<u8> {
     out
 }
 
-/// The code, whether it is cut, and the records of the answer.
-fn ask(book: &Book, scratch: &mut Scratch, message: &[u8]) -> (u16, bool, Vec<Record>) {
+/// RCODE, whether the reply is truncated, and the answer records.
+fn ask(snapshot: &ZoneSnapshot, scratch: &mut Scratch, message: &[u8]) -> (u16, bool, Vec<Record>) {
     let mut out = Vec::new();
-    assert!(matches!(book.answer(message, Transport::Udp, scratch, &mut out), Outcome::Reply));
+    assert!(matches!(snapshot.answer(message, Transport::Udp, scratch, &mut out), Outcome::Reply));
     let reply = Message::read(&out).expect("a message");
     let answers = usize::from(reply.count(Section::Answer));
     let records = reply.records().take(answers).map(|record| record.expect("whole")).collect();
@@ -70,30 +70,30 @@ fn ask(book: &Book, scratch: &mut Scratch, message: &[u8]) -> (u16, bool, Vec<Re
 }
 
 #[test]
-fn labels_before_the_name_of_a_pod_count_unless_coredns_is_followed() {
-    let asked = |quirks, name: &str| {
-        let book = book(|config| config.quirks = quirks);
-        let (code, _, records) = ask(&book, &mut Scratch::new(1), &question(name, rtype::SRV, None));
+fn labels_before_a_pod_name_are_rejected_unless_coredns_compatible() {
+    let query_with = |quirks, name: &str| {
+        let snapshot = snapshot(|config| config.quirks = quirks);
+        let (code, _, records) = ask(&snapshot, &mut Scratch::new(1), &question(name, rtype::SRV, None));
         (code, records.first().map(|record| to_text(&record.data[6..])))
     };
     let own = "1-2-3-4.ns.pod.cluster.local.";
     for before in ["", "a.", "a.b."] {
-        assert_eq!(asked(Quirks::CoreDns, &format!("{before}{own}")), (rcode::NOERROR, Some(own.to_owned())));
+        assert_eq!(query_with(Quirks::CoreDns, &format!("{before}{own}")), (rcode::NOERROR, Some(own.to_owned())));
     }
-    assert_eq!(asked(Quirks::CoreDns, &format!("a.b.c.{own}")), (rcode::NXDOMAIN, None));
-    assert_eq!(asked(Quirks::None, own), (rcode::NOERROR, None));
-    assert_eq!(asked(Quirks::None, &format!("a.{own}")), (rcode::NXDOMAIN, None));
+    assert_eq!(query_with(Quirks::CoreDns, &format!("a.b.c.{own}")), (rcode::NXDOMAIN, None));
+    assert_eq!(query_with(Quirks::None, own), (rcode::NOERROR, None));
+    assert_eq!(query_with(Quirks::None, &format!("a.{own}")), (rcode::NXDOMAIN, None));
 }
 
 #[test]
-fn a_reverse_name_that_exists_has_no_data_of_other_types() {
+fn a_reverse_name_has_nodata_for_other_types() {
     let authority = |quirks, name: &str, qtype| {
-        let book = book(|config| {
+        let snapshot = snapshot(|config| {
             config.quirks = quirks;
             config.fallthrough = crate::zone::Fallthrough::Never;
         });
         let mut out = Vec::new();
-        let outcome = book.answer(&question(name, qtype, None), Transport::Udp, &mut Scratch::new(1), &mut out);
+        let outcome = snapshot.answer(&question(name, qtype, None), Transport::Udp, &mut Scratch::new(1), &mut out);
         assert!(matches!(outcome, Outcome::Reply), "{name}: {outcome:?}");
         let reply = Message::read(&out).expect("a message");
         assert_eq!((reply.count(Section::Answer), reply.count(Section::Authority)), (0, 1), "{name} {qtype}");
@@ -104,182 +104,188 @@ fn a_reverse_name_that_exists_has_no_data_of_other_types() {
     for qtype in
         [rtype::SOA, rtype::A, rtype::AAAA, rtype::TXT, rtype::NS, rtype::SRV, rtype::CNAME, rtype::MX, rtype::ANY]
     {
-        // A cluster address, and an endpoint.
+        // A cluster IP and an endpoint address.
         for name in ["1.0.96.10.in-addr.arpa", "2.0.1.10.in-addr.arpa"] {
             assert_eq!(authority(Quirks::None, name, qtype), rcode::NOERROR, "{name} {qtype}");
         }
-        // Without data, and not an address.
+        // NXDOMAIN, and not an address.
         for name in ["9.0.96.10.in-addr.arpa", "0.96.10.in-addr.arpa", "x.1.0.96.10.in-addr.arpa"] {
             assert_eq!(authority(Quirks::None, name, qtype), rcode::NXDOMAIN, "{name} {qtype}");
         }
         let of_coredns = if qtype == rtype::SOA { rcode::NOERROR } else { rcode::NXDOMAIN };
         assert_eq!(authority(Quirks::CoreDns, "1.0.96.10.in-addr.arpa", qtype), of_coredns, "{qtype}");
     }
-    let book = book(|_| {});
-    let (code, _, records) = ask(&book, &mut Scratch::new(1), &question("1.0.96.10.in-addr.arpa", rtype::PTR, None));
+    let snapshot = snapshot(|_| {});
+    let (code, _, records) =
+        ask(&snapshot, &mut Scratch::new(1), &question("1.0.96.10.in-addr.arpa", rtype::PTR, None));
     assert_eq!((code, records[0].data_text().as_str()), (rcode::NOERROR, "web.ns.svc.cluster.local."));
 }
 
 #[test]
-fn before_everything_is_known_nothing_is_said_to_be_missing() {
-    let book = Book::new(Config::default()).expect("zones");
-    book.apply(Update::Namespace("ns".into()), 1);
-    book.apply(service("web", &json!({"clusterIPs": ["10.96.0.1"], "ports": [{"port": 80}]})), 2);
+fn before_readiness_queries_get_servfail() {
+    let snapshot = ZoneSnapshot::new(Config::default()).expect("zones");
+    snapshot.apply(Update::Namespace("ns".into()), 1);
+    snapshot.apply(service("web", &json!({"clusterIPs": ["10.96.0.1"], "ports": [{"port": 80}]})), 2);
     let mut out = Vec::new();
     for name in ["web.ns.svc.cluster.local", "nope.ns.svc.cluster.local", "9.9.9.9.in-addr.arpa"] {
         let outcome =
-            book.answer(&question(name, rtype::A, Some(1232)), Transport::Udp, &mut Scratch::new(1), &mut out);
-        assert!(matches!(outcome, Outcome::Unready), "nobody else is asked either");
+            snapshot.answer(&question(name, rtype::A, Some(1232)), Transport::Udp, &mut Scratch::new(1), &mut out);
+        assert!(matches!(outcome, Outcome::NotReady), "not forwarded either");
         let reply = Message::read(&out).expect("a message");
         assert_eq!((reply.flags() & 15, reply.count(Section::Authority)), (rcode::SERVFAIL, 1));
         let opt = reply.records().last().expect("OPT").expect("whole");
         assert_eq!(opt.data, [0, 15, 0, 2, 0, 14], "not ready, says the extended error");
     }
-    book.ready();
-    let (code, _, records) = ask(&book, &mut Scratch::new(1), &question("web.ns.svc.cluster.local", rtype::A, None));
-    assert_eq!((code, records.len(), book.serial()), (rcode::NOERROR, 1, 2));
+    snapshot.set_ready();
+    let (code, _, records) =
+        ask(&snapshot, &mut Scratch::new(1), &question("web.ns.svc.cluster.local", rtype::A, None));
+    assert_eq!((code, records.len(), snapshot.serial()), (rcode::NOERROR, 1, 2));
 }
 
 #[test]
-fn every_endpoint_is_shown_also_when_not_all_fit() {
-    let book = book(|_| {});
+fn rotation_covers_all_endpoints_of_a_truncated_reply() {
+    let snapshot = snapshot(|_| {});
     let mut scratch = Scratch::new(3);
-    let (mut first, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    let (mut first, mut labels) = (BTreeSet::new(), BTreeSet::new());
     for _ in 0..400 {
-        let (_, cut, records) = ask(&book, &mut scratch, &question("many.ns.svc.cluster.local", rtype::A, None));
-        assert!(cut && records.len() == 29, "{} records", records.len());
+        let (_, is_truncated, records) =
+            ask(&snapshot, &mut scratch, &question("many.ns.svc.cluster.local", rtype::A, None));
+        assert!(is_truncated && records.len() == 29, "{} records", records.len());
         first.insert(records[0].data.clone());
-        seen.extend(records.into_iter().map(|record| record.data));
+        labels.extend(records.into_iter().map(|record| record.data));
     }
-    assert!(seen.len() == 200 && first.len() > 100, "{} and {}", seen.len(), first.len());
-    let (_, cut, records) = ask(&book, &mut scratch, &question("many.ns.svc.cluster.local", rtype::A, Some(4096)));
-    assert!(!cut && records.len() == 200);
+    assert!(labels.len() == 200 && first.len() > 100, "{} and {}", labels.len(), first.len());
+    let (_, is_truncated, records) =
+        ask(&snapshot, &mut scratch, &question("many.ns.svc.cluster.local", rtype::A, Some(4096)));
+    assert!(!is_truncated && records.len() == 200);
     let name = "_sql._tcp.many.ns.svc.cluster.local";
-    let (_, cut, records) = ask(&book, &mut scratch, &question(name, rtype::SRV, Some(1232)));
-    assert!(cut && !records.is_empty());
+    let (_, is_truncated, records) = ask(&snapshot, &mut scratch, &question(name, rtype::SRV, Some(1232)));
+    assert!(is_truncated && !records.is_empty());
 }
 
 #[test]
-fn times_to_live_are_by_kind() {
-    let book = book(|_| {});
-    let ttl = |name: &str| ask(&book, &mut Scratch::new(1), &question(name, rtype::A, None)).2[0].ttl;
+fn ttls_depend_on_the_record_kind() {
+    let snapshot = snapshot(|_| {});
+    let ttl = |name: &str| ask(&snapshot, &mut Scratch::new(1), &question(name, rtype::A, None)).2[0].ttl;
     assert_eq!((ttl("web.ns.svc.cluster.local"), ttl("db.ns.svc.cluster.local")), (30, 5));
 }
 
 #[test]
-fn a_namespace_that_goes_hides_its_names() {
-    let book = book(|_| {});
-    let code = |name: &str| ask(&book, &mut Scratch::new(1), &question(name, rtype::A, None)).0;
+fn names_of_a_deleted_namespace_do_not_exist() {
+    let snapshot = snapshot(|_| {});
+    let code = |name: &str| ask(&snapshot, &mut Scratch::new(1), &question(name, rtype::A, None)).0;
     assert_eq!(code("ns.svc.cluster.local"), rcode::NOERROR);
-    assert!(book.apply(Update::NamespaceGone("ns".into()), 9));
+    assert!(snapshot.apply(Update::NamespaceDeleted("ns".into()), 9));
     assert_eq!((code("ns.svc.cluster.local"), code("web.ns.svc.cluster.local")), (rcode::NXDOMAIN, rcode::NXDOMAIN));
-    assert!(book.apply(Update::Namespace("ns".into()), 10) && !book.apply(Update::Namespace("ns".into()), 11));
-    assert_eq!((code("web.ns.svc.cluster.local"), book.serial()), (rcode::NOERROR, 10));
+    assert!(snapshot.apply(Update::Namespace("ns".into()), 10) && !snapshot.apply(Update::Namespace("ns".into()), 11));
+    assert_eq!((code("web.ns.svc.cluster.local"), snapshot.serial()), (rcode::NOERROR, 10));
 }
 
 #[test]
-fn a_chain_that_leads_out_is_finished_by_others() {
-    let book = book(|_| {});
+fn an_external_cname_target_is_resolved_upstream() {
+    let snapshot = snapshot(|_| {});
     let message = question("out.ns.svc.cluster.local", rtype::A, None);
     let mut out = Vec::new();
-    let outcome = book.answer(&message, Transport::Udp, &mut Scratch::new(1), &mut out);
-    let Outcome::Chase(chase) = outcome else { panic!("{outcome:?}") };
+    let outcome = snapshot.answer(&message, Transport::Udp, &mut Scratch::new(1), &mut out);
+    let Outcome::FollowCname(chain) = outcome else { panic!("{outcome:?}") };
     let target = from_text("example.net").expect("a name");
-    assert_eq!(chase.target(), target);
+    assert_eq!(chain.target(), target);
     let record = Record { owner: target, rtype: rtype::A, class: 1, ttl: 9, data: vec![1, 2, 3, 4] };
-    let found = crate::beyond::Lookup { rcode: 0, truncated: true, records: vec![record] };
-    book.chased(&message, Transport::Udp, &chase, &found, &mut out);
+    let found = crate::forward::Lookup { rcode: 0, truncated: true, records: vec![record] };
+    snapshot.finish_cname(&message, Transport::Udp, &chain, &found, &mut out);
     let reply = Message::read(&out).expect("a message");
     let lines: Vec<String> = reply.records().map(|record| record.expect("whole").text()).collect();
     assert_eq!(lines, ["out.ns.svc.cluster.local. 30 IN CNAME example.net.", "example.net. 9 IN A 1.2.3.4"]);
     assert_ne!(reply.flags() & flag::TC, 0, "what others left out is left out");
 }
 
-/// The data of the answer to a name of the namespace.
-fn data(book: &Book, name: &str, qtype: u16) -> Vec<String> {
+/// RDATA of the answer for a name of the namespace, sorted.
+fn data(snapshot: &ZoneSnapshot, name: &str, qtype: u16) -> Vec<String> {
     let message = question(&format!("{name}.ns.svc.cluster.local"), qtype, Some(4096));
-    let mut data: Vec<String> = ask(book, &mut Scratch::new(1), &message).2.iter().map(Record::data_text).collect();
+    let mut data: Vec<String> = ask(snapshot, &mut Scratch::new(1), &message).2.iter().map(Record::data_text).collect();
     data.sort();
     data
 }
 
 #[test]
 fn s35_named_ports_have_srv_records() {
-    let book = book(|_| {});
-    assert_eq!(data(&book, "_http._tcp.web", rtype::SRV), ["0 100 80 web.ns.svc.cluster.local."]);
+    let snapshot = snapshot(|_| {});
+    assert_eq!(data(&snapshot, "_http._tcp.web", rtype::SRV), ["0 100 80 web.ns.svc.cluster.local."]);
     assert!(
-        data(&book, "_https._tcp.web", rtype::SRV).is_empty() && data(&book, "_http._udp.web", rtype::SRV).is_empty()
+        data(&snapshot, "_https._tcp.web", rtype::SRV).is_empty()
+            && data(&snapshot, "_http._udp.web", rtype::SRV).is_empty()
     );
     let endpoints = ["0 50 5432 10-1-0-2.db.ns.svc.cluster.local.", "0 50 5432 db-0.db.ns.svc.cluster.local."];
-    assert_eq!(data(&book, "_sql._tcp.db", rtype::SRV), endpoints);
+    assert_eq!(data(&snapshot, "_sql._tcp.db", rtype::SRV), endpoints);
 }
 
 #[test]
-fn s36_another_name_is_a_cname_until_the_service_is_something_else() {
-    let book = book(|_| {});
-    assert_eq!(data(&book, "out", rtype::CNAME), ["example.net."]);
-    assert_eq!(data(&book, "alias", rtype::A), ["10.96.0.1", "web.ns.svc.cluster.local."]);
-    book.apply(service("out", &json!({"type": "ExternalName", "externalName": "1.2.3.4"})), 8);
-    assert!(data(&book, "out", rtype::A).is_empty() && data(&book, "out", rtype::CNAME).is_empty());
-    book.apply(service("out", &json!({"type": "ClusterIP", "clusterIPs": ["10.96.0.8"], "ports": [{"port": 80}]})), 9);
-    assert_eq!(data(&book, "out", rtype::A), ["10.96.0.8"]);
-    book.apply(service("out", &json!({"clusterIPs": ["None"]})), 10);
-    book.apply(slice("out-a", "out", &json!([{"addresses": ["10.9.0.1"]}])), 11);
-    assert_eq!(data(&book, "out", rtype::A), ["10.9.0.1"]);
+fn s36_an_external_name_is_a_cname_until_the_service_type_changes() {
+    let snapshot = snapshot(|_| {});
+    assert_eq!(data(&snapshot, "out", rtype::CNAME), ["example.net."]);
+    assert_eq!(data(&snapshot, "alias", rtype::A), ["10.96.0.1", "web.ns.svc.cluster.local."]);
+    snapshot.apply(service("out", &json!({"type": "ExternalName", "externalName": "1.2.3.4"})), 8);
+    assert!(data(&snapshot, "out", rtype::A).is_empty() && data(&snapshot, "out", rtype::CNAME).is_empty());
+    snapshot
+        .apply(service("out", &json!({"type": "ClusterIP", "clusterIPs": ["10.96.0.8"], "ports": [{"port": 80}]})), 9);
+    assert_eq!(data(&snapshot, "out", rtype::A), ["10.96.0.8"]);
+    snapshot.apply(service("out", &json!({"clusterIPs": ["None"]})), 10);
+    snapshot.apply(slice("out-a", "out", &json!([{"addresses": ["10.9.0.1"]}])), 11);
+    assert_eq!(data(&snapshot, "out", rtype::A), ["10.9.0.1"]);
 }
 
 #[test]
-fn s37_a_headless_name_has_the_addresses_that_are_ready() {
-    let book = book(|_| {});
-    assert_eq!(data(&book, "db", rtype::A), ["10.1.0.1", "10.1.0.2"]);
+fn s37_a_headless_service_has_the_addresses_of_ready_endpoints() {
+    let snapshot = snapshot(|_| {});
+    assert_eq!(data(&snapshot, "db", rtype::A), ["10.1.0.1", "10.1.0.2"]);
     let ready =
         |ready: bool| json!([{"addresses": ["10.1.0.1"]}, {"addresses": ["10.1.0.2"], "conditions": {"ready": ready}}]);
-    book.apply(slice("db-a", "db", &ready(false)), 8);
-    assert_eq!(data(&book, "db", rtype::A), ["10.1.0.1"]);
-    book.apply(slice("db-b", "db", &json!([{"addresses": ["10.1.0.3", "10.1.0.1"]}])), 9);
-    assert_eq!(data(&book, "db", rtype::A), ["10.1.0.1", "10.1.0.3"], "all slices, each address once");
-    book.apply(Update::SliceGone("ns/db-a".into()), 10);
-    book.apply(Update::SliceGone("ns/db-b".into()), 11);
+    snapshot.apply(slice("db-a", "db", &ready(false)), 8);
+    assert_eq!(data(&snapshot, "db", rtype::A), ["10.1.0.1"]);
+    snapshot.apply(slice("db-b", "db", &json!([{"addresses": ["10.1.0.3", "10.1.0.1"]}])), 9);
+    assert_eq!(data(&snapshot, "db", rtype::A), ["10.1.0.1", "10.1.0.3"], "all slices, each address once");
+    snapshot.apply(Update::SliceDeleted("ns/db-a".into()), 10);
+    snapshot.apply(Update::SliceDeleted("ns/db-b".into()), 11);
     let message = question("db.ns.svc.cluster.local", rtype::A, None);
-    assert_eq!(ask(&book, &mut Scratch::new(1), &message).0, rcode::NXDOMAIN, "nobody is there");
+    assert_eq!(ask(&snapshot, &mut Scratch::new(1), &message).0, rcode::NXDOMAIN, "no ready endpoint");
 }
 
-/// Readers see one state or the other while a Service changes, never something between.
+/// While a Service changes, readers see either the old or the new state.
 #[test]
-fn answers_are_whole_while_names_change() {
-    let book = book(|_| {});
+fn answers_are_consistent_during_updates() {
+    let snapshot = snapshot(|_| {});
     let states: [Vec<Value>; 2] = [0, 100]
         .map(|start| (start..start + 50).map(|last| json!({"addresses": [format!("10.3.0.{last}")]})).collect());
-    book.apply(service("flip", &json!({"clusterIPs": ["None"]})), 1);
-    book.apply(slice("flip-a", "flip", &json!(states[0])), 1);
+    snapshot.apply(service("flip", &json!({"clusterIPs": ["None"]})), 1);
+    snapshot.apply(slice("flip-a", "flip", &json!(states[0])), 1);
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let reader = || {
-            let (mut scratch, mut seen) = (Scratch::new(5), [0u32; 2]);
+            let (mut scratch, mut labels) = (Scratch::new(5), [0u32; 2]);
             let message = question("flip.ns.svc.cluster.local", rtype::A, Some(4096));
-            while !done.load(std::sync::atomic::Ordering::Acquire) || seen[0] + seen[1] < 100 {
-                let (code, _, records) = ask(&book, &mut scratch, &message);
+            while !done.load(std::sync::atomic::Ordering::Acquire) || labels[0] + labels[1] < 100 {
+                let (code, _, records) = ask(&snapshot, &mut scratch, &message);
                 let state = usize::from(records[0].data[3] >= 100);
                 let low = u8::try_from(state * 100).expect("small");
                 let all: BTreeSet<u8> = records.iter().map(|record| record.data[3]).collect();
                 assert_eq!((code, all), (rcode::NOERROR, (low..low + 50).collect()));
-                seen[state] += 1;
+                labels[state] += 1;
             }
         };
         let readers = [scope.spawn(reader), scope.spawn(reader)];
         for round in 1..2000 {
-            assert!(book.apply(slice("flip-a", "flip", &json!(states[round % 2])), 2));
+            assert!(snapshot.apply(slice("flip-a", "flip", &json!(states[round % 2])), 2));
         }
         done.store(true, std::sync::atomic::Ordering::Release);
         readers.into_iter().for_each(|reader| reader.join().expect("no reader saw anything else"));
     });
 }
 
-/// Books for many questions: with our answers, and with those of CoreDNS.
-static BOOKS: LazyLock<[Arc<Book>; 2]> =
-    LazyLock::new(|| [Quirks::None, Quirks::CoreDns].map(|quirks| book(|config| config.quirks = quirks)));
+/// Snapshots for many queries: standard behaviour, and that of CoreDNS.
+static SNAPSHOTS: LazyLock<[Arc<ZoneSnapshot>; 2]> =
+    LazyLock::new(|| [Quirks::None, Quirks::CoreDns].map(|quirks| snapshot(|config| config.quirks = quirks)));
 
-/// Labels that lead somewhere, mostly.
+/// Labels, most of which exist.
 fn label() -> impl Strategy<Value = String> {
     let known = [
         "web", "db", "db-0", "many", "empty", "alias", "circle", "out", "ns", "svc", "pod", "dns", "_http", "_tcp",
@@ -291,9 +297,9 @@ fn label() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// Whatever is asked, the reply can be read and is not too long; case does not matter, and comes back.
+    /// Every query gets a well-formed reply within the size limit; case is ignored and preserved.
     #[test]
-    fn every_question_has_a_right_reply(
+    fn every_query_has_a_valid_reply(
         labels in prop::collection::vec(label(), 0..7),
         zone in prop::sample::select(vec!["cluster.local", "in-addr.arpa", "ip6.arpa", "example.net", "Cluster.LOCAL"]),
         qtype in prop_oneof![prop::sample::select(vec![1u16, 2, 5, 6, 12, 16, 28, 33, 255]), any::<u16>()],
@@ -301,19 +307,19 @@ proptest! {
         quirks in any::<bool>(),
         upper in any::<u64>(),
     ) {
-        let book = &BOOKS[usize::from(quirks)];
+        let snapshot = &SNAPSHOTS[usize::from(quirks)];
         let name = format!("{}{zone}", labels.iter().map(|label| format!("{label}.")).collect::<String>());
         let message = question(&name, qtype, edns);
-        fuzz(book, &message);
+        fuzz(snapshot, &message);
         let flip = |(at, byte): (usize, char)| if upper >> (at % 64) & 1 == 1 { byte.to_ascii_uppercase() } else { byte };
         let other: String = name.chars().enumerate().map(flip).collect();
         let folded = |name: &str| {
             let mut out = Vec::new();
-            let outcome = book.answer(&question(name, qtype, edns), Transport::Tcp, &mut Scratch::new(1), &mut out);
+            let outcome = snapshot.answer(&question(name, qtype, edns), Transport::Tcp, &mut Scratch::new(1), &mut out);
             let reply = matches!(outcome, Outcome::Reply).then(|| out.to_ascii_lowercase());
             (reply, format!("{:?}", std::mem::discriminant(&outcome)))
         };
-        // What CoreDNS does with capitals in the zone is one of its habits.
+        // CoreDNS treats upper case in the zone name differently.
         if !quirks {
             prop_assert_eq!(folded(&name), folded(&other));
         }
@@ -321,7 +327,7 @@ proptest! {
     }
 
     #[test]
-    fn noise_has_a_right_reply_or_none(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        fuzz(&BOOKS[0], &bytes);
+    fn arbitrary_input_gets_a_valid_reply_or_none(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fuzz(&SNAPSHOTS[0], &bytes);
     }
 }

@@ -1,47 +1,46 @@
-//! A domain name of the configuration: wire form, lower case, compared label by label.
+//! Domain name of the configuration: lower-cased wire form.
 //!
-//! In: text as people write it, or the name of a question. Out: bytes that can be compared with a lower-cased name of a
-//! message, from the right, which is all that zones are ever asked.
+//! In: text, or the name of a query. Out: bytes that are compared label by label with names of messages.
 
 use std::fmt;
 
-/// The longest name in wire form.
+/// Longest name in wire form.
 pub(super) const MAX_NAME: usize = 255;
-/// The longest label.
+/// Longest label.
 pub(super) const MAX_LABEL: usize = 63;
 
-/// A name in wire form, lower case, with its root label.
+/// Name in lower-cased wire form with root label.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(Box<[u8]>);
 
-/// Why text is no name.
+/// Why a text is not a domain name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BadName {
-    /// Two dots in a row, or nothing at all.
-    #[error("a label is empty")]
+    /// Empty label.
+    #[error("empty label")]
     EmptyLabel,
-    /// A label of more than 63 bytes.
-    #[error("a label is longer than {MAX_LABEL} bytes")]
+    /// Label of more than 63 bytes.
+    #[error("label longer than {MAX_LABEL} bytes")]
     LongLabel,
     /// More than 255 bytes.
-    #[error("the name is longer than {MAX_NAME} bytes")]
+    #[error("name longer than {MAX_NAME} bytes")]
     LongName,
-    /// A character that no name of the configuration has.
-    #[error("a character is no part of a name")]
+    /// Character that is not allowed in names of the configuration.
+    #[error("invalid character")]
     Character,
 }
 
 impl Name {
-    /// The root.
+    /// Root.
     #[must_use]
     pub fn root() -> Self {
         Self(Box::from([0]))
     }
 
-    /// Reads text; a trailing dot changes nothing.
+    /// Parses text, with or without trailing dot.
     ///
     /// # Errors
-    /// When it is no name.
+    /// When it is not a valid name.
     pub fn parse(text: &str) -> Result<Self, BadName> {
         if text == "." {
             return Ok(Self::root());
@@ -62,7 +61,7 @@ impl Name {
         if wire.len() > MAX_NAME { Err(BadName::LongName) } else { Ok(Self(wire.into())) }
     }
 
-    /// Takes a whole uncompressed name in wire form.
+    /// Parses an uncompressed name in wire form.
     #[must_use]
     pub fn from_wire(wire: &[u8]) -> Option<Self> {
         let mut at = 0;
@@ -77,34 +76,34 @@ impl Name {
         }
     }
 
-    /// The bytes.
+    /// Wire form.
     #[must_use]
     pub fn as_wire(&self) -> &[u8] {
         &self.0
     }
 
-    /// The bytes without the root label.
+    /// Wire form without the root label.
     #[must_use]
     pub fn without_root(&self) -> &[u8] {
         &self.0[..self.0.len() - 1]
     }
 
-    /// How many labels, the root not counted.
+    /// Number of labels without the root.
     #[must_use]
     pub fn labels(&self) -> usize {
         suffixes(&self.0).count() - 1
     }
 
-    /// Whether a lower-cased name in wire form is this one or below it.
+    /// Whether a lower-cased name in wire form is equal to or below this one.
     #[must_use]
     pub fn covers(&self, lower: &[u8]) -> bool {
         suffixes(lower).any(|suffix| suffix == &*self.0)
     }
 
-    /// These labels put before another name.
+    /// Prepends labels in wire form.
     ///
     /// # Errors
-    /// When that is too long for a name.
+    /// When the result is too long.
     pub fn join(labels: &[u8], rest: &Self) -> Result<Self, BadName> {
         let wire = [labels, &rest.0].concat();
         if wire.len() > MAX_NAME {
@@ -113,14 +112,14 @@ impl Name {
         Self::from_wire(&wire).ok_or(BadName::EmptyLabel)
     }
 
-    /// What stands left of a suffix, when the name ends in it.
+    /// Labels before a suffix, if the name ends with it.
     #[must_use]
     pub fn strip_suffix(&self, suffix: &Self) -> Option<&[u8]> {
         suffix.covers(&self.0).then(|| &self.0[..self.0.len() - suffix.0.len()])
     }
 }
 
-/// A name, then the name without its first label, … down to the root.
+/// The name and all its parents down to the root.
 fn suffixes(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(wire);
     std::iter::from_fn(move || {
@@ -132,7 +131,7 @@ fn suffixes(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl fmt::Display for Name {
-    /// With a trailing dot; bytes that are no plain text as `\DDD`.
+    /// With trailing dot; unprintable bytes as `\DDD`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.len() == 1 {
             return f.write_str(".");

@@ -1,7 +1,7 @@
-//! Addresses as names: `7.0.96.10.in-addr.arpa`, and the zones of a range.
+//! Reverse names (`7.0.96.10.in-addr.arpa`) and reverse zones.
 //!
-//! In: addresses and ranges. Out: names, and addresses back from them. A zone boundary lies between octets (IPv4) or nibbles
-//! (IPv6); a range that ends elsewhere becomes the zones that make it up.
+//! In: addresses and ranges. Out: names, and addresses of names. Zone boundaries are octets (IPv4) or nibbles (IPv6); a
+//! range that ends elsewhere becomes several zones.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,13 +9,13 @@ use ipnet::IpNet;
 
 use super::Name;
 
-/// The name under which an address has its PTR record.
+/// Reverse name of an address.
 #[must_use]
 pub fn reverse_name(address: IpAddr) -> Name {
     reverse_zone(address, if address.is_ipv4() { 4 } else { 32 })
 }
 
-/// The address of such a name (lower-cased wire form); only whole addresses have one.
+/// Address of a complete reverse name in lower-cased wire form.
 #[must_use]
 pub fn address_of(lower: &[u8]) -> Option<IpAddr> {
     if let Some(labels) = lower.strip_suffix(b"\x07in-addr\x04arpa\0") {
@@ -50,7 +50,7 @@ fn split(mut labels: &[u8]) -> Option<Vec<&[u8]>> {
     Some(out)
 }
 
-/// The reverse zones that make up a range.
+/// Reverse zones that cover a range.
 #[must_use]
 pub fn reverse_zones(range: IpNet) -> Vec<Name> {
     let step = if range.addr().is_ipv4() { 8 } else { 4 };
@@ -60,7 +60,7 @@ pub fn reverse_zones(range: IpNet) -> Vec<Name> {
     parts.map(|part| reverse_zone(part.addr(), usize::from(count))).collect()
 }
 
-/// The zone of the first `count` octets or nibbles of an address.
+/// Reverse zone of the first `count` octets or nibbles of an address.
 fn reverse_zone(address: IpAddr, count: usize) -> Name {
     let (parts, family): (Vec<String>, _) = match address {
         IpAddr::V4(v4) => (v4.octets().iter().map(u8::to_string).collect(), "in-addr.arpa"),
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_and_names_are_each_other() {
+    fn reverse_names_round_trip() {
         for text in ["10.96.0.7", "0.0.0.0", "255.1.20.3", "fd00:10:96::a", "::"] {
             let address: IpAddr = text.parse().expect(text);
             assert_eq!(address_of(reverse_name(address).as_wire()), Some(address));

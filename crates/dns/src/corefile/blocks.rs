@@ -1,38 +1,40 @@
-//! Words become blocks with directives.
+//! Tokens to server blocks and directives.
 //!
-//! In: tokens. Out: for each server block its keys and directives, for each directive its arguments and the lines of its
-//! body. A brace ends the line it opens on; a file with a single block may do without braces.
+//! In: tokens. Out: keys and directives of each server block; arguments and body lines of each directive. An opening
+//! brace ends its line; a file with a single block may omit the braces.
 
-use super::Refused;
+use super::ParseError;
 use super::lex::Token;
 
-/// A server block.
+/// Server block.
 #[derive(Debug)]
 pub(super) struct RawBlock<'t> {
     pub(super) keys: Vec<&'t Token>,
     pub(super) directives: Vec<Directive<'t>>,
 }
 
-/// A directive: its name, its arguments, its body.
+/// Directive with arguments and body.
 #[derive(Debug)]
 pub(super) struct Directive<'t> {
     pub(super) name: &'t Token,
     pub(super) args: Vec<&'t Token>,
-    /// Each line of the body: at least one word.
+    /// Lines of the body, each with at least one token.
     pub(super) body: Vec<Vec<&'t Token>>,
 }
 
-pub(super) fn blocks(tokens: &[Token]) -> Result<Vec<RawBlock<'_>>, Refused> {
+pub(super) fn blocks(tokens: &[Token]) -> Result<Vec<RawBlock<'_>>, ParseError> {
     let mut out = Vec::new();
     let mut rest = tokens;
     while let Some(first) = rest.first() {
         let (keys, after) = keys(rest);
         if keys.is_empty() {
-            return Err(first.refuse("a block without a zone", "write the zone first, as in `.:53 {`"));
+            return Err(first.error("server block without a zone", "write the zone first, as in `.:53 {`"));
         }
         let braced = after.first().is_some_and(|token| token.is("{"));
         if !braced && !out.is_empty() {
-            return Err(first.refuse(format!("`{}` is outside of every block", first.text), "put it inside of { }"));
+            return Err(
+                first.error(format!("`{}` is outside of all server blocks", first.text), "put it inside of { }")
+            );
         }
         let (directives, after) = directives(first, &after[usize::from(braced)..], braced)?;
         out.push(RawBlock { keys, directives });
@@ -41,11 +43,11 @@ pub(super) fn blocks(tokens: &[Token]) -> Result<Vec<RawBlock<'_>>, Refused> {
     Ok(out)
 }
 
-/// The keys: the words of the first line, and of the next one after a comma.
+/// Keys: the tokens of the first line, continued after a trailing comma.
 fn keys(tokens: &[Token]) -> (Vec<&Token>, &[Token]) {
     let mut out: Vec<&Token> = Vec::new();
     for (at, token) in tokens.iter().enumerate() {
-        let goes_on = out.last().is_none_or(|last| last.place == token.place || last.text.ends_with(','));
+        let goes_on = out.last().is_none_or(|last| last.position == token.position || last.text.ends_with(','));
         if token.is("{") || !goes_on {
             return (out, &tokens[at..]);
         }
@@ -54,12 +56,12 @@ fn keys(tokens: &[Token]) -> (Vec<&Token>, &[Token]) {
     (out, &[])
 }
 
-/// Directives up to the closing brace, or to the end when there is none to wait for.
+/// Directives up to the closing brace, or to the end if there are no braces.
 fn directives<'t>(
     opened: &'t Token,
     tokens: &'t [Token],
     braced: bool,
-) -> Result<(Vec<Directive<'t>>, &'t [Token]), Refused> {
+) -> Result<(Vec<Directive<'t>>, &'t [Token]), ParseError> {
     let mut out = Vec::new();
     let mut rest = tokens;
     while let Some(name) = rest.first() {
@@ -67,14 +69,14 @@ fn directives<'t>(
             if braced {
                 return Ok((out, &rest[1..]));
             }
-            return Err(name.refuse("a } that closes nothing", "remove it"));
+            return Err(name.error("unexpected }", "remove it"));
         }
         if name.is("{") {
-            return Err(name.refuse("a { after nothing", "put it at the end of the line that it belongs to"));
+            return Err(name.error("unexpected {", "put it at the end of the line that it belongs to"));
         }
         let (line, after) = line(rest);
         let args = line[1..].to_vec();
-        let (body, after) = if after.first().is_some_and(|token| token.is("{") && token.place == name.place) {
+        let (body, after) = if after.first().is_some_and(|token| token.is("{") && token.position == name.position) {
             body(name, &after[1..])?
         } else {
             (Vec::new(), after)
@@ -82,11 +84,11 @@ fn directives<'t>(
         out.push(Directive { name, args, body });
         rest = after;
     }
-    if braced { Err(opened.refuse("the block is not closed", "close it with }")) } else { Ok((out, rest)) }
+    if braced { Err(opened.error("the block is not closed", "close it with }")) } else { Ok((out, rest)) }
 }
 
-/// The lines of a body up to its closing brace.
-fn body<'t>(name: &Token, tokens: &'t [Token]) -> Result<(Vec<Vec<&'t Token>>, &'t [Token]), Refused> {
+/// Lines of a body up to its closing brace.
+fn body<'t>(name: &Token, tokens: &'t [Token]) -> Result<(Vec<Vec<&'t Token>>, &'t [Token]), ParseError> {
     let mut out = Vec::new();
     let mut rest = tokens;
     while let Some(first) = rest.first() {
@@ -94,20 +96,20 @@ fn body<'t>(name: &Token, tokens: &'t [Token]) -> Result<(Vec<Vec<&'t Token>>, &
             return Ok((out, &rest[1..]));
         }
         let (words, after) = line(rest);
-        if first.is("{") || after.first().is_some_and(|token| token.is("{") && token.place == first.place) {
+        if first.is("{") || after.first().is_some_and(|token| token.is("{") && token.position == first.position) {
             let what = format!("a block inside of the block of `{}`", name.text);
-            return Err(first.refuse(what, "write its options on lines of their own"));
+            return Err(first.error(what, "write its options on lines of their own"));
         }
         out.push(words);
         rest = after;
     }
-    Err(name.refuse(format!("the block of `{}` is not closed", name.text), "close it with }"))
+    Err(name.error(format!("the block of `{}` is not closed", name.text), "close it with }"))
 }
 
-/// The words of one line, without braces.
+/// Tokens of one line, without braces.
 fn line(tokens: &[Token]) -> (Vec<&Token>, &[Token]) {
-    let place = &tokens[0].place;
-    let end = tokens.iter().position(|token| token.place != *place || token.is("{") || token.is("}"));
+    let position = &tokens[0].position;
+    let end = tokens.iter().position(|token| token.position != *position || token.is("{") || token.is("}"));
     let (line, rest) = tokens.split_at(end.unwrap_or(tokens.len()));
     (line.iter().collect(), rest)
 }

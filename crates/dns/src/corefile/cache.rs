@@ -1,29 +1,27 @@
 //! `cache [TTL] [ZONES…] { … }`
-//!
-//! In: the directive. Out: how much is remembered and for how long.
 
 use std::time::Duration;
 
-use super::Refused;
+use super::ParseError;
 use super::blocks::Directive;
 use super::directives::{once, unknown_option};
 use super::lex::Token;
-use super::read::{Words, all_zones, duration, fallthrough, number};
-use crate::config::{Block, Cache, Keep, Prefetch};
+use super::values::{Words, all_zones, duration, fallthrough, number};
+use crate::config::{Block, Cache, CacheLimits, Prefetch};
 
 const OPTIONS: &[&str] = &["denial", "disable", "keepttl", "prefetch", "servfail", "serve_stale", "success"];
-/// The longest a failure may be remembered.
+/// Longest TTL of cached SERVFAIL answers.
 const MAX_SERVFAIL: Duration = Duration::from_secs(300);
-/// Answers that may be remembered; more is a typing error.
+/// Maximum number of cached answers; more is a typing error.
 const MAX_CAPACITY: u64 = 10_000_000;
 
-pub(super) fn cache(directive: &Directive<'_>, block: &mut Block) -> Result<(), Refused> {
+pub(super) fn cache(directive: &Directive<'_>, block: &mut Block) -> Result<(), ParseError> {
     once(directive.name, block.cache.is_some())?;
     let mut out = Cache::default();
     let mut listed = &directive.args[..];
     if let Some(ttl) = listed.first().filter(|token| token.text.bytes().all(|byte| byte.is_ascii_digit())) {
         let ttl = number(ttl, u64::from(u32::MAX >> 1))?;
-        (out.success.longest, out.denial.longest) = (ttl, ttl);
+        (out.success.max_ttl, out.denial.max_ttl) = (ttl, ttl);
         listed = &listed[1..];
     }
     out.zones = all_zones(listed)?;
@@ -36,7 +34,7 @@ pub(super) fn cache(directive: &Directive<'_>, block: &mut Block) -> Result<(), 
     Ok(())
 }
 
-fn option(directive: &Token, words: &mut Words<'_>, out: &mut Cache) -> Result<(), Refused> {
+fn option(directive: &Token, words: &mut Words<'_>, out: &mut Cache) -> Result<(), ParseError> {
     match words.name().text.as_str() {
         "success" => keep(words, &mut out.success)?,
         "denial" => keep(words, &mut out.denial)?,
@@ -45,7 +43,7 @@ fn option(directive: &Token, words: &mut Words<'_>, out: &mut Cache) -> Result<(
             let token = words.want("a duration")?;
             out.servfail = duration(token)?;
             if out.servfail > MAX_SERVFAIL {
-                return Err(token.refuse("a failure is remembered for 5 minutes at most", "write 5m or less"));
+                return Err(token.error("SERVFAIL can be cached for 5 minutes at most", "write 5m or less"));
             }
         }
         "prefetch" => out.prefetch = Some(prefetch(words)?),
@@ -55,7 +53,7 @@ fn option(directive: &Token, words: &mut Words<'_>, out: &mut Cache) -> Result<(
             let keep = match what.text.as_str() {
                 "success" => &mut out.success,
                 "denial" => &mut out.denial,
-                other => return Err(what.refuse(format!("`disable {other}` is not known"), "write success or denial")),
+                other => return Err(what.error(format!("unknown `disable {other}`"), "write success or denial")),
             };
             keep.disabled = fallthrough(words)?;
         }
@@ -65,19 +63,19 @@ fn option(directive: &Token, words: &mut Words<'_>, out: &mut Cache) -> Result<(
 }
 
 /// `CAPACITY [TTL] [MINTTL]`
-fn keep(words: &mut Words<'_>, out: &mut Keep) -> Result<(), Refused> {
+fn keep(words: &mut Words<'_>, out: &mut CacheLimits) -> Result<(), ParseError> {
     out.capacity = number(words.want("a number of answers")?, MAX_CAPACITY)?;
-    if let Some(longest) = words.next() {
-        out.longest = number(longest, u64::from(u32::MAX >> 1))?;
+    if let Some(max_ttl) = words.next() {
+        out.max_ttl = number(max_ttl, u64::from(u32::MAX >> 1))?;
     }
-    if let Some(shortest) = words.next() {
-        out.shortest = number(shortest, u64::from(out.longest))?;
+    if let Some(min_ttl) = words.next() {
+        out.min_ttl = number(min_ttl, u64::from(out.max_ttl))?;
     }
     Ok(())
 }
 
 /// `AMOUNT [DURATION [PERCENT%]]`
-fn prefetch(words: &mut Words<'_>) -> Result<Prefetch, Refused> {
+fn prefetch(words: &mut Words<'_>) -> Result<Prefetch, ParseError> {
     let hits = number(words.want("a number of hits")?, u64::from(u32::MAX))?;
     let gap = words.next().map_or(Ok(Duration::from_secs(60)), duration)?;
     let percent = match words.next() {
@@ -91,7 +89,7 @@ fn prefetch(words: &mut Words<'_>) -> Result<Prefetch, Refused> {
 }
 
 /// `[DURATION] [immediate|verify]`
-fn serve_stale(words: &mut Words<'_>, out: &mut Cache) -> Result<(), Refused> {
+fn serve_stale(words: &mut Words<'_>, out: &mut Cache) -> Result<(), ParseError> {
     out.serve_stale = Some(Duration::from_secs(3600));
     out.stale_verify = false;
     if words.is_empty() {

@@ -1,32 +1,32 @@
-//! Snippets and imports are put where they are named.
+//! Expansion of snippets and imports.
 //!
-//! In: tokens. Out: tokens without `(snippet) { … }` and without `import`. An import that leads to itself ends at a limit.
+//! In: tokens. Out: tokens without `(snippet) { … }` and `import`. Recursion is bounded.
 
 use std::collections::HashMap;
 
 use super::lex::{Token, tokens};
-use super::{Refused, Surroundings};
+use super::{Environment, ParseError};
 
-/// Imports inside imports; deeper is a circle.
+/// Maximum depth of imports; deeper is a cycle.
 const MAX_DEPTH: usize = 8;
-/// Words in all; a file that doubles itself a few times stays bounded.
+/// Maximum number of tokens; bounds files that import themselves repeatedly.
 const MAX_TOKENS: usize = 100_000;
 
-pub(super) fn expand(input: Vec<Token>, surroundings: &dyn Surroundings) -> Result<Vec<Token>, Refused> {
-    let mut expander = Expander { snippets: HashMap::new(), surroundings, count: 0 };
+pub(super) fn expand(input: Vec<Token>, environment: &dyn Environment) -> Result<Vec<Token>, ParseError> {
+    let mut expander = Expander { snippets: HashMap::new(), environment, count: 0 };
     let rest = expander.take_snippets(input)?;
     expander.expand(rest, 0)
 }
 
 struct Expander<'a> {
     snippets: HashMap<String, Vec<Token>>,
-    surroundings: &'a dyn Surroundings,
+    environment: &'a dyn Environment,
     count: usize,
 }
 
 impl Expander<'_> {
-    /// Takes `(name) { … }` out of the outermost level and remembers it.
-    fn take_snippets(&mut self, input: Vec<Token>) -> Result<Vec<Token>, Refused> {
+    /// Removes `(name) { … }` from the top level and stores it.
+    fn take_snippets(&mut self, input: Vec<Token>) -> Result<Vec<Token>, ParseError> {
         let (mut out, mut depth) = (Vec::new(), 0_usize);
         let mut rest = input.into_iter().peekable();
         while let Some(token) = rest.next() {
@@ -36,7 +36,7 @@ impl Expander<'_> {
                     rest.next();
                     let body = self.body(&token, &mut rest)?;
                     if self.snippets.insert(name.clone(), body).is_some() {
-                        return Err(token.refuse(format!("the snippet ({name}) is there twice"), "rename one of them"));
+                        return Err(token.error(format!("duplicate snippet ({name})"), "rename one of them"));
                     }
                 }
                 _ => {
@@ -48,8 +48,8 @@ impl Expander<'_> {
         Ok(out)
     }
 
-    /// The words up to the brace that closes a snippet.
-    fn body(&self, name: &Token, rest: &mut impl Iterator<Item = Token>) -> Result<Vec<Token>, Refused> {
+    /// Tokens up to the brace that closes a snippet.
+    fn body(&self, name: &Token, rest: &mut impl Iterator<Item = Token>) -> Result<Vec<Token>, ParseError> {
         let (mut body, mut depth) = (Vec::new(), 0_usize);
         for token in rest {
             match (token.is("{"), token.is("}"), depth) {
@@ -60,31 +60,31 @@ impl Expander<'_> {
             }
             body.push(token);
         }
-        Err(name.refuse("the snippet is not closed", "close it with }"))
+        Err(name.error("the snippet is not closed", "close it with }"))
     }
 
-    fn expand(&mut self, input: Vec<Token>, depth: usize) -> Result<Vec<Token>, Refused> {
+    fn expand(&mut self, input: Vec<Token>, depth: usize) -> Result<Vec<Token>, ParseError> {
         let mut out: Vec<Token> = Vec::with_capacity(input.len());
         let mut rest = input.into_iter().peekable();
         while let Some(token) = rest.next() {
             self.count += 1;
             if self.count > MAX_TOKENS {
-                return Err(token.refuse("the imports make this file too large", "import less"));
+                return Err(token.error("too many tokens after imports", "import less"));
             }
-            let first = out.last().is_none_or(|last| last.place != token.place || last.is("{"));
+            let first = out.last().is_none_or(|last| last.position != token.position || last.is("{"));
             if !(first && token.is("import")) {
                 out.push(token);
                 continue;
             }
-            let Some(what) = rest.next_if(|next| next.place == token.place) else {
-                return Err(token.refuse("`import` names nothing", "name a file or a snippet"));
+            let Some(what) = rest.next_if(|next| next.position == token.position) else {
+                return Err(token.error("`import` lacks a file or snippet", "name a file or a snippet"));
             };
-            if let Some(more) = rest.next_if(|next| next.place == token.place) {
+            if let Some(more) = rest.next_if(|next| next.position == token.position) {
                 let what = format!("`import` with arguments ({})", more.text);
-                return Err(more.refuse(what, "write the snippet out where it is used"));
+                return Err(more.error(what, "write the snippet out where it is used"));
             }
             if depth == MAX_DEPTH {
-                return Err(token.refuse("imports lead to each other in a circle", "remove one of them"));
+                return Err(token.error("import cycle", "remove one of them"));
             }
             let imported = self.imported(&what)?;
             out.extend(self.expand(imported, depth + 1)?);
@@ -92,17 +92,17 @@ impl Expander<'_> {
         Ok(out)
     }
 
-    fn imported(&mut self, what: &Token) -> Result<Vec<Token>, Refused> {
+    fn imported(&mut self, what: &Token) -> Result<Vec<Token>, ParseError> {
         if let Some(body) = self.snippets.get(&what.text) {
             return Ok(body.clone());
         }
-        let found = self.surroundings.files(&what.text).map_err(|error| {
+        let found = self.environment.files(&what.text).map_err(|error| {
             let next = "name a file that can be read, or a snippet `(name) { … }` of this file";
-            what.refuse(format!("cannot import {}: {error}", what.text), next)
+            what.error(format!("cannot import {}: {error}", what.text), next)
         })?;
         let mut out = Vec::new();
         for (path, text) in found {
-            let words = tokens(&path, &text, self.surroundings)?;
+            let words = tokens(&path, &text, self.environment)?;
             out.extend(self.take_snippets(words)?);
         }
         Ok(out)

@@ -1,17 +1,15 @@
 //! `forward FROM TO… { … }`
-//!
-//! In: the directive. Out: whom to ask for which names.
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::Refused;
+use super::ParseError;
 use super::blocks::Directive;
 use super::directives::unknown_option;
 use super::lex::Token;
-use super::read::{Words, all_zones, duration, name, number, zones};
-use crate::config::{Block, Forward, Policy, Server, Tls, To};
+use super::values::{Words, all_zones, duration, name, number, zones};
+use crate::config::{Block, Forward, ForwardTarget, Policy, Server, Tls};
 
-/// Upstreams of one directive.
+/// Maximum number of upstreams of one directive.
 const MAX_UPSTREAMS: usize = 15;
 
 const OPTIONS: &[&str] = &[
@@ -29,13 +27,13 @@ const OPTIONS: &[&str] = &[
     "tls_servername",
 ];
 
-pub(super) fn forward(directive: &Directive<'_>, block: &mut Block) -> Result<(), Refused> {
+pub(super) fn forward(directive: &Directive<'_>, block: &mut Block) -> Result<(), ParseError> {
     let mut words = Words::after(directive.name, &directive.args);
     let from = zones(words.want("a name")?)?;
     let to = words.all().iter().map(|token| upstream(token)).collect::<Result<Vec<_>, _>>()?;
     if to.is_empty() || to.len() > MAX_UPSTREAMS {
         let what = format!("`forward` to {} upstreams", to.len());
-        return Err(directive.name.refuse(what, format!("name 1 to {MAX_UPSTREAMS} after the zone")));
+        return Err(directive.name.error(what, format!("name 1 to {MAX_UPSTREAMS} after the zone")));
     }
     for from in from {
         let mut out = Forward::new(from, to.clone());
@@ -50,15 +48,15 @@ pub(super) fn forward(directive: &Directive<'_>, block: &mut Block) -> Result<()
 }
 
 /// `192.0.2.1`, `[fd00::1]:5353`, `tls://192.0.2.1%dns.example`, `/etc/resolv.conf`
-fn upstream(token: &Token) -> Result<To, Refused> {
+fn upstream(token: &Token) -> Result<ForwardTarget, ParseError> {
     let text = token.text.as_str();
     let (tls, rest) = match text.split_once("://") {
         Some(("dns", rest)) => (false, rest),
         Some(("tls", rest)) => (true, rest),
         Some((scheme, _)) => {
-            return Err(token.refuse(format!("`{text}`: {scheme} is not supported"), "write dns:// or tls://"));
+            return Err(token.error(format!("`{text}`: {scheme} is not supported"), "write dns:// or tls://"));
         }
-        None if text.contains('/') => return Ok(To::File(text.into())),
+        None if text.contains('/') => return Ok(ForwardTarget::File(text.into())),
         None => (false, text),
     };
     let (rest, server_name) = match rest.split_once('%') {
@@ -72,15 +70,15 @@ fn upstream(token: &Token) -> Result<To, Refused> {
     let bare = rest.trim_start_matches('[').trim_end_matches(']');
     let address = rest.parse().ok().or_else(|| bare.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, port)));
     match address {
-        Some(address) => Ok(To::Server(Server { address, tls, server_name })),
-        None => Err(token.refuse(
-            format!("`{text}` is no address of an upstream"),
+        Some(address) => Ok(ForwardTarget::Server(Server { address, tls, server_name })),
+        None => Err(token.error(
+            format!("`{text}` is not an upstream address"),
             "write one as in 192.0.2.1, [fd00::1]:53, tls://192.0.2.1 or /etc/resolv.conf",
         )),
     }
 }
 
-fn option(directive: &Token, words: &mut Words<'_>, out: &mut Forward) -> Result<(), Refused> {
+fn option(directive: &Token, words: &mut Words<'_>, out: &mut Forward) -> Result<(), ParseError> {
     match words.name().text.as_str() {
         "except" => out.except.extend(all_zones(words.all())?),
         "force_tcp" => out.force_tcp = true,
@@ -97,8 +95,8 @@ fn option(directive: &Token, words: &mut Words<'_>, out: &mut Forward) -> Result
                 "round_robin" => Policy::RoundRobin,
                 "sequential" => Policy::Sequential,
                 other => {
-                    let what = format!("`policy {other}` is not known");
-                    return Err(policy.refuse(what, "write random, round_robin or sequential"));
+                    let what = format!("unknown `policy {other}`");
+                    return Err(policy.error(what, "write random, round_robin or sequential"));
                 }
             };
         }
@@ -111,7 +109,7 @@ fn option(directive: &Token, words: &mut Words<'_>, out: &mut Forward) -> Result
 }
 
 /// `health_check DURATION [no_rec] [domain NAME]`
-fn health_check(words: &mut Words<'_>, out: &mut Forward) -> Result<(), Refused> {
+fn health_check(words: &mut Words<'_>, out: &mut Forward) -> Result<(), ParseError> {
     out.health_check = duration(words.want("a duration")?)?;
     loop {
         if words.next_if("no_rec") {
@@ -125,7 +123,7 @@ fn health_check(words: &mut Words<'_>, out: &mut Forward) -> Result<(), Refused>
 }
 
 /// `tls`, `tls CA`, `tls CERT KEY`, `tls CERT KEY CA`
-fn tls(words: &mut Words<'_>, old: &Tls) -> Result<Tls, Refused> {
+fn tls(words: &mut Words<'_>, old: &Tls) -> Result<Tls, ParseError> {
     let name = words.name();
     let files = words.all();
     let path = |index: usize| files[index].text.clone().into();
@@ -134,7 +132,7 @@ fn tls(words: &mut Words<'_>, old: &Tls) -> Result<Tls, Refused> {
         1 => (None, Some(path(0))),
         2 => (Some((path(0), path(1))), None),
         3 => (Some((path(0), path(1))), Some(path(2))),
-        _ => return Err(name.refuse("`tls` takes at most three files", "write `tls CERT KEY CA`")),
+        _ => return Err(name.error("`tls` takes at most three files", "write `tls CERT KEY CA`")),
     };
     Ok(Tls { identity, authority, server_name: old.server_name.clone() })
 }

@@ -1,18 +1,18 @@
-//! Text becomes words with their lines.
+//! Text to tokens.
 //!
-//! In: text. Out: tokens. Words are separated by space; quotes hold words together; `#` at the beginning of a word
-//! begins a remark; `{$NAME}` is a variable of the environment.
+//! Tokens are separated by white space; quotes group words; `#` at the start of a token starts a comment; `{$NAME}` is
+//! an environment variable.
 
 use std::rc::Rc;
 
-use super::{Place, Refused, Surroundings};
+use super::{Environment, ParseError, Position};
 
-/// A word.
+/// Token.
 #[derive(Clone, Debug)]
 pub(super) struct Token {
     pub(super) text: String,
-    pub(super) place: Place,
-    /// Whether it was quoted, and so is never a brace.
+    pub(super) position: Position,
+    /// Whether it was quoted and so is never a brace.
     pub(super) quoted: bool,
 }
 
@@ -21,15 +21,15 @@ impl Token {
         !self.quoted && self.text == text
     }
 
-    /// Not understood, because of this word.
-    pub(super) fn refuse(&self, what: impl Into<String>, next: impl Into<String>) -> Refused {
-        Refused { place: self.place.clone(), what: what.into(), next: next.into() }
+    /// Parse error at this token.
+    pub(super) fn error(&self, problem: impl Into<String>, hint: impl Into<String>) -> ParseError {
+        ParseError { position: self.position.clone(), problem: problem.into(), hint: hint.into() }
     }
 }
 
-/// The words of a text.
-pub(super) fn tokens(file: &str, text: &str, surroundings: &dyn Surroundings) -> Result<Vec<Token>, Refused> {
-    let mut lexer = Lexer { file: Rc::from(file), line: 1, out: Vec::new(), surroundings };
+/// Splits a text into tokens.
+pub(super) fn tokens(file: &str, text: &str, environment: &dyn Environment) -> Result<Vec<Token>, ParseError> {
+    let mut lexer = Lexer { file: Rc::from(file), line: 1, out: Vec::new(), environment };
     let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
     while let Some(first) = rest.chars().next() {
         rest = match first {
@@ -50,24 +50,28 @@ struct Lexer<'a> {
     file: Rc<str>,
     line: usize,
     out: Vec<Token>,
-    surroundings: &'a dyn Surroundings,
+    environment: &'a dyn Environment,
 }
 
 impl Lexer<'_> {
-    fn bare<'t>(&mut self, text: &'t str) -> Result<&'t str, Refused> {
+    fn bare<'t>(&mut self, text: &'t str) -> Result<&'t str, ParseError> {
         let (word, rest) = text.split_at(text.find(char::is_whitespace).unwrap_or(text.len()));
         self.push(word, false)?;
         Ok(rest)
     }
 
-    /// A quoted word; `\"` is a quote in it, and it may go on over lines.
-    fn quoted<'t>(&mut self, text: &'t str) -> Result<&'t str, Refused> {
+    /// Quoted token; `\"` is a quote, and it may span lines.
+    fn quoted<'t>(&mut self, text: &'t str) -> Result<&'t str, ParseError> {
         let mut word = String::new();
         let mut rest = text;
         loop {
             let Some(end) = rest.find(['"', '\\']) else {
-                let place = Place { file: self.file.clone(), line: self.line };
-                return Err(Refused { place, what: "a quote is not closed".into(), next: "close it with \"".into() });
+                let position = Position { file: self.file.clone(), line: self.line };
+                return Err(ParseError {
+                    position,
+                    problem: "a quote is not closed".into(),
+                    hint: "close it with \"".into(),
+                });
             };
             word.push_str(&rest[..end]);
             let after = &rest[end + 1..];
@@ -76,7 +80,7 @@ impl Lexer<'_> {
                 self.line += word.matches('\n').count();
                 return Ok(after);
             }
-            // A backslash that does not hide a quote is itself, as regular expressions need it.
+            // A backslash before any other character is literal, as regular expressions need it.
             rest = if let Some(hidden) = after.strip_prefix('"') {
                 word.push('"');
                 hidden
@@ -87,16 +91,16 @@ impl Lexer<'_> {
         }
     }
 
-    fn push(&mut self, word: &str, quoted: bool) -> Result<(), Refused> {
-        let place = Place { file: self.file.clone(), line: self.line };
-        let token = Token { text: String::new(), place, quoted };
+    fn push(&mut self, word: &str, quoted: bool) -> Result<(), ParseError> {
+        let position = Position { file: self.file.clone(), line: self.line };
+        let token = Token { text: String::new(), position, quoted };
         let text = self.substitute(word, &token)?;
         self.out.push(Token { text, ..token });
         Ok(())
     }
 
-    /// Puts variables in: `{$NAME}` and `{%NAME%}`.
-    fn substitute(&self, word: &str, token: &Token) -> Result<String, Refused> {
+    /// Substitutes `{$NAME}` and `{%NAME%}`.
+    fn substitute(&self, word: &str, token: &Token) -> Result<String, ParseError> {
         let mut out = String::new();
         let mut rest = word;
         while let Some((start, close)) = [("{$", "}"), ("{%", "%}")]
@@ -107,9 +111,9 @@ impl Lexer<'_> {
             let Some(length) = rest[start + 2..].find(close) else { break };
             let name = &rest[start + 2..start + 2 + length];
             let value = self
-                .surroundings
+                .environment
                 .variable(name)
-                .ok_or_else(|| token.refuse(format!("the variable {name} is not set"), "set it, or write its value"))?;
+                .ok_or_else(|| token.error(format!("the variable {name} is not set"), "set it, or write its value"))?;
             out.push_str(&rest[..start]);
             out.push_str(&value);
             rest = &rest[start + 2 + length + close.len()..];

@@ -1,19 +1,17 @@
-//! `acl`, `ratelimit`, `hosts` and `template`: rules that answer before anybody is asked.
-//!
-//! In: the directives. Out: rules, in the order written.
+//! `acl`, `ratelimit`, `hosts` and `template`.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::Refused;
+use super::ParseError;
 use super::blocks::Directive;
 use super::directives::{once, unknown_option};
 use super::lex::Token;
-use super::read::{Words, all_zones, duration, expression, fallthrough, name, network, number, qtype};
+use super::values::{Words, all_zones, duration, expression, fallthrough, name, network, number, qtype};
 use crate::config::{Acl, Action, Block, Fallthrough, Hosts, Name, RateLimit, Template};
 
 /// `acl [ZONES…] { ACTION [type TYPE…] [net RANGE…] }`
-pub(super) fn acl(directive: &Directive<'_>, block: &mut Block) -> Result<(), Refused> {
+pub(super) fn acl(directive: &Directive<'_>, block: &mut Block) -> Result<(), ParseError> {
     let zones = all_zones(&directive.args)?;
     for line in &directive.body {
         let action = match line[0].text.as_str() {
@@ -32,8 +30,9 @@ pub(super) fn acl(directive: &Directive<'_>, block: &mut Block) -> Result<(), Re
                 (_, "type") => rule.qtypes.push(qtype(token)?),
                 (_, "net") => rule.networks.push(network(token)?),
                 (other, _) => {
-                    return Err(token
-                        .refuse(format!("`{other}` is neither type nor net"), "write `type A` or `net 10.0.0.0/8`"));
+                    return Err(
+                        token.error(format!("`{other}` is neither type nor net"), "write `type A` or `net 10.0.0.0/8`")
+                    );
                 }
             }
         }
@@ -42,15 +41,15 @@ pub(super) fn acl(directive: &Directive<'_>, block: &mut Block) -> Result<(), Re
     Ok(())
 }
 
-/// `ratelimit RATE [BURST] { except RANGE… }`, which is ours: answers per second to one client.
-pub(super) fn ratelimit(directive: &Directive<'_>, block: &mut Block) -> Result<(), Refused> {
+/// `ratelimit RATE [BURST] { except RANGE… }`: replies per second to one client. Not a CoreDNS directive.
+pub(super) fn ratelimit(directive: &Directive<'_>, block: &mut Block) -> Result<(), ParseError> {
     const MOST: u64 = 1_000_000;
     once(directive.name, block.rate_limit.is_some())?;
     let mut words = Words::after(directive.name, &directive.args);
     let rate = words.want("a number of answers per second")?;
     let per_second: u32 = number(rate, MOST)?;
     if per_second == 0 {
-        return Err(rate.refuse("a rate of 0 answers nobody", "write a larger number, or `acl` with `block`"));
+        return Err(rate.error("a rate of 0 refuses every query", "write a larger number, or `acl` with `block`"));
     }
     let burst = words.next().map_or(Ok(per_second), |token| number(token, MOST))?;
     words.end()?;
@@ -66,7 +65,7 @@ pub(super) fn ratelimit(directive: &Directive<'_>, block: &mut Block) -> Result<
 }
 
 /// `hosts [FILE [ZONES…]] { ADDRESS NAME… | ttl N | no_reverse | reload D | fallthrough [ZONES…] }`
-pub(super) fn hosts(directive: &Directive<'_>, block: &mut Block) -> Result<(), Refused> {
+pub(super) fn hosts(directive: &Directive<'_>, block: &mut Block) -> Result<(), ParseError> {
     once(directive.name, block.hosts.is_some())?;
     let mut words = Words::after(directive.name, &directive.args);
     let mut out = Hosts {
@@ -78,7 +77,7 @@ pub(super) fn hosts(directive: &Directive<'_>, block: &mut Block) -> Result<(), 
         reload: Duration::from_secs(5),
         fallthrough: Fallthrough::Never,
     };
-    // A body alone is a list by hand; without a body the file of the host is meant.
+    // Inline entries only, or `/etc/hosts` if there are none.
     if out.file.is_none() && !directive.body.iter().any(|line| line[0].text.parse::<IpAddr>().is_ok()) {
         out.file = Some("/etc/hosts".into());
     }
@@ -96,7 +95,7 @@ pub(super) fn hosts(directive: &Directive<'_>, block: &mut Block) -> Result<(), 
                 };
                 let names = words.all().iter().map(|token| name(token)).collect::<Result<Vec<Name>, _>>()?;
                 if names.is_empty() {
-                    return Err(line[0].refuse(format!("{address} has no name"), "write one after it"));
+                    return Err(line[0].error(format!("{address} has no name"), "write one after it"));
                 }
                 out.entries.push((address, names));
             }
@@ -108,7 +107,7 @@ pub(super) fn hosts(directive: &Directive<'_>, block: &mut Block) -> Result<(), 
 }
 
 /// `template CLASS TYPE [ZONES…] { match REGEX… | rcode CODE | ederror N [TEXT] | fallthrough [ZONES…] }`
-pub(super) fn template(directive: &Directive<'_>, block: &mut Block) -> Result<(), Refused> {
+pub(super) fn template(directive: &Directive<'_>, block: &mut Block) -> Result<(), ParseError> {
     let mut words = Words::after(directive.name, &directive.args);
     let class = class(words.want("a class")?)?;
     let wanted = words.want("a type")?;
@@ -147,27 +146,25 @@ pub(super) fn template(directive: &Directive<'_>, block: &mut Block) -> Result<(
         words.end()?;
     }
     if !has_rcode {
-        return Err(directive.name.refuse("`template` without `rcode`", "add one, as in `rcode NXDOMAIN`"));
+        return Err(directive.name.error("`template` without `rcode`", "add one, as in `rcode NXDOMAIN`"));
     }
     block.templates.push(out);
     Ok(())
 }
 
-fn class(token: &Token) -> Result<Option<u16>, Refused> {
+fn class(token: &Token) -> Result<Option<u16>, ParseError> {
     match token.text.to_ascii_uppercase().as_str() {
         "IN" => Ok(Some(1)),
         "CH" => Ok(Some(3)),
         "HS" => Ok(Some(4)),
         "ANY" => Ok(None),
-        other => Err(token.refuse(format!("`{other}` is no class"), "write IN or ANY")),
+        other => Err(token.error(format!("`{other}` is not a class"), "write IN or ANY")),
     }
 }
 
-fn rcode(token: &Token) -> Result<u8, Refused> {
+fn rcode(token: &Token) -> Result<u8, ParseError> {
     const NAMES: [&str; 6] = ["NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED"];
     let text = token.text.to_ascii_uppercase();
     let code = NAMES.iter().position(|name| *name == text).and_then(|code| u8::try_from(code).ok());
-    code.ok_or_else(|| {
-        token.refuse(format!("`{text}` is no code of an answer"), format!("write one of {}", NAMES.join(", ")))
-    })
+    code.ok_or_else(|| token.error(format!("`{text}` is not an RCODE"), format!("write one of {}", NAMES.join(", "))))
 }

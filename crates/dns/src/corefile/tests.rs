@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::config::{Action, Answer, Block, Change, Fallthrough, Matching, Name, Pods, Policy, To};
+use crate::config::{Action, AnswerRewrite, Block, Change, Fallthrough, ForwardTarget, Name, NameMatch, Pods, Policy};
 
 const KUBEADM: &str = "\
 .:53 {
@@ -30,17 +30,17 @@ const KUBEADM: &str = "\
 ";
 
 fn read(text: &str) -> Config {
-    parse("Corefile", text, &Alone).unwrap_or_else(|refused| panic!("{refused}\n{text}"))
+    parse("Corefile", text, &EmptyEnvironment).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// A block with these directives.
+/// Block with these directives.
 fn block(directives: &str) -> Block {
     read(&format!(". {{\n{directives}\n}}")).blocks.remove(0)
 }
 
 fn refusal(text: &str) -> String {
-    match parse("Corefile", text, &Alone) {
-        Err(refused) => refused.to_string(),
+    match parse("Corefile", text, &EmptyEnvironment) {
+        Err(error) => error.to_string(),
         Ok(config) => panic!("understood: {text}\n{config:?}"),
     }
 }
@@ -63,10 +63,10 @@ fn the_default_of_kubeadm() {
     assert_eq!(kubernetes.zones, [names(&["cluster.local"]), reverse.clone()].concat());
     assert_eq!((kubernetes.pods, kubernetes.ttl), (Pods::Insecure, 30));
     assert_eq!(kubernetes.fallthrough, Fallthrough::Zones(reverse));
-    assert_eq!(block.forwards[0].to, [To::File("/etc/resolv.conf".into())]);
+    assert_eq!(block.forwards[0].to, [ForwardTarget::File("/etc/resolv.conf".into())]);
     assert_eq!((block.forwards[0].max_concurrent, block.forwards[0].policy), (1000, Policy::Random));
     let cache = block.cache.as_ref().expect("cache");
-    assert_eq!((cache.success.longest, cache.denial.longest), (30, 30));
+    assert_eq!((cache.success.max_ttl, cache.denial.max_ttl), (30, 30));
     assert!(cache.success.disabled.covers(name("web.default.svc.cluster.local").as_wire()));
     assert!(!cache.denial.disabled.covers(name("example.org").as_wire()));
     let health = block.health.expect("health");
@@ -77,7 +77,7 @@ fn the_default_of_kubeadm() {
 }
 
 #[test]
-fn every_profile_of_the_recorded_cases_can_be_said() {
+fn every_recorded_profile_can_be_expressed() {
     for (zones, options, first) in [
         ("cluster.local in-addr.arpa ip6.arpa", "pods verified\nttl 30", "cluster.local."),
         ("cluster.local 10.96.0.0/16 172.17.0.0/22 fd00:10:96::/112", "pods insecure\nttl 30", "cluster.local."),
@@ -112,7 +112,9 @@ fn stub_domains_are_blocks_of_their_own() {
         names(&["acme.local", "b.example"])
     );
     assert_eq!(config.blocks[1].keys[0].port, 1053);
-    let [To::Server(plain), To::Server(tls)] = &config.blocks[0].forwards[0].to[..] else { panic!() };
+    let [ForwardTarget::Server(plain), ForwardTarget::Server(tls)] = &config.blocks[0].forwards[0].to[..] else {
+        panic!()
+    };
     assert_eq!((plain.address.to_string().as_str(), plain.tls), ("10.0.0.1:53", false));
     assert_eq!((tls.address.to_string().as_str(), tls.server_name.as_deref()), ("[fd00::1]:8853", Some("dns.example")));
     assert!(tls.tls);
@@ -135,14 +137,14 @@ fn forward_and_cache_options() {
     assert_eq!(forward.tls.authority.as_deref(), Some("ca.pem".as_ref()));
     assert_eq!(forward.tls.server_name.as_deref(), Some("dns.example"));
     let cache = block.cache.expect("cache");
-    assert_eq!((cache.success.capacity, cache.success.longest, cache.success.shortest), (100, 300, 10));
-    assert_eq!((cache.denial.capacity, cache.denial.longest), (50, 60));
+    assert_eq!((cache.success.capacity, cache.success.max_ttl, cache.success.min_ttl), (100, 300, 10));
+    assert_eq!((cache.denial.capacity, cache.denial.max_ttl), (50, 60));
     assert_eq!((cache.serve_stale, cache.stale_verify, cache.keep_ttl), (Some(Duration::from_secs(7200)), true, true));
     assert_eq!(cache.prefetch.map(|prefetch| (prefetch.hits, prefetch.percent)), Some((3, 20)));
 }
 
 #[test]
-fn rules_before_anybody_is_asked() {
+fn acl_hosts_and_template_are_parsed() {
     let block = block(
         "hosts {\n 192.0.2.7 a.example b.example # remark\n fd00::7 a.example\n ttl 60\n no_reverse\n fallthrough\n}\n\
          acl example {\n allow net 10.0.0.0/8\n block type A AAAA net * \n drop\n}\n\
@@ -173,16 +175,19 @@ fn rewrites_of_names_and_ttls() {
          rewrite stop {\n name regex (.*)[.]x[.]example[.] {1}.default.svc.cluster.local\n answer name (.*)[.]default[.].* {1}.x.example\n}\n\
          rewrite ttl suffix example 30-300\nrewrite ttl a.example 5",
     );
-    let kinds: Vec<_> = block.rewrites.iter().map(|rule| (rule.go_on, &rule.change)).collect();
-    assert!(matches!(kinds[0], (false, Change::Name { matching: Matching::Exact(_), answer: Answer::Question, .. })));
-    let (true, Change::Name { matching: Matching::Suffix(from), to, answer: Answer::Auto }) = kinds[1] else {
+    let kinds: Vec<_> = block.rewrites.iter().map(|rule| (rule.continues, &rule.change)).collect();
+    assert!(matches!(
+        kinds[0],
+        (false, Change::Name { matching: NameMatch::Exact(_), answer: AnswerRewrite::Question, .. })
+    ));
+    let (true, Change::Name { matching: NameMatch::Suffix(from), to, answer: AnswerRewrite::Auto }) = kinds[1] else {
         panic!()
     };
     assert_eq!((from.as_str(), to.as_str()), (".old.example.", ".new.example."));
-    let (false, Change::Name { answer: Answer::Rules(rules), .. }) = kinds[2] else { panic!("{:?}", kinds[2]) };
+    let (false, Change::Name { answer: AnswerRewrite::Rules(rules), .. }) = kinds[2] else { panic!("{:?}", kinds[2]) };
     assert_eq!(rules.len(), 1);
-    assert!(matches!(kinds[3], (_, Change::Ttl { least: 30, most: 300, .. })));
-    assert!(matches!(kinds[4], (_, Change::Ttl { least: 5, most: 5, matching: Matching::Exact(_) })));
+    assert!(matches!(kinds[3], (_, Change::Ttl { min: 30, max: 300, .. })));
+    assert!(matches!(kinds[4], (_, Change::Ttl { min: 5, max: 5, matching: NameMatch::Exact(_) })));
 }
 
 #[test]
@@ -198,10 +203,10 @@ fn snippets_imports_and_variables() {
     assert_eq!(config.blocks[0].keys[0].port, 5353);
     assert!(config.blocks.iter().all(|block| block.errors && block.forwards.len() == 1));
 
-    let refused = |text| parse("Corefile", text, &files).expect_err("refused").to_string();
-    assert_eq!(refused(".:{$NONE} {\n}"), "Corefile:1: the variable NONE is not set; set it, or write its value");
-    assert!(refused("import circle").contains("circle:1: imports lead to each other in a circle"));
-    assert!(refused(". {\n import gone\n}").starts_with("Corefile:2: cannot import gone: no such file"));
+    let error = |text| parse("Corefile", text, &files).expect_err("error").to_string();
+    assert_eq!(error(".:{$NONE} {\n}"), "Corefile:1: the variable NONE is not set; set it, or write its value");
+    assert!(error("import circle").contains("circle:1: imports lead to each other in a circle"));
+    assert!(error(". {\n import gone\n}").starts_with("Corefile:2: cannot import gone: no such file"));
 }
 
 #[test]
@@ -212,24 +217,24 @@ fn a_single_block_needs_no_braces() {
 }
 
 #[test]
-fn what_is_not_understood_is_refused_by_name_and_line() {
+fn unsupported_directives_are_rejected_with_name_and_line() {
     for (text, want) in [
         (
             ". {\n errors\n etcd example.org\n}",
             "Corefile:3: the directive `etcd` is not supported; serve the zone with another server and `forward` its names there",
         ),
-        (". {\n forwrad . 192.0.2.1\n}", "Corefile:2: the directive `forwrad` is not known; did you mean `forward`?"),
+        (". {\n forwrad . 192.0.2.1\n}", "Corefile:2: unknown directive `forwrad`; did you mean `forward`?"),
         (
             ". {\n whatever\n}",
-            "Corefile:2: the directive `whatever` is not known; remove it; supported are acl, autopath, bind, bufsize, cache, errors, forward, health, hosts, kubernetes, loadbalance, log, loop, prometheus, ratelimit, ready, reload, rewrite, template and import",
+            "Corefile:2: unknown directive `whatever`; remove it; supported are acl, autopath, bind, bufsize, cache, errors, forward, health, hosts, kubernetes, loadbalance, log, loop, prometheus, ratelimit, ready, reload, rewrite, template and import",
         ),
         (
             ". {\n kubernetes cluster.local {\n  pods sure\n }\n}",
-            "Corefile:3: `pods sure` is no mode; write disabled, insecure or verified",
+            "Corefile:3: `pods sure` is not a mode; write disabled, insecure or verified",
         ),
         (
             ". {\n kubernetes cluster.local {\n  ttl 3601\n }\n}",
-            "Corefile:3: `3601` is no number from 0 to 3600; write such a number",
+            "Corefile:3: `3601` is not a number from 0 to 3600; write such a number",
         ),
         (
             ". {\n kubernetes cluster.local {\n  kubeconfig x\n }\n}",
@@ -245,7 +250,7 @@ fn what_is_not_understood_is_refused_by_name_and_line() {
         ),
         (
             ". {\n kubernetes a {\n labels a==,\n }\n}",
-            "Corefile:3: `a==,` is no label selector; write one as in app=web,tier in (a,b)",
+            "Corefile:3: `a==,` is not a label selector; write one as in app=web,tier in (a,b)",
         ),
         (". {\n forward .\n}", "Corefile:2: `forward` to 0 upstreams; name 1 to 15 after the zone"),
         (
@@ -254,13 +259,13 @@ fn what_is_not_understood_is_refused_by_name_and_line() {
         ),
         (
             ". {\n forward . nowhere\n}",
-            "Corefile:2: `nowhere` is no address of an upstream; write one as in 192.0.2.1, [fd00::1]:53, tls://192.0.2.1 or /etc/resolv.conf",
+            "Corefile:2: `nowhere` is not an upstream address; write one as in 192.0.2.1, [fd00::1]:53, tls://192.0.2.1 or /etc/resolv.conf",
         ),
         (
             ". {\n forward . 192.0.2.1 {\n  next SERVFAIL\n }\n}",
             "Corefile:3: `forward` does not take the option `next`; remove it; supported are except, expire, failfast_all_unhealthy_upstreams, force_tcp, health_check, max_concurrent, max_fails, policy, prefer_udp, read_timeout, tls, tls_servername",
         ),
-        (". {\n cache 30\n cache\n}", "Corefile:3: `cache` is there twice; keep one of them"),
+        (". {\n cache 30\n cache\n}", "Corefile:3: duplicate directive `cache`; keep one of them"),
         (
             ". {\n template IN A {\n  answer \"x\"\n }\n}",
             "Corefile:3: `template` does not take the option `answer`; remove it; supported are ederror, fallthrough, match, rcode",
@@ -284,29 +289,29 @@ fn what_is_not_understood_is_refused_by_name_and_line() {
             ". {\n ratelimit 0\n}",
             "Corefile:2: a rate of 0 answers nobody; write a larger number, or `acl` with `block`",
         ),
-        (". {\n}\n. {\n}", "Corefile:3: .:53 is there twice; put both into one block"),
+        (". {\n}\n. {\n}", "Corefile:3: duplicate key .:53; put both into one block"),
         (
             ". {\n bind 127.0.0.1 127.0.0.2\n}\n. {\n bind 127.0.0.2\n}",
-            "Corefile:4: .:53 is there twice; put both into one block",
+            "Corefile:4: duplicate key .:53; put both into one block",
         ),
-        ("a..b {\n}", "Corefile:1: `a..b` is no domain name: a label is empty; write one as in example.org"),
-        ("", "Corefile:1: no zone is served; write a block, as in `.:53 { … }`"),
+        ("a..b {\n}", "Corefile:1: `a..b` is not a domain name: empty label; write one as in example.org"),
+        ("", "Corefile:1: no server block; write a block, as in `.:53 { … }`"),
         (
             ". {\n template IN A {\n match \"(\"\n rcode NOERROR\n }\n}",
-            "Corefile:3: `(` is no regular expression: error: unclosed group; correct it",
+            "Corefile:3: `(` is not a regular expression: error: unclosed group; correct it",
         ),
         (
             ". {\n log . \"{remote}\"\n}",
             "Corefile:2: `log` with a format of its own; remove the format: lines have CoreDNS's common format",
         ),
-        (". {\n errors\n}\n}", "Corefile:4: `}` is outside of every block; put it inside of { }"),
+        (". {\n errors\n}\n}", "Corefile:4: `}` is outside of all server blocks; put it inside of { }"),
     ] {
         assert_eq!(refusal(text), want, "{text}");
     }
 }
 
 #[test]
-fn typing_errors_are_near() {
+fn near_misses_are_suggested() {
     assert!(directives::is_near("forward", "foward") && directives::is_near("cache", "cahce"));
     assert!(directives::is_near("ready", "readyy") && directives::is_near("loop", "loup"));
     assert!(!directives::is_near("log", "loop") && !directives::is_near("errors", "etcd"));
@@ -314,25 +319,25 @@ fn typing_errors_are_near() {
 
 proptest::proptest! {
     #[test]
-    fn no_text_makes_the_reader_fall(text in "[ -~\n]{0,200}", words in proptest::collection::vec(
+    fn no_corefile_causes_a_panic(text in "[ -~\n]{0,200}", words in proptest::collection::vec(
         proptest::sample::select(vec![".", "{", "}", "\n", " ", "\"", "forward", "cache", "import", "(a)", "a", "rewrite", "name", "hosts",
             "kubernetes", "10.0.0.0/8", "{$X}", "acl", "template", "IN", "30", "regex", "("]), 0..60)) {
-        let _ = parse("Corefile", &text, &Alone);
-        let _ = parse("Corefile", &words.join(" "), &Alone);
+        let _ = parse("Corefile", &text, &EmptyEnvironment);
+        let _ = parse("Corefile", &words.join(" "), &EmptyEnvironment);
     }
 }
 
 #[test]
 fn a_block_listens_everywhere_or_where_it_is_bound() {
     let places = |text: &str| {
-        let places = read(text).places();
+        let places = read(text).listen_addresses();
         places.map(|places| places.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
     assert_eq!(places(".:53 {\n}\ncorp.example:53 {\n}").expect("places"), ["0.0.0.0:53", "[::]:53"]);
     let two = ". {\n bind 127.0.0.1\n}\ncorp.example {\n bind 127.0.0.2 ::1\n}";
     assert_eq!(places(two).expect("places"), ["127.0.0.1:53", "127.0.0.2:53", "[::1]:53"]);
-    let refused = places(". {\n}\ncorp.example {\n bind 127.0.0.2\n}").expect_err("one takes it all");
-    assert!(refused.contains("line 3: `bind 127.0.0.2`: the block of line 1 has no `bind`"), "{refused}");
+    let error = places(". {\n}\ncorp.example {\n bind 127.0.0.2\n}").expect_err("one takes it all");
+    assert!(error.contains("line 3: `bind 127.0.0.2`: the block of line 1 has no `bind`"), "{error}");
     let apart = places(". {\n}\ncorp.example:5353 {\n bind 127.0.0.2\n}").expect("other ports");
     assert_eq!(apart, ["0.0.0.0:53", "127.0.0.2:5353", "[::]:53"]);
 }

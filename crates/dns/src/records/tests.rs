@@ -1,4 +1,4 @@
-//! Endpoints, merged: names, groups, ports.
+//! Merged endpoints: names, groups, ports.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn labels(endpoints: &Endpoints) -> Vec<(String, Vec<String>)> {
 }
 
 #[test]
-fn endpoints_of_a_name_stand_together() {
+fn endpoints_are_grouped_by_name() {
     let first = json!([{"addresses": ["10.0.0.2", "10.0.0.1"], "hostname": "B"}, {"addresses": ["10.0.0.9"]},
         {"addresses": ["10.0.0.8"], "conditions": {"ready": false}}, {"addresses": ["nonsense", "10.0.0.7"], "conditions": {"ready": null}}]);
     let second = json!([{"addresses": ["10.0.0.3"], "hostname": "b"}, {"addresses": ["10.0.0.9"]}, {"addresses": ["10.0.0.4"], "hostname": "10-0-0-7"}]);
@@ -46,23 +46,23 @@ fn endpoints_of_a_name_stand_together() {
 }
 
 #[test]
-fn names_that_are_addresses_are_no_names() {
+fn an_external_name_that_is_an_address_has_no_records() {
     let kind = |text: &str| {
-        Form::new(
+        ServiceFields::new(
             &serde_json::from_value(json!({"spec": {"type": "ExternalName", "externalName": text}}))
                 .expect("a Service"),
         )
         .kind
     };
-    assert_eq!(kind("1.2.3.4"), Kind::Nothing);
-    assert_eq!(kind("fd00::1"), Kind::Nothing);
-    assert_eq!(kind(""), Kind::Nothing);
-    assert_eq!(kind("1.2.3.4."), Kind::Alias(from_text("1.2.3.4").expect("a name").into()));
-    assert_eq!(kind("Example.NET."), Kind::Alias(from_text("example.net").expect("a name").into()));
+    assert_eq!(kind("1.2.3.4"), Kind::NoRecords);
+    assert_eq!(kind("fd00::1"), Kind::NoRecords);
+    assert_eq!(kind(""), Kind::NoRecords);
+    assert_eq!(kind("1.2.3.4."), Kind::ExternalName(from_text("1.2.3.4").expect("a name").into()));
+    assert_eq!(kind("Example.NET."), Kind::ExternalName(from_text("example.net").expect("a name").into()));
 }
 
 #[test]
-fn pods_give_names_when_they_should() {
+fn endpoint_pod_names_name_endpoints_after_pods() {
     let object = json!({"metadata": {"name": "s"}, "endpoints": [{"addresses": ["10.0.0.1"], "targetRef": {"name": "pod-1"}},
         {"addresses": ["10.0.0.2"], "targetRef": {"name": "x".repeat(64)}}, {"addresses": ["10.0.0.3"], "hostname": "h", "targetRef": {"name": "pod-3"}}]});
     let form = serde_json::from_value(object).expect("a slice");
@@ -75,9 +75,9 @@ fn pods_give_names_when_they_should() {
 }
 
 proptest! {
-    /// Every endpoint is found under the label that is written for it, in whatever order the slices come.
+    /// Every endpoint is found by the label written for it, in any order of slices.
     #[test]
-    fn what_is_written_is_found(
+    fn endpoints_are_found_by_their_written_label(
         endpoints in prop::collection::vec((0u8..12, prop::option::of("[a-c]|10-0-0-[0-9]")), 0..20),
         split in 0usize..20,
     ) {

@@ -1,7 +1,8 @@
-//! Answers in the form they are kept: wire bytes after the question, and where their TTLs are.
+//! Cached form of answers: wire bytes after the question section, with the offsets of TTLs.
 //!
-//! In: messages of upstreams, or records. Out: [`Answer`], which can be copied behind any spelling of its question, because
-//! names point to the question by offset, and cut after any record, because nothing points forward.
+//! In: upstream messages, or records. Out: an [`Answer`] that can be copied after any spelling of its question, because
+//! compression pointers refer to the question by offset, and truncated after any record, because pointers only point
+//! backwards.
 
 use std::collections::HashMap;
 
@@ -13,33 +14,33 @@ use domain::rdata::AllRecordData;
 use super::Record;
 use super::message::{HEADER, OPT, rcode, u16_at};
 
-/// Types whose data holds names that old servers compress.
+/// Types with compressible names in RDATA (RFC 3597).
 const WITH_NAMES: [u16; 17] = [2, 3, 4, 5, 6, 7, 8, 9, 12, 14, 15, 17, 21, 26, 33, 35, 39];
-/// SOA, CNAME: types that are looked for.
+/// Types that are inspected.
 const SOA: u16 = 6;
 const CNAME: u16 = 5;
 
-/// A message of an upstream, unpacked.
+/// Parsed upstream message.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Unpacked {
     pub(super) rcode: u16,
     pub(super) authoritative: bool,
     pub(super) authentic: bool,
     pub(super) truncated: bool,
-    /// Whether it had an EDNS record.
+    /// Whether it had an OPT record.
     pub(super) edns: bool,
     /// Answer, authority, additional.
     pub(super) sections: [Vec<Record>; 3],
 }
 
-/// A message that cannot be read.
+/// Malformed upstream message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the answer cannot be read")]
-pub(super) struct Garbled;
+#[error("malformed reply")]
+pub(super) struct MalformedMessage;
 
 impl Unpacked {
-    pub(super) fn read(message: &[u8]) -> Result<Self, Garbled> {
-        let message = Message::from_octets(message).map_err(|_| Garbled)?;
+    pub(super) fn read(message: &[u8]) -> Result<Self, MalformedMessage> {
+        let message = Message::from_octets(message).map_err(|_| MalformedMessage)?;
         let header = message.header();
         let mut out = Self {
             rcode: u16::from(header.rcode().to_int()),
@@ -48,10 +49,10 @@ impl Unpacked {
             truncated: header.tc(),
             ..Self::default()
         };
-        let mut section = message.answer().map_err(|_| Garbled)?;
+        let mut section = message.answer().map_err(|_| MalformedMessage)?;
         for records in &mut out.sections {
             for record in section.by_ref() {
-                let record = record.map_err(|_| Garbled)?;
+                let record = record.map_err(|_| MalformedMessage)?;
                 if record.rtype().to_int() == OPT {
                     out.edns = true;
                     out.rcode |= u16::try_from(record.ttl().as_secs() >> 24).unwrap_or(0) << 4;
@@ -62,66 +63,67 @@ impl Unpacked {
             match section.next_section() {
                 Ok(Some(next)) => section = next,
                 Ok(None) => break,
-                Err(_) => return Err(Garbled),
+                Err(_) => return Err(MalformedMessage),
             }
         }
         Ok(out)
     }
 
-    /// The SOA that says how long nothing is there.
+    /// SOA record that limits the TTL of a negative answer.
     pub(super) fn soa(&self) -> Option<&Record> {
         self.sections[1].iter().find(|record| record.rtype == SOA)
     }
 
-    /// Whether the answer has data for the question, at the end of a chain of aliases or not.
+    /// Whether there is data for the query, possibly after a CNAME chain.
     pub(super) fn has_data(&self, qtype: u16) -> bool {
         let asked = |record: &Record| record.rtype == qtype || qtype == Rtype::ANY.to_int();
         self.rcode == rcode::NOERROR && self.sections[0].iter().any(asked)
     }
 }
 
-fn unpack(record: &ParsedRecord<'_, &[u8]>) -> Result<Record, Garbled> {
+fn unpack(record: &ParsedRecord<'_, &[u8]>) -> Result<Record, MalformedMessage> {
     let mut owner = Vec::new();
-    record.owner().compose(&mut owner).map_err(|_| Garbled)?;
+    record.owner().compose(&mut owner).map_err(|_| MalformedMessage)?;
     let rtype = record.rtype().to_int();
     let mut data = Vec::new();
     if WITH_NAMES.contains(&rtype) {
-        let typed = record.to_any_record::<AllRecordData<_, _>>().map_err(|_| Garbled)?;
-        typed.data().compose_rdata(&mut data).map_err(|_| Garbled)?;
+        let typed = record.to_any_record::<AllRecordData<_, _>>().map_err(|_| MalformedMessage)?;
+        typed.data().compose_rdata(&mut data).map_err(|_| MalformedMessage)?;
     } else {
-        let plain = record.to_record::<UnknownRecordData<_>>().map_err(|_| Garbled)?.ok_or(Garbled)?;
+        let plain =
+            record.to_record::<UnknownRecordData<_>>().map_err(|_| MalformedMessage)?.ok_or(MalformedMessage)?;
         data.extend_from_slice(plain.data().data());
     }
-    // A TTL with its highest bit set counts as none (RFC 2181).
+    // A TTL with the most significant bit set is treated as zero (RFC 2181).
     let ttl = record.ttl().as_secs();
     let ttl = if ttl > u32::MAX >> 1 { 0 } else { ttl };
     Ok(Record { owner, rtype, class: record.class().to_int(), ttl, data })
 }
 
-/// Where a record's TTL is and where it ends, in the body.
+/// Offsets of the TTL and of the end of a record within the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Mark {
     pub(super) ttl: u16,
     pub(super) end: u16,
 }
 
-/// An answer, ready to be copied behind its question.
+/// Answer in wire form without its question.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Answer {
     pub(super) rcode: u16,
     pub(super) authoritative: bool,
     pub(super) authentic: bool,
     pub(super) truncated: bool,
-    /// Records of each section.
+    /// Number of records per section.
     pub(super) counts: [u16; 3],
-    /// Everything after the question.
+    /// Bytes after the question section.
     pub(super) body: Box<[u8]>,
-    /// One for each record.
+    /// One per record.
     pub(super) marks: Box<[Mark]>,
 }
 
 impl Answer {
-    /// Nothing but a code.
+    /// Answer without records.
     pub(super) fn empty(rcode: u16) -> Self {
         Self {
             rcode,
@@ -134,7 +136,7 @@ impl Answer {
         }
     }
 
-    /// Packs records behind a question for this name (wire form). What does not fit a message is left out.
+    /// Packs records for a question with this name in wire form. Records that do not fit are omitted.
     pub(super) fn pack(name: &[u8], unpacked: &Unpacked) -> Self {
         let mut packer = Packer::new(name);
         let mut counts = [0_u16; 3];
@@ -157,8 +159,8 @@ impl Answer {
         }
     }
 
-    /// The records again, for whoever wants to change them.
-    pub(super) fn unpack(&self, name: &[u8]) -> Result<Unpacked, Garbled> {
+    /// Unpacks the records, to change them.
+    pub(super) fn unpack(&self, name: &[u8]) -> Result<Unpacked, MalformedMessage> {
         let mut message = vec![0; HEADER];
         message[5] = 1;
         for (index, count) in self.counts.iter().enumerate() {
@@ -173,18 +175,18 @@ impl Answer {
         Ok(out)
     }
 
-    /// Bytes it takes in memory.
+    /// Memory use in bytes.
     pub(super) fn weight(&self) -> usize {
         size_of::<Self>() + self.body.len() + self.marks.len() * size_of::<Mark>()
     }
 }
 
-/// The shortest TTL of all records.
+/// Smallest TTL of all records.
 pub(super) fn shortest_ttl(sections: &[Vec<Record>; 3]) -> Option<u32> {
     sections.iter().flatten().map(|record| record.ttl).min()
 }
 
-/// The last number of a SOA: how long an absence may be remembered.
+/// MINIMUM field of an SOA record: maximum TTL of negative answers.
 pub(super) fn soa_minimum(soa: &Record) -> u32 {
     let at = soa.data.len().saturating_sub(4);
     let high = u16_at(&soa.data, at).unwrap_or(0);
@@ -192,12 +194,12 @@ pub(super) fn soa_minimum(soa: &Record) -> u32 {
     u32::from(high) << 16 | u32::from(low)
 }
 
-/// Writes records with compressed names.
+/// Writes records with name compression.
 struct Packer {
     out: Vec<u8>,
-    /// Where the body begins.
+    /// Offset of the body.
     start: usize,
-    /// Lower-cased names (and their ends) that were written, and where.
+    /// Offsets of the lower-cased names and suffixes written so far.
     known: HashMap<Vec<u8>, u16>,
     marks: Vec<Mark>,
 }
@@ -211,7 +213,7 @@ impl Packer {
         packer
     }
 
-    /// A name; its end is a pointer when it was written before.
+    /// Writes a name; a suffix written before becomes a pointer.
     fn name(&mut self, wire: &[u8]) {
         let mut rest = wire;
         while let Some((length, tail)) = rest.split_first().filter(|(length, _)| **length > 0) {
@@ -231,7 +233,7 @@ impl Packer {
         self.out.push(0);
     }
 
-    /// A record, or `false` when the message would be too long.
+    /// Writes a record; false if the message would be too long.
     fn record(&mut self, record: &Record) -> bool {
         let before = self.out.len();
         self.name(&record.owner);
@@ -244,7 +246,7 @@ impl Packer {
         self.data(record);
         let length = u16::try_from(self.out.len() - data);
         let mark = |at: usize| u16::try_from(at - self.start);
-        // Room for an EDNS record stays.
+        // Leaves room for an OPT record.
         let fits = self.out.len() + 512 <= usize::from(u16::MAX);
         let (Ok(length), Ok(ttl), Ok(end), true) = (length, mark(ttl), mark(self.out.len()), fits) else {
             self.out.truncate(before);
@@ -255,7 +257,7 @@ impl Packer {
         true
     }
 
-    /// The data; names of the oldest types may be compressed, others must not.
+    /// Writes RDATA; only names of RFC 1035 types may be compressed.
     fn data(&mut self, record: &Record) {
         let data = &record.data[..];
         let names_at = match record.rtype {

@@ -1,8 +1,8 @@
-//! Answers that were given before, bounded in number and bytes.
+//! Cache of upstream answers, bounded in entries and bytes.
 //!
-//! In: answers with the time they hold. Out: the same, with their age, as long as they hold, and for a while after that when
-//! nobody knows better. Each shard is a S3-FIFO: a small queue that new answers must survive by being asked for again, and a
-//! main one. A flood of names that are asked for once passes through the small queue and leaves the main one alone.
+//! In: answers with their TTL. Out: the same with their age, until they expire and as stale answers for some time
+//! after. Each shard uses S3-FIFO: new answers enter a small queue and move to the main queue only if they are used
+//! again, so a scan of many names used once does not evict popular ones.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -17,13 +17,13 @@ use super::answer::Answer;
 use super::message::{Query, flag};
 
 const SHARDS: usize = 64;
-/// Bytes an answer may take on average; many large ones make room sooner.
+/// Average answer size in bytes; capacity times this bounds the memory of a shard.
 const AVERAGE: usize = 1024;
 
-/// What an answer is an answer to.
+/// Cache key.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Key {
-    /// Lower-cased, wire form.
+    /// Lower-cased wire form.
     pub(super) name: Box<[u8]>,
     pub(super) qtype: u16,
     pub(super) qclass: u16,
@@ -31,7 +31,7 @@ pub(super) struct Key {
     pub(super) checking_disabled: bool,
 }
 
-/// The same, borrowed.
+/// Borrowed cache key.
 #[derive(Clone, Copy)]
 pub(super) struct KeyRef<'a> {
     pub(super) name: &'a [u8],
@@ -71,25 +71,25 @@ impl<'a> KeyRef<'a> {
     }
 }
 
-/// A remembered answer.
+/// Cached answer.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) answer: Answer,
     pub(super) since: Instant,
-    /// How long it holds.
-    pub(super) holds: Duration,
-    /// How often it was given.
+    /// Time to live.
+    pub(super) ttl: Duration,
+    /// Number of hits, for prefetching.
     pub(super) hits: AtomicU32,
-    /// When it was last given, in milliseconds since `since`.
+    /// Time of the last hit, in milliseconds since `since`.
     pub(super) last: AtomicU64,
-    /// Until when nobody is asked again after a failure, in milliseconds since `since`.
-    pub(super) quiet_until: AtomicU64,
+    /// No new attempt after a failure before this time, in milliseconds since `since`.
+    pub(super) retry_after: AtomicU64,
 }
 
 impl Entry {
-    pub(super) fn new(answer: Answer, since: Instant, holds: Duration) -> Self {
+    pub(super) fn new(answer: Answer, since: Instant, ttl: Duration) -> Self {
         let zero = || AtomicU64::new(0);
-        Self { answer, since, holds, hits: AtomicU32::new(0), last: zero(), quiet_until: zero() }
+        Self { answer, since, ttl, hits: AtomicU32::new(0), last: zero(), retry_after: zero() }
     }
 
     pub(super) fn age(&self, now: Instant) -> Duration {
@@ -97,10 +97,10 @@ impl Entry {
     }
 
     pub(super) fn is_fresh(&self, now: Instant) -> bool {
-        self.age(now) < self.holds
+        self.age(now) < self.ttl
     }
 
-    /// Whole seconds since it came.
+    /// Age in seconds.
     pub(super) fn seconds(&self, now: Instant) -> u32 {
         u32::try_from(self.age(now).as_secs()).unwrap_or(u32::MAX)
     }
@@ -110,7 +110,7 @@ impl Entry {
     }
 }
 
-/// A table of answers.
+/// Sharded cache.
 #[derive(Debug)]
 pub(super) struct Table {
     shards: Box<[Mutex<Shard>]>,
@@ -151,7 +151,7 @@ impl Table {
         shard.lock().remove(hash, key);
     }
 
-    /// Answers, bytes, and how many had to go.
+    /// Entries, bytes and evictions.
     pub(super) fn usage(&self) -> (usize, usize, u64) {
         let (mut entries, mut bytes) = (0, 0);
         for shard in &self.shards {
@@ -163,17 +163,17 @@ impl Table {
     }
 }
 
-/// Hashes are already mixed.
+/// Hasher for keys that are hashes already.
 #[derive(Default)]
-struct AsItIs(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for AsItIs {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
 
     fn write(&mut self, _: &[u8]) {
-        unreachable!("only whole numbers are hashed")
+        unreachable!("only u64 keys are hashed")
     }
 
     fn write_u64(&mut self, value: u64) {
@@ -186,22 +186,22 @@ struct Item {
     key: Key,
     entry: Arc<Entry>,
     weight: usize,
-    /// How often it was asked for, up to 3.
-    uses: u8,
+    /// Use count, up to 3 (S3-FIFO).
+    counters: u8,
     in_main: bool,
-    /// Which of several insertions under this hash the queues mean.
+    /// Sequence number that identifies the insertion in the queues.
     turn: u64,
 }
 
 #[derive(Debug)]
 struct Shard {
     capacity: usize,
-    items: HashMap<u64, Item, BuildHasherDefault<AsItIs>>,
+    items: HashMap<u64, Item, BuildHasherDefault<IdentityHasher>>,
     small: VecDeque<(u64, u64)>,
     main: VecDeque<(u64, u64)>,
-    /// Hashes that the small queue dropped lately; whoever comes back goes to the main one.
+    /// Ghost queue: hashes that the small queue evicted recently; if inserted again they go to the main queue.
     ghosts: VecDeque<u64>,
-    is_ghost: HashSet<u64, BuildHasherDefault<AsItIs>>,
+    is_ghost: HashSet<u64, BuildHasherDefault<IdentityHasher>>,
     bytes: usize,
     turn: u64,
 }
@@ -222,7 +222,7 @@ impl Shard {
 
     fn get(&mut self, hash: u64, key: KeyRef<'_>) -> Option<Arc<Entry>> {
         let item = self.items.get_mut(&hash).filter(|item| key.is(&item.key))?;
-        item.uses = (item.uses + 1).min(3);
+        item.counters = (item.counters + 1).min(3);
         Some(item.entry.clone())
     }
 
@@ -241,7 +241,7 @@ impl Shard {
     fn insert(&mut self, hash: u64, key: Key, entry: Arc<Entry>) -> u64 {
         let weight = entry.answer.weight() + size_of::<Item>() + size_of::<Entry>() + key.name.len();
         if let Some(item) = self.items.get_mut(&hash) {
-            // The same question, or one that shares its hash: the newer stays, in the place of the older.
+            // Same question, or a hash collision: the newer entry replaces the older one.
             self.bytes = self.bytes - item.weight + weight;
             (item.key, item.entry, item.weight) = (key, entry, weight);
             return self.make_room();
@@ -250,7 +250,7 @@ impl Shard {
         self.turn += 1;
         let queue = if in_main { &mut self.main } else { &mut self.small };
         queue.push_back((hash, self.turn));
-        self.items.insert(hash, Item { key, entry, weight, uses: 0, in_main, turn: self.turn });
+        self.items.insert(hash, Item { key, entry, weight, counters: 0, in_main, turn: self.turn });
         self.bytes += weight;
         if self.small.len() + self.main.len() > 2 * self.capacity {
             self.sweep();
@@ -258,7 +258,7 @@ impl Shard {
         self.make_room()
     }
 
-    /// Takes out of the queues what is no longer there; removals leave that behind.
+    /// Removes queue entries of items that were removed.
     fn sweep(&mut self) {
         let Self { items, small, main, .. } = self;
         let items = &*items;
@@ -288,12 +288,12 @@ impl Shard {
         u64::try_from(before - self.items.len()).unwrap_or(0)
     }
 
-    /// Takes the oldest of the small queue: to the main one when it was asked for, out otherwise.
+    /// Evicts the oldest item of the small queue, or moves it to the main queue if it was used.
     fn shrink_small(&mut self) {
         let Some((hash, turn)) = self.small.pop_front() else { return };
         let Some(item) = self.items.get_mut(&hash).filter(|item| item.turn == turn && !item.in_main) else { return };
-        if item.uses > 0 {
-            (item.uses, item.in_main) = (0, true);
+        if item.counters > 0 {
+            (item.counters, item.in_main) = (0, true);
             self.main.push_back((hash, turn));
             return;
         }
@@ -308,12 +308,12 @@ impl Shard {
         }
     }
 
-    /// Takes the oldest of the main queue: back to its end when it was asked for, out otherwise.
+    /// Evicts the oldest item of the main queue, or requeues it if it was used.
     fn shrink_main(&mut self) {
         let Some((hash, turn)) = self.main.pop_front() else { return };
         let Some(item) = self.items.get_mut(&hash).filter(|item| item.turn == turn) else { return };
-        if item.uses > 0 {
-            item.uses -= 1;
+        if item.counters > 0 {
+            item.counters -= 1;
             self.main.push_back((hash, turn));
         } else {
             self.forget(hash);
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_in_comes_out() {
+    fn inserted_answers_are_found() {
         let table = Table::new(1000);
         table.insert(key(1), entry(10));
         assert!(table.get(key(1).as_ref()).is_some());
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn coming_and_going_leaves_nothing_behind() {
+    fn inserts_and_removals_do_not_grow_the_queues() {
         let table = Table::new(64);
         for _ in 0..10_000 {
             table.insert(key(1), entry(10));
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_leaves_what_is_used() {
+    fn a_scan_does_not_evict_popular_answers() {
         let table = Table::new(1280);
         for round in 0..3 {
             for number in 0..200 {

@@ -1,9 +1,8 @@
-//! Addresses by hand: `192.0.2.7 web.example`, and their names.
+//! `hosts`: static addresses.
 //!
-//! In: lines of a file or of the Corefile. Out: answers for names and for addresses, as in CoreDNS. A name that is known has no
-//! other data than its addresses. A name that is not known is somebody else's, when the configuration says so, and a failure
-//! otherwise: a list has no SOA, without which "no such name" says less than it should. Addresses are asked for by PTR alone, in any
-//! zone, and those that are not known are somebody else's always.
+//! In: lines of a file or of the Corefile. Out: A, AAAA and PTR answers, as in CoreDNS. Other types of a known name
+//! give NODATA. An unknown name falls through if configured, otherwise it is SERVFAIL: without an SOA record NXDOMAIN
+//! would not be cacheable. Only PTR queries look up addresses, in any zone; unknown addresses always fall through.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -21,7 +20,7 @@ const A: u16 = 1;
 const PTR: u16 = 12;
 const AAAA: u16 = 28;
 
-/// A list, and the file that may change under it.
+/// Hosts table with the file it is loaded from.
 pub(super) struct HostList {
     config: Hosts,
     zones: Vec<Name>,
@@ -35,7 +34,7 @@ struct Table {
 }
 
 impl HostList {
-    /// A list for some zones (those of the block, unless it has its own) with the text of its file.
+    /// Creates a table; `text` is the content of its file.
     pub(super) fn new(config: &Hosts, block_zones: &[Name], text: &str) -> Self {
         let zones = if config.zones.is_empty() { block_zones.to_vec() } else { config.zones.clone() };
         let out = Self { config: config.clone(), zones, table: RwLock::default() };
@@ -43,34 +42,38 @@ impl HostList {
         out
     }
 
-    /// The file, and how often it is looked at.
+    /// File and reload interval.
     pub(super) fn file(&self) -> Option<(PathBuf, std::time::Duration)> {
         self.config.file.clone().filter(|_| !self.config.reload.is_zero()).map(|file| (file, self.config.reload))
     }
 
-    /// How many pairs of a name and an address there are.
+    /// Number of name-address pairs.
     pub(super) fn len(&self) -> usize {
         self.table.read().addresses.values().map(Vec::len).sum()
     }
 
-    /// Reads the text of the file anew; lines that are none are left out, as everywhere.
+    /// Replaces the entries of the file; invalid lines are ignored.
     pub(super) fn load(&self, text: &str) {
         let mut table = Table::default();
-        let ours = |name: &Name| self.covers(name.as_wire());
+        let in_zones = |name: &Name| self.covers(name.as_wire());
         for (address, names) in &self.config.entries {
-            table.add(*address, names.iter().filter(|name| ours(name)).cloned(), self.config.reverse);
+            table.add(*address, names.iter().filter(|name| in_zones(name)).cloned(), self.config.reverse);
         }
         for line in text.lines() {
             let mut words = line.split('#').next().unwrap_or_default().split_ascii_whitespace();
             let address = words.next().and_then(|word| word.split('%').next()?.parse().ok());
             if let Some(address) = address {
-                table.add(address, words.filter_map(|word| Name::parse(word).ok()).filter(ours), self.config.reverse);
+                table.add(
+                    address,
+                    words.filter_map(|word| Name::parse(word).ok()).filter(in_zones),
+                    self.config.reverse,
+                );
             }
         }
         *self.table.write() = Arc::new(table);
     }
 
-    /// The answer, or `None` when it is somebody else's.
+    /// Answer, or `None` to fall through.
     pub(super) fn answer(&self, lower: &[u8], qtype: u16) -> Option<Unpacked> {
         let table = self.table.read().clone();
         let record = |rtype, data| Record { owner: lower.to_vec(), rtype, class: 1, ttl: self.config.ttl, data };
@@ -164,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn without_fallthrough_the_list_is_all_there_is() {
+    fn hosts_without_fallthrough_is_final() {
         let list = list(Fallthrough::Never);
         let code = |text: &str, qtype| list.answer(name(text).as_wire(), qtype).map(|answer| answer.rcode);
         assert_eq!(code("c.example", A), Some(rcode::SERVFAIL));
@@ -179,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_have_names_outside_of_the_zones_but_only_names_inside() {
+    fn ptr_answers_only_contain_names_in_the_zones() {
         let entries = vec![("192.0.2.7".parse().expect("an address"), vec![name("a.example"), name("a.elsewhere")])];
         let (zones, reload) = (vec![name("example")], Duration::ZERO);
         let fallthrough = Fallthrough::Never;

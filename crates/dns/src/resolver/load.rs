@@ -1,7 +1,7 @@
-//! What the resolver is told, and the files that belong to it.
+//! Resolver configuration and the files it refers to.
 //!
-//! In: the configuration and the file system. Out: everything the resolver needs, read once, so that a mistake is said
-//! before anything is served.
+//! In: the configuration and the file system. Out: everything the resolver needs, read once, so that errors are
+//! reported before serving.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -11,72 +11,72 @@ use std::time::{Duration, Instant};
 
 use api::resolv_conf::ResolvConf;
 
-use super::secure;
-use crate::answer::Chase;
-use crate::beyond::Lookup;
-use crate::config::{self, Block, Name, Tls, To};
+use super::tls;
+use crate::answer::CnameChain;
+use crate::config::{self, Block, ForwardTarget, Name, Tls};
+use crate::forward::Lookup;
 
-/// What is answered by the cluster's own zones.
-pub trait Local: Send + Sync {
-    /// What is known of a question's name.
-    fn answer(&self, message: &[u8]) -> Known;
-    /// The answer to a question whose name leads out, with what was found there.
-    fn followed(&self, message: &[u8], chase: &Chase, found: &Lookup) -> Vec<u8>;
-    /// The search path of the Pod that has this address now, its own namespace first; `None` when there is no such Pod.
+/// Cluster zones as used by the resolver.
+pub trait LocalZones: Send + Sync {
+    /// Answers a query message.
+    fn answer(&self, message: &[u8]) -> LocalAnswer;
+    /// Reply to a query whose CNAME target is outside the cluster zones, with the records of the target.
+    fn finish_cname(&self, message: &[u8], chain: &CnameChain, found: &Lookup) -> Vec<u8>;
+    /// Search path of the Pod with this address, its own namespace first; `None` if there is no such Pod.
     fn search_path(&self, client: IpAddr) -> Option<Vec<Name>>;
 }
 
-/// What the cluster's own zones know of a name.
+/// Answer of the cluster zones.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Known {
-    /// Nothing: the name is not ours, or falls through to others.
-    Nothing,
-    /// All: this is the answer.
-    All(Vec<u8>),
-    /// That it is another name, which is not ours.
-    Alias(Box<Chase>),
+pub enum LocalAnswer {
+    /// The name is outside the cluster zones, or falls through.
+    NotLocal,
+    /// Complete reply.
+    Reply(Vec<u8>),
+    /// CNAME chain to a name outside the cluster zones.
+    Cname(Box<CnameChain>),
 }
 
-/// Where the time comes from; tests bring their own.
+/// Source of time; replaced in tests.
 pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
-/// What the resolver is told.
+/// Resolver configuration.
 #[derive(Clone)]
 pub struct Config {
-    /// The blocks.
+    /// Server blocks.
     pub server: config::Config,
-    /// Nameservers of files that `forward` names.
+    /// Nameservers of the files that `forward` refers to.
     pub nameservers: HashMap<PathBuf, Vec<SocketAddr>>,
-    /// Search domains of files that `autopath` names.
+    /// Search domains of the files that `autopath` refers to.
     pub searches: HashMap<PathBuf, Vec<Name>>,
-    /// Texts of files that `hosts` names.
+    /// Content of the files that `hosts` refers to.
     pub hosts: HashMap<PathBuf, String>,
-    /// TLS settings of `forward`, read, or why they cannot be.
+    /// TLS client configurations of `forward`, or the error.
     pub tls: Vec<(Tls, Result<Arc<rustls::ClientConfig>, String>)>,
-    /// The cluster's own zones.
-    pub local: Option<Arc<dyn Local>>,
-    /// Addresses we serve at; an upstream there would be ourselves.
-    pub own: Vec<SocketAddr>,
-    /// The longest a question may take.
-    pub total: Duration,
-    /// How long a question waits for a new answer while an old one is at hand.
-    pub patience: Duration,
-    /// Where the time comes from.
+    /// Cluster zones.
+    pub local: Option<Arc<dyn LocalZones>>,
+    /// Listen addresses; upstreams at these addresses are loops.
+    pub listen_addresses: Vec<SocketAddr>,
+    /// Time limit of a query.
+    pub query_timeout: Duration,
+    /// How long a query waits for upstreams before a stale answer is served.
+    pub stale_timeout: Duration,
+    /// Source of time.
     pub clock: Clock,
 }
 
-/// A file that cannot be used.
+/// File that cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{path}: {why}", path = path.display())]
 pub struct LoadError {
-    /// Which.
+    /// Path.
     pub path: PathBuf,
-    /// Why.
+    /// Reason.
     pub why: String,
 }
 
 impl Config {
-    /// The configuration without the files it names.
+    /// Configuration without the files it refers to.
     #[must_use]
     pub fn new(server: config::Config) -> Self {
         Self {
@@ -86,17 +86,17 @@ impl Config {
             hosts: HashMap::new(),
             tls: Vec::new(),
             local: None,
-            own: Vec::new(),
-            total: Duration::from_secs(5),
-            patience: Duration::from_millis(1800),
+            listen_addresses: Vec::new(),
+            query_timeout: Duration::from_secs(5),
+            stale_timeout: Duration::from_millis(1800),
             clock: Arc::new(Instant::now),
         }
     }
 
-    /// The configuration with the files it names.
+    /// Configuration with the files it refers to.
     ///
     /// # Errors
-    /// When one cannot be read. A missing hosts file is an empty one, as everywhere.
+    /// When a file cannot be read. A missing hosts file is treated as empty.
     pub fn load(server: config::Config) -> Result<Self, LoadError> {
         let mut out = Self::new(server);
         for block in out.server.blocks.clone() {
@@ -109,16 +109,16 @@ impl Config {
         for forward in &block.forwards {
             for to in &forward.to {
                 match to {
-                    To::File(path) => {
+                    ForwardTarget::File(path) => {
                         let conf = resolv_conf(path)?;
                         let addresses = conf.nameservers.iter().filter_map(|text| nameserver(text)).collect();
                         self.nameservers.insert(path.clone(), addresses);
                     }
-                    To::Server(server) if server.tls && self.tls_of(&forward.tls).is_none() => {
-                        let client = secure::client(&forward.tls);
+                    ForwardTarget::Server(server) if server.tls && self.tls_of(&forward.tls).is_none() => {
+                        let client = tls::client(&forward.tls);
                         self.tls.push((forward.tls.clone(), client));
                     }
-                    To::Server(_) => {}
+                    ForwardTarget::Server(_) => {}
                 }
             }
         }
@@ -150,7 +150,7 @@ fn resolv_conf(path: &Path) -> Result<ResolvConf, LoadError> {
     ResolvConf::parse(&text).map_err(|error| LoadError { path: path.to_owned(), why: error.to_string() })
 }
 
-/// An address of a resolv.conf; link-local ones with an interface are left out.
+/// Nameserver address of a resolv.conf; link-local addresses with a zone are ignored.
 fn nameserver(text: &str) -> Option<SocketAddr> {
     text.parse::<IpAddr>().map(|address| SocketAddr::new(address, 53)).ok()
 }

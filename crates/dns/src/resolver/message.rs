@@ -1,15 +1,15 @@
-//! What a client asks, read once; and the bytes of a question that goes out.
+//! Query parser of the resolver, and outgoing queries.
 //!
-//! In: a message as it came. Out: its question with the name lower-cased, its EDNS wishes, or why it is not answered like
-//! others. No allocation: the hot threads read questions here before they look into the cache.
+//! In: a message as received. Out: its question with the name lower-cased and its EDNS fields, or why it is invalid.
+//! Does not allocate, since listener threads call it for every query.
 
 use crate::config::Name;
-use crate::wire::UDP_OURS;
+use crate::wire::UDP_PAYLOAD_SIZE;
 
 pub(super) use crate::wire::rtype::OPT;
 pub(super) use crate::wire::{HEADER, flag, rcode};
 
-/// A lower-cased name in wire form, without a heap.
+/// Lower-cased name in wire form, without heap.
 #[derive(Clone, Copy)]
 pub(super) struct Lower {
     bytes: [u8; 255],
@@ -22,7 +22,7 @@ impl Lower {
     }
 }
 
-/// What a client said about EDNS.
+/// EDNS fields of a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Edns {
     pub(super) size: u16,
@@ -30,11 +30,11 @@ pub(super) struct Edns {
     pub(super) dnssec: bool,
 }
 
-/// A question.
+/// Parsed query.
 pub(super) struct Query<'a> {
     pub(super) id: u16,
     pub(super) flags: u16,
-    /// The question section, as it came.
+    /// Question section as received.
     pub(super) question: &'a [u8],
     pub(super) name: Lower,
     pub(super) qtype: u16,
@@ -42,13 +42,13 @@ pub(super) struct Query<'a> {
     pub(super) edns: Option<Edns>,
 }
 
-/// A message that is no plain question.
+/// Message that is not a valid query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Odd {
-    /// Not worth an answer: too short, or an answer itself.
-    Silent,
-    /// Answered with this code; the id and flags of the message.
-    Code { id: u16, flags: u16, rcode: u16 },
+pub(super) enum InvalidQuery {
+    /// Not answered: too short, or a response.
+    Drop,
+    /// Answered with this RCODE.
+    Rcode { id: u16, flags: u16, rcode: u16 },
 }
 
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
@@ -56,14 +56,14 @@ pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 impl<'a> Query<'a> {
-    pub(super) fn read(message: &'a [u8]) -> Result<Self, Odd> {
-        let word = |at| u16_at(message, at).ok_or(Odd::Silent);
+    pub(super) fn read(message: &'a [u8]) -> Result<Self, InvalidQuery> {
+        let word = |at| u16_at(message, at).ok_or(InvalidQuery::Drop);
         let (id, flags) = (word(0)?, word(2)?);
         let counts = [word(4)?, word(6)?, word(8)?, word(10)?];
         if flags & flag::QR != 0 {
-            return Err(Odd::Silent);
+            return Err(InvalidQuery::Drop);
         }
-        let code = |rcode| Odd::Code { id, flags, rcode };
+        let code = |rcode| InvalidQuery::Rcode { id, flags, rcode };
         if flags & flag::OPCODE != 0 {
             return Err(code(rcode::NOTIMP));
         }
@@ -97,7 +97,7 @@ impl<'a> Query<'a> {
         Some(Self { id, flags, question, name, qtype, qclass, edns })
     }
 
-    /// Whether the client wants signatures.
+    /// Whether the DO bit is set.
     pub(super) fn dnssec(&self) -> bool {
         self.edns.is_some_and(|edns| edns.dnssec)
     }
@@ -107,7 +107,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// An uncompressed name, lower-cased, and where it ends.
+/// Parses an uncompressed name; returns it lower-cased with its end offset.
 fn read_name(message: &[u8], start: usize) -> Option<(Lower, usize)> {
     let mut at = start;
     loop {
@@ -120,12 +120,12 @@ fn read_name(message: &[u8], start: usize) -> Option<(Lower, usize)> {
     let wire = &message[start..=at];
     let mut bytes = [0; 255];
     bytes.get_mut(..wire.len())?.copy_from_slice(wire);
-    // Length bytes are below 64, where no letter is: the whole name can be lower-cased at once.
+    // Length bytes are below 64 and no letters, so the whole name can be lower-cased at once.
     bytes[..wire.len()].make_ascii_lowercase();
     Some((Lower { bytes, length: u8::try_from(wire.len()).ok()? }, at + 1))
 }
 
-/// Where a name ends, compressed or not.
+/// End offset of a name, compressed or not.
 pub(super) fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match usize::from(*message.get(at)?) {
@@ -137,7 +137,7 @@ pub(super) fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// A question of ours to somebody else.
+/// Query to an upstream.
 #[derive(Clone, Debug)]
 pub(super) struct Outgoing {
     pub(super) name: Name,
@@ -149,12 +149,12 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    /// A plain question.
+    /// Query with default flags.
     pub(super) fn new(name: Name, qtype: u16) -> Self {
         Self { name, qtype, qclass: 1, recursion: true, dnssec: false, checking_disabled: false }
     }
 
-    /// What a client asks, under this name.
+    /// Query of a client with another name.
     pub(super) fn of(query: &Query<'_>, name: &Name) -> Self {
         Self {
             qclass: query.qclass,
@@ -164,7 +164,7 @@ impl Outgoing {
         }
     }
 
-    /// The bytes.
+    /// Message in wire form.
     pub(super) fn message(&self, id: u16, edns: bool) -> Vec<u8> {
         let mut flags = if self.recursion { flag::RD } else { 0 };
         if self.checking_disabled {
@@ -183,7 +183,7 @@ impl Outgoing {
         out
     }
 
-    /// Whether a message answers this question. Servers that give up may leave the question out.
+    /// Whether a message is a response to this query. Error responses may omit the question.
     pub(super) fn is_answered_by(&self, message: &[u8]) -> bool {
         let (Some(flags), Some(count)) = (u16_at(message, 2), u16_at(message, 4)) else { return false };
         if flags & flag::QR == 0 || flags & flag::OPCODE != 0 || message.len() < HEADER {
@@ -200,16 +200,16 @@ impl Outgoing {
     }
 }
 
-/// Bytes of the EDNS record with this extended error.
+/// Length of the OPT record in bytes.
 pub(super) fn opt_length(extended: Option<&Extended>) -> usize {
     11 + extended.map_or(0, |extended| 6 + extended.text().len())
 }
 
-/// Appends the EDNS record.
+/// Appends the OPT record.
 pub(super) fn put_opt(out: &mut Vec<u8>, rcode: u16, dnssec: bool, extended: Option<&Extended>) {
     out.push(0);
     out.extend(OPT.to_be_bytes());
-    out.extend(UDP_OURS.to_be_bytes());
+    out.extend(UDP_PAYLOAD_SIZE.to_be_bytes());
     out.extend([u8::try_from(rcode >> 4).unwrap_or(u8::MAX), 0, if dnssec { 0x80 } else { 0 }, 0]);
     let Some(extended) = extended else { return out.extend([0, 0]) };
     let text = extended.text();
@@ -220,7 +220,7 @@ pub(super) fn put_opt(out: &mut Vec<u8>, rcode: u16, dnssec: bool, extended: Opt
     out.extend(text.as_bytes());
 }
 
-/// Why an answer is not what it should be (RFC 8914).
+/// Extended DNS error (RFC 8914).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Extended {
     pub(super) code: u16,
@@ -240,7 +240,7 @@ impl Extended {
         Self { code, text: text.into() }
     }
 
-    /// The text, cut so that it never makes an answer large.
+    /// Text, limited to 200 bytes.
     fn text(&self) -> &str {
         let end = self.text.floor_char_boundary(200);
         &self.text[..end]
@@ -256,38 +256,38 @@ mod tests {
     }
 
     #[test]
-    fn a_question_of_ours_is_read_back() {
+    fn an_outgoing_query_parses() {
         let mut outgoing = Outgoing::new(name("Example.org"), 28);
         outgoing.dnssec = true;
         let message = outgoing.message(7, true);
-        let query = Query::read(&message).unwrap_or_else(|odd| panic!("{odd:?}"));
+        let query = Query::read(&message).unwrap_or_else(|invalid| panic!("{invalid:?}"));
         assert_eq!((query.id, query.qtype, query.qclass), (7, 28, 1));
         assert_eq!(query.name.as_wire(), b"\x07example\x03org\0");
-        assert_eq!(query.edns, Some(Edns { size: UDP_OURS, version: 0, dnssec: true }));
+        assert_eq!(query.edns, Some(Edns { size: UDP_PAYLOAD_SIZE, version: 0, dnssec: true }));
         assert!(query.has(flag::RD) && !query.has(flag::CD));
     }
 
     #[test]
-    fn odd_messages() {
+    fn invalid_queries_are_classified() {
         let good = Outgoing::new(name("a"), 1).message(7, false);
-        let odd = |change: &dyn Fn(&mut Vec<u8>)| {
+        let invalid = |change: &dyn Fn(&mut Vec<u8>)| {
             let mut message = good.clone();
             change(&mut message);
             Query::read(&message).err()
         };
-        let code = |rcode, flags| Some(Odd::Code { id: 7, flags, rcode });
-        assert_eq!(odd(&|_| ()), None);
-        assert_eq!(odd(&|message| message.truncate(11)), Some(Odd::Silent));
-        assert_eq!(odd(&|message| message[2] |= 0x80), Some(Odd::Silent));
-        assert_eq!(odd(&|message| message[2] |= 0x10), code(rcode::NOTIMP, 0x1100));
-        assert_eq!(odd(&|message| message[5] = 2), code(rcode::FORMERR, 0x0100));
-        assert_eq!(odd(&|message| message[11] = 1), code(rcode::FORMERR, 0x0100));
-        assert_eq!(odd(&|message| message.truncate(14)), code(rcode::FORMERR, 0x0100));
-        assert_eq!(odd(&|message| message[12] = 0xc0), code(rcode::FORMERR, 0x0100));
+        let code = |rcode, flags| Some(InvalidQuery::Rcode { id: 7, flags, rcode });
+        assert_eq!(invalid(&|_| ()), None);
+        assert_eq!(invalid(&|message| message.truncate(11)), Some(InvalidQuery::Drop));
+        assert_eq!(invalid(&|message| message[2] |= 0x80), Some(InvalidQuery::Drop));
+        assert_eq!(invalid(&|message| message[2] |= 0x10), code(rcode::NOTIMP, 0x1100));
+        assert_eq!(invalid(&|message| message[5] = 2), code(rcode::FORMERR, 0x0100));
+        assert_eq!(invalid(&|message| message[11] = 1), code(rcode::FORMERR, 0x0100));
+        assert_eq!(invalid(&|message| message.truncate(14)), code(rcode::FORMERR, 0x0100));
+        assert_eq!(invalid(&|message| message[12] = 0xc0), code(rcode::FORMERR, 0x0100));
     }
 
     #[test]
-    fn only_the_right_answer_answers() {
+    fn only_matching_replies_are_accepted() {
         let outgoing = Outgoing::new(name("a.example"), 1);
         let mut answer = outgoing.message(7, false);
         assert!(!outgoing.is_answered_by(&answer), "a question is no answer");

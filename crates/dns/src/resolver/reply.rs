@@ -1,63 +1,63 @@
-//! An answer for one client: its id, its spelling of the question, its size limit.
+//! Writes an answer for one client: its id, its spelling of the question, its size limit.
 //!
-//! In: a question and a kept answer with its age. Out: a message. Data that does not fit is cut after a whole record and said
-//! (TC); what is only additional is left out in silence, because a client that misses it asks.
+//! In: a query and a cached answer with its age. Out: a message. Answer records that do not fit set TC; additional
+//! records are omitted silently.
 
 use super::Transport;
 use super::answer::Answer;
-use super::message::{Edns, Extended, HEADER, Odd, Query, flag, opt_length, put_opt, rcode};
+use super::message::{Edns, Extended, HEADER, InvalidQuery, Query, flag, opt_length, put_opt, rcode};
 
-/// The largest UDP answer unless the configuration says less.
-pub(super) const LARGEST_UDP: u16 = 4096;
-/// What a client without EDNS can take.
-const CLASSIC: u16 = 512;
+/// Largest UDP reply without `bufsize`.
+pub(super) const MAX_UDP: u16 = 4096;
+/// Largest UDP reply without EDNS.
+const UDP_WITHOUT_EDNS: u16 = 512;
 
-/// What becomes of the TTLs.
+/// How TTLs are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ttl {
-    /// So many seconds have passed.
+    /// Reduced by this age in seconds.
     Aged(u32),
-    /// All the same.
+    /// Replaced by this value.
     Fixed(u32),
 }
 
-/// How an answer is given.
+/// Options for writing an answer.
 #[derive(Clone, Copy)]
-pub(super) struct Manner<'a> {
+pub(super) struct ReplyOptions<'a> {
     pub(super) ttl: Ttl,
-    /// The most bytes.
+    /// Maximum size in bytes.
     pub(super) limit: usize,
-    /// Whether it comes from memory, which counts as authoritative because old resolvers drop other answers.
-    pub(super) remembered: bool,
-    /// Where addresses of an answer begin.
+    /// Whether it is from the cache; sets AA, because old resolvers drop other answers.
+    pub(super) from_cache: bool,
+    /// Number of positions by which address records are rotated.
     pub(super) rotate: usize,
     pub(super) extended: Option<&'a Extended>,
 }
 
-/// The most bytes of an answer to a question.
+/// Size limit of the reply to a query in bytes.
 pub(super) fn limit(transport: Transport, edns: Option<Edns>, cap: Option<u16>) -> usize {
     let size = match (transport, edns) {
         (Transport::Tcp, _) => u16::MAX,
-        (Transport::Udp, None) => CLASSIC,
-        (Transport::Udp, Some(edns)) => edns.size.min(cap.unwrap_or(LARGEST_UDP)).max(CLASSIC),
+        (Transport::Udp, None) => UDP_WITHOUT_EDNS,
+        (Transport::Udp, Some(edns)) => edns.size.min(cap.unwrap_or(MAX_UDP)).max(UDP_WITHOUT_EDNS),
     };
     usize::from(size)
 }
 
 /// Writes an answer.
-pub(super) fn write(out: &mut Vec<u8>, query: &Query<'_>, answer: &Answer, manner: Manner<'_>) {
+pub(super) fn write(out: &mut Vec<u8>, query: &Query<'_>, answer: &Answer, options: ReplyOptions<'_>) {
     out.clear();
-    let extended = manner.extended.filter(|_| query.edns.is_some());
+    let extended = options.extended.filter(|_| query.edns.is_some());
     let opt = if query.edns.is_some() { opt_length(extended) } else { 0 };
-    let room = manner.limit.saturating_sub(HEADER + query.question.len() + opt);
+    let room = options.limit.saturating_sub(HEADER + query.question.len() + opt);
     let fits = answer.marks.iter().take_while(|mark| usize::from(mark.end) <= room).count();
     let counts = fitting(answer.counts, fits);
-    // Without its SOA an empty answer says less than it should, so that counts as cut, too.
+    // Without its SOA record a negative answer is incomplete, so its omission sets TC, too.
     let vital = if answer.counts[0] > 0 { 0 } else { 1 };
     let cut = counts[..=vital] != answer.counts[..=vital];
     let mut flags = flag::QR | flag::RA | (query.flags & (flag::RD | flag::CD)) | (answer.rcode & 15);
     for (bit, on) in [
-        (flag::AA, answer.authoritative || manner.remembered),
+        (flag::AA, answer.authoritative || options.from_cache),
         (flag::TC, cut || answer.truncated),
         (flag::AD, answer.authentic && (query.has(flag::AD) || query.dnssec())),
     ] {
@@ -70,14 +70,14 @@ pub(super) fn write(out: &mut Vec<u8>, query: &Query<'_>, answer: &Answer, manne
     let body = out.len();
     let end = fits.checked_sub(1).map_or(0, |last| usize::from(answer.marks[last].end));
     out.extend(&answer.body[..end]);
-    age(&mut out[body..], answer, fits, manner.ttl);
-    rotate(&mut out[body..], answer, usize::from(counts[0]), manner.rotate);
+    age(&mut out[body..], answer, fits, options.ttl);
+    rotate(&mut out[body..], answer, usize::from(counts[0]), options.rotate);
     if query.edns.is_some() {
         put_opt(out, answer.rcode, query.dnssec(), extended);
     }
 }
 
-/// How many records of each section are among the first.
+/// Number of records per section among the first `fits`.
 fn fitting(counts: [u16; 3], fits: usize) -> [u16; 3] {
     let mut left = u16::try_from(fits).unwrap_or(u16::MAX);
     counts.map(|count| {
@@ -100,8 +100,8 @@ fn age(body: &mut [u8], answer: &Answer, records: usize, ttl: Ttl) {
     }
 }
 
-/// Lets the addresses begin with another one. Only records of one size whose owner is a pointer change places: nothing points
-/// into them.
+/// Rotates address records. Only records of equal size whose owner is a pointer are moved, since nothing points into
+/// them.
 fn rotate(body: &mut [u8], answer: &Answer, answers: usize, by: usize) {
     let start = |index: usize| index.checked_sub(1).map_or(0, |last| usize::from(answer.marks[last].end));
     let is_address = |index: usize| {
@@ -121,19 +121,20 @@ fn rotate(body: &mut [u8], answer: &Answer, answers: usize, by: usize) {
     run.rotate_left(by % (last - first + 1) * size);
 }
 
-/// A code without data, with a reason.
+/// Reply without records.
 pub(super) fn code(query: &Query<'_>, rcode: u16, extended: Option<&Extended>) -> Vec<u8> {
     let mut out = Vec::new();
-    let manner = Manner { ttl: Ttl::Aged(0), limit: usize::from(u16::MAX), remembered: false, rotate: 0, extended };
-    write(&mut out, query, &Answer::empty(rcode), manner);
+    let options =
+        ReplyOptions { ttl: Ttl::Aged(0), limit: usize::from(u16::MAX), from_cache: false, rotate: 0, extended };
+    write(&mut out, query, &Answer::empty(rcode), options);
     out
 }
 
-/// The answer to something that is no question; nothing for what deserves none.
-pub(super) fn odd(odd: Odd) -> Vec<u8> {
-    match odd {
-        Odd::Silent => Vec::new(),
-        Odd::Code { id, flags, rcode } => {
+/// Reply to an invalid query; empty if none is sent.
+pub(super) fn invalid_query(error: InvalidQuery) -> Vec<u8> {
+    match error {
+        InvalidQuery::Drop => Vec::new(),
+        InvalidQuery::Rcode { id, flags, rcode } => {
             let flags = flag::QR | (flags & (flag::OPCODE | flag::RD | flag::CD)) | (rcode & 15);
             let mut out = Vec::with_capacity(HEADER);
             for word in [id, flags, 0, 0, 0, 0] {
@@ -144,8 +145,8 @@ pub(super) fn odd(odd: Odd) -> Vec<u8> {
     }
 }
 
-/// A question that is answered at once because of what it is.
-pub(super) fn special(query: &Query<'_>) -> Option<Vec<u8>> {
+/// Reply to queries that are rejected by type or EDNS version.
+pub(super) fn rejected(query: &Query<'_>) -> Option<Vec<u8>> {
     const TRANSFERS: std::ops::RangeInclusive<u16> = 251..=252;
     if query.edns.is_some_and(|edns| edns.version != 0) {
         return Some(code(query, rcode::BADVERS, None));

@@ -1,25 +1,24 @@
-//! Questions are asked under another name, and their answers come back under the old one.
+//! `rewrite`: queries for another name, whose answers are changed back.
 //!
-//! In: a name, and the rules of a block. Out: the name to ask for; later the records, changed back so that a client sees answers to what
-//! it asked.
+//! In: a name and the rules of a block. Out: the name to query; later the records with the original names.
 
 use super::Record;
 use super::answer::Unpacked;
 use super::message::skip_name;
-use crate::config::{Answer, Change, Matching, Name, Rewrite};
+use crate::config::{AnswerRewrite, Change, Name, NameMatch, Rewrite};
 
-/// What the rules made of a question.
+/// Rewritten query.
 #[derive(Clone, Debug)]
 pub(super) struct Rewritten<'r> {
-    /// The name to ask for.
+    /// Name to query.
     pub(super) name: Name,
-    /// The rules that changed it, first to last, each with the name before and after.
+    /// Rules applied in order, each with the name before and after.
     steps: Vec<(&'r Rewrite, Name, Name)>,
-    /// Bounds for TTLs.
+    /// Bounds of TTLs.
     ttl: Option<(u32, u32)>,
 }
 
-/// Applies rules to a lower-cased name; `None` when none fits.
+/// Applies rules to a lower-cased name; `None` if none matches.
 pub(super) fn apply<'r>(rules: &'r [Rewrite], lower: &[u8]) -> Option<Rewritten<'r>> {
     if rules.is_empty() {
         return None;
@@ -27,54 +26,54 @@ pub(super) fn apply<'r>(rules: &'r [Rewrite], lower: &[u8]) -> Option<Rewritten<
     let mut out = Rewritten { name: Name::from_wire(lower)?, steps: Vec::new(), ttl: None };
     for rule in rules {
         let fits = match &rule.change {
-            Change::Name { matching, to, .. } => match renamed(matching, to, &out.name) {
+            Change::Name { matching, to, .. } => match rewritten_name(matching, to, &out.name) {
                 Some(new) => {
                     out.steps.push((rule, std::mem::replace(&mut out.name, new.clone()), new));
                     true
                 }
                 None => false,
             },
-            Change::Ttl { matching, least, most } => {
-                let fits = renamed(matching, "", &out.name).is_some() || matches(matching, &out.name);
-                out.ttl = if fits { Some((*least, *most)) } else { out.ttl };
+            Change::Ttl { matching, min, max } => {
+                let fits = rewritten_name(matching, "", &out.name).is_some() || matches(matching, &out.name);
+                out.ttl = if fits { Some((*min, *max)) } else { out.ttl };
                 fits
             }
         };
-        if fits && !rule.go_on {
+        if fits && !rule.continues {
             break;
         }
     }
     (!out.steps.is_empty() || out.ttl.is_some()).then_some(out)
 }
 
-fn matches(matching: &Matching, name: &Name) -> bool {
+fn matches(matching: &NameMatch, name: &Name) -> bool {
     let text = name.to_string();
     match matching {
-        Matching::Exact(wanted) => wanted == name,
-        Matching::Prefix(prefix) => text.starts_with(prefix.as_str()),
-        Matching::Suffix(suffix) => text.ends_with(suffix.as_str()),
-        Matching::Substring(part) => text.contains(part.as_str()),
-        Matching::Regex(expression) => expression.is_match(&text),
+        NameMatch::Exact(wanted) => wanted == name,
+        NameMatch::Prefix(prefix) => text.starts_with(prefix.as_str()),
+        NameMatch::Suffix(suffix) => text.ends_with(suffix.as_str()),
+        NameMatch::Substring(part) => text.contains(part.as_str()),
+        NameMatch::Regex(expression) => expression.is_match(&text),
     }
 }
 
-/// The new name, when the rule fits and gives one that is a name.
-fn renamed(matching: &Matching, to: &str, name: &Name) -> Option<Name> {
+/// New name, if the rule matches and the result is a valid name.
+fn rewritten_name(matching: &NameMatch, to: &str, name: &Name) -> Option<Name> {
     if !matches(matching, name) {
         return None;
     }
     let text = name.to_string();
     let new = match matching {
-        Matching::Exact(_) => to.to_owned(),
-        Matching::Prefix(prefix) => format!("{to}{}", &text[prefix.len()..]),
-        Matching::Suffix(suffix) => format!("{}{to}", &text[..text.len() - suffix.len()]),
-        Matching::Substring(part) => text.replace(part.as_str(), to),
-        Matching::Regex(expression) => filled(expression, &text, to)?,
+        NameMatch::Exact(_) => to.to_owned(),
+        NameMatch::Prefix(prefix) => format!("{to}{}", &text[prefix.len()..]),
+        NameMatch::Suffix(suffix) => format!("{}{to}", &text[..text.len() - suffix.len()]),
+        NameMatch::Substring(part) => text.replace(part.as_str(), to),
+        NameMatch::Regex(expression) => filled(expression, &text, to)?,
     };
     Name::parse(&new).ok()
 }
 
-/// The replacement with `{1}` for what the first group found.
+/// Replacement with `{1}` for the first group.
 fn filled(expression: &regex::Regex, text: &str, to: &str) -> Option<String> {
     let found = expression.captures(text)?;
     let mut out = to.to_owned();
@@ -85,11 +84,11 @@ fn filled(expression: &regex::Regex, text: &str, to: &str) -> Option<String> {
 }
 
 impl Rewritten<'_> {
-    /// Changes an answer back.
+    /// Reverts names and applies TTL bounds to an answer.
     pub(super) fn revert(&self, answer: &mut Unpacked) {
         for record in answer.sections.iter_mut().flatten() {
-            if let Some((least, most)) = self.ttl {
-                record.ttl = record.ttl.clamp(least, most);
+            if let Some((min, max)) = self.ttl {
+                record.ttl = record.ttl.clamp(min, max);
             }
             for (rule, before, after) in self.steps.iter().rev() {
                 let Change::Name { matching, to, answer } = &rule.change else { continue };
@@ -102,22 +101,22 @@ impl Rewritten<'_> {
     }
 }
 
-/// A name of an answer before a rule changed it, in wire form.
+/// Original form of a name in an answer, in wire form.
 fn undone(
     wire: &[u8],
     in_data: bool,
-    matching: &Matching,
+    matching: &NameMatch,
     to: &str,
-    answer: &Answer,
+    answer: &AnswerRewrite,
     before: &Name,
     after: &Name,
 ) -> Option<Vec<u8>> {
     let name = Name::from_wire(wire)?;
     let owner_of_question = (!in_data && name == *after).then(|| before.clone());
     let back = match answer {
-        Answer::Question => owner_of_question,
-        Answer::Auto => owner_of_question.or_else(|| reversed(matching, to, &name)),
-        Answer::Rules(rules) => rules
+        AnswerRewrite::Question => owner_of_question,
+        AnswerRewrite::Auto => owner_of_question.or_else(|| reversed(matching, to, &name)),
+        AnswerRewrite::Rules(rules) => rules
             .iter()
             .filter(|rule| rule.value == in_data)
             .find_map(|rule| Name::parse(&filled(&rule.from, &name.to_string(), &rule.to)?).ok())
@@ -126,19 +125,19 @@ fn undone(
     back.map(|name| name.as_wire().to_vec())
 }
 
-/// The rule the other way round.
-fn reversed(matching: &Matching, to: &str, name: &Name) -> Option<Name> {
+/// Applies the rule in reverse.
+fn reversed(matching: &NameMatch, to: &str, name: &Name) -> Option<Name> {
     let to = to.to_owned();
     match matching {
-        Matching::Exact(from) => (name.to_string() == to).then(|| from.clone()),
-        Matching::Prefix(from) => renamed(&Matching::Prefix(to), from, name),
-        Matching::Suffix(from) => renamed(&Matching::Suffix(to), from, name),
-        Matching::Substring(from) => renamed(&Matching::Substring(to), from, name),
-        Matching::Regex(_) => None,
+        NameMatch::Exact(from) => (name.to_string() == to).then(|| from.clone()),
+        NameMatch::Prefix(from) => rewritten_name(&NameMatch::Prefix(to), from, name),
+        NameMatch::Suffix(from) => rewritten_name(&NameMatch::Suffix(to), from, name),
+        NameMatch::Substring(from) => rewritten_name(&NameMatch::Substring(to), from, name),
+        NameMatch::Regex(_) => None,
     }
 }
 
-/// Changes the name in the data of a record, for types that are an alias or a target.
+/// Changes the name in the RDATA of CNAME, NS, PTR, DNAME, MX and SRV records.
 fn revert_data(record: &mut Record, change: impl Fn(&[u8]) -> Option<Vec<u8>>) {
     let at = match record.rtype {
         2 | 5 | 12 | 39 => 0,
@@ -155,11 +154,11 @@ fn revert_data(record: &mut Record, change: impl Fn(&[u8]) -> Option<Vec<u8>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::corefile::{Alone, parse};
+    use crate::corefile::{EmptyEnvironment, parse};
 
     fn rules(lines: &str) -> Vec<Rewrite> {
-        let config =
-            parse("Corefile", &format!(". {{\n{lines}\n}}"), &Alone).unwrap_or_else(|refused| panic!("{refused}"));
+        let config = parse("Corefile", &format!(". {{\n{lines}\n}}"), &EmptyEnvironment)
+            .unwrap_or_else(|refused| panic!("{refused}"));
         config.blocks.into_iter().next().expect("a block").rewrites
     }
 
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn names_become_others() {
+    fn names_are_rewritten() {
         for (rule, from, want) in [
             ("rewrite name a.example b.example", "a.example", Some("b.example.")),
             ("rewrite name a.example b.example", "x.a.example", None),
@@ -202,9 +201,9 @@ mod tests {
         }
     }
 
-    fn reverted(lines: &str, asked: &str, answer: Record) -> (String, String, u32) {
+    fn reverted(lines: &str, query_name: &str, answer: Record) -> (String, String, u32) {
         let rules = rules(lines);
-        let rewritten = apply(&rules, name(asked).as_wire()).expect("a rule fits");
+        let rewritten = apply(&rules, name(query_name).as_wire()).expect("a rule fits");
         let mut unpacked = Unpacked { sections: [vec![answer], vec![], vec![]], ..Unpacked::default() };
         rewritten.revert(&mut unpacked);
         let record = &unpacked.sections[0][0];
@@ -213,14 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_back_under_the_old_name() {
+    fn answer_names_are_reverted() {
         let plain = reverted("rewrite name a.example b.example", "a.example", record("b.example", 5, "c.example"));
         assert_eq!(plain, ("a.example.".into(), "c.example.".into(), 500));
         let auto = reverted("rewrite name suffix .a .b answer auto", "x.a", record("y.b", 5, "z.b"));
         assert_eq!(auto, ("y.a.".into(), "z.a.".into(), 500));
-        let by_rule =
+        let answer_rules =
             "rewrite name regex (.*)[.]a[.] {1}.b answer name (.*)[.]b[.] {1}.a answer value (.*)[.]b[.] {1}.v";
-        assert_eq!(reverted(by_rule, "x.a", record("x.b", 5, "y.b")), ("x.a.".into(), "y.v.".into(), 500));
+        assert_eq!(reverted(answer_rules, "x.a", record("x.b", 5, "y.b")), ("x.a.".into(), "y.v.".into(), 500));
         let ttl = reverted("rewrite ttl suffix example 30-300", "a.example", record("a.example", 5, "c"));
         assert_eq!(ttl.2, 300);
     }

@@ -1,13 +1,13 @@
-//! Who may ask what (`acl`), and answers by rule (`template`).
+//! `acl` and `template`.
 //!
-//! In: a question and who asks. Out: whether it is answered, and with which code. The first rule that fits decides.
+//! In: a query and its client. Out: whether it is answered, and with which RCODE. The first matching rule applies.
 
 use std::net::IpAddr;
 
 use super::message::{Extended, Query, rcode};
 use crate::config::{Acl, Action, Name, Template};
 
-/// What the rules say to a question.
+/// Action of the first matching rule.
 pub(super) fn admission(rules: &[Acl], block_zones: &[Name], query: &Query<'_>, client: IpAddr) -> Action {
     let client = client.to_canonical();
     let fits = |rule: &&Acl| {
@@ -19,7 +19,7 @@ pub(super) fn admission(rules: &[Acl], block_zones: &[Name], query: &Query<'_>, 
     rules.iter().find(fits).map_or(Action::Allow, |rule| rule.action)
 }
 
-/// The code and the reason for a question that is not let through; `None` for silence.
+/// RCODE and extended error of a denied query; `None` to drop it.
 pub(super) fn denial(action: Action) -> Option<(u16, Extended)> {
     match action {
         Action::Filter => Some((rcode::NOERROR, Extended::new(17, "filtered by an acl"))),
@@ -28,15 +28,15 @@ pub(super) fn denial(action: Action) -> Option<(u16, Extended)> {
     }
 }
 
-/// What a template says.
+/// Answer of a template.
 pub(super) struct Ruled<'t> {
     pub(super) rcode: u16,
     pub(super) extended: Option<Extended>,
-    /// The zone in which it matched; none when it did not, and nobody else may know better.
+    /// Zone in which it matched; `None` if no pattern matched and the name does not fall through.
     pub(super) zone: Option<&'t Name>,
 }
 
-/// The code of the first template that fits.
+/// Answer of the first matching template.
 pub(super) fn template<'t>(
     templates: &'t [Template],
     block_zones: &'t [Name],
@@ -56,7 +56,7 @@ pub(super) fn template<'t>(
             return Some(Ruled { rcode: u16::from(template.rcode), extended, zone: Some(zone) });
         }
         if !template.fallthrough.covers(lower) {
-            // Its zone is its own: what it does not know nobody knows.
+            // Without fallthrough the template is authoritative for its zone.
             return Some(Ruled { rcode: rcode::NXDOMAIN, extended: None, zone: None });
         }
     }

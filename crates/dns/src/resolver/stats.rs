@@ -1,4 +1,4 @@
-//! Counts of what the resolver did, for the metrics.
+//! Counters of the resolver.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,27 +11,27 @@ use super::Resolver;
 use crate::config::Name;
 use crate::wire::rtype;
 
-/// Counters inside; a resolver that takes the place of another goes on with them.
+/// Counters, kept when the configuration is reloaded.
 #[derive(Default)]
 pub(super) struct Counters {
-    /// Questions without a memory that somebody had to be asked for.
+    /// Cache misses of queries without a cache.
     pub(super) misses: AtomicU64,
     pub(super) coalesced: AtomicU64,
     pub(super) failed: AtomicU64,
     pub(super) denied: AtomicU64,
-    pub(super) walked: AtomicU64,
-    /// Questions over the rate of their client.
+    pub(super) expanded: AtomicU64,
+    /// Queries over the rate limit of their client.
     pub(super) limited: AtomicU64,
-    /// Questions over the limit of a `forward`, asked of a second upstream, and asked of one that is down.
+    /// Queries over `max_concurrent`, sent to a second upstream, and sent to an upstream that is down.
     pub(super) rejected: AtomicU64,
     pub(super) hedged: AtomicU64,
     pub(super) broken: AtomicU64,
-    /// Answers by templates: zone, class, type. What is not counted by name is one kind, so that nobody makes it long.
+    /// Template answers by zone, class and type. Types without mnemonic are counted as one, which bounds the map.
     pub(super) templates: Mutex<BTreeMap<(String, u16, u16), u64>>,
 }
 
 impl Counters {
-    /// Counts an answer by a template.
+    /// Counts a template answer.
     pub(super) fn by_template(&self, zone: &Name, class: u16, qtype: u16) {
         let class = if matches!(class, 1 | 3) { class } else { 0 };
         let qtype = if rtype::text(qtype).is_some() { qtype } else { 0 };
@@ -39,10 +39,10 @@ impl Counters {
     }
 }
 
-/// What a memory was used for.
+/// Counters of a cache.
 #[derive(Default)]
-pub(super) struct Uses {
-    /// Hits with data and without, which threads count that must not wait for each other.
+pub(super) struct CacheCounters {
+    /// Hits of positive and negative answers; striped because all listener threads write them.
     pub(super) success: Striped,
     pub(super) denial: Striped,
     pub(super) misses: AtomicU64,
@@ -50,7 +50,7 @@ pub(super) struct Uses {
     pub(super) prefetched: AtomicU64,
 }
 
-/// A counter with several places, each in a cache line of its own: threads that count at once seldom use the same.
+/// Counter striped over cache lines, to avoid contention.
 #[derive(Default)]
 pub(super) struct Striped([Stripe; 8]);
 
@@ -75,60 +75,60 @@ pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// What the resolver did since it began.
+/// Resolver statistics.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Stats {
-    /// Questions answered from memory with data.
+    /// Cache hits with data.
     pub success_hits: u64,
-    /// Questions answered from memory without data.
+    /// Cache hits of negative answers.
     pub denial_hits: u64,
-    /// Questions somebody had to be asked for.
+    /// Queries sent to upstreams.
     pub misses: u64,
-    /// Answers given after their time.
+    /// Stale answers served.
     pub stale: u64,
-    /// Answers asked for anew before their time.
+    /// Answers prefetched.
     pub prefetched: u64,
-    /// Questions that joined an equal one under way.
+    /// Queries that joined an equal one in flight.
     pub coalesced: u64,
-    /// Questions nobody answered.
+    /// Queries that no upstream answered.
     pub failed: u64,
-    /// Questions an `acl` denied.
+    /// Queries denied by `acl`.
     pub denied: u64,
-    /// Questions for which the search path was walked with success.
-    pub walked: u64,
-    /// Questions over the rate of their client.
+    /// Queries answered by search path expansion.
+    pub expanded: u64,
+    /// Queries over the rate limit of their client.
     pub limited: u64,
-    /// Questions over the limit of a `forward`.
+    /// Queries over `max_concurrent`.
     pub rejected: u64,
-    /// Questions asked of a second upstream because the first was slow.
+    /// Queries sent to a second upstream because the first was slow.
     pub hedged: u64,
-    /// Remembered answers with data: number, bytes, and how many had to go.
+    /// Cached positive answers: entries, bytes, evictions.
     pub success_cache: (usize, usize, u64),
-    /// The same without data.
+    /// Cached negative answers: entries, bytes, evictions.
     pub denial_cache: (usize, usize, u64),
-    /// Each upstream.
+    /// Upstreams.
     pub upstreams: Vec<UpstreamStats>,
 }
 
-/// What is known of an upstream.
+/// Statistics of an upstream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UpstreamStats {
-    /// Where.
+    /// Address.
     pub address: SocketAddr,
-    /// Questions.
-    pub asked: u64,
-    /// Questions without an answer.
+    /// Queries sent.
+    pub queries: u64,
+    /// Queries without an answer.
     pub failed: u64,
-    /// Smoothed time to an answer.
+    /// Smoothed latency.
     pub time: Duration,
-    /// Whether it is avoided because it failed.
+    /// Whether it is down.
     pub down: bool,
-    /// Why it is not asked at all.
+    /// Why it is not used.
     pub unusable: Option<String>,
 }
 
 impl Resolver {
-    /// The counts.
+    /// Current statistics.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -138,7 +138,7 @@ impl Resolver {
             coalesced: read(&counters.coalesced),
             failed: read(&counters.failed),
             denied: read(&counters.denied),
-            walked: read(&counters.walked),
+            expanded: read(&counters.expanded),
             rejected: read(&counters.rejected),
             hedged: read(&counters.hedged),
             limited: read(&counters.limited),
@@ -147,21 +147,21 @@ impl Resolver {
         let add = |sum: &mut (usize, usize, u64), more: (usize, usize, u64)| {
             *sum = (sum.0 + more.0, sum.1 + more.1, sum.2 + more.2);
         };
-        for site in self.sites.iter() {
-            if let Some(store) = &site.store {
-                let uses = &store.uses;
-                out.success_hits += uses.success.sum();
-                out.denial_hits += uses.denial.sum();
-                out.misses += read(&uses.misses);
-                out.stale += read(&uses.stale);
-                out.prefetched += read(&uses.prefetched);
-                add(&mut out.success_cache, store.success.usage());
-                add(&mut out.denial_cache, store.denial.usage());
+        for server_block in self.server_blocks.iter() {
+            if let Some(block_cache) = &server_block.block_cache {
+                let counters = &block_cache.counters;
+                out.success_hits += counters.success.sum();
+                out.denial_hits += counters.denial.sum();
+                out.misses += read(&counters.misses);
+                out.stale += read(&counters.stale);
+                out.prefetched += read(&counters.prefetched);
+                add(&mut out.success_cache, block_cache.success.usage());
+                add(&mut out.denial_cache, block_cache.denial.usage());
             }
-            for group in &site.groups {
+            for group in &server_block.groups {
                 out.upstreams.extend(group.upstreams.iter().map(|upstream| UpstreamStats {
                     address: upstream.address,
-                    asked: read(&upstream.asked),
+                    queries: read(&upstream.queries),
                     failed: read(&upstream.failed),
                     time: upstream.time(),
                     down: upstream.is_down(),
@@ -172,12 +172,12 @@ impl Resolver {
         out
     }
 
-    /// Upstreams that cannot be asked, and why; readiness tells them.
+    /// Upstreams that cannot be used, with the reason; reported by readiness.
     #[must_use]
     pub fn not_ready(&self) -> Vec<String> {
-        let groups = || self.sites.iter().flat_map(|site| &site.groups);
+        let groups = || self.server_blocks.iter().flat_map(|server_block| &server_block.groups);
         let empty = groups().filter(|group| group.upstreams.is_empty());
-        let empty = empty.map(|group| format!("forward: {} has no upstream; name one", group.from));
+        let empty = empty.map(|group| format!("forward: {} has no upstream; configure one", group.from));
         let upstreams = groups().flat_map(|group| &group.upstreams);
         let unusable =
             upstreams.filter_map(|upstream| Some(format!("forward: {}: {}", upstream.address, upstream.unusable()?)));

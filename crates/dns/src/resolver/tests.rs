@@ -1,4 +1,4 @@
-//! Upstreams in this process that behave and misbehave, and clients that look closely.
+//! In-process upstreams, correct and faulty, and clients that check replies in detail.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -20,73 +20,73 @@ use tokio::sync::Semaphore;
 use super::*;
 use crate::corefile;
 
+mod cache;
 mod forwarding;
 mod hostile;
-mod memory;
 mod rules;
-mod secured;
+mod tls;
 mod transport;
 
-/// How a question reached an upstream.
+/// Transport of a query to an upstream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Via {
     Udp,
     Tcp,
 }
 
-/// What an upstream does with a question.
+/// Reaction of an upstream to a query.
 enum Reply {
-    /// Nothing at all.
+    /// No reply.
     Nothing,
-    /// These messages, one after the other.
+    /// These messages in sequence.
     Say(Vec<Vec<u8>>),
-    /// A message, once the gate opens.
+    /// A message once the gate opens.
     Gated(Arc<Semaphore>, Vec<u8>),
-    /// A message from a socket that was not asked.
+    /// A message from another socket.
     FromElsewhere(Vec<u8>, Vec<u8>),
-    /// The connection is closed after the message.
+    /// A message, then the connection is closed.
     SayAndClose(Vec<u8>),
 }
 
 type Behaviour = dyn Fn(Via, &[u8]) -> Reply + Send + Sync;
 
-/// An upstream.
+/// Test upstream.
 struct Fake {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<Via>>>,
+    queries: Arc<Mutex<Vec<Via>>>,
     connections: Arc<AtomicUsize>,
 }
 
 impl Fake {
-    /// Listens by UDP and TCP on one port.
+    /// Listens on UDP and TCP on one port.
     async fn new(behaviour: impl Fn(Via, &[u8]) -> Reply + Send + Sync + 'static) -> Self {
         let (udp, tcp) = both().await;
         let address = tcp.local_addr().expect("bound");
-        let fake = Self { address, asked: Arc::default(), connections: Arc::default() };
+        let fake = Self { address, queries: Arc::default(), connections: Arc::default() };
         let behaviour: Arc<Behaviour> = Arc::new(behaviour);
-        tokio::spawn(serve_udp(udp, behaviour.clone(), fake.asked.clone()));
-        let (asked, connections) = (fake.asked.clone(), fake.connections.clone());
+        tokio::spawn(serve_udp(udp, behaviour.clone(), fake.queries.clone()));
+        let (queries, connections) = (fake.queries.clone(), fake.connections.clone());
         tokio::spawn(async move {
             while let Ok((stream, _)) = tcp.accept().await {
                 connections.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(serve_stream(stream, behaviour.clone(), asked.clone()));
+                tokio::spawn(serve_stream(stream, behaviour.clone(), queries.clone()));
             }
         });
         fake
     }
 
-    /// One that answers every question for an address with this one.
+    /// Upstream that answers every address query with this address.
     async fn with_address(address: [u8; 4]) -> Self {
         Self::new(move |_, question| Reply::Say(vec![reply(question).a(300, address).done()])).await
     }
 
-    /// One that never says anything.
+    /// Upstream that never replies.
     async fn silent() -> Self {
         Self::new(|_, _| Reply::Nothing).await
     }
 
-    fn asked(&self) -> Vec<Via> {
-        self.asked.lock().clone()
+    fn queries(&self) -> Vec<Via> {
+        self.queries.lock().clone()
     }
 }
 
@@ -99,17 +99,17 @@ async fn both() -> (UdpSocket, TcpListener) {
     }
 }
 
-/// A port where nobody listens.
+/// Port without a listener.
 async fn refusing() -> SocketAddr {
     let (udp, _tcp) = both().await;
     udp.local_addr().expect("bound")
 }
 
-async fn serve_udp(socket: UdpSocket, behaviour: Arc<Behaviour>, asked: Arc<Mutex<Vec<Via>>>) {
+async fn serve_udp(socket: UdpSocket, behaviour: Arc<Behaviour>, queries: Arc<Mutex<Vec<Via>>>) {
     let socket = Arc::new(socket);
     let mut buffer = vec![0; 4096];
     while let Ok((length, peer)) = socket.recv_from(&mut buffer).await {
-        asked.lock().push(Via::Udp);
+        queries.lock().push(Via::Udp);
         match behaviour(Via::Udp, &buffer[..length]) {
             Reply::Nothing => {}
             Reply::Say(messages) => {
@@ -136,7 +136,7 @@ async fn serve_udp(socket: UdpSocket, behaviour: Arc<Behaviour>, asked: Arc<Mute
     }
 }
 
-async fn serve_stream<S>(stream: S, behaviour: Arc<Behaviour>, asked: Arc<Mutex<Vec<Via>>>) -> io::Result<()>
+async fn serve_stream<S>(stream: S, behaviour: Arc<Behaviour>, queries: Arc<Mutex<Vec<Via>>>) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
@@ -146,7 +146,7 @@ where
         let length = reader.read_u16().await?;
         let mut question = vec![0; usize::from(length)];
         reader.read_exact(&mut question).await?;
-        asked.lock().push(Via::Tcp);
+        queries.lock().push(Via::Tcp);
         let frame =
             |message: &[u8]| [&u16::try_from(message.len()).expect("short").to_be_bytes()[..], message].concat();
         match behaviour(Via::Tcp, &question) {
@@ -171,7 +171,7 @@ where
     }
 }
 
-/// A reply being built, by other code than what is tested.
+/// Reply builder independent of the code under test.
 struct Builder {
     out: AdditionalBuilder<StaticCompressor<Vec<u8>>>,
     answers: Vec<(DomainName<Vec<u8>>, u32, Data)>,
@@ -195,11 +195,11 @@ fn wire(text: &str) -> Vec<u8> {
     Name::parse(text).expect("a name").as_wire().to_vec()
 }
 
-/// Begins the reply to a question.
+/// Starts the reply to a query.
 fn reply(question: &[u8]) -> Builder {
     let message = Message::from_octets(question).expect("a question");
-    let asked = message.sole_question().expect("one question");
-    let name = domain::base::ToName::to_name::<Vec<u8>>(asked.qname());
+    let parsed = message.sole_question().expect("one question");
+    let name = domain::base::ToName::to_name::<Vec<u8>>(parsed.qname());
     let out = MessageBuilder::from_target(StaticCompressor::new(Vec::new())).expect("room").additional();
     let question = question.to_vec();
     Builder { out, answers: Vec::new(), soa: None, name, question, rcode: Rcode::NOERROR, truncated: false }
@@ -256,7 +256,7 @@ impl Builder {
     }
 }
 
-/// A question as clients send it.
+/// Query as clients send it.
 fn ask(text: &str, qtype: Rtype, edns: Option<u16>) -> Vec<u8> {
     let mut builder = MessageBuilder::new_vec();
     builder.header_mut().set_id(0x1234);
@@ -277,26 +277,26 @@ fn ask(text: &str, qtype: Rtype, edns: Option<u16>) -> Vec<u8> {
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 244, 0, 7));
 
-fn udp(message: &[u8]) -> Question<'_> {
-    Question { message, ends: CLIENT.into(), transport: Transport::Udp }
+fn udp(message: &[u8]) -> Request<'_> {
+    Request { message, from: CLIENT.into(), transport: Transport::Udp }
 }
 
-/// What a reply says, in short: code, answers as `name ttl data`, and the extended error.
+/// Summary of a reply: RCODE, answers as `name ttl data`, extended error.
 #[derive(PartialEq, Eq, Debug)]
-struct Said {
+struct ReplySummary {
     rcode: Rcode,
     answers: Vec<String>,
     extended: Option<u16>,
 }
 
-fn said(reply: &[u8]) -> Said {
+fn summary(reply: &[u8]) -> ReplySummary {
     let message = Message::from_octets(reply).expect("a message");
     let text = |record: ParsedRecord<'_, &[u8]>| {
         let record = record.to_any_record::<AllRecordData<_, _>>().expect("readable");
         format!("{} {} {}", record.owner(), record.ttl().as_secs(), record.data())
     };
     let answers = message.answer().expect("a section").map(|record| text(record.expect("a record"))).collect();
-    Said { rcode: message.header().rcode(), answers, extended: extended_of(reply) }
+    ReplySummary { rcode: message.header().rcode(), answers, extended: extended_of(reply) }
 }
 
 fn extended_of(reply: &[u8]) -> Option<u16> {
@@ -307,7 +307,7 @@ fn extended_of(reply: &[u8]) -> Option<u16> {
     found.map(|error| error.code().to_int())
 }
 
-/// A resolver from a Corefile, and a clock that can be put forward.
+/// Resolver of a Corefile with a clock that can be advanced.
 struct Bench {
     resolver: Arc<Resolver>,
     forward: Arc<AtomicU64>,
@@ -315,12 +315,13 @@ struct Bench {
 }
 
 fn config(corefile: &str) -> Config {
-    let server = corefile::parse("Corefile", corefile, &corefile::Alone).unwrap_or_else(|refused| panic!("{refused}"));
+    let server = corefile::parse("Corefile", corefile, &corefile::EmptyEnvironment)
+        .unwrap_or_else(|refused| panic!("{refused}"));
     Config::load(server).unwrap_or_else(|error| panic!("{error}"))
 }
 
 impl Bench {
-    /// A block for everything with these directives.
+    /// Block for all names with these directives.
     fn new(directives: &str) -> Self {
         Self::with(config(&format!(". {{\n{directives}\n}}")))
     }
@@ -340,19 +341,19 @@ impl Bench {
         self.forward.fetch_add(seconds, Ordering::SeqCst);
     }
 
-    async fn ask(&self, text: &str) -> Said {
-        said(&self.resolver.resolve(udp(&ask(text, Rtype::A, Some(1232)))).await)
+    async fn ask(&self, text: &str) -> ReplySummary {
+        summary(&self.resolver.resolve(udp(&ask(text, Rtype::A, Some(1232)))).await)
     }
 
-    /// From memory alone.
-    fn remembered(&self, text: &str) -> Option<Said> {
+    /// Answer from the cache only.
+    fn cached_answer(&self, text: &str) -> Option<ReplySummary> {
         let mut out = Vec::new();
         let message = ask(text, Rtype::A, Some(1232));
-        self.resolver.cached(&udp(&message), self.now(), &mut out).then(|| said(&out))
+        self.resolver.cached(&udp(&message), self.now(), &mut out).then(|| summary(&out))
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 async fn until(what: &str, is_so: impl Fn() -> bool) {
     let waiting = async {
         let mut ticks = tokio::time::interval(Duration::from_millis(2));
@@ -363,6 +364,6 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
     tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap_or_else(|_| panic!("never: {what}"));
 }
 
-fn answer(rcode: Rcode, answers: &[&str]) -> Said {
-    Said { rcode, answers: answers.iter().map(|text| (*text).to_owned()).collect(), extended: None }
+fn answer(rcode: Rcode, answers: &[&str]) -> ReplySummary {
+    ReplySummary { rcode, answers: answers.iter().map(|text| (*text).to_owned()).collect(), extended: None }
 }

@@ -1,12 +1,12 @@
-//! Limits per client: queries per second, and queries that upstreams have to answer.
+//! Limits per client: query rate, and rate and concurrency of forwarded queries.
 //!
-//! In: the address of a client, the time. Out: whether a query is answered, refused, or dropped. A client over its rate gets
-//! REFUSED for as many queries per second again, which a resolver understands, and then nothing, so that a flood costs
-//! little. Queries that cannot be answered at once (forwarded, mostly) have a lower rate and are limited in flight,
-//! because each costs a task here and a query there. UDP and TCP share the buckets.
+//! In: client address and time. Out: whether a query is answered, refused, or dropped. A client over its rate gets
+//! REFUSED for the same number of queries per second again, then no reply, so that a flood costs little. Queries that
+//! cannot be answered at once (mostly forwarded ones) have a lower rate and a concurrency limit, because each costs a
+//! task and an upstream query. UDP and TCP share the limits.
 //!
-//! A client is an address. The Pods of a node often share a /64 of IPv6, and a single host outside may use all of one, so a
-//! /64 is limited beside its addresses, to a multiple of what one address may have.
+//! A client is an IP address. A single host may use a whole IPv6 /64, and the Pods of a node often share one, so a /64
+//! is limited in addition to its addresses, to a multiple of the limit of one address.
 
 mod buckets;
 mod slots;
@@ -18,16 +18,16 @@ use std::time::{Duration, Instant};
 pub(super) use self::buckets::Ticks;
 use self::buckets::{Buckets, Rate, SWEEP_PERIOD};
 pub(super) use self::slots::{Slot, Slots};
-use crate::answer::Seen;
+use crate::answer::QueryLabels;
 use crate::metrics::Limited;
-use crate::wire::{Query, Reply, UDP_MIN, extended, rcode, refuse as refuse_malformed};
+use crate::wire::{Query, Reply, UDP_MIN, extended, rcode, write_error};
 
-/// How many times the limit of an address a /64 of IPv6 may have.
+/// Limit of an IPv6 /64 as a multiple of the limit of an address.
 const NETWORK_SHARE: u32 = 8;
-/// Sets of eight buckets. A client occupies one only while it is in debt: 50 µs after a query at 20 000 queries per second.
+/// Sets of eight buckets. A client occupies one only while in debt: 50 µs after a query at 20 000 queries per second.
 const QUERY_SETS: usize = 4096;
 const OTHER_SETS: usize = 1024;
-/// Each bucket allows one line per minute, so this also bounds the lines of a flood from many addresses.
+/// Each bucket allows one line per minute, which also bounds the lines of a flood from many addresses.
 const LOG_SETS: usize = 32;
 const LOG_PERIOD: Duration = Duration::from_secs(60);
 
@@ -36,11 +36,11 @@ const LOG_PERIOD: Duration = Duration::from_secs(60);
 pub struct ClientLimits {
     /// Queries per second, and the burst; 0 means no limit.
     pub queries: u32,
-    /// Queries per second that cannot be answered at once, and the burst; 0 means no limit, in flight neither.
+    /// Forwarded queries per second, and the burst; 0 means no limit, also of concurrency.
     pub forwards: u32,
-    /// Such queries in flight.
+    /// Forwarded queries in flight.
     pub in_flight: usize,
-    /// Whether clients on loopback, which are programs of this machine, have no limits of queries.
+    /// Whether loopback clients are exempt from these limits.
     pub exempt_loopback: bool,
 }
 
@@ -50,7 +50,7 @@ impl Default for ClientLimits {
     }
 }
 
-/// What becomes of a query.
+/// Admission decision on a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Admission {
     Answer,
@@ -58,7 +58,7 @@ pub(super) enum Admission {
     Drop,
 }
 
-/// The state of all clients.
+/// State of all clients.
 #[derive(Debug)]
 pub(super) struct Clients {
     limits: ClientLimits,
@@ -70,7 +70,7 @@ pub(super) struct Clients {
     logged: Buckets,
 }
 
-/// A rate of addresses and of networks. Both fill in the same time, so they may share a table.
+/// Rates of addresses and networks. Both refill in the same time, so they can share a table.
 #[derive(Debug)]
 struct Limit {
     buckets: Buckets,
@@ -85,7 +85,7 @@ impl Limit {
         (per_second > 0).then(limit)
     }
 
-    /// The address first: what it is refused costs its network nothing.
+    /// The address is checked first: queries it is refused do not count for its network.
     fn take(&self, client: IpAddr, now: Ticks) -> bool {
         self.buckets.take(bits_of(client), self.address, now)
             && network_of(client).is_none_or(|network| self.buckets.take(network, self.network, now))
@@ -105,12 +105,12 @@ impl Clients {
         }
     }
 
-    /// The time, to be read once for a batch.
+    /// Current time, read once per batch.
     pub(super) fn ticks(&self, now: Instant) -> Ticks {
         Ticks::between(self.began, now)
     }
 
-    /// Whether a query is answered.
+    /// Admits a query.
     #[inline]
     pub(super) fn admit(&self, client: IpAddr, now: Ticks) -> Admission {
         let Some(queries) = &self.queries else { return Admission::Answer };
@@ -122,10 +122,10 @@ impl Clients {
         if may_refuse { Admission::Refuse } else { Admission::Drop }
     }
 
-    /// Whether a query may go to upstreams; it is in flight until the slot is dropped.
+    /// Admits a query to upstreams; it is in flight until the slot is dropped.
     ///
     /// # Errors
-    /// Over which limit it is.
+    /// The limit that is exceeded.
     pub(super) fn forward(&self, client: IpAddr, now: Ticks) -> Result<Option<Slot>, Limited> {
         let Some(forwards) = &self.forwards else { return Ok(None) };
         if self.is_exempt(client) {
@@ -135,21 +135,21 @@ impl Clients {
             self.log(client, "forwards", self.limits.forwards as usize, now);
             return Err(Limited::Forwards);
         }
-        self.hold(client).inspect_err(|_| self.log(client, "in_flight", self.limits.in_flight, now))
+        self.wait_for_ready(client).inspect_err(|_| self.log(client, "in_flight", self.limits.in_flight, now))
     }
 
-    /// Whether a query may wait for something of our own.
+    /// Admits a query that waits for readiness.
     ///
     /// # Errors
-    /// When too many of this client wait.
-    pub(super) fn hold(&self, client: IpAddr) -> Result<Option<Slot>, Limited> {
+    /// When too many queries of the client are waiting.
+    pub(super) fn wait_for_ready(&self, client: IpAddr) -> Result<Option<Slot>, Limited> {
         if self.forwards.is_none() || self.is_exempt(client) {
             return Ok(None);
         }
         self.in_flight.enter(client).map(Some).ok_or(Limited::InFlight)
     }
 
-    /// Sweeps the tables for as long as the server lives.
+    /// Sweeps the tables periodically.
     pub(super) async fn maintain(&self) {
         loop {
             tokio::time::sleep(SWEEP_PERIOD).await;
@@ -176,7 +176,7 @@ impl Clients {
     }
 }
 
-/// An address as a number; IPv4 is mapped, as no IPv6 client is.
+/// Address as integer; IPv4 is mapped to IPv6.
 fn bits_of(client: IpAddr) -> u128 {
     match client {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
@@ -192,19 +192,19 @@ fn network_of(client: IpAddr) -> Option<u64> {
     }
 }
 
-/// Writes the refusal of a query over a limit; false when the message deserves no reply.
-pub(super) fn refuse(message: &[u8], seen: &mut Seen, out: &mut Vec<u8>) -> bool {
-    *seen = Seen::default();
+/// Writes a REFUSED reply to a query over a limit; false if the message gets no reply.
+pub(super) fn write_refused(message: &[u8], labels: &mut QueryLabels, out: &mut Vec<u8>) -> bool {
+    *labels = QueryLabels::default();
     match Query::parse(message) {
         Ok(query) => {
             let dnssec = query.edns.is_some_and(|edns| edns.dnssec);
-            *seen = Seen { qtype: query.qtype, dnssec, ..Seen::default() };
+            *labels = QueryLabels { qtype: query.qtype, dnssec, ..QueryLabels::default() };
             let mut reply = Reply::begin(out, &query, UDP_MIN);
-            reply.explain(extended::PROHIBITED);
+            reply.set_extended_error(extended::PROHIBITED);
             reply.finish(rcode::REFUSED, 0);
             true
         }
-        Err(refusal) => refuse_malformed(message, refusal, out),
+        Err(error) => write_error(message, error, out),
     }
 }
 

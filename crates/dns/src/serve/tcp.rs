@@ -1,8 +1,7 @@
-//! Connections: many questions on each, answered as they are ready.
+//! TCP connections: many queries per connection, answered out of order.
 //!
-//! Frames flow in, each with its length; what is known is answered at once, what others must be asked for runs beside
-//! the next question and may be answered after it. A connection that is silent, slow to read, or one too many is
-//! closed.
+//! In: length-prefixed messages. Out: length-prefixed replies. Queries that need upstreams run concurrently with later
+//! ones. Connections that are idle, read too slowly or exceed a limit are closed.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,22 +15,22 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::clients::{Admission, Slot, Slots, refuse};
-use super::turn::{Serving, Turn, Wait};
-use super::{Connections, Shared};
-use crate::answer::{Scratch, Seen};
-use crate::beyond::{Ends, Question, Transport};
+use super::clients::{Admission, Slot, Slots, write_refused};
+use super::dispatch::{Dispatch, Handler, Wait};
+use super::{ConnectionLimits, Shared};
+use crate::answer::{QueryLabels, Scratch};
+use crate::forward::{ClientAddr, Request, Transport};
 use crate::metrics::Limited;
 
-/// How many answers may wait to be written.
-const QUEUE: usize = 64;
-/// How much is written at once.
-const CHUNK: usize = 16 << 10;
+/// Replies queued for writing per connection.
+const REPLY_QUEUE: usize = 64;
+/// Bytes written at once.
+const WRITE_CHUNK: usize = 16 << 10;
 
-/// Takes connections until it is dropped.
-pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener, allowed: Connections, slots: Arc<Slots>) {
+/// Accepts connections until the future is dropped.
+pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener, limits: ConnectionLimits, slots: Arc<Slots>) {
     let mut connections = JoinSet::new();
-    // A listener has an address; without one every block answers.
+    // Cannot fail for a listener; the fallback matches every server block.
     let at = listener.local_addr().unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)));
     loop {
         let accepted = tokio::select! {
@@ -40,174 +39,175 @@ pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener, allowed: 
         };
         match accepted {
             Ok((stream, peer)) => {
-                let ends = Ends::new(peer, at);
-                if let Some(slot) = slots.enter(ends.client) {
-                    connections.spawn(serve(shared.clone(), stream, ends, allowed, slot));
+                let from = ClientAddr::new(peer, at);
+                if let Some(slot) = slots.enter(from.ip) {
+                    connections.spawn(serve(shared.clone(), stream, from, limits, slot));
                 } else {
                     shared.metrics.refused();
                     let now = shared.clients.ticks(Instant::now());
-                    shared.clients.log(ends.client, "connections", allowed.each, now);
+                    shared.clients.log(from.ip, "connections", limits.per_client, now);
                 }
             }
             Err(error) => {
-                // Mostly: no descriptors left. One that is closed makes room; until then nobody is served by trying at
-                // once.
-                tracing::warn!(%error, "a connection was not taken");
+                // Usually EMFILE: wait for a connection to close.
+                tracing::warn!(%error, "failed to accept TCP connection");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
     }
 }
 
-/// Serves a connection, which counts as one of its client until this ends.
-async fn serve(shared: Arc<Shared>, stream: TcpStream, ends: Ends, allowed: Connections, _slot: Slot) {
-    // Answers are small and wanted now.
+/// Serves a connection; `_slot` counts it until it ends.
+async fn serve(shared: Arc<Shared>, stream: TcpStream, from: ClientAddr, limits: ConnectionLimits, _slot: Slot) {
+    // Replies are small: do not delay them (Nagle).
     let _ = stream.set_nodelay(true);
     let (read, write) = stream.into_split();
-    let (frames, waiting) = mpsc::channel(QUEUE);
-    let reading = Reading {
+    let (frames, queued) = mpsc::channel(REPLY_QUEUE);
+    let reader_state = Reader {
         shared,
-        ends,
+        from,
         frames,
-        others: Arc::new(Semaphore::new(allowed.waiting)),
+        upstream_permits: Arc::new(Semaphore::new(limits.max_in_flight)),
         scratch: Scratch::new(fastrand::u32(..)),
-        late: JoinSet::new(),
+        deferred: JoinSet::new(),
     };
-    // Whichever side gives up first ends the other: nobody reads what cannot be answered.
-    let writing = write_frames(write, waiting, allowed.write);
+    // If either half fails the other one is dropped: queries are not read if replies cannot be written.
+    let writing = write_frames(write, queued, limits.write_timeout);
     tokio::pin!(writing);
-    let reader = reading.run(BufReader::with_capacity(4096, read), allowed);
+    let reader = reader_state.run(BufReader::with_capacity(4096, read), limits);
     tokio::pin!(reader);
     tokio::select! {
         _ = &mut writing => {}
-        // The reader is done only when all its questions are; what is queued then is written out.
+        // The reader returns when all its queries are answered; queued replies are written then.
         () = &mut reader => {
             let _ = writing.await;
         }
     }
 }
 
-struct Reading {
+struct Reader {
     shared: Arc<Shared>,
-    ends: Ends,
+    from: ClientAddr,
     frames: mpsc::Sender<Vec<u8>>,
-    others: Arc<Semaphore>,
+    upstream_permits: Arc<Semaphore>,
     scratch: Scratch,
-    late: JoinSet<()>,
+    deferred: JoinSet<()>,
 }
 
-impl Reading {
-    /// Reads questions until there are no more, and waits for the answers of all.
-    async fn run(mut self, mut from: BufReader<OwnedReadHalf>, allowed: Connections) {
-        let mut patience = allowed.first;
-        while let Ok(Ok(length)) = timeout(patience, from.read_u16()).await {
+impl Reader {
+    /// Reads queries until the end of the stream, then waits for all replies.
+    async fn run(mut self, mut from: BufReader<OwnedReadHalf>, limits: ConnectionLimits) {
+        let mut read_timeout = limits.first_query_timeout;
+        while let Ok(Ok(length)) = timeout(read_timeout, from.read_u16()).await {
             let mut message = vec![0; usize::from(length)];
-            match timeout(allowed.first, from.read_exact(&mut message)).await {
+            match timeout(limits.first_query_timeout, from.read_exact(&mut message)).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(_)) | Err(_) => break,
             }
             if !self.answer(message).await {
                 break;
             }
-            patience = allowed.idle;
+            read_timeout = limits.idle_timeout;
         }
-        while self.late.join_next().await.is_some() {}
+        while self.deferred.join_next().await.is_some() {}
     }
 
-    /// Answers a query now or later; false when the connection is to be closed: the client takes no answers, or sends far
-    /// more queries than it may.
+    /// Answers a query now or later; false if the connection must be closed: replies cannot be written, or the client
+    /// is far over its query rate.
     async fn answer(&mut self, message: Vec<u8>) -> bool {
         let (start, shared, mut out) = (Instant::now(), self.shared.clone(), Vec::new());
-        let serving = shared.serving.load_full();
-        let question = Question { message: &message, ends: self.ends, transport: Transport::Tcp };
-        let (client, now) = (self.ends.client, shared.clients.ticks(start));
-        let turn = match shared.clients.admit(client, now) {
-            Admission::Answer => serving.answer(&question, &mut self.scratch, start, &mut out),
-            Admission::Refuse => self.refuse(&question, Limited::Refused, &mut out),
+        let handler = shared.handler.load_full();
+        let request = Request { message: &message, from: self.from, transport: Transport::Tcp };
+        let (client, now) = (self.from.ip, shared.clients.ticks(start));
+        let dispatch = match shared.clients.admit(client, now) {
+            Admission::Answer => handler.answer(&request, &mut self.scratch, start, &mut out),
+            Admission::Refuse => self.refuse(&request, Limited::Refused, &mut out),
             Admission::Drop => {
                 shared.metrics.limited(Limited::Dropped);
                 return false;
             }
         };
-        let held = match &turn {
-            Turn::Later(Wait::Ready) => shared.clients.hold(client),
-            Turn::Later(_) => shared.clients.forward(client, now),
-            Turn::Silent | Turn::Reply => Ok(None),
+        let held = match &dispatch {
+            Dispatch::Deferred(Wait::Ready) => shared.clients.wait_for_ready(client),
+            Dispatch::Deferred(_) => shared.clients.forward(client, now),
+            Dispatch::Drop | Dispatch::Reply => Ok(None),
         };
-        let (wait, slot) = match (turn, held) {
-            (Turn::Silent, _) => return true,
-            (Turn::Later(wait), Ok(slot)) => (wait, slot),
-            // The reply of a server that is not ready is written already.
-            (Turn::Reply | Turn::Later(Wait::Ready), _) => return self.reply(&serving, &question, out, start).await,
-            (Turn::Later(_), Err(limit)) => {
-                self.refuse(&question, limit, &mut out);
-                return self.reply(&serving, &question, out, start).await;
+        let (wait, slot) = match (dispatch, held) {
+            (Dispatch::Drop, _) => return true,
+            (Dispatch::Deferred(wait), Ok(slot)) => (wait, slot),
+            // The SERVFAIL reply of a server that is not ready is written already.
+            (Dispatch::Reply | Dispatch::Deferred(Wait::Ready), _) => {
+                return self.reply(&handler, &request, out, start).await;
+            }
+            (Dispatch::Deferred(_), Err(limit)) => {
+                self.refuse(&request, limit, &mut out);
+                return self.reply(&handler, &request, out, start).await;
             }
         };
-        let Ok(permit) = self.others.clone().acquire_owned().await else { return false };
-        let (frames, ends, seen) = (self.frames.clone(), self.ends, self.scratch.seen);
-        let late = Late { shared, serving, ends, message, wait, seen, start };
-        self.late.spawn(async move {
-            late.answer(&frames).await;
+        let Ok(permit) = self.upstream_permits.clone().acquire_owned().await else { return false };
+        let (frames, from, labels) = (self.frames.clone(), self.from, self.scratch.labels);
+        let deferred = DeferredQuery { shared, handler, from, message, wait, labels, start };
+        self.deferred.spawn(async move {
+            deferred.answer(&frames).await;
             drop((permit, slot));
         });
-        while self.late.try_join_next().is_some() {}
+        while self.deferred.try_join_next().is_some() {}
         true
     }
 
     /// Refuses a query over a limit.
-    fn refuse(&mut self, question: &Question<'_>, limit: Limited, out: &mut Vec<u8>) -> Turn {
+    fn refuse(&mut self, request: &Request<'_>, limit: Limited, out: &mut Vec<u8>) -> Dispatch {
         self.shared.metrics.limited(limit);
-        if refuse(question.message, &mut self.scratch.seen, out) { Turn::Reply } else { Turn::Silent }
+        if write_refused(request.message, &mut self.scratch.labels, out) { Dispatch::Reply } else { Dispatch::Drop }
     }
 
-    async fn reply(&self, serving: &Serving, question: &Question<'_>, out: Vec<u8>, start: Instant) -> bool {
-        let took = start.elapsed();
-        self.shared.count(self.scratch.seen, question, &out, took);
-        serving.log(question, &out, took);
+    async fn reply(&self, handler: &Handler, request: &Request<'_>, out: Vec<u8>, start: Instant) -> bool {
+        let duration = start.elapsed();
+        self.shared.count(self.scratch.labels, request, &out, duration);
+        handler.log(request, &out, duration);
         out.is_empty() || self.frames.send(out).await.is_ok()
     }
 }
 
-/// A question that has to wait.
-struct Late {
+/// Query that waits for upstreams or readiness.
+struct DeferredQuery {
     shared: Arc<Shared>,
-    serving: Arc<Serving>,
-    ends: Ends,
+    handler: Arc<Handler>,
+    from: ClientAddr,
     message: Vec<u8>,
     wait: Wait,
-    seen: Seen,
+    labels: QueryLabels,
     start: Instant,
 }
 
-impl Late {
+impl DeferredQuery {
     async fn answer(self, frames: &mpsc::Sender<Vec<u8>>) {
-        let Self { shared, serving, ends, message, wait, seen, start } = self;
-        let question = Question { message: &message, ends, transport: Transport::Tcp };
-        let reply = serving.wait(question, wait, start, shared.hold).await;
-        shared.note(&serving, seen, &question, &reply, start);
+        let Self { shared, handler, from, message, wait, labels, start } = self;
+        let request = Request { message: &message, from, transport: Transport::Tcp };
+        let reply = handler.wait(request, wait, start, shared.readiness_timeout).await;
+        shared.record(&handler, labels, &request, &reply, start);
         if !reply.is_empty() {
-            // Nobody there any more: then nobody misses it.
+            // The connection may be closed already.
             let _ = frames.send(reply).await;
         }
     }
 }
 
-/// Writes answers, several at once when several are ready.
+/// Writes replies, several per system call if several are queued.
 async fn write_frames(
     mut to: OwnedWriteHalf,
     mut frames: mpsc::Receiver<Vec<u8>>,
-    patience: Duration,
+    read_timeout: Duration,
 ) -> io::Result<()> {
     let mut buffer = Vec::new();
     while let Some(frame) = frames.recv().await {
         buffer.clear();
         add_frame(&mut buffer, &frame);
-        while buffer.len() < CHUNK {
+        while buffer.len() < WRITE_CHUNK {
             let Ok(frame) = frames.try_recv() else { break };
             add_frame(&mut buffer, &frame);
         }
-        timeout(patience, to.write_all(&buffer)).await??;
+        timeout(read_timeout, to.write_all(&buffer)).await??;
     }
     to.shutdown().await
 }

@@ -1,4 +1,4 @@
-//! A thread that answers datagrams, a batch at a time.
+//! UDP listener thread; answers datagrams in batches.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,29 +10,29 @@ use arc_swap::Cache;
 use kernel::datagrams::{Batch, Peer, Socket, pin};
 
 use super::Shared;
-use super::clients::{Admission, Slot, Ticks, refuse};
-use super::turn::{Serving, Turn, Wait};
-use crate::answer::{Scratch, Seen};
-use crate::beyond::{Ends, Question, Transport};
-use crate::metrics::{Fact, Limited, Tally};
+use super::clients::{Admission, Slot, Ticks, write_refused};
+use super::dispatch::{Dispatch, Handler, Wait};
+use crate::answer::{QueryLabels, Scratch};
+use crate::forward::{ClientAddr, Request, Transport};
+use crate::metrics::{Limited, Observation, ThreadCounters};
 
-/// How many failures in a row are no accident.
-const MANY: u32 = 100;
+/// Consecutive receive errors after which they are logged as errors and retried with a delay.
+const MAX_QUIET_ERRORS: u32 = 100;
 
-/// Starts a thread, which stays on a processor if it should.
+/// Starts a listener thread, pinned to a CPU if given.
 pub(super) fn spawn(shared: Arc<Shared>, socket: Arc<Socket>, processor: Option<usize>) -> io::Result<JoinHandle<()>> {
     Builder::new().name("dns".to_owned()).spawn(move || {
         if let Some(Err(error)) = processor.map(pin) {
-            tracing::debug!(%error, "this thread is not kept on one processor");
+            tracing::debug!(%error, "failed to pin UDP thread");
         }
-        let tally = shared.metrics.tally();
+        let counters = shared.metrics.thread();
         while !shared.is_stopping() {
-            let run = || Listener::new(&shared, &socket, &tally).run();
+            let run = || Listener::new(&shared, &socket, &counters).run();
             match catch_unwind(AssertUnwindSafe(run)) {
                 Ok(()) => {}
                 Err(_) => {
                     shared.metrics.panicked();
-                    tracing::error!("answering a question failed; the batch it was in is lost, the next ones are not");
+                    tracing::error!("recovered from panic, dropped one batch of queries");
                 }
             }
         }
@@ -42,36 +42,36 @@ pub(super) fn spawn(shared: Arc<Shared>, socket: Arc<Socket>, processor: Option<
 struct Listener<'s> {
     shared: &'s Arc<Shared>,
     socket: &'s Arc<Socket>,
-    tally: &'s Tally,
+    counters: &'s ThreadCounters,
     batch: Batch,
     scratch: Scratch,
-    /// What is to be counted of this batch, by its place in it, when it is known how long it took.
-    facts: Vec<(usize, Fact)>,
+    /// Observations of the current batch with their slot; counted when its duration is known.
+    observations: Vec<(usize, Observation)>,
 }
 
-/// A datagram that has to wait.
-struct Late {
-    serving: Arc<Serving>,
+/// Datagram that waits for upstreams or readiness.
+struct DeferredQuery {
+    handler: Arc<Handler>,
     message: Vec<u8>,
     peer: Peer,
     wait: Wait,
-    seen: Seen,
+    labels: QueryLabels,
     start: Instant,
-    /// Counts it as one of its client in flight.
+    /// Counts it as in flight for its client.
     slot: Option<Slot>,
 }
 
 impl<'s> Listener<'s> {
-    fn new(shared: &'s Arc<Shared>, socket: &'s Arc<Socket>, tally: &'s Tally) -> Self {
+    fn new(shared: &'s Arc<Shared>, socket: &'s Arc<Socket>, counters: &'s ThreadCounters) -> Self {
         let (batch, scratch) = (Batch::new(), Scratch::new(fastrand::u32(..)));
-        Self { shared, socket, tally, batch, scratch, facts: Vec::new() }
+        Self { shared, socket, counters, batch, scratch, observations: Vec::new() }
     }
 
-    /// Answers until the socket is shut.
+    /// Serves until the socket is shut down.
     fn run(mut self) {
         let mut failures = 0;
-        // Looks for a new one once in a batch, and touches nothing that other threads write.
-        let mut latest = Cache::new(&self.shared.serving);
+        // Checks for a new handler once per batch without touching shared cache lines.
+        let mut latest = Cache::new(&self.shared.handler);
         while !self.shared.is_stopping() {
             let count = match self.socket.receive(&mut self.batch) {
                 Ok(count) => count,
@@ -84,112 +84,124 @@ impl<'s> Listener<'s> {
             failures = 0;
             let start = Instant::now();
             let now = self.shared.clients.ticks(start);
-            let serving = latest.load();
+            let handler = latest.load();
             let mut replies = 0;
             for slot in 0..count {
-                replies += usize::from(self.answer(serving, slot, start, now));
+                replies += usize::from(self.answer(handler, slot, start, now));
             }
             let sent = self.socket.send(&mut self.batch);
             if sent < replies {
-                self.tally.unsent(replies - sent);
+                self.counters.unsent(replies - sent);
             }
-            let took = start.elapsed();
-            if serving.logs {
-                self.log(serving, took);
+            let duration = start.elapsed();
+            if handler.logs {
+                self.log(handler, duration);
             }
-            for (_, fact) in self.facts.drain(..) {
-                self.tally.count(&Fact { took, ..fact });
+            for (_, observation) in self.observations.drain(..) {
+                self.counters.count(&Observation { duration, ..observation });
             }
         }
     }
 
-    /// Logs what was answered at once. It is sent already: nobody waits for the log.
-    fn log(&mut self, serving: &Serving, took: Duration) {
-        for (slot, _) in &self.facts {
+    /// Logs the replies of a batch after they are sent.
+    fn log(&mut self, handler: &Handler, duration: Duration) {
+        for (slot, _) in &self.observations {
             let Some((message, peer, reply)) = self.batch.exchange(*slot) else { continue };
-            let ends = Ends::new(peer.address, self.socket.local());
-            serving.log(&Question { message, ends, transport: Transport::Udp }, reply, took);
+            let from = ClientAddr::new(peer.address, self.socket.local());
+            handler.log(&Request { message, from, transport: Transport::Udp }, reply, duration);
         }
     }
 
-    /// What the network says of an earlier reply leaves the socket as good as before. What does not end is not tried at
-    /// full speed.
+    /// Receive errors may stem from ICMP errors of earlier replies and do not affect the socket. Persistent errors are
+    /// retried with a delay.
     fn failed(&self, error: &io::Error, before: u32) -> u32 {
-        if before < MANY {
-            tracing::debug!(%error, "a batch of datagrams was not received");
+        if before < MAX_QUIET_ERRORS {
+            tracing::debug!(%error, "failed to receive datagrams");
             return before + 1;
         }
-        tracing::error!(%error, listen = %self.socket.local(), "datagrams cannot be received");
+        tracing::error!(%error, listen = %self.socket.local(), "failed to receive datagrams repeatedly");
         std::thread::park_timeout(Duration::from_millis(100));
         before
     }
 
-    /// Answers one datagram, or hands it on; whether there is a reply.
-    fn answer(&mut self, serving: &Arc<Serving>, slot: usize, start: Instant, now: Ticks) -> bool {
+    /// Answers or defers one datagram; returns whether there is a reply to send.
+    fn answer(&mut self, handler: &Arc<Handler>, slot: usize, start: Instant, now: Ticks) -> bool {
         let Some((message, peer, out)) = self.batch.exchange(slot) else { return false };
-        let (ends, transport) = (Ends::new(peer.address, self.socket.local()), Transport::Udp);
-        let question = Question { message, ends, transport };
+        let (from, transport) = (ClientAddr::new(peer.address, self.socket.local()), Transport::Udp);
+        let request = Request { message, from, transport };
         let (clients, scratch) = (&self.shared.clients, &mut self.scratch);
-        let mut turn = match clients.admit(ends.client, now) {
-            Admission::Answer => serving.answer(&question, scratch, start, out),
-            Admission::Refuse => refuse_over(self.tally, Limited::Refused, message, scratch, out),
+        let mut dispatch = match clients.admit(from.ip, now) {
+            Admission::Answer => handler.answer(&request, scratch, start, out),
+            Admission::Refuse => refuse(self.counters, Limited::Refused, message, scratch, out),
             Admission::Drop => {
-                self.tally.limited(Limited::Dropped);
-                Turn::Silent
+                self.counters.limited(Limited::Dropped);
+                Dispatch::Drop
             }
         };
-        if let Turn::Later(wait) = turn {
-            let unready = matches!(wait, Wait::Ready);
-            let held = if unready { clients.hold(ends.client) } else { clients.forward(ends.client, now) };
-            turn = match held {
+        if let Dispatch::Deferred(wait) = dispatch {
+            let not_ready = matches!(wait, Wait::Ready);
+            let held = if not_ready { clients.wait_for_ready(from.ip) } else { clients.forward(from.ip, now) };
+            dispatch = match held {
                 Ok(slot) => {
-                    let (serving, seen) = (serving.clone(), scratch.seen);
-                    let late = Late { serving, message: message.to_vec(), peer, wait, seen, start, slot };
-                    // Too many are held: the others get at once the reply that those get in the end.
-                    if later(self.shared, self.socket, late) || !unready { Turn::Silent } else { Turn::Reply }
+                    let (handler, labels) = (handler.clone(), scratch.labels);
+                    let deferred =
+                        DeferredQuery { handler, message: message.to_vec(), peer, wait, labels, start, slot };
+                    // If too many queries wait for readiness, reply SERVFAIL at once.
+                    if spawn_deferred(self.shared, self.socket, deferred) || !not_ready {
+                        Dispatch::Drop
+                    } else {
+                        Dispatch::Reply
+                    }
                 }
-                Err(_) if unready => Turn::Reply,
-                Err(limit) => refuse_over(self.tally, limit, message, scratch, out),
+                Err(_) if not_ready => Dispatch::Reply,
+                Err(limit) => refuse(self.counters, limit, message, scratch, out),
             };
         }
-        if matches!(turn, Turn::Silent) {
+        if matches!(dispatch, Dispatch::Drop) {
             out.clear();
             return false;
         }
-        let (seen, v4, asked, took) = (self.scratch.seen, ends.client.is_ipv4(), message.len(), Duration::ZERO);
-        let (answered, rcode) = ((!out.is_empty()).then_some(out.len()), Fact::rcode_of(out));
-        self.facts.push((slot, Fact { seen, transport, v4, asked, answered, rcode, took }));
-        answered.is_some()
+        let (labels, v4, request_size, duration) =
+            (self.scratch.labels, from.ip.is_ipv4(), message.len(), Duration::ZERO);
+        let (response_size, rcode) = ((!out.is_empty()).then_some(out.len()), Observation::rcode_of(out));
+        self.observations
+            .push((slot, Observation { labels, transport, v4, request_size, response_size, rcode, duration }));
+        response_size.is_some()
     }
 }
 
-/// Refuses a query over a limit of its client.
-fn refuse_over(tally: &Tally, limit: Limited, message: &[u8], scratch: &mut Scratch, out: &mut Vec<u8>) -> Turn {
-    tally.limited(limit);
-    if refuse(message, &mut scratch.seen, out) { Turn::Reply } else { Turn::Silent }
+/// Refuses a query over a client limit.
+fn refuse(
+    counters: &ThreadCounters,
+    limit: Limited,
+    message: &[u8],
+    scratch: &mut Scratch,
+    out: &mut Vec<u8>,
+) -> Dispatch {
+    counters.limited(limit);
+    if write_refused(message, &mut scratch.labels, out) { Dispatch::Reply } else { Dispatch::Drop }
 }
 
-/// Hands a question to the runtime, unless too many are there already: then it is lost, as datagrams are, and asked
-/// again.
-fn later(shared: &Arc<Shared>, socket: &Arc<Socket>, late: Late) -> bool {
-    let Ok(permit) = shared.waiting.clone().try_acquire_owned() else {
-        if !matches!(late.wait, Wait::Ready) {
+/// Hands a query to the runtime; false if too many are in flight. It is then dropped and the client retries.
+fn spawn_deferred(shared: &Arc<Shared>, socket: &Arc<Socket>, deferred: DeferredQuery) -> bool {
+    let Ok(permit) = shared.upstream_permits.clone().try_acquire_owned() else {
+        if !matches!(deferred.wait, Wait::Ready) {
             shared.metrics.dropped();
         }
         return false;
     };
     let (shared, socket, runtime) = (shared.clone(), socket.clone(), shared.runtime.clone());
     runtime.spawn(async move {
-        let Late { serving, message, peer, wait, seen, start, slot } = late;
-        let ends = Ends::new(peer.address, socket.local());
-        let question = Question { message: &message, ends, transport: Transport::Udp };
-        let mut reply = serving.wait(question, wait, start, shared.hold).await;
+        let DeferredQuery { handler, message, peer, wait, labels, start, slot } = deferred;
+        let from = ClientAddr::new(peer.address, socket.local());
+        let request = Request { message: &message, from, transport: Transport::Udp };
+        let mut reply = handler.wait(request, wait, start, shared.readiness_timeout).await;
         if !reply.is_empty()
             && let Err(error) = socket.send_to(&mut reply, &peer)
         {
-            tracing::debug!(%error, ?peer, "a reply was not sent");
+            tracing::debug!(%error, ?peer, "failed to send reply");
         }
-        shared.note(&serving, seen, &question, &reply, start);
+        shared.record(&handler, labels, &request, &reply, start);
         drop((permit, slot));
     });
     true

@@ -1,8 +1,8 @@
-//! Names: as they are on the wire, folded to lower case, with the place of each label.
+//! Domain name of a query: lower-cased wire form with label offsets.
 
 use super::{LABEL_MAX, NAME_MAX};
 
-/// A name, in lower case, that knows where its labels are. As long as the longest, so that it needs no heap.
+/// Lower-cased name with label offsets; fixed size, so that it needs no heap.
 #[derive(Clone)]
 pub struct Name {
     lower: [u8; NAME_MAX + 1],
@@ -11,16 +11,16 @@ pub struct Name {
     count: u8,
 }
 
-/// Bytes that are no name.
+/// Invalid domain name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("this is not a name")]
+#[error("invalid domain name")]
 pub struct BadName;
 
 impl Name {
-    /// Reads an uncompressed name at the beginning of bytes.
+    /// Parses an uncompressed name at the start of `bytes`.
     ///
     /// # Errors
-    /// When it is cut, too long, or has a label that is not plain: pointers have no place in a question.
+    /// When it is incomplete, too long, or contains a compression pointer.
     pub fn parse(bytes: &[u8]) -> Result<Self, BadName> {
         let mut name = Self { lower: [0; NAME_MAX + 1], labels: [0; 128], len: 0, count: 0 };
         let (mut at, mut count) = (0usize, 0usize);
@@ -47,49 +47,49 @@ impl Name {
         Ok(name)
     }
 
-    /// How long it is on the wire, with its end.
+    /// Length in wire form including the root label.
     #[must_use]
     pub fn wire_len(&self) -> usize {
         usize::from(self.len)
     }
 
-    /// It, on the wire and in lower case.
+    /// Lower-cased wire form.
     #[must_use]
     pub fn wire(&self) -> &[u8] {
         &self.lower[..self.wire_len()]
     }
 
-    /// How many labels it has.
+    /// Number of labels.
     #[must_use]
     pub fn count(&self) -> usize {
         usize::from(self.count)
     }
 
-    /// Where a label begins; one past the last is the end of the name.
+    /// Offset of a label; one past the last is the root label.
     #[must_use]
     pub fn offset(&self, label: usize) -> usize {
         if label < self.count() { usize::from(self.labels[label]) } else { self.wire_len() - 1 }
     }
 
-    /// A label, without its length.
+    /// Label without its length byte.
     #[must_use]
     pub fn label(&self, label: usize) -> &[u8] {
         &self.lower[self.offset(label) + 1..self.offset(label + 1)]
     }
 
-    /// Labels on the wire, from one up to another that is not among them.
+    /// Labels `from..to` in wire form.
     #[must_use]
     pub fn labels(&self, from: usize, to: usize) -> &[u8] {
         &self.lower[self.offset(from)..self.offset(to)]
     }
 
-    /// The name from a label on, with its end.
+    /// Name from a label to the end.
     #[must_use]
     pub fn suffix(&self, label: usize) -> &[u8] {
         &self.lower[self.offset(label)..self.wire_len()]
     }
 
-    /// Whether it ends with this name, which is on the wire and in lower case and has so many labels.
+    /// Whether it equals or is below a name of `labels` labels in lower-cased wire form.
     #[must_use]
     pub fn is_below(&self, zone: &[u8], labels: usize) -> bool {
         self.count() >= labels && self.suffix(self.count() - labels) == zone
@@ -102,10 +102,10 @@ impl std::fmt::Debug for Name {
     }
 }
 
-/// A name as people write it, on the wire; a dot at the end makes no difference. The spelling is kept.
+/// Converts text to wire form, with or without trailing dot. Case is preserved.
 ///
 /// # Errors
-/// When a label is empty or too long, the whole is too long, or a backslash leads nowhere.
+/// When a label is empty or too long, the name is too long, or an escape is incomplete.
 pub fn from_text(text: &str) -> Result<Vec<u8>, BadName> {
     let mut out = Vec::with_capacity(text.len() + 2);
     if text == "." || text.is_empty() {
@@ -137,7 +137,7 @@ fn end_label(out: &mut Vec<u8>, label: &mut Vec<u8>) -> Result<(), BadName> {
     Ok(())
 }
 
-/// What stands behind a backslash: a byte in three digits, or itself.
+/// Decodes an escape: `\DDD` or `\X`.
 fn escaped(bytes: &mut std::str::Bytes<'_>) -> Result<u8, BadName> {
     let first = bytes.next().ok_or(BadName)?;
     if !first.is_ascii_digit() {
@@ -151,7 +151,7 @@ fn escaped(bytes: &mut std::str::Bytes<'_>) -> Result<u8, BadName> {
     u8::try_from(number).map_err(|_| BadName)
 }
 
-/// A name on the wire as people write it, with the dot at its end.
+/// Converts wire form to text with trailing dot.
 #[must_use]
 pub fn to_text(wire: &[u8]) -> String {
     let mut out = String::new();

@@ -1,63 +1,63 @@
-//! A question, read once from left to right.
+//! Query parser.
 //!
-//! In: a whole message. Out: what the hot path needs of it: the name in lower case beside the bytes as they came (which
-//! go back unchanged, so that a spelling with mixed case returns as it was), type, class, and what EDNS says. What
-//! cannot be a question is told apart into what deserves an answer and what does not.
+//! In: a complete message. Out: name, type, class and EDNS. The question section is kept as received, so that the reply
+//! repeats its case (0x20 encoding). Invalid messages are classified into those that get an error reply and those that
+//! are dropped.
 
 use super::{HEADER, Name, flag, rcode, rtype};
 
-/// A question.
+/// Parsed query.
 #[derive(Debug)]
 pub struct Query<'m> {
     message: &'m [u8],
-    /// The name asked for.
+    /// QNAME.
     pub name: Name,
-    /// The type asked for.
+    /// QTYPE.
     pub qtype: u16,
-    /// The class asked for.
+    /// QCLASS.
     pub qclass: u16,
-    /// What EDNS says, if it is spoken.
+    /// EDNS fields, if present.
     pub edns: Option<Edns>,
     end: usize,
 }
 
-/// What the other side says through EDNS.
+/// EDNS fields of a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Edns {
-    /// The size of datagrams it takes.
+    /// UDP payload size of the client.
     pub size: u16,
-    /// The version it speaks.
+    /// EDNS version.
     pub version: u8,
-    /// Whether it wants to see signatures.
+    /// DO bit.
     pub dnssec: bool,
 }
 
-/// What is not a question.
+/// Message that is not a valid query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
-    /// Not worth a word: a reply, or no message at all.
-    Silent,
-    /// To be answered with this code and nothing else.
-    Code(u16),
+pub enum QueryError {
+    /// Not answered: a response, or too short.
+    Drop,
+    /// Answered with this RCODE only.
+    Rcode(u16),
 }
 
-const FORMERR: Refusal = Refusal::Code(rcode::FORMERR);
+const FORMERR: QueryError = QueryError::Rcode(rcode::FORMERR);
 
 impl<'m> Query<'m> {
-    /// Reads a message.
+    /// Parses a message.
     ///
     /// # Errors
-    /// When it is not a question that can be answered.
+    /// When it is not a query that can be answered.
     #[inline]
-    pub fn parse(message: &'m [u8]) -> Result<Self, Refusal> {
-        let header: &[u8; HEADER] = message.first_chunk().ok_or(Refusal::Silent)?;
+    pub fn parse(message: &'m [u8]) -> Result<Self, QueryError> {
+        let header: &[u8; HEADER] = message.first_chunk().ok_or(QueryError::Drop)?;
         let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
         let flags = word(2);
         if flags & flag::QR != 0 {
-            return Err(Refusal::Silent);
+            return Err(QueryError::Drop);
         }
         if flags & flag::OPCODE != 0 {
-            return Err(Refusal::Code(rcode::NOTIMP));
+            return Err(QueryError::Rcode(rcode::NOTIMP));
         }
         let (questions, answers, authorities, additionals) = (word(4), word(6), word(8), word(10));
         if questions != 1 || answers > 1 || authorities > 1 || additionals > 2 {
@@ -79,45 +79,45 @@ impl<'m> Query<'m> {
         Ok(Self { message, name, qtype, qclass, edns, end })
     }
 
-    /// The message it came in.
+    /// Message as received.
     #[must_use]
     pub const fn message(&self) -> &'m [u8] {
         self.message
     }
 
-    /// Its number.
+    /// Message id.
     #[must_use]
     pub const fn id(&self) -> u16 {
         u16::from_be_bytes([self.message[0], self.message[1]])
     }
 
-    /// The flags of its header.
+    /// Header flags.
     #[must_use]
     pub const fn flags(&self) -> u16 {
         u16::from_be_bytes([self.message[2], self.message[3]])
     }
 
-    /// Where the question ends in the message; it begins after the header.
+    /// End offset of the question section, which starts after the header.
     #[must_use]
     pub const fn question_end(&self) -> usize {
         self.end
     }
 
-    /// The name as it was spelled.
+    /// QNAME with its original case.
     #[must_use]
-    pub fn spelled(&self) -> &'m [u8] {
+    pub fn original_name(&self) -> &'m [u8] {
         &self.message[HEADER..self.end - 4]
     }
 
-    /// How long a datagram in reply may be.
+    /// Largest UDP reply in bytes.
     #[must_use]
     pub fn udp_limit(&self) -> usize {
         self.edns.map_or(super::UDP_MIN, |edns| usize::from(edns.size).max(super::UDP_MIN))
     }
 }
 
-/// Walks over the records behind the question, and finds the one of EDNS.
-fn records(message: &[u8], from: usize, before: u16, additionals: u16) -> Result<Option<Edns>, Refusal> {
+/// Parses the records after the question and returns the EDNS fields.
+fn records(message: &[u8], from: usize, before: u16, additionals: u16) -> Result<Option<Edns>, QueryError> {
     let (mut at, mut found) = (from, None);
     for number in 0..before + additionals {
         let owner = at;
@@ -129,7 +129,7 @@ fn records(message: &[u8], from: usize, before: u16, additionals: u16) -> Result
         if u16::from_be_bytes([fixed[0], fixed[1]]) != rtype::OPT {
             continue;
         }
-        if number < before || found.is_some() || message[owner] != 0 || !options_are_whole(data) {
+        if number < before || found.is_some() || message[owner] != 0 || !options_are_complete(data) {
             return Err(FORMERR);
         }
         let (size, dnssec) = (u16::from_be_bytes([fixed[2], fixed[3]]), fixed[6] & 0x80 != 0);
@@ -138,7 +138,7 @@ fn records(message: &[u8], from: usize, before: u16, additionals: u16) -> Result
     if at == message.len() { Ok(found) } else { Err(FORMERR) }
 }
 
-/// Where a name ends that may end with a pointer. Where that leads does not matter to whoever walks over it.
+/// End offset of a name that may end with a compression pointer; the pointer is not followed.
 pub(super) fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match *message.get(at)? {
@@ -150,7 +150,7 @@ pub(super) fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-fn options_are_whole(mut data: &[u8]) -> bool {
+fn options_are_complete(mut data: &[u8]) -> bool {
     while let [_, _, high, low, rest @ ..] = data {
         match rest.get(usize::from(u16::from_be_bytes([*high, *low]))..) {
             Some(rest) => data = rest,

@@ -1,50 +1,50 @@
-//! Any message, record by record: for replies of others and for tests. Names come out whole, pointers followed.
+//! Parser for arbitrary messages: upstream replies and tests. Names are decompressed.
 
 use super::{HEADER, NAME_MAX, rtype};
 
-/// A message whose header was read.
+/// Message with a valid header.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'m> {
     bytes: &'m [u8],
     records: usize,
 }
 
-/// A part of a message.
+/// Section of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Section {
-    /// What was asked for.
+    /// Answer.
     Answer,
-    /// Who knows.
+    /// Authority.
     Authority,
-    /// What helps.
+    /// Additional.
     Additional,
 }
 
-/// A record.
+/// Resource record.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Record {
-    /// Whose it is, on the wire and uncompressed.
+    /// Owner name in uncompressed wire form.
     pub owner: Vec<u8>,
-    /// Its type.
+    /// Type.
     pub rtype: u16,
-    /// Its class.
+    /// Class.
     pub class: u16,
-    /// For how many seconds it may be kept.
+    /// TTL in seconds.
     pub ttl: u32,
-    /// Its data; names in the types that may compress them are written out.
+    /// RDATA; compressible names are decompressed.
     pub data: Vec<u8>,
 }
 
-/// Bytes that are no message.
+/// Malformed message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("this message is cut or twisted")]
+#[error("malformed DNS message (truncated or invalid)")]
 pub struct BadMessage;
 
 impl<'m> Message<'m> {
-    /// Reads the header and walks over the questions.
+    /// Parses the header and skips the question section.
     ///
     /// # Errors
-    /// When they are not whole.
+    /// When they are incomplete.
     pub fn read(bytes: &'m [u8]) -> Result<Self, BadMessage> {
         let message = Self { bytes, records: HEADER };
         if bytes.len() < HEADER {
@@ -61,25 +61,25 @@ impl<'m> Message<'m> {
         u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]])
     }
 
-    /// Its number.
+    /// Message id.
     #[must_use]
     pub fn id(&self) -> u16 {
         self.word(0)
     }
 
-    /// The flags of its header, with the low bits of the code.
+    /// Header flags, including the low RCODE bits.
     #[must_use]
     pub fn flags(&self) -> u16 {
         self.word(2)
     }
 
-    /// How many questions it has.
+    /// Number of questions.
     #[must_use]
     pub fn questions(&self) -> u16 {
         self.word(4)
     }
 
-    /// How many records a section has.
+    /// Number of records of a section.
     #[must_use]
     pub fn count(&self, section: Section) -> u16 {
         self.word(match section {
@@ -89,13 +89,13 @@ impl<'m> Message<'m> {
         })
     }
 
-    /// Where the records begin.
+    /// Offset of the first record.
     #[must_use]
     pub const fn start(&self) -> usize {
         self.records
     }
 
-    /// Its records, section after section; ends after the first that is not whole.
+    /// Records of all sections; ends after the first malformed one.
     pub fn records(&self) -> impl Iterator<Item = Result<Record, BadMessage>> + use<'m> {
         let sections = [Section::Answer, Section::Authority, Section::Additional];
         let mut left: usize = sections.iter().map(|section| usize::from(self.count(*section))).sum();
@@ -111,10 +111,10 @@ impl<'m> Message<'m> {
         })
     }
 
-    /// Where the last record ends.
+    /// Offset after the last record.
     ///
     /// # Errors
-    /// When one is not whole.
+    /// When a record is malformed.
     pub fn end(&self) -> Result<usize, BadMessage> {
         let sections = [Section::Answer, Section::Authority, Section::Additional];
         let left: usize = sections.iter().map(|section| usize::from(self.count(*section))).sum();
@@ -135,7 +135,7 @@ fn record(bytes: &[u8], at: usize) -> Result<(Record, usize), BadMessage> {
     Ok((Record { owner, rtype, class: word(2), ttl, data }, end))
 }
 
-/// Data with its names written out; `bytes` ends where the data ends.
+/// RDATA with names decompressed; `bytes` ends with the RDATA.
 fn data(bytes: &[u8], rtype: u16, start: usize) -> Result<Vec<u8>, BadMessage> {
     let (fixed, names) = match rtype {
         rtype::NS | rtype::CNAME | rtype::PTR => (0, 1),
@@ -155,7 +155,7 @@ fn data(bytes: &[u8], rtype: u16, start: usize) -> Result<Vec<u8>, BadMessage> {
     Ok(out)
 }
 
-/// A name that may be compressed, and where it ends. Pointers lead backwards only, so this ends.
+/// Decompresses a name; also returns its end offset. Pointers must point backwards, so this terminates.
 fn name(bytes: &[u8], start: usize) -> Result<(Vec<u8>, usize), BadMessage> {
     let (mut out, mut at, mut end, mut before) = (Vec::new(), start, None, start);
     loop {

@@ -1,21 +1,21 @@
-//! A reply, written into a buffer from left to right.
+//! Reply writer.
 //!
-//! In: a query, records in the order of their sections. Out: bytes that are never longer than the limit. A record that
-//! does not fit is taken back; when it was an answer the reply says that it is cut, when it only would have helped it
-//! is silently left out. Owners are pointers into the question, so that they are spelled as they were asked.
+//! In: a query, and records in section order. Out: a message within the size limit. A record that does not fit is
+//! removed; in the answer section this sets TC, in the additional section it does not. Owner names are pointers to the
+//! question, so that they repeat its case.
 
-use super::{Edns, HEADER, Query, Refusal, UDP_OURS, extended, flag, rtype};
+use super::{Edns, HEADER, Query, QueryError, UDP_PAYLOAD_SIZE, extended, flag, rtype};
 
-/// The pointer to the name of the question.
+/// Compression pointer to the QNAME.
 pub const QUESTION: u16 = 0xc00c;
-/// What makes a place a pointer.
+/// Flag bits of a compression pointer.
 pub const POINTER: u16 = 0xc000;
-/// How far a pointer reaches.
-const REACH: usize = 0x3fff;
-/// The length of an OPT record without options.
+/// Largest offset of a compression pointer.
+const MAX_POINTER: usize = 0x3fff;
+/// Length of an OPT record without options.
 const OPT: usize = 11;
 
-/// A reply under way.
+/// Reply being written.
 #[derive(Debug)]
 pub struct Reply<'b> {
     out: &'b mut Vec<u8>,
@@ -23,70 +23,79 @@ pub struct Reply<'b> {
     edns: Option<Edns>,
     flags: u16,
     counts: [u16; 3],
-    cut: bool,
-    helpless: bool,
+    truncated: bool,
+    omitted_additional: bool,
     error: Option<u16>,
 }
 
-/// A point in a reply.
+/// Position in a reply for [`Reply::rewind`].
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     len: usize,
     counts: [u16; 3],
-    cut: bool,
+    truncated: bool,
 }
 
 impl<'b> Reply<'b> {
-    /// Begins: the header, and the question as it came.
+    /// Starts a reply with header and question section.
     #[inline]
     pub fn begin(out: &'b mut Vec<u8>, query: &Query<'_>, limit: usize) -> Self {
         out.clear();
         out.extend_from_slice(&query.message()[..query.question_end()]);
         let room = limit - if query.edns.is_some() { OPT } else { 0 };
         let flags = flag::QR | query.flags() & (flag::OPCODE | flag::RD | flag::CD);
-        Self { out, limit: room, edns: query.edns, flags, counts: [0; 3], cut: false, helpless: false, error: None }
+        Self {
+            out,
+            limit: room,
+            edns: query.edns,
+            flags,
+            counts: [0; 3],
+            truncated: false,
+            omitted_additional: false,
+            error: None,
+        }
     }
 
-    /// Where the next byte goes.
+    /// Offset of the next byte.
     #[must_use]
     pub fn position(&self) -> usize {
         self.out.len()
     }
 
-    /// A pointer to a place in the message, when pointers reach it.
+    /// Compression pointer to an offset, if it can be encoded.
     #[must_use]
     pub fn pointer(at: usize) -> Option<u16> {
-        u16::try_from(at).ok().filter(|_| at <= REACH).map(|at| POINTER | at)
+        u16::try_from(at).ok().filter(|_| at <= MAX_POINTER).map(|at| POINTER | at)
     }
 
-    /// An answer about the name of the question; false when it does not fit, and then no later one will be taken.
+    /// Appends an answer record for the QNAME; false if it does not fit. Later answers are then rejected, too.
     #[inline]
     pub fn answer(&mut self, rtype: u16, ttl: u32, data: impl FnOnce(&mut Vec<u8>)) -> bool {
-        self.answer_of(QUESTION, rtype, ttl, data)
+        self.answer_at(QUESTION, rtype, ttl, data)
     }
 
-    /// An answer about the name at a pointer.
+    /// Appends an answer record for the name at a compression pointer.
     #[inline]
-    pub fn answer_of(&mut self, owner: u16, rtype: u16, ttl: u32, data: impl FnOnce(&mut Vec<u8>)) -> bool {
-        if self.cut {
+    pub fn answer_at(&mut self, owner: u16, rtype: u16, ttl: u32, data: impl FnOnce(&mut Vec<u8>)) -> bool {
+        if self.truncated {
             return false;
         }
         let fits = self.record(0, |out| out.extend_from_slice(&owner.to_be_bytes()), rtype, ttl, data);
-        self.cut = !fits;
+        self.truncated = !fits;
         fits
     }
 
-    /// An answer whose owner is written out.
+    /// Appends an answer record with an uncompressed owner name.
     pub fn answer_named(&mut self, owner: &[u8], rtype: u16, ttl: u32, data: impl FnOnce(&mut Vec<u8>)) -> bool {
-        if self.cut {
+        if self.truncated {
             return false;
         }
         let fits = self.record(0, |out| out.extend_from_slice(owner), rtype, ttl, data);
-        self.cut = !fits;
+        self.truncated = !fits;
         fits
     }
 
-    /// A record of the authority, whose owner is written by the caller.
+    /// Appends an authority record; `owner` writes its name.
     #[inline]
     pub fn authority(
         &mut self,
@@ -98,7 +107,7 @@ impl<'b> Reply<'b> {
         self.record(1, owner, rtype, ttl, data)
     }
 
-    /// A record that helps, whose owner is written by the caller.
+    /// Appends an additional record; `owner` writes its name.
     pub fn additional(
         &mut self,
         owner: impl FnOnce(&mut Vec<u8>),
@@ -107,47 +116,47 @@ impl<'b> Reply<'b> {
         data: impl FnOnce(&mut Vec<u8>),
     ) -> bool {
         let fits = self.record(2, owner, rtype, ttl, data);
-        self.helpless |= !fits;
+        self.omitted_additional |= !fits;
         fits
     }
 
-    /// Whether something that would have helped was left out.
+    /// Whether an additional record was omitted.
     #[must_use]
-    pub const fn lacks_help(&self) -> bool {
-        self.helpless
+    pub const fn omitted_additional(&self) -> bool {
+        self.omitted_additional
     }
 
-    /// How many records a section has; 0 is the answer.
+    /// Number of records of a section; 0 is the answer section.
     #[must_use]
     pub const fn count(&self, section: usize) -> u16 {
         self.counts[section]
     }
 
-    /// Whether an answer was left out.
+    /// Whether an answer record was omitted.
     #[must_use]
-    pub const fn is_cut(&self) -> bool {
-        self.cut
+    pub const fn is_truncated(&self) -> bool {
+        self.truncated
     }
 
-    /// Where it is now, to come back to.
+    /// Current position.
     #[must_use]
     pub fn mark(&self) -> Mark {
-        Mark { len: self.out.len(), counts: self.counts, cut: self.cut }
+        Mark { len: self.out.len(), counts: self.counts, truncated: self.truncated }
     }
 
-    /// Takes back what was written since.
+    /// Removes everything written since `mark`.
     pub fn rewind(&mut self, mark: Mark) {
         self.out.truncate(mark.len);
-        (self.counts, self.cut) = (mark.counts, mark.cut);
+        (self.counts, self.truncated) = (mark.counts, mark.truncated);
     }
 
-    /// Says that somebody else left an answer out.
-    pub fn cut(&mut self) {
-        self.cut = true;
+    /// Sets the TC flag.
+    pub fn set_truncated(&mut self) {
+        self.truncated = true;
     }
 
-    /// Says why, to those who speak EDNS.
-    pub fn explain(&mut self, why: u16) {
+    /// Adds an extended DNS error if the client supports EDNS.
+    pub fn set_extended_error(&mut self, why: u16) {
         if self.edns.is_some() && self.limit >= 6 {
             self.limit -= 6;
             self.error = Some(why);
@@ -181,14 +190,14 @@ impl<'b> Reply<'b> {
         true
     }
 
-    /// Ends: the record of EDNS, counts and flags.
+    /// Finishes the reply: OPT record, counts and flags.
     #[inline]
     pub fn finish(mut self, rcode: u16, flags: u16) {
         if let Some(edns) = self.edns {
             self.opt(edns, rcode);
         }
-        let cut = if self.cut { flag::TC } else { 0 };
-        let flags = (self.flags | flags | cut) & !0xf | rcode & 0xf;
+        let truncated = if self.truncated { flag::TC } else { 0 };
+        let flags = (self.flags | flags | truncated) & !0xf | rcode & 0xf;
         let [answers, authorities, additionals] = self.counts;
         let words = [flags, 1, answers, authorities, additionals];
         for (bytes, word) in self.out[2..HEADER].chunks_exact_mut(2).zip(words) {
@@ -198,7 +207,7 @@ impl<'b> Reply<'b> {
 
     fn opt(&mut self, edns: Edns, rcode: u16) {
         let [t1, t0] = rtype::OPT.to_be_bytes();
-        let [u1, u0] = UDP_OURS.to_be_bytes();
+        let [u1, u0] = UDP_PAYLOAD_SIZE.to_be_bytes();
         let high = u8::try_from(rcode >> 4).unwrap_or(0);
         let dnssec = if edns.dnssec { 0x80 } else { 0 };
         self.out.extend_from_slice(&[0, t1, t0, u1, u0, high, 0, dnssec, 0]);
@@ -214,10 +223,10 @@ impl<'b> Reply<'b> {
     }
 }
 
-/// Writes what is said to something that is no question: a header. False when nothing is said.
-pub fn refuse(message: &[u8], refusal: Refusal, out: &mut Vec<u8>) -> bool {
+/// Writes a header-only error reply to an invalid query; false if none is sent.
+pub fn write_error(message: &[u8], error: QueryError, out: &mut Vec<u8>) -> bool {
     out.clear();
-    let (Refusal::Code(code), Some(header)) = (refusal, message.first_chunk::<HEADER>()) else { return false };
+    let (QueryError::Rcode(code), Some(header)) = (error, message.first_chunk::<HEADER>()) else { return false };
     let flags = u16::from_be_bytes([header[2], header[3]]) & (flag::OPCODE | flag::RD | flag::CD);
     out.extend_from_slice(&header[..2]);
     out.extend_from_slice(&(flag::QR | flags | code & 0xf).to_be_bytes());

@@ -1,4 +1,4 @@
-//! Questions and replies round trip, and no bytes make a reader stumble.
+//! Queries and replies round-trip, and no input causes a panic.
 
 use proptest::prelude::*;
 
@@ -15,52 +15,52 @@ fn question(name: &str, qtype: u16, edns: Option<u16>) -> Vec<u8> {
 }
 
 #[test]
-fn a_question_is_read_and_its_spelling_kept() {
+fn a_query_is_parsed_and_its_case_kept() {
     let bytes = question("SvC1.TestNS.svc.Cluster.Local.", rtype::SRV, Some(4096));
     let query = Query::parse(&bytes).expect("a question");
     assert_eq!((query.id(), query.qtype, query.qclass, query.udp_limit()), (0x1234, rtype::SRV, IN, 4096));
     assert_eq!(query.edns, Some(Edns { size: 4096, version: 0, dnssec: true }));
     assert_eq!(to_text(query.name.wire()), "svc1.testns.svc.cluster.local.");
-    assert_eq!(to_text(query.spelled()), "SvC1.TestNS.svc.Cluster.Local.");
+    assert_eq!(to_text(query.original_name()), "SvC1.TestNS.svc.Cluster.Local.");
     assert_eq!((query.name.count(), query.name.label(1)), (5, &b"testns"[..]));
     assert_eq!(query.name.labels(0, 2), b"\x04svc1\x06testns");
     assert!(query.name.is_below(b"\x07cluster\x05local\0", 2) && !query.name.is_below(b"\x05local\0", 2));
 }
 
 #[test]
-fn what_is_no_question_is_refused_as_it_deserves() {
+fn non_queries_are_rejected_or_dropped() {
     let good = question("a.b", rtype::A, None);
-    let formerr = Some(Refusal::Code(rcode::FORMERR));
-    let refusal = |bytes: &[u8]| Query::parse(bytes).err();
-    assert_eq!(refusal(&good), None);
-    assert_eq!(refusal(&good[..11]), Some(Refusal::Silent));
+    let formerr = Some(QueryError::Rcode(rcode::FORMERR));
+    let error = |bytes: &[u8]| Query::parse(bytes).err();
+    assert_eq!(error(&good), None);
+    assert_eq!(error(&good[..11]), Some(QueryError::Drop));
     let with = |at: usize, value: u8| {
         let mut bytes = good.clone();
         bytes[at] = value;
         bytes
     };
-    assert_eq!(refusal(&with(2, 0x81)), Some(Refusal::Silent), "a reply");
-    assert_eq!(refusal(&with(2, 0x20)), Some(Refusal::Code(rcode::NOTIMP)), "NOTIFY");
+    assert_eq!(error(&with(2, 0x81)), Some(QueryError::Drop), "a reply");
+    assert_eq!(error(&with(2, 0x20)), Some(QueryError::Rcode(rcode::NOTIMP)), "NOTIFY");
     for (at, value) in [(5, 0), (5, 2), (7, 2), (9, 2), (11, 3), (11, 1), (12, 0xc0), (12, 0x40), (12, 60)] {
-        assert_eq!(refusal(&with(at, value)), formerr, "byte {at} is {value}");
+        assert_eq!(error(&with(at, value)), formerr, "byte {at} is {value}");
     }
-    assert_eq!(refusal(&good[..good.len() - 1]), formerr);
+    assert_eq!(error(&good[..good.len() - 1]), formerr);
     let long = question(&["x".repeat(63).as_str(); 3].join("."), rtype::A, None);
-    assert!(refusal(&long).is_none());
+    assert!(error(&long).is_none());
     let mut out = vec![1; 40];
-    assert!(!refuse(&good, Refusal::Silent, &mut out));
-    assert!(refuse(&good, Refusal::Code(rcode::FORMERR), &mut out));
+    assert!(!write_error(&good, QueryError::Drop, &mut out));
+    assert!(write_error(&good, QueryError::Rcode(rcode::FORMERR), &mut out));
     assert_eq!(out, [0x12, 0x34, 0x81, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]
-fn a_record_that_does_not_fit_is_not_there() {
+fn a_record_that_does_not_fit_is_omitted() {
     let bytes = question("big.example", rtype::A, Some(512));
     let query = Query::parse(&bytes).expect("a question");
     let mut out = Vec::new();
     let mut reply = Reply::begin(&mut out, &query, 100);
     let fitted = (0..10u8).filter(|last| reply.answer(rtype::A, 30, |w| w.extend([192, 0, 2, *last]))).count();
-    assert!(!reply.additional(|w| w.push(0), rtype::TXT, 1, |w| w.extend([0; 60])) && reply.is_cut());
+    assert!(!reply.additional(|w| w.push(0), rtype::TXT, 1, |w| w.extend([0; 60])) && reply.is_truncated());
     reply.finish(rcode::BADVERS, flag::AA);
     let message = Message::read(&out).expect("a message");
     assert!(out.len() <= 100 && fitted == 3, "{fitted} records, {} bytes", out.len());
@@ -71,14 +71,14 @@ fn a_record_that_does_not_fit_is_not_there() {
     let opt = &records[3];
     assert_eq!(
         (opt.rtype, opt.class, opt.ttl),
-        (rtype::OPT, UDP_OURS, 0x0100_8000),
+        (rtype::OPT, UDP_PAYLOAD_SIZE, 0x0100_8000),
         "the high bits of the code, and DO"
     );
     assert_eq!(message.end(), Ok(out.len()));
 }
 
 #[test]
-fn names_of_others_may_be_compressed_but_not_into_circles() {
+fn compressed_names_are_decoded_and_loops_rejected() {
     let mut bytes = vec![0, 1, 0x80, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, b'a', 0xc0, 12];
     bytes.extend([0, 5, 0, 1, 0, 0, 0, 1, 0, 2, 0xc0, 12]);
     let read = |bytes: &[u8]| Message::read(bytes).expect("a header").records().next().expect("a record");
@@ -108,9 +108,9 @@ proptest! {
         fuzz(&bytes);
     }
 
-    /// Bytes that are mostly a question get further.
+    /// Input that is mostly a valid query.
     #[test]
-    fn nearly_questions_do_not_either(
+    fn mutated_queries_do_not_panic(
         labels in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..20), 0..12),
         qtype in any::<u16>(),
         edns in prop::option::of(any::<u16>()),
@@ -128,7 +128,7 @@ proptest! {
             prop_assert_eq!(query.name.count(), labels.len());
             let lower: Vec<_> = labels.iter().map(|label| label.to_ascii_lowercase()).collect();
             prop_assert!((0..labels.len()).all(|number| query.name.label(number) == lower[number]));
-            prop_assert_eq!(to_text(query.spelled()), to_text(&from_text(&name).expect("a name")));
+            prop_assert_eq!(to_text(query.original_name()), to_text(&from_text(&name).expect("a name")));
         }
         bytes.truncate(bytes.len() - cut);
         fuzz(&bytes);

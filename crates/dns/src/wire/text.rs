@@ -1,4 +1,4 @@
-//! Records as people write them.
+//! Text form of records.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -13,7 +13,7 @@ impl Record {
         format!("{} {} {class} {kind} {}", to_text(&self.owner), self.ttl, self.data_text())
     }
 
-    /// Its data; that of a type without a form of its own in the general one (RFC 3597).
+    /// RDATA in presentation format, or in the generic format of RFC 3597.
     #[must_use]
     pub fn data_text(&self) -> String {
         known(self.rtype, &self.data).unwrap_or_else(|| {
@@ -46,7 +46,7 @@ fn known(rtype: u16, data: &[u8]) -> Option<String> {
     })
 }
 
-/// Where a name ends that is written out.
+/// End offset of an uncompressed name.
 fn end_of_name(data: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {

@@ -1,18 +1,18 @@
-//! Compares a reply with the forms of it that are accepted, as the corpus says.
+//! Compares a reply with the forms the corpus accepts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use dns::wire::{Message, Record, rtype, to_text};
 use serde_json::{Value, json};
 
-/// What was sent, and how.
+/// Query and transport.
 pub(crate) struct Sent<'a> {
     pub(crate) message: &'a [u8],
     pub(crate) question: Option<&'a [u8]>,
     pub(crate) udp_limit: Option<usize>,
 }
 
-/// A reply, taken apart.
+/// Parsed reply.
 struct Reply {
     flags: u16,
     questions: u16,
@@ -52,7 +52,7 @@ fn word(bytes: &[u8]) -> u16 {
     u16::from_be_bytes([bytes[0], bytes[1]])
 }
 
-/// Data as the corpus writes it: our serial number is a clock, and one type has a form of its own there.
+/// RDATA in the notation of the corpus: the serial is time-dependent, and one type has its own notation.
 fn data_text(record: &Record) -> String {
     let text = record.data_text();
     match record.rtype {
@@ -66,7 +66,7 @@ fn data_text(record: &Record) -> String {
     }
 }
 
-/// Who a record is, whatever the case of its names.
+/// Identity of a record, ignoring case.
 type Key = (String, String, String);
 
 fn key(record: &Record) -> Key {
@@ -118,14 +118,14 @@ fn compare_set(name: &str, want: &Value, got: &[Record], problems: &mut Vec<Stri
     }
 }
 
-/// Owners are spelled like the question where they are ours; an alias stands before what it leads to.
+/// Owner names in our zones have the case of the question; a CNAME precedes its target.
 fn check_order(reply: &Reply, question: &[u8], local: bool, problems: &mut Vec<String>) {
-    let asked = &question[..question.len() - 4];
-    let mut seen = vec![asked.to_ascii_lowercase()];
+    let qname = &question[..question.len() - 4];
+    let mut seen = vec![qname.to_ascii_lowercase()];
     for record in &reply.sections[0] {
         let lower = record.owner.to_ascii_lowercase();
-        if local && lower == seen[0] && record.owner != asked {
-            problems.push("an owner is not spelled like the question".to_owned());
+        if local && lower == seen[0] && record.owner != qname {
+            problems.push("an owner name does not have the case of the question".to_owned());
         }
         if !seen.contains(&lower) {
             problems.push(format!("{} stands before the CNAME that leads to it", to_text(&record.owner)));
@@ -175,7 +175,7 @@ fn compare_edns(want: &Value, got: Option<&Record>, problems: &mut Vec<String>) 
     }
 }
 
-/// The differences between one accepted form and a reply.
+/// Differences between one accepted form and a reply.
 pub(crate) fn compare(want: &Value, wire: Option<&[u8]>, sent: &Sent<'_>) -> Vec<String> {
     if want["drop"] == json!(true) {
         return wire.map(|wire| format!("a reply came: {}", summary(wire))).into_iter().collect();
@@ -221,9 +221,9 @@ pub(crate) fn compare(want: &Value, wire: Option<&[u8]>, sent: &Sent<'_>) -> Vec
     }
     match want.get("edns") {
         None => {
-            let asked = sent.message.len() >= 12 && word(&sent.message[10..]) > 0;
-            if asked != reply.opt.is_some() {
-                problems.push(format!("OPT {}", if asked { "is missing" } else { "was not asked for" }));
+            let requested = sent.message.len() >= 12 && word(&sent.message[10..]) > 0;
+            if requested != reply.opt.is_some() {
+                problems.push(format!("OPT {}", if requested { "is missing" } else { "was not requested" }));
             }
         }
         Some(Value::Null) if reply.opt.is_some() => problems.push("OPT is not wanted".to_owned()),
@@ -236,7 +236,7 @@ pub(crate) fn compare(want: &Value, wire: Option<&[u8]>, sent: &Sent<'_>) -> Vec
     problems
 }
 
-/// A reply in a line.
+/// Reply in one line.
 pub(crate) fn summary(wire: &[u8]) -> String {
     match decode(wire) {
         Ok(reply) => {

@@ -1,11 +1,11 @@
-//! The corpus: its files, its profiles as configurations, its objects in a book, its cases as bytes.
+//! The corpus: files, profiles as configurations, objects in a snapshot, cases as messages.
 
 use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use dns::book::{Book, Update};
+use dns::snapshot::{Update, ZoneSnapshot};
 use dns::wire::{from_text, rtype};
 use dns::zone::{Config, Fallthrough, Pods, Quirks, Ttl};
 use serde_json::{Value, json};
@@ -17,12 +17,12 @@ pub(crate) fn file(name: &str) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// The items of a list, or the thing alone.
+/// Items of a list, or a single value.
 pub(crate) fn each(value: &Value) -> Vec<&Value> {
     value.as_array().map_or_else(|| vec![value], |items| items.iter().collect())
 }
 
-/// How a profile is configured.
+/// Configuration of a profile.
 pub(crate) fn config(profile: &str, value: &Value, quirks: Quirks) -> Config {
     let zones = value["zones"].as_array().expect("zones").iter().map(|zone| zone.as_str().expect("a zone").to_owned());
     let mut config = Config {
@@ -34,7 +34,7 @@ pub(crate) fn config(profile: &str, value: &Value, quirks: Quirks) -> Config {
         ..Config::default()
     };
     if profile == "ns" {
-        config.own = vec!["10.244.0.53".parse::<IpAddr>().expect("an address")];
+        config.server_addresses = vec!["10.244.0.53".parse::<IpAddr>().expect("an address")];
     }
     for line in value["kubernetes"].as_array().expect("options") {
         let words: Vec<&str> = line.as_str().expect("an option").split(' ').collect();
@@ -60,7 +60,7 @@ pub(crate) fn config(profile: &str, value: &Value, quirks: Quirks) -> Config {
     config
 }
 
-/// What a created object says to the book.
+/// Update of a created object.
 pub(crate) fn update(object: &Value, config: &Config) -> Option<Update> {
     let text = object.to_string();
     let read = "the object";
@@ -77,16 +77,16 @@ pub(crate) fn update(object: &Value, config: &Config) -> Option<Update> {
     }
 }
 
-/// A book with the whole fixture.
-pub(crate) fn book(config: Config) -> Arc<Book> {
-    let book = Book::new(config).expect("zones");
+/// Snapshot with the complete fixture.
+pub(crate) fn snapshot(config: Config) -> Arc<ZoneSnapshot> {
+    let snapshot = ZoneSnapshot::new(config).expect("zones");
     for object in file("objects.json")["items"].as_array().expect("items") {
-        if let Some(update) = update(object, &book.config) {
-            book.apply(update, 7);
+        if let Some(update) = update(object, &snapshot.config) {
+            snapshot.apply(update, 7);
         }
     }
-    book.ready();
-    book
+    snapshot.set_ready();
+    snapshot
 }
 
 fn bit(flags: &Value, name: &str, bit: u16) -> u16 {
@@ -97,7 +97,7 @@ fn number(value: &Value, otherwise: u64) -> u64 {
     value.as_u64().unwrap_or(otherwise)
 }
 
-/// The message of a case, and its question if there is one to be echoed.
+/// Message of a case, and its question if the reply must repeat one.
 pub(crate) fn message(case: &Value, id: u16) -> (Vec<u8>, Option<Vec<u8>>) {
     if let Some(raw) = case["raw"].as_str() {
         return (hex(raw), case["question"].as_str().map(hex));
@@ -151,7 +151,7 @@ fn opt(edns: &Value) -> Vec<u8> {
     out
 }
 
-/// How long a reply to a case may be over UDP.
+/// Maximum UDP reply size of a case.
 pub(crate) fn size_limit(case: &Value) -> usize {
     if case.get("raw").is_some() {
         return 65535;
@@ -160,7 +160,7 @@ pub(crate) fn size_limit(case: &Value) -> usize {
     edns.map_or(512, |edns| usize::try_from(number(&edns["bufsize"], 1232)).expect("a size").max(512))
 }
 
-/// Bytes written as digits.
+/// Bytes of hexadecimal digits.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> =
         text.chars().map(|digit| u8::try_from(digit.to_digit(16).expect("a digit")).expect("small")).collect();

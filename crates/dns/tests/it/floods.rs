@@ -1,7 +1,7 @@
-//! One client floods the server; the others do not notice, and upstreams do not either.
+//! One client floods the server; other clients and upstreams are not affected.
 //!
-//! Clients are addresses of loopback, so the exemption of loopback is off. The server has one thread, which answers in order:
-//! an answer to the second client shows that everything the flooder sent before was dealt with.
+//! Clients use loopback addresses, so the loopback exemption is off. The server has one thread, which answers in order:
+//! a reply to the second client shows that the earlier flood was processed.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, UdpSocket};
@@ -15,7 +15,7 @@ use crate::limits::{OURS, READ_TIMEOUT, Running, THEIRS, connect, framed, questi
 const FLOODER: &str = "127.0.66.6:0";
 const CLIENT: &str = "127.0.0.7:0";
 
-/// A server with these limits.
+/// Server with these limits.
 async fn start(queries: u32, forwards: u32, in_flight: usize) -> Running {
     let clients = ClientLimits { queries, forwards, in_flight, exempt_loopback: false };
     Running::start(|options| options.clients = clients).await
@@ -28,8 +28,8 @@ fn socket(from: &str, to: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// Asks and waits for the answer: its code, and how many records it has.
-fn ask(socket: &UdpSocket, name: &str, id: u16) -> (u16, u8) {
+/// Sends a query and returns RCODE and number of answers.
+fn query(socket: &UdpSocket, name: &str, id: u16) -> (u16, u8) {
     socket.send(&question(name, id)).expect("sent");
     let mut buffer = [0; 512];
     socket.recv(&mut buffer).unwrap_or_else(|error| panic!("query {id} has no answer: {error}"));
@@ -37,13 +37,13 @@ fn ask(socket: &UdpSocket, name: &str, id: u16) -> (u16, u8) {
     (u16::from(buffer[3] & 15), buffer[7])
 }
 
-/// The codes of all replies that have arrived.
+/// RCODEs of all replies received.
 fn arrived(socket: &UdpSocket) -> Vec<u16> {
     socket.set_nonblocking(true).expect("an option");
     let mut buffer = [0; 512];
     let codes = std::iter::from_fn(|| {
         socket.recv(&mut buffer).ok()?;
-        // Either the answer or a refusal without records: nothing in between.
+        // Either a complete answer or a refusal without records.
         assert_eq!(buffer[7], u8::from(buffer[3] & 15 == 0), "{buffer:?}");
         Some(u16::from(buffer[3] & 15))
     });
@@ -54,14 +54,14 @@ fn arrived(socket: &UdpSocket) -> Vec<u16> {
 
 impl Running {
     fn limited(&self, reason: &str, result: &str) -> usize {
-        let text = self.metrics.text(&self.book);
+        let text = self.metrics.text(&self.snapshot);
         let line = format!("waypost_dns_client_rate_limited_total{{reason=\"{reason}\",result=\"{result}\"}} ");
         let value = text.lines().find_map(|other| other.strip_prefix(&line)).expect("a figure");
         value.parse().expect("a number")
     }
 }
 
-/// How many tokens a rate gives since a moment, with its burst.
+/// Tokens of a rate since a time, including the burst.
 fn most(rate: usize, since: Instant) -> usize {
     rate + rate * usize::try_from(since.elapsed().as_millis()).expect("short") / 1000 + 1
 }
@@ -74,12 +74,12 @@ async fn a_client_that_floods_is_limited_and_another_gets_every_answer() {
     let running = start(100, 0, 0).await;
     let (flooder, client) = (socket(FLOODER, running.to()), socket(CLIENT, running.to()));
     let (flood, mut codes) = (question(OURS, 1), Vec::new());
-    // As many queries of the client as it may have at once, each behind many of the flooder.
+    // A full burst of the client, each query after many of the flooder.
     for id in 0..100 {
         for _ in 0..BURST {
             flooder.send(&flood).expect("sent");
         }
-        assert_eq!(ask(&client, OURS, id), (rcode::NOERROR, 1));
+        assert_eq!(query(&client, OURS, id), (rcode::NOERROR, 1));
         codes.extend(arrived(&flooder));
     }
     let most = most(RATE, began);
@@ -97,10 +97,10 @@ async fn a_connection_that_floods_is_limited_and_closed() {
     let began = Instant::now();
     let running = start(10, 0, 0).await;
     let mut flooder = connect(running.to());
-    // The server may have closed before all is written.
+    // The server may close before everything is written.
     let _ = flooder.write_all(&framed(&question(OURS, 1)).repeat(10_000));
     let mut all = Vec::new();
-    // What came before the end counts, however the connection ended.
+    // Replies before the end count, however the connection ended.
     let _ = flooder.read_to_end(&mut all);
     let mut codes = Vec::new();
     while let [high, low, rest @ ..] = &all[..] {
@@ -113,13 +113,13 @@ async fn a_connection_that_floods_is_limited_and_closed() {
     assert!((10..=most).contains(&count(rcode::NOERROR)), "{codes:?}");
     assert!((10..=most).contains(&count(rcode::REFUSED)), "{codes:?}");
     assert_eq!(running.limited("queries", "dropped"), 1, "it was closed at the first");
-    assert_eq!(ask(&socket(CLIENT, running.to()), OURS, 3), (rcode::NOERROR, 1), "another client");
+    assert_eq!(query(&socket(CLIENT, running.to()), OURS, 3), (rcode::NOERROR, 1), "another client");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_cannot_take_all_places_in_flight() {
+async fn a_client_cannot_occupy_all_in_flight_slots() {
     let clients = ClientLimits { queries: 0, forwards: 1000, in_flight: 4, exempt_loopback: false };
-    let running = Running::start(|options| (options.clients, options.waiting) = (clients, 8)).await;
+    let running = Running::start(|options| (options.clients, options.max_in_flight) = (clients, 8)).await;
     let (flooder, client) = (socket(FLOODER, running.to()), socket(CLIENT, running.to()));
     for id in 0..20 {
         flooder.send(&question(THEIRS, id)).expect("sent");
@@ -127,7 +127,7 @@ async fn a_client_cannot_take_all_places_in_flight() {
     for id in 0..2 {
         client.send(&question(THEIRS, id)).expect("sent");
     }
-    assert_eq!(ask(&client, OURS, 9), (rcode::NOERROR, 1), "everything before was dealt with");
+    assert_eq!(query(&client, OURS, 9), (rcode::NOERROR, 1), "everything before was dealt with");
     assert_eq!(arrived(&flooder), [rcode::REFUSED; 16]);
     assert_eq!(running.limited("in_flight", "refused"), 16);
     running.slow.0.add_permits(6);
@@ -135,15 +135,15 @@ async fn a_client_cannot_take_all_places_in_flight() {
     let mut ids: Vec<u8> = (0..2).map(|_| client.recv(&mut buffer).map(|_| buffer[1]).expect("its answer")).collect();
     ids.sort_unstable();
     assert_eq!(ids, [0, 1]);
-    assert!(running.metrics.text(&running.book).contains("waypost_dns_dropped_total 0\n"));
+    assert!(running.metrics.text(&running.snapshot).contains("waypost_dns_dropped_total 0\n"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_cannot_take_all_places_in_flight() {
+async fn a_connection_cannot_occupy_all_in_flight_slots() {
     let running = start(0, 1000, 4).await;
     let mut flooder = connect(running.to());
     flooder.write_all(&framed(&question(THEIRS, 1)).repeat(20)).expect("sent");
-    // None of these has to wait for the others; the four in flight have no answer yet.
+    // None of these waits for others; the four in flight are unanswered.
     let mut refusals = vec![0; 16 * (framed(&question(THEIRS, 1)).len())];
     flooder.read_exact(&mut refusals).expect("refusals");
     assert_eq!(running.limited("in_flight", "refused"), 16);
@@ -162,10 +162,10 @@ async fn a_client_cannot_flood_upstreams() {
     for id in 0..1000 {
         flooder.send(&question(THEIRS, id)).expect("sent");
     }
-    assert_eq!(ask(&socket(FLOODER, running.to()), OURS, 1), (rcode::NOERROR, 1), "its own names stay answered");
+    assert_eq!(query(&socket(FLOODER, running.to()), OURS, 1), (rcode::NOERROR, 1), "its own names stay answered");
     let refused = running.limited("forwards", "refused");
     assert!((1000 - most(10, began)..=990).contains(&refused), "{refused}");
-    assert_eq!(ask(&client, THEIRS, 2).0, rcode::REFUSED, "from upstream, for another client");
+    assert_eq!(query(&client, THEIRS, 2).0, rcode::REFUSED, "from upstream, for another client");
     assert_eq!(running.limited("forwards", "refused"), refused, "and not by a limit");
     let forwarded = 10_000 - running.slow.0.available_permits();
     assert!(forwarded <= 1000 - refused + 1, "{forwarded}");
@@ -177,11 +177,11 @@ async fn loopback_is_exempt_by_default() {
     let running = Running::start(|options| options.clients = clients).await;
     let client = socket("127.0.0.1:0", running.to());
     for id in 0..1000 {
-        assert_eq!(ask(&client, OURS, id), (rcode::NOERROR, 1));
+        assert_eq!(query(&client, OURS, id), (rcode::NOERROR, 1));
     }
     running.slow.0.add_permits(100);
     for id in 0..100 {
-        assert_eq!(ask(&client, THEIRS, id).0, rcode::REFUSED);
+        assert_eq!(query(&client, THEIRS, id).0, rcode::REFUSED);
     }
     assert_eq!(running.slow.0.available_permits(), 0, "all went upstream");
 }

@@ -1,4 +1,4 @@
-//! Every recorded question, through the function that the listeners call.
+//! Every recorded query, through the function that listeners call.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -6,54 +6,56 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use dns::answer::{Outcome, Scratch};
-use dns::beyond::{Beyond, Later, Nobody, Question, Transport};
-use dns::book::Book;
+use dns::forward::{BoxFuture, Forwarder, NoForwarder, Request, Transport};
+use dns::snapshot::ZoneSnapshot;
 use dns::zone::Quirks;
 use serde_json::{Value, json};
 
 use crate::compare::{Sent, compare, summary};
-use crate::corpus::{book, config, each, file, message, size_limit};
+use crate::corpus::{config, each, file, message, size_limit, snapshot};
 use crate::stub::Stub;
 
 const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-/// A server of a profile, without its sockets.
+/// Server of a profile without sockets.
 pub(crate) struct Subject {
-    pub(crate) book: Arc<Book>,
-    beyond: Box<dyn Beyond>,
+    pub(crate) snapshot: Arc<ZoneSnapshot>,
+    forwarder: Box<dyn Forwarder>,
 }
 
 impl Subject {
     pub(crate) fn new(profile: &str, value: &Value, quirks: Quirks) -> Self {
-        Self::of(book(config(profile, value, quirks)))
+        Self::of(snapshot(config(profile, value, quirks)))
     }
 
-    /// Over a book that somebody else fills.
-    pub(crate) fn of(book: Arc<Book>) -> Self {
-        let beyond: Box<dyn Beyond> =
-            if book.config.recursion { Box::new(Stub::new(&file("upstream.json"))) } else { Box::new(Nobody) };
-        Self { book, beyond }
+    /// Uses an existing snapshot.
+    pub(crate) fn of(snapshot: Arc<ZoneSnapshot>) -> Self {
+        let forwarder: Box<dyn Forwarder> =
+            if snapshot.config.recursion { Box::new(Stub::new(&file("upstream.json"))) } else { Box::new(NoForwarder) };
+        Self { snapshot, forwarder }
     }
 
-    pub(crate) fn ask(&self, message: &[u8], transport: Transport) -> Option<Vec<u8>> {
+    pub(crate) fn query(&self, message: &[u8], transport: Transport) -> Option<Vec<u8>> {
         let (mut scratch, mut out) = (Scratch::new(1), Vec::new());
-        match self.book.answer(message, transport, &mut scratch, &mut out) {
-            Outcome::Reply | Outcome::Unready => Some(out),
-            Outcome::Silent => None,
-            Outcome::Beyond => Some(at_once(self.beyond.resolve(Question { message, ends: CLIENT.into(), transport }))),
-            Outcome::Chase(chase) => {
-                let found = at_once(self.beyond.lookup(chase.target(), chase.qtype, CLIENT.into()));
-                self.book.chased(message, transport, &chase, &found, &mut out);
+        match self.snapshot.answer(message, transport, &mut scratch, &mut out) {
+            Outcome::Reply | Outcome::NotReady => Some(out),
+            Outcome::Drop => None,
+            Outcome::Forward => {
+                Some(query_now(self.forwarder.resolve(Request { message, from: CLIENT.into(), transport })))
+            }
+            Outcome::FollowCname(chain) => {
+                let found = query_now(self.forwarder.lookup(chain.target(), chain.qtype, CLIENT.into()));
+                self.snapshot.finish_cname(message, transport, &chain, &found, &mut out);
                 Some(out)
             }
         }
     }
 
-    /// The differences of the best accepted form.
+    /// Differences of the best accepted form.
     pub(crate) fn play(&self, case: &Value, expect: &Value) -> Vec<String> {
         let (message, question) = message(case, 4711);
         let udp = case["proto"].as_str().unwrap_or("udp") == "udp";
-        let reply = self.ask(&message, if udp { Transport::Udp } else { Transport::Tcp });
+        let reply = self.query(&message, if udp { Transport::Udp } else { Transport::Tcp });
         let udp_limit = udp.then(|| size_limit(case));
         let sent = Sent { message: &message, question: question.as_deref(), udp_limit };
         let forms = each(expect).into_iter().map(|form| compare(form, reply.as_deref(), &sent));
@@ -65,9 +67,9 @@ impl Subject {
     }
 }
 
-/// What the stand-in for others says, which never waits.
-fn at_once<T>(mut later: Later<'_, T>) -> T {
-    match later.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+/// Reply of the stub forwarder, which never waits.
+fn query_now<T>(mut future: BoxFuture<'_, T>) -> T {
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
         Poll::Pending => panic!("it waits"),
     }
@@ -99,12 +101,12 @@ fn replay(quirks: Quirks, expect: impl Fn(&Value) -> Option<Value>) {
 }
 
 #[test]
-fn s34_every_recorded_question_is_answered() {
+fn s34_every_recorded_query_is_answered() {
     replay(Quirks::None, |case| Some(case["expect"].clone()));
 }
 
-/// With its habits switched on, names are answered as CoreDNS answers them. Below the level of names we stay with the
-/// standards: what EDNS echoes, other operations, messages that are cut.
+/// With CoreDNS compatibility, names are answered as by CoreDNS. EDNS, other opcodes and malformed messages follow the
+/// standards.
 #[test]
 fn with_quirks_names_are_answered_as_coredns_does() {
     let below = ["edns-", "opcode-", "raw-058", "raw-064"];

@@ -1,18 +1,17 @@
-//! The recorded corpus of questions and answers, replayed against this crate: once through the function that every
-//! listener calls, and once through sockets.
+//! The recorded corpus of queries and replies, replayed through the function that listeners call and through sockets.
 
+mod autopath;
 mod compare;
 mod corpus;
 mod dynamic;
-mod figures;
+mod fixture;
 mod floods;
 mod golden;
 mod limits;
-mod place;
+mod metrics;
+mod readiness;
 mod reload;
 mod rules;
+mod server;
 mod sockets;
 mod stub;
-mod unready;
-mod walks;
-mod whole;

@@ -1,4 +1,4 @@
-//! A Corefile that changes while questions are asked.
+//! Corefile reload during queries.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,81 +7,85 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use dns::config::Config;
-use dns::reload::{self, Figures, Takes};
-use dns::serve::Switch;
+use dns::reload::{self, ApplyConfig, ReloadMetrics};
+use dns::serve::HandlerSwap;
 use dns::wire::rcode;
 use tokio::sync::{Notify, mpsc};
 
-use crate::whole::{ANYBODY, Whole, question, said};
+use crate::server::{CLIENT, TestServer, question, summary};
 
 const SERVICE: &str = "svc1.testns.svc.cluster.local.";
 const OURS: &str = "svc1.testns.svc.cluster.local. A 10.96.0.100";
 const BY_HAND: &str = "svc1.testns.svc.cluster.local. A 203.0.113.7";
 
-/// Goes on with a configuration as a program would, and says that it did.
-struct Taker {
-    whole: Arc<Whole>,
-    switch: Switch,
-    taken: mpsc::UnboundedSender<()>,
+/// Applies configurations as the program does, and reports each.
+struct Target {
+    server: Arc<TestServer>,
+    switch: HandlerSwap,
+    applied: mpsc::UnboundedSender<()>,
 }
 
-impl Takes for Taker {
-    async fn take(&mut self, config: Config) -> Result<(), String> {
+impl ApplyConfig for Target {
+    async fn apply(&mut self, config: Config) -> Result<(), String> {
         if config.blocks.iter().any(|block| block.keys[0].port != 53) {
             return Err("the port cannot change".to_owned());
         }
-        self.switch.exchange(self.whole.book.clone(), self.whole.replaced(&config));
-        let _ = self.taken.send(());
+        self.switch.swap(self.server.snapshot.clone(), self.server.replaced(&config));
+        let _ = self.applied.send(());
         Ok(())
     }
 }
 
-struct Followed {
-    whole: Arc<Whole>,
+struct Watched {
+    server: Arc<TestServer>,
     path: PathBuf,
-    wish: Arc<Notify>,
-    figures: Arc<Figures>,
-    taken: mpsc::UnboundedReceiver<()>,
+    trigger: Arc<Notify>,
+    metrics: Arc<ReloadMetrics>,
+    applied: mpsc::UnboundedReceiver<()>,
     task: tokio::task::JoinHandle<()>,
     _dir: tempfile::TempDir,
 }
 
-impl Drop for Followed {
+impl Drop for Watched {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Followed {
+impl Watched {
     async fn new(directives: &str) -> Self {
-        let whole = Arc::new(Whole::new(directives).await);
+        let server = Arc::new(TestServer::new(directives).await);
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("Corefile");
-        write(&path, &whole, directives);
+        write(&path, &server, directives);
         let first = reload::read(&path);
-        let (wish, figures) = (Arc::new(Notify::new()), Arc::new(Figures::new(&first.version)));
-        let (sender, taken) = mpsc::unbounded_channel();
-        let taker = Taker { whole: whole.clone(), switch: whole.server.switch(), taken: sender };
-        let task = tokio::spawn(reload::follow(path.clone(), first, wish.clone(), figures.clone(), taker));
-        Self { whole, path, wish, figures, taken, task, _dir: dir }
+        let (trigger, metrics) = (Arc::new(Notify::new()), Arc::new(ReloadMetrics::new(&first.version)));
+        let (sender, applied) = mpsc::unbounded_channel();
+        let target = Target { server: server.clone(), switch: server.server.handler_swap(), applied: sender };
+        let task = tokio::spawn(reload::watch(path.clone(), first, trigger.clone(), metrics.clone(), target));
+        Self { server, path, trigger, metrics, applied, task, _dir: dir }
+    }
+
+    fn text(&self) -> String {
+        dns::metrics::encode([self.metrics.collector()])
     }
 
     fn write(&self, directives: &str) {
-        write(&self.path, &self.whole, directives);
+        write(&self.path, &self.server, directives);
     }
 
-    /// Waits until so many contents were refused.
-    async fn refused(&self, count: u64) {
-        let mut outcomes = self.figures.outcomes();
-        let wait = outcomes.wait_for(|outcome| outcome.failed == count);
-        tokio::time::timeout(Duration::from_secs(20), wait).await.expect("in time").expect("it is refused");
+    /// Waits for a number of failed reloads.
+    async fn failed(&self, count: u64) {
+        let mut status = self.metrics.status();
+        let wait = status.wait_for(|status| status.failed == count);
+        tokio::time::timeout(Duration::from_secs(20), wait).await.expect("in time").expect("the reload fails");
     }
 }
 
-/// A whole file takes the place of another, as when a volume is updated.
-fn write(path: &Path, whole: &Whole, directives: &str) {
+/// Replaces a file atomically, as a volume update does.
+fn write(path: &Path, server: &TestServer, directives: &str) {
     let new = path.with_extension("new");
-    fs::write(&new, whole.corefile(directives)).expect("written");
+    fs::write(&new, server.corefile(directives)).expect("written");
     fs::rename(new, path).expect("renamed");
 }
 
@@ -90,86 +94,85 @@ fn by_hand() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_changed_file_is_taken_over_at_its_interval() {
-    let mut followed = Followed::new("reload 2s 1s").await;
-    assert_eq!(followed.whole.ask(ANYBODY, SERVICE, "A").answers, [OURS]);
-    let before = followed.figures.text();
-    followed.write(&by_hand());
-    followed.taken.recv().await.expect("it is taken over, without a wish");
-    assert_eq!(followed.whole.ask(ANYBODY, SERVICE, "A").answers, [BY_HAND]);
-    followed.write("errors");
-    followed.taken.recv().await.expect("it is taken over");
-    assert_eq!(followed.whole.ask(ANYBODY, SERVICE, "A").answers, [OURS]);
-    assert_ne!(followed.figures.text(), before, "which one is served is shown");
-    assert!(followed.figures.text().contains("coredns_reload_failed_total 0\n"));
+async fn a_changed_corefile_is_reloaded_at_its_interval() {
+    let mut watched = Watched::new("reload 2s 1s").await;
+    assert_eq!(watched.server.query(CLIENT, SERVICE, "A").answers, [OURS]);
+    let before = watched.text();
+    watched.write(&by_hand());
+    watched.applied.recv().await.expect("it is applied without a trigger");
+    assert_eq!(watched.server.query(CLIENT, SERVICE, "A").answers, [BY_HAND]);
+    watched.write("errors");
+    watched.applied.recv().await.expect("it is applied");
+    assert_eq!(watched.server.query(CLIENT, SERVICE, "A").answers, [OURS]);
+    assert_ne!(watched.text(), before, "the active version is exported");
+    assert!(watched.text().contains("coredns_reload_failed_total 0\n"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_cannot_be_used_changes_nothing() {
-    let mut followed = Followed::new("errors").await;
-    followed.write(&by_hand());
-    followed.wish.notify_one();
-    followed.taken.recv().await.expect("it is taken over");
-    let good = reload::read(&followed.path).version;
+async fn an_invalid_corefile_keeps_the_previous_configuration() {
+    let mut watched = Watched::new("errors").await;
+    watched.write(&by_hand());
+    watched.trigger.notify_one();
+    watched.applied.recv().await.expect("it is applied");
+    let good = reload::read(&watched.path).version;
 
-    followed.write("eror");
-    followed.wish.notify_one();
-    followed.refused(1).await;
-    assert_eq!(followed.whole.ask(ANYBODY, SERVICE, "A").answers, [BY_HAND]);
+    watched.write("eror");
+    watched.trigger.notify_one();
+    watched.failed(1).await;
+    assert_eq!(watched.server.query(CLIENT, SERVICE, "A").answers, [BY_HAND]);
 
-    let other_port = followed.whole.corefile("errors").replacen(":53", ":54", 1);
-    fs::write(&followed.path, other_port).expect("written");
-    followed.wish.notify_one();
-    followed.refused(2).await;
-    assert_eq!(followed.whole.ask(ANYBODY, SERVICE, "A").answers, [BY_HAND]);
+    let other_port = watched.server.corefile("errors").replacen(":53", ":54", 1);
+    fs::write(&watched.path, other_port).expect("written");
+    watched.trigger.notify_one();
+    watched.failed(2).await;
+    assert_eq!(watched.server.query(CLIENT, SERVICE, "A").answers, [BY_HAND]);
 
-    fs::remove_file(&followed.path).expect("removed");
-    followed.wish.notify_one();
-    followed.refused(3).await;
-    assert_eq!(followed.whole.ask(ANYBODY, SERVICE, "A").answers, [BY_HAND]);
-    let shown = followed.figures.text();
-    assert!(shown.contains(&format!("value=\"{good}\"}} 1")), "this one is served still: {shown}");
+    fs::remove_file(&watched.path).expect("removed");
+    watched.trigger.notify_one();
+    watched.failed(3).await;
+    assert_eq!(watched.server.query(CLIENT, SERVICE, "A").answers, [BY_HAND]);
+    let shown = watched.text();
+    assert!(shown.contains(&format!("value=\"{good}\"}} 1")), "this one is still active: {shown}");
 
-    followed.write("errors");
-    followed.wish.notify_one();
-    followed.taken.recv().await.expect("a good one is taken over again");
-    assert_eq!(followed.whole.ask(ANYBODY, SERVICE, "A").answers, [OURS]);
+    watched.write("errors");
+    watched.trigger.notify_one();
+    watched.applied.recv().await.expect("a valid one is applied again");
+    assert_eq!(watched.server.query(CLIENT, SERVICE, "A").answers, [OURS]);
 }
 
-/// Questions come all the time, of ours and of others, while the file changes again and again: each is answered, and by the
-/// one or by the other.
+/// Queries for local and external names during repeated reloads: each is answered, by the old or the new configuration.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn no_question_is_lost_by_a_change() {
-    let mut followed = Followed::new("errors").await;
-    let (done, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+async fn no_query_is_lost_during_reload() {
+    let mut watched = Watched::new("errors").await;
+    let (done, queries) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let clients: Vec<_> = [(SERVICE, [OURS, BY_HAND]), ("example.net.", ["example.net. A 13.14.15.16"; 2])]
         .into_iter()
         .map(|(name, allowed)| {
-            let (whole, done, asked) = (followed.whole.clone(), done.clone(), asked.clone());
+            let (server, done, queries) = (watched.server.clone(), done.clone(), queries.clone());
             tokio::task::spawn_blocking(move || {
-                let socket = whole.socket(ANYBODY);
+                let socket = server.socket(CLIENT);
                 let mut buffer = vec![0; 4096];
                 while !done.load(Ordering::Acquire) {
                     let id = fastrand::u16(..);
                     socket.send(&question(name, "A", id)).expect("sent");
                     let length = socket.recv(&mut buffer).expect("no question is lost");
-                    let said = said(&buffer[..length]);
+                    let reply = summary(&buffer[..length]);
                     assert_eq!(
-                        (said.rcode, said.answers.len(), &buffer[..2]),
+                        (reply.rcode, reply.answers.len(), &buffer[..2]),
                         (rcode::NOERROR, 1, &id.to_be_bytes()[..])
                     );
-                    assert!(allowed.contains(&said.answers[0].as_str()), "{said:?}");
-                    asked.fetch_add(1, Ordering::AcqRel);
+                    assert!(allowed.contains(&reply.answers[0].as_str()), "{reply:?}");
+                    queries.fetch_add(1, Ordering::AcqRel);
                 }
             })
         })
         .collect();
     for round in 0..20 {
-        let before = asked.load(Ordering::Acquire);
-        followed.write(&if round % 2 == 0 { by_hand() } else { "cache".to_owned() });
-        followed.wish.notify_one();
-        followed.taken.recv().await.expect("it is taken over");
-        while asked.load(Ordering::Acquire) < before + 20 {
+        let before = queries.load(Ordering::Acquire);
+        watched.write(&if round % 2 == 0 { by_hand() } else { "cache".to_owned() });
+        watched.trigger.notify_one();
+        watched.applied.recv().await.expect("it is applied");
+        while queries.load(Ordering::Acquire) < before + 20 {
             tokio::task::yield_now().await;
         }
     }
@@ -177,5 +180,5 @@ async fn no_question_is_lost_by_a_change() {
     for client in clients {
         client.await.expect("every question was answered");
     }
-    assert!(followed.whole.metrics.text(&followed.whole.book).contains("waypost_dns_dropped_total 0\n"));
+    assert!(watched.server.metrics.text(&watched.server.snapshot).contains("waypost_dns_dropped_total 0\n"));
 }

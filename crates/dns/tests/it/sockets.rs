@@ -1,49 +1,49 @@
-//! Every recorded question, over UDP and TCP, to a server that listens.
+//! Every recorded query over UDP and TCP.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dns::beyond::{Beyond, Nobody};
+use dns::forward::{Forwarder, NoForwarder};
 use dns::metrics::Metrics;
 use dns::serve::{Options, Server};
 use dns::zone::Quirks;
 use serde_json::{Value, json};
 
 use crate::compare::{Sent, compare};
-use crate::corpus::{book, config, each, file, hex, message, size_limit};
+use crate::corpus::{config, each, file, hex, message, size_limit, snapshot};
 use crate::stub::Stub;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Running {
     server: Server,
     metrics: Arc<Metrics>,
-    book: Arc<dns::book::Book>,
+    snapshot: Arc<dns::snapshot::ZoneSnapshot>,
 }
 
 async fn start(profile: &str, value: &Value) -> Running {
     let config = config(profile, value, Quirks::None);
-    let beyond: Arc<dyn Beyond> =
-        if config.recursion { Arc::new(Stub::new(&file("upstream.json"))) } else { Arc::new(Nobody) };
-    let book = book(config);
-    let metrics = Metrics::new(&book.zones, "dns://:53");
+    let forwarder: Arc<dyn Forwarder> =
+        if config.recursion { Arc::new(Stub::new(&file("upstream.json"))) } else { Arc::new(NoForwarder) };
+    let snapshot = snapshot(config);
+    let metrics = Metrics::new(&snapshot.zones, "dns://:53");
     let listen = vec!["127.0.0.1:0".parse().expect("an address")];
     let options = Options { listen, threads: Some(2), ..Options::default() };
-    let server = Server::start(book.clone(), beyond, metrics.clone(), &options).await.expect("it listens");
-    Running { server, metrics, book }
+    let server = Server::start(snapshot.clone(), forwarder, metrics.clone(), &options).await.expect("it listens");
+    Running { server, metrics, snapshot }
 }
 
-/// A question that is always answered; whoever has its answer has all that came before.
+/// Query that is always answered; its reply comes after those of all earlier queries.
 fn sentinel() -> Vec<u8> {
     message(&json!({"qname": "kubernetes.default.svc.cluster.local.", "qtype": "A"}), 0xfffe).0
 }
 
-/// Asks over UDP; a question that gets no answer is followed by one that does.
+/// Sends a query over UDP, and a second one that is always answered.
 fn udp(to: SocketAddr, message: &[u8], may_drop: bool) -> Option<Vec<u8>> {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    socket.set_read_timeout(Some(PATIENCE)).expect("patience");
+    socket.set_read_timeout(Some(READ_TIMEOUT)).expect("a read timeout");
     socket.connect(to).expect("a way there");
     socket.send(message).expect("sent");
     if may_drop {
@@ -55,10 +55,10 @@ fn udp(to: SocketAddr, message: &[u8], may_drop: bool) -> Option<Vec<u8>> {
     (!may_drop || buffer[..2] != [0xff, 0xfe]).then_some(buffer)
 }
 
-/// Sends chunks over one connection and reads every reply until the other side closes.
+/// Sends chunks over one connection and reads all replies until it is closed.
 fn tcp(to: SocketAddr, chunks: &[Vec<u8>], gap: Duration) -> Vec<Vec<u8>> {
     let mut stream = TcpStream::connect(to).expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("patience");
+    stream.set_read_timeout(Some(READ_TIMEOUT)).expect("a read timeout");
     stream.set_nodelay(true).expect("an option");
     for (number, chunk) in chunks.iter().enumerate() {
         if number > 0 && !gap.is_zero() {
@@ -124,7 +124,7 @@ fn play_stream(to: SocketAddr, case: &Value) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s34_every_recorded_question_is_answered_through_sockets() {
+async fn s34_every_recorded_query_is_answered_through_sockets() {
     let cases = file("cases.json");
     let mut failures = Vec::new();
     for (profile, value) in cases["profiles"].as_object().expect("profiles") {
@@ -148,25 +148,25 @@ async fn s34_every_recorded_question_is_answered_through_sockets() {
     assert!(failures.is_empty(), "{}\n{} failed", failures.join("\n"), failures.len());
 }
 
-/// What was asked was counted.
+/// Checks that the queries were counted.
 fn check_counts(running: &Running, cases: usize) {
-    let text = running.metrics.text(&running.book);
+    let text = running.metrics.text(&running.snapshot);
     let sum = |name: &str| -> usize {
         let lines = text.lines().filter(|line| line.starts_with(&format!("{name}{{")));
         lines.filter_map(|line| line.rsplit(' ').next()?.parse::<usize>().ok()).sum()
     };
-    let (asked, answered) = (sum("coredns_dns_requests_total"), sum("coredns_dns_responses_total"));
-    assert!(asked + 30 >= cases && answered + 30 >= cases, "{asked} and {answered} of {cases} were counted");
+    let (queries, answered) = (sum("coredns_dns_requests_total"), sum("coredns_dns_responses_total"));
+    assert!(queries + 30 >= cases && answered + 30 >= cases, "{queries} and {answered} of {cases} were counted");
 }
 
-/// Bytes that are nothing, and a server that answers all the same.
+/// Arbitrary input does not stop the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn noise_does_not_stop_a_server() {
+async fn arbitrary_input_does_not_stop_the_server() {
     let running = start("base", &file("cases.json")["profiles"]["base"]).await;
     let to = running.server.addresses()[0];
     let noise = tokio::task::spawn_blocking(move || {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        socket.set_read_timeout(Some(PATIENCE)).expect("patience");
+        socket.set_read_timeout(Some(READ_TIMEOUT)).expect("a read timeout");
         socket.connect(to).expect("a way there");
         let mut random = fastrand::Rng::with_seed(7);
         let mut buffer = vec![0; 65536];
@@ -179,7 +179,7 @@ async fn noise_does_not_stop_a_server() {
             }
             socket.send(&bytes).expect("sent");
             if round % 100 == 99 {
-                // Whatever was answered is read, up to the answer to a good question.
+                // Replies are read up to the one of a valid query.
                 let mut good = sentinel();
                 good[..2].copy_from_slice(&[0xfd, 0xfd]);
                 socket.send(&good).expect("sent");
@@ -189,5 +189,5 @@ async fn noise_does_not_stop_a_server() {
         }
     });
     noise.await.expect("still answered");
-    assert!(running.metrics.text(&running.book).contains("coredns_panics_total 0\n"));
+    assert!(running.metrics.text(&running.snapshot).contains("coredns_panics_total 0\n"));
 }

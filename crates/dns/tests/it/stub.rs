@@ -1,10 +1,10 @@
-//! Somebody beyond our zones, with the fixed data of the corpus.
+//! Stub forwarder with the fixed data of the corpus.
 
 use std::collections::HashMap;
 use std::time::Instant;
 
-use dns::beyond::{Beyond, Ends, Later, Lookup, Question, Transport};
-use dns::wire::{Query, Record, Reply, flag, from_text, rcode, refuse, rtype, to_text};
+use dns::forward::{BoxFuture, ClientAddr, Forwarder, Lookup, Request, Transport};
+use dns::wire::{Query, Record, Reply, flag, from_text, rcode, rtype, to_text, write_error};
 use serde_json::Value;
 
 pub(crate) struct Stub {
@@ -29,8 +29,7 @@ impl Stub {
         Self { records, codes, soa: data_of(rtype::SOA, data["soa"].as_str().expect("a record")) }
     }
 
-    /// What is known of a name: a code, records with the aliases before them, and whether the last has none of the
-    /// type.
+    /// Data of a name: RCODE, records including CNAMEs, and whether the last name has no record of the type.
     fn find(&self, name: &str, qtype: u16) -> (u16, Vec<Record>, bool) {
         let mut name = name.to_lowercase();
         if let Some(code) = self.codes.get(&name) {
@@ -50,12 +49,12 @@ impl Stub {
         (if exists { rcode::NOERROR } else { rcode::NXDOMAIN }, out, true)
     }
 
-    fn reply(&self, question: &Question<'_>) -> Vec<u8> {
+    fn reply(&self, question: &Request<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         let query = match Query::parse(question.message) {
             Ok(query) => query,
-            Err(refusal) => {
-                refuse(question.message, refusal, &mut out);
+            Err(error) => {
+                write_error(question.message, error, &mut out);
                 return out;
             }
         };
@@ -82,16 +81,16 @@ impl Stub {
     }
 }
 
-impl Beyond for Stub {
-    fn cached(&self, _question: &Question<'_>, _now: Instant, _out: &mut Vec<u8>) -> bool {
+impl Forwarder for Stub {
+    fn cached(&self, _request: &Request<'_>, _now: Instant, _out: &mut Vec<u8>) -> bool {
         false
     }
 
-    fn resolve<'a>(&'a self, question: Question<'a>) -> Later<'a, Vec<u8>> {
-        Box::pin(std::future::ready(self.reply(&question)))
+    fn resolve<'a>(&'a self, request: Request<'a>) -> BoxFuture<'a, Vec<u8>> {
+        Box::pin(std::future::ready(self.reply(&request)))
     }
 
-    fn lookup<'a>(&'a self, name: &'a [u8], qtype: u16, _ends: Ends) -> Later<'a, Lookup> {
+    fn lookup<'a>(&'a self, name: &'a [u8], qtype: u16, _from: ClientAddr) -> BoxFuture<'a, Lookup> {
         let (rcode, records, _) = self.find(&to_text(name), qtype);
         Box::pin(std::future::ready(Lookup { rcode, truncated: false, records }))
     }

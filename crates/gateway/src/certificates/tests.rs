@@ -1,4 +1,4 @@
-//! Which Secret it is, who may use it, and what is said of those that are none.
+//! Selection of Secrets, access from other namespaces, invalid certificates.
 
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::*;
 
 const ARN: &str = "arn:aws:acm:us-east-1:123456789012:certificate/12345678-1234-1234-1234-123456789012";
 
-/// A certificate and its key, as PEM.
+/// Certificate and key as PEM.
 fn pair() -> (String, String) {
     let key = KeyPair::generate().expect("a key");
     let params = CertificateParams::new(vec!["web.example".to_owned()]).expect("parameters");
@@ -28,51 +28,51 @@ fn bare(name: &str, meta: &Value) -> Secret {
 }
 
 #[test]
-fn names_say_where_to_look() {
-    let named = |namespace: &str, name: &str| Ok(Place::Named { namespace: namespace.into(), name: name.into() });
-    assert_eq!(Place::read("secret://certs/web", "shop"), named("certs", "web"));
-    assert_eq!(Place::read("secret://web", "shop"), named("shop", "web"));
+fn certificate_references_are_parsed() {
+    let named = |namespace: &str, name: &str| Ok(SecretRef::Named { namespace: namespace.into(), name: name.into() });
+    assert_eq!(SecretRef::parse("secret://certs/web", "shop"), named("certs", "web"));
+    assert_eq!(SecretRef::parse("secret://web", "shop"), named("shop", "web"));
     assert_eq!(
-        Place::read(ARN, "shop"),
-        Ok(Place::Claimed { namespace: "shop".into(), arn: ARN.into(), secret: None })
+        SecretRef::parse(ARN, "shop"),
+        Ok(SecretRef::Claimed { namespace: "shop".into(), arn: ARN.into(), secret: None })
     );
     for bad in ["secret://", "secret:///web", "secret://a/", "secret://a/b/c"] {
-        assert!(Place::read(bad, "shop").is_err_and(|why| why.contains("secret://NAMESPACE/NAME")), "{bad}");
+        assert!(SecretRef::parse(bad, "shop").is_err_and(|why| why.contains("secret://NAMESPACE/NAME")), "{bad}");
     }
 }
 
 #[test]
 fn s48_a_secret_claims_an_arn() {
-    let place = Place::read(ARN, "shop").expect("a place");
+    let place = SecretRef::parse(ARN, "shop").expect("a place");
     let claim = json!({"annotations": {CLAIM: ARN}});
     let all = [bare("b", &claim), bare("a", &claim), bare("other", &json!({"annotations": {CLAIM: "arn:other"}}))];
-    assert_eq!(&*place.choose(all.iter(), "shop").expect("a Secret").metadata.name, "a");
-    let why = place.choose(all[2..].iter(), "shop").expect_err("none");
+    assert_eq!(&*place.select(all.iter(), "shop").expect("a Secret").metadata.name, "a");
+    let why = place.select(all[2..].iter(), "shop").expect_err("none");
     assert!(why.contains(&format!("kubectl -n shop annotate secret NAME {CLAIM}={ARN}")), "{why}");
     let told = place.with(Some("other"));
-    assert!(told.choose(all[2..].iter(), "shop").is_err(), "it must claim it, whoever says so");
+    assert!(told.select(all[2..].iter(), "shop").is_err(), "it must claim it, whoever says so");
     assert_eq!(
-        Place::read("secret://web", "shop").map(|place| place.with(Some("x"))),
-        Place::read("secret://web", "shop")
+        SecretRef::parse("secret://web", "shop").map(|place| place.with(Some("x"))),
+        SecretRef::parse("secret://web", "shop")
     );
-    let short = Place::read("web-cert", "shop").expect("a place");
-    assert!(short.choose([bare("x", &json!({"labels": {CLAIM: "web-cert"}}))].iter(), "shop").is_ok());
+    let short = SecretRef::parse("web-cert", "shop").expect("a place");
+    assert!(short.select([bare("x", &json!({"labels": {CLAIM: "web-cert"}}))].iter(), "shop").is_ok());
 }
 
 #[test]
 fn a_secret_of_another_namespace_must_allow_its_use() {
-    let place = Place::read("secret://shop/web", "blog").expect("a place");
-    let chosen = |meta: Value| place.choose([bare("web", &meta)].iter(), "blog").map(|_| ());
+    let place = SecretRef::parse("secret://shop/web", "blog").expect("a place");
+    let chosen = |meta: Value| place.select([bare("web", &meta)].iter(), "blog").map(|_| ());
     let why = chosen(json!({})).expect_err("not allowed");
     assert!(why.contains(&format!("kubectl -n shop annotate secret web {ALLOWED}=blog")), "{why}");
     assert!(chosen(json!({"annotations": {ALLOWED: "news"}})).is_err());
     assert_eq!(chosen(json!({"annotations": {ALLOWED: "news, blog"}})), Ok(()));
     assert_eq!(chosen(json!({"annotations": {ALLOWED: "*"}})), Ok(()));
-    assert!(place.choose([bare("web", &json!({}))].iter(), "shop").is_ok(), "its own namespace may");
+    assert!(place.select([bare("web", &json!({}))].iter(), "shop").is_ok(), "its own namespace may");
 }
 
 #[test]
-fn what_is_no_certificate_is_said_in_words() {
+fn invalid_certificates_are_reported() {
     let (certificate, key) = pair();
     let now = Timestamp::now();
     let good = load(&secret("web", &json!({}), &certificate, &key), now).expect("a certificate");
@@ -93,7 +93,7 @@ fn what_is_no_certificate_is_said_in_words() {
 }
 
 #[test]
-fn a_certificate_that_has_ended_is_served_and_said() {
+fn an_expired_certificate_is_served_with_a_warning() {
     let (certificate, key) = pair();
     let late = Timestamp::from_second(9_000_000_000 * 10).expect("a time");
     let loaded = load(&secret("web", &json!({}), &certificate, &key), late).expect("a certificate");

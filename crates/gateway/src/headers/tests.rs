@@ -1,18 +1,18 @@
-//! What pods see of a request, what they never see, and what is refused.
+//! Headers that pods receive, headers that are removed, and rejected requests.
 
 use http::Request;
 use proptest::prelude::*;
 
 use super::*;
-use crate::talk::head::write;
+use crate::http1::head::write;
 
 fn client() -> Client {
     let value = HeaderValue::from_static;
     Client { ip: value("192.0.2.7"), port: value("443"), proto: value("https") }
 }
 
-const H1: Speech = Speech { h2: false, tls: false };
-const H2: Speech = Speech { h2: true, tls: false };
+const H1: UpstreamProtocol = UpstreamProtocol { h2: false, tls: false };
+const H2: UpstreamProtocol = UpstreamProtocol { h2: true, tls: false };
 
 fn request(uri: &str, version: Version, headers: &[(&str, &str)]) -> Parts {
     let start = Request::builder().uri(uri).version(version);
@@ -27,17 +27,17 @@ fn shown(parts: &Parts) -> Vec<(String, String)> {
     all
 }
 
-/// What the pod gets.
-fn prepared(mut parts: Parts, speech: Speech) -> Parts {
+/// Request head that the pod receives.
+fn prepared(mut parts: Parts, protocol: UpstreamProtocol) -> Parts {
     let wanted = upgrade(&parts);
-    prepare(&mut parts, &client(), speech, wanted, "10.0.0.1:80").expect("a request that can be said");
-    if !speech.h2 {
+    prepare(&mut parts, &client(), protocol, wanted, "10.0.0.1:80").expect("a valid request");
+    if !protocol.h2 {
         parts.headers = written(&parts);
     }
     parts
 }
 
-/// The headers of a request of HTTP/1.1, as they are on the wire.
+/// Headers of an HTTP/1.1 request in wire format.
 fn written(parts: &Parts) -> HeaderMap {
     let mut text = Vec::new();
     write(&Request::from_parts(parts.clone(), ()), None, &client(), &mut text);
@@ -48,7 +48,7 @@ fn written(parts: &Parts) -> HeaderMap {
         .headers
         .iter()
         .map(|header| (header.name.parse().expect("a name"), HeaderValue::from_bytes(header.value).expect("a value")));
-    // Each is there as often as it was written.
+    // Each header appears as often as it was written.
     pairs.fold(HeaderMap::new(), |mut all, (name, value): (HeaderName, HeaderValue)| {
         all.append(name, value);
         all
@@ -60,13 +60,13 @@ fn header(parts: &Parts, name: &str) -> Option<String> {
 }
 
 #[test]
-fn s48_the_client_is_added_behind_whoever_was_named_before() {
+fn s48_the_client_is_appended_to_x_forwarded_for() {
     let bare = prepared(request("/", Version::HTTP_11, &[("host", "a")]), H1);
     assert_eq!(header(&bare, "x-forwarded-for").as_deref(), Some("192.0.2.7"));
-    let said = [("host", "a"), ("x-forwarded-for", "1.1.1.1"), ("x-forwarded-for", "2.2.2.2, 3.3.3.3")];
-    let said = prepared(request("/", Version::HTTP_11, &said), H1);
-    assert_eq!(header(&said, "x-forwarded-for").as_deref(), Some("1.1.1.1, 2.2.2.2, 3.3.3.3, 192.0.2.7"));
-    assert_eq!(said.headers.get_all("x-forwarded-for").iter().count(), 1);
+    let seen = [("host", "a"), ("x-forwarded-for", "1.1.1.1"), ("x-forwarded-for", "2.2.2.2, 3.3.3.3")];
+    let seen = prepared(request("/", Version::HTTP_11, &seen), H1);
+    assert_eq!(header(&seen, "x-forwarded-for").as_deref(), Some("1.1.1.1, 2.2.2.2, 3.3.3.3, 192.0.2.7"));
+    assert_eq!(seen.headers.get_all("x-forwarded-for").iter().count(), 1);
     let lies = [("host", "a"), ("x-forwarded-port", "1"), ("x-forwarded-proto", "gopher")];
     let lies = prepared(request("/", Version::HTTP_11, &lies), H1);
     assert_eq!(header(&lies, "x-forwarded-port").as_deref(), Some("443"));
@@ -74,8 +74,8 @@ fn s48_the_client_is_added_behind_whoever_was_named_before() {
 }
 
 #[test]
-fn what_was_said_to_this_hop_alone_goes_no_further() {
-    let said = [
+fn hop_by_hop_headers_are_removed() {
+    let seen = [
         ("host", "a"),
         ("connection", "close, X-Secret, Host"),
         ("x-secret", "1"),
@@ -85,23 +85,23 @@ fn what_was_said_to_this_hop_alone_goes_no_further() {
         ("expect", "100-continue"),
         ("accept", "*/*"),
     ];
-    let parts = prepared(request("/", Version::HTTP_11, &said), H1);
+    let parts = prepared(request("/", Version::HTTP_11, &seen), H1);
     let names: Vec<String> = shown(&parts).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["accept", "host", "x-forwarded-for", "x-forwarded-port", "x-forwarded-proto"]);
 }
 
 #[test]
-fn a_client_cannot_have_us_forget_who_it_is() {
-    let said = [("host", "a"), ("connection", "x-forwarded-for"), ("x-forwarded-for", "1.1.1.1")];
-    let parts = prepared(request("/", Version::HTTP_11, &said), H1);
+fn a_client_cannot_remove_x_forwarded_headers() {
+    let seen = [("host", "a"), ("connection", "x-forwarded-for"), ("x-forwarded-for", "1.1.1.1")];
+    let parts = prepared(request("/", Version::HTTP_11, &seen), H1);
     assert_eq!(header(&parts, "x-forwarded-for").as_deref(), Some("192.0.2.7"));
 }
 
 #[test]
-fn websockets_pass_and_changes_to_http_2_do_not() {
+fn websocket_upgrades_pass_and_h2c_upgrades_do_not() {
     let asking = |protocol: &str, connection: &str| {
-        let said = [("host", "a"), ("connection", connection), ("upgrade", protocol), ("http2-settings", "AAMAAABk")];
-        prepared(request("/", Version::HTTP_11, &said), H1)
+        let seen = [("host", "a"), ("connection", connection), ("upgrade", protocol), ("http2-settings", "AAMAAABk")];
+        prepared(request("/", Version::HTTP_11, &seen), H1)
     };
     let socket = asking("websocket", "keep-alive, Upgrade");
     assert_eq!(header(&socket, "upgrade").as_deref(), Some("websocket"));
@@ -115,9 +115,9 @@ fn websockets_pass_and_changes_to_http_2_do_not() {
 }
 
 #[test]
-fn requests_of_http_2_are_told_to_pods_of_http_1_and_the_other_way() {
-    let said = [("cookie", "a=1"), ("cookie", "b=2"), ("host", "lie")];
-    let parts = prepared(request("https://web.example/x?y=1", Version::HTTP_2, &said), H1);
+fn http_2_requests_reach_http_1_pods_and_vice_versa() {
+    let seen = [("cookie", "a=1"), ("cookie", "b=2"), ("host", "lie")];
+    let parts = prepared(request("https://web.example/x?y=1", Version::HTTP_2, &seen), H1);
     assert_eq!((parts.uri.to_string().as_str(), parts.version), ("/x?y=1", Version::HTTP_11));
     assert_eq!(header(&parts, "host").as_deref(), Some("web.example"));
     assert_eq!(header(&parts, "cookie").as_deref(), Some("a=1; b=2"));
@@ -130,13 +130,13 @@ fn requests_of_http_2_are_told_to_pods_of_http_1_and_the_other_way() {
 }
 
 #[test]
-fn what_means_two_things_is_refused() {
-    let status = |method: Method, version: Version, said: &[(&str, &str)]| {
-        let mut parts = request("/", version, said);
+fn ambiguous_requests_are_rejected() {
+    let status = |method: Method, version: Version, seen: &[(&str, &str)]| {
+        let mut parts = request("/", version, seen);
         parts.method = method;
-        check(&parts).map_err(|refusal| refusal.status.as_u16())
+        check(&parts).map_err(|rejection| rejection.status.as_u16())
     };
-    let get = |said: &[(&str, &str)]| status(Method::GET, Version::HTTP_11, said);
+    let get = |seen: &[(&str, &str)]| status(Method::GET, Version::HTTP_11, seen);
     assert_eq!(get(&[("host", "a")]), Ok(()));
     assert_eq!(get(&[]), Err(400));
     assert_eq!(status(Method::GET, Version::HTTP_10, &[]), Ok(()));
@@ -149,17 +149,17 @@ fn what_means_two_things_is_refused() {
 
 proptest! {
     #[test]
-    fn pods_get_one_host_and_the_client_last_whatever_was_sent(
-        said in proptest::collection::vec(("(x-a|connection|te|upgrade|x-forwarded-for|keep-alive|cookie)", "[a-z0-9, .=-]{0,20}"), 0..8),
+    fn pods_get_one_host_and_the_client_last_in_x_forwarded_for(
+        seen in proptest::collection::vec(("(x-a|connection|te|upgrade|x-forwarded-for|keep-alive|cookie)", "[a-z0-9, .=-]{0,20}"), 0..8),
         h2 in any::<bool>(), to_h2 in any::<bool>(),
     ) {
         let version = if h2 { Version::HTTP_2 } else { Version::HTTP_11 };
         let uri = if h2 { "https://web.example/" } else { "/" };
-        let mut headers: Vec<(&str, &str)> = said.iter().map(|(name, value)| (name.as_str(), value.trim())).collect();
+        let mut headers: Vec<(&str, &str)> = seen.iter().map(|(name, value)| (name.as_str(), value.trim())).collect();
         if !h2 { headers.push(("host", "web.example")); }
-        let parts = prepared(request(uri, version, &headers), Speech { h2: to_h2, tls: false });
-        let chain = header(&parts, "x-forwarded-for").expect("a chain");
-        prop_assert!(chain == "192.0.2.7" || chain.ends_with(", 192.0.2.7"));
+        let parts = prepared(request(uri, version, &headers), UpstreamProtocol { h2: to_h2, tls: false });
+        let forwarded_for = header(&parts, "x-forwarded-for").expect("the header");
+        prop_assert!(forwarded_for == "192.0.2.7" || forwarded_for.ends_with(", 192.0.2.7"));
         let host = header(&parts, "host").or(parts.uri.host().map(str::to_owned));
         prop_assert_eq!(host.as_deref(), Some("web.example"));
         prop_assert!(!parts.headers.contains_key("keep-alive"));

@@ -1,7 +1,7 @@
-//! A source that wraps another and says of Services and slices what [`super`] says.
+//! Source that applies [`super`] to Services and EndpointSlices of another source.
 //!
-//! In: the source, and a value that says where the gateway listens. Out: events in the order that a [`Source`] promises: what changes
-//! about listeners while a list is under way is said when the list is complete.
+//! In: the source and the gateway's listen addresses. Out: events in the order a [`Source`] guarantees: listener
+//! changes during a list are emitted when the list is complete.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::{Listening, Services, changes, slices};
 
-/// See the module.
+/// Source with split Services.
 pub struct Split<'a> {
     inner: &'a dyn Source,
     node: Arc<str>,
@@ -20,7 +20,7 @@ pub struct Split<'a> {
 }
 
 impl<'a> Split<'a> {
-    /// A source over this one, for the proxy of a node.
+    /// Wraps `inner` for the proxy of a node.
     #[must_use]
     pub fn new(inner: &'a dyn Source, node: &str, listening: watch::Receiver<Arc<Listening>>) -> Self {
         Self { inner, node: node.into(), listening }
@@ -32,24 +32,24 @@ impl Source for Split<'_> {
         let is = |kind: &'static api::kind::Kind| std::ptr::eq(what.kind, kind);
         if is(&kinds::service::KIND) {
             let inner = self.inner.watch(what.clone());
-            return Watch::run(&what, |out| follow_services(inner, out));
+            return Watch::run(&what, |out| watch_services(inner, out));
         }
         if is(&kinds::endpointslice::KIND) {
             let inner = self.inner.watch(what.clone());
             let (node, listening) = (self.node.clone(), self.listening.clone());
-            return Watch::run(&what, |out| follow_slices(inner, node, listening, out));
+            return Watch::run(&what, |out| watch_slices(inner, node, listening, out));
         }
         self.inner.watch(what)
     }
 }
 
-async fn follow_services(mut inner: Watch, out: WatchSender) {
-    let (mut services, mut watched, mut is_lost) = (Services::default(), inner.status(), false);
+async fn watch_services(mut inner: Watch, out: WatchSender) {
+    let (mut services, mut watched, mut was_out_of_sync) = (Services::default(), inner.status(), false);
     loop {
         let events = tokio::select! {
             event = inner.next() => services.follow(event),
             Some(health) = watched.changed() => {
-                relay(&health, &mut is_lost, &out);
+                forward_health(&health, &mut was_out_of_sync, &out);
                 continue;
             }
         };
@@ -61,14 +61,14 @@ async fn follow_services(mut inner: Watch, out: WatchSender) {
     }
 }
 
-async fn follow_slices(
+async fn watch_slices(
     mut inner: Watch,
     node: Arc<str>,
     mut listening: watch::Receiver<Arc<Listening>>,
     out: WatchSender,
 ) {
-    let (mut watched, mut is_lost) = (inner.status(), false);
-    let mut told: BTreeMap<String, Object> = BTreeMap::new();
+    let (mut watched, mut was_out_of_sync) = (inner.status(), false);
+    let mut emitted: BTreeMap<String, Object> = BTreeMap::new();
     let mut is_listing = true;
     loop {
         let events = tokio::select! {
@@ -79,19 +79,19 @@ async fn follow_slices(
                 }
                 Event::InitDone => {
                     is_listing = false;
-                    told = slices(&listening.borrow_and_update(), &node);
-                    told.values().cloned().map(Event::InitApply).chain([Event::InitDone]).collect()
+                    emitted = slices(&listening.borrow_and_update(), &node);
+                    emitted.values().cloned().map(Event::InitApply).chain([Event::InitDone]).collect()
                 }
                 other => vec![other],
             },
             Ok(()) = listening.changed(), if !is_listing => {
                 let now = slices(&listening.borrow_and_update(), &node);
-                let events = changes(&told, &now);
-                told = now;
+                let events = changes(&emitted, &now);
+                emitted = now;
                 events
             }
             Some(health) = watched.changed() => {
-                relay(&health, &mut is_lost, &out);
+                forward_health(&health, &mut was_out_of_sync, &out);
                 continue;
             }
         };
@@ -103,16 +103,16 @@ async fn follow_slices(
     }
 }
 
-/// Says how the watch beneath goes. That a first list is complete says the list itself.
-fn relay(health: &Health, is_lost: &mut bool, out: &WatchSender) {
+/// Forwards the health of the inner watch. The completion of the initial list is signalled by the list itself.
+fn forward_health(health: &Health, was_out_of_sync: &mut bool, out: &WatchSender) {
     match &health.out_of_sync {
         Some(lost) => {
             if let Some(reason) = &lost.reason {
-                *is_lost = true;
+                *was_out_of_sync = true;
                 out.failed(lost.since, reason);
             }
         }
-        None if std::mem::take(is_lost) => out.synced(),
+        None if std::mem::take(was_out_of_sync) => out.synced(),
         None => {}
     }
 }

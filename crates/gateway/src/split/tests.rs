@@ -1,4 +1,4 @@
-//! Services in two, their slices, and what listeners hear in which order.
+//! Split Services, slices of listeners, and the order of events.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tokio::sync::{mpsc, watch};
 
 use super::*;
-use crate::wanted::{BACKEND_PROTOCOL, SSL_CERT, SSL_PORTS};
+use crate::annotations::{BACKEND_PROTOCOL, SSL_CERT, SSL_PORTS};
 
 fn object(namespace: &str, name: &str, value: &Value) -> Object {
     Object { namespace: namespace.into(), name: name.into(), value: Bytes::from(value.to_string()) }
@@ -40,7 +40,7 @@ fn words(events: &[Event]) -> Vec<String> {
 }
 
 #[test]
-fn a_service_of_the_gateway_is_two() {
+fn a_gateway_service_is_split_in_two() {
     let events =
         Services::default().follow(Event::Apply(service("web", &json!({SSL_CERT: "arn:x", SSL_PORTS: "443"}))));
     assert_eq!(words(&events), ["Apply(shop/web)", "Apply(shop/web.gateway)"]);
@@ -72,7 +72,7 @@ fn a_service_of_the_gateway_is_two() {
 }
 
 #[test]
-fn other_services_pass_untouched() {
+fn other_services_are_not_changed() {
     let plain = service("web", &json!({"other": "x"}));
     let foreign = service("db", &json!({BACKEND_PROTOCOL: "tcp"}));
     let mut services = Services::default();
@@ -83,7 +83,7 @@ fn other_services_pass_untouched() {
 }
 
 #[test]
-fn the_second_half_goes_with_the_annotation_or_with_the_service() {
+fn the_second_service_is_deleted_with_the_annotation_or_the_service() {
     let (with, without) = (service("web", &json!({SSL_CERT: "arn:x"})), service("web", &json!({})));
     let mut services = Services::default();
     services.follow(Event::Apply(with.clone()));
@@ -115,7 +115,7 @@ fn listeners_are_endpoints_of_this_node() {
     assert_eq!(ports, [41_000, 41_002]);
 }
 
-/// A source that says what it is told to.
+/// Source that emits scripted events.
 struct Script(parking_lot::Mutex<Option<mpsc::Receiver<Event>>>);
 
 impl Source for Script {
@@ -138,31 +138,31 @@ async fn slices_of_listeners_are_part_of_the_list_and_follow_it() {
     let (listen, listening) = watch::channel(one("192.0.2.11:1"));
     let split = Split::new(&script, "n1", listening);
     let mut watching = split.watch(Selection::all(&api::kinds::endpointslice::KIND));
-    let mut heard = async || {
+    let mut received = async || {
         let event = tokio::time::timeout(Duration::from_secs(20), watching.next()).await.expect("an event in time");
         format!("{event:?}")
     };
     let real = object("shop", "real", &json!({}));
     for event in [Event::Init, Event::InitApply(real), Event::InitDone] {
-        say.send(event).await.expect("heard");
+        say.send(event).await.expect("received");
     }
     for wanted in ["Init", "InitApply(shop/real)", "InitApply(shop/web.gateway-4)", "InitDone"] {
-        assert_eq!(heard().await, wanted);
+        assert_eq!(received().await, wanted);
     }
     listen.send_replace(one("192.0.2.11:2"));
-    assert_eq!(heard().await, "Apply(shop/web.gateway-4)");
+    assert_eq!(received().await, "Apply(shop/web.gateway-4)");
     listen.send_replace(Arc::default());
-    assert_eq!(heard().await, "Delete(shop/web.gateway-4)");
-    // While a list is under way nothing is said beside it.
-    say.send(Event::Init).await.expect("heard");
-    assert_eq!(heard().await, "Init");
+    assert_eq!(received().await, "Delete(shop/web.gateway-4)");
+    // During a list no other event is emitted.
+    say.send(Event::Init).await.expect("received");
+    assert_eq!(received().await, "Init");
     listen.send_replace(one("192.0.2.11:3"));
-    say.send(Event::InitDone).await.expect("heard");
-    assert_eq!(heard().await, "InitApply(shop/web.gateway-4)");
-    assert_eq!(heard().await, "InitDone");
+    say.send(Event::InitDone).await.expect("received");
+    assert_eq!(received().await, "InitApply(shop/web.gateway-4)");
+    assert_eq!(received().await, "InitDone");
 }
 
-/// What a listener knows after these events.
+/// State of a consumer after these events.
 fn known(events: &[Event]) -> BTreeSet<String> {
     let (mut keys, mut known) = (BTreeSet::new(), KnownKeys::default());
     for event in events {
@@ -185,11 +185,11 @@ fn known(events: &[Event]) -> BTreeSet<String> {
 
 proptest! {
     #[test]
-    fn after_anything_there_is_a_second_half_of_just_those_that_want_one(
+    fn exactly_the_gateway_services_are_split_after_any_events(
         steps in proptest::collection::vec((0..4_u8, 0..3_u8, any::<bool>()), 0..40)
     ) {
-        let (mut services, mut said, mut truth) = (Services::default(), Vec::new(), BTreeMap::new());
-        let mut say = |services: &mut Services, event: Event| said.extend(services.follow(event));
+        let (mut services, mut emitted, mut truth) = (Services::default(), Vec::new(), BTreeMap::new());
+        let mut say = |services: &mut Services, event: Event| emitted.extend(services.follow(event));
         say(&mut services, Event::Init);
         say(&mut services, Event::InitDone);
         for (step, number, wants) in steps {
@@ -207,7 +207,7 @@ proptest! {
                     }
                 }
                 _ => {
-                    // History was forgotten: some changed unseen.
+                    // Relist after lost history: some changes were missed.
                     truth.insert(name, wants);
                     say(&mut services, Event::Init);
                     for (name, wants) in &truth {
@@ -223,6 +223,6 @@ proptest! {
             .flat_map(|(name, wants)| [Some(format!("shop/{name}")), wants.then(|| format!("shop/{name}.gateway"))])
             .flatten()
             .collect();
-        prop_assert_eq!(known(&said), wanted);
+        prop_assert_eq!(known(&emitted), wanted);
     }
 }

@@ -1,4 +1,4 @@
-//! Pods that answer as a test wishes, and remember what they were asked.
+//! Test pods that respond as configured and record requests.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,35 +6,35 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// A pod on loopback. It says of each request what its head was.
+/// Pod on loopback. Its response body is the request head.
 #[derive(Clone)]
 pub(super) struct Pod {
     pub(super) address: SocketAddr,
-    /// The heads that came, with their bodies behind them.
-    pub(super) heard: Arc<Mutex<Vec<String>>>,
-    /// How many connections came.
+    /// Request heads with their bodies.
+    pub(super) requests: Arc<Mutex<Vec<String>>>,
+    /// Number of connections.
     pub(super) connections: Arc<Mutex<usize>>,
 }
 
-/// What a pod does with a request.
+/// Reaction of a pod to a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Manner {
-    /// Answers, and waits for the next.
+pub(super) enum Behaviour {
+    /// Responds and waits for the next request.
     Good,
-    /// Answers, and hangs up without a word of it.
-    Leaving,
-    /// Hangs up.
-    Rude,
-    /// Says nothing.
+    /// Responds and closes without announcing it.
+    CloseAfterResponse,
+    /// Closes.
+    CloseImmediately,
+    /// Does not respond.
     Silent,
 }
 
 impl Pod {
-    pub(super) fn new(manner: Manner) -> Self {
+    pub(super) fn new(behaviour: Behaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let pod = Self {
             address: listener.local_addr().expect("an address"),
-            heard: Arc::default(),
+            requests: Arc::default(),
             connections: Arc::default(),
         };
         let server = pod.clone();
@@ -42,13 +42,13 @@ impl Pod {
             for stream in listener.incoming().flatten() {
                 *server.connections.lock() += 1;
                 let server = server.clone();
-                std::thread::spawn(move || server.serve(&stream, manner));
+                std::thread::spawn(move || server.serve(&stream, behaviour));
             }
         });
         pod
     }
 
-    fn serve(&self, stream: &TcpStream, manner: Manner) -> Option<()> {
+    fn serve(&self, stream: &TcpStream, behaviour: Behaviour) -> Option<()> {
         let mut reader = BufReader::new(stream.try_clone().ok()?);
         let mut writer = stream.try_clone().ok()?;
         loop {
@@ -59,11 +59,11 @@ impl Pod {
                 }
             }
             let body = body(&head.to_lowercase(), &mut reader)?;
-            self.heard.lock().push(format!("{head}{body}"));
-            match manner {
-                Manner::Rude => return stream.shutdown(std::net::Shutdown::Both).ok(),
-                Manner::Silent => continue,
-                Manner::Good | Manner::Leaving => {}
+            self.requests.lock().push(format!("{head}{body}"));
+            match behaviour {
+                Behaviour::CloseImmediately => return stream.shutdown(std::net::Shutdown::Both).ok(),
+                Behaviour::Silent => continue,
+                Behaviour::Good | Behaviour::CloseAfterResponse => {}
             }
             let length = if head.starts_with("HEAD") { 0 } else { head.len() };
             let answer = &head[..length];
@@ -74,18 +74,18 @@ impl Pod {
                 self.address
             )
             .ok()?;
-            if manner == Manner::Leaving {
+            if behaviour == Behaviour::CloseAfterResponse {
                 return stream.shutdown(std::net::Shutdown::Both).ok();
             }
         }
     }
 
-    pub(super) fn heard(&self) -> Vec<String> {
-        self.heard.lock().clone()
+    pub(super) fn requests(&self) -> Vec<String> {
+        self.requests.lock().clone()
     }
 }
 
-/// Reads a body as a pod does that trusts whoever is in front of it.
+/// Reads a body like a server that trusts its proxy.
 fn body(head: &str, reader: &mut impl std::io::BufRead) -> Option<String> {
     let value = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).map(|text| text.trim().to_owned());
     if value("transfer-encoding:").is_some() {

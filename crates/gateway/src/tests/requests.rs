@@ -1,4 +1,4 @@
-//! Requests that pass, by HTTP/1.1 and HTTP/2, and what happens when pods do not do their part.
+//! Requests over HTTP/1.1 and HTTP/2, and failing pods.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -8,22 +8,22 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
-use super::pods::{Manner, Pod};
+use super::pods::{Behaviour, Pod};
 use super::*;
 
 const GET: &str = "GET /x HTTP/1.1\r\nHost: web.example\r\nX-Forwarded-For: 198.51.100.1\r\n\r\n";
 const LAST: &str = "GET /x HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n";
 
-/// A port where nobody listens.
-fn nobody() -> SocketAddr {
+/// Port without a listener.
+fn unused_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address")
 }
 
 #[test]
-fn requests_of_one_connection_share_one_to_the_pod() {
-    let pod = Pod::new(Manner::Good);
-    let bed = Bed::new(port(Mode::Http), &[pod.address]);
-    let mut stream = bed.connect();
+fn requests_of_one_client_connection_reuse_one_upstream_connection() {
+    let pod = Pod::new(Behaviour::Good);
+    let port_under_test = TestPort::new(port(Mode::Http), &[pod.address]);
+    let mut stream = port_under_test.connect();
     for _ in 0..5 {
         stream.write_all(GET.as_bytes()).expect("sent");
         let (head, body) = next_answer(&mut stream);
@@ -37,100 +37,103 @@ fn requests_of_one_connection_share_one_to_the_pod() {
 }
 
 #[test]
-fn requests_are_spread_over_pods() {
-    let pods: Vec<Pod> = (0..3).map(|_| Pod::new(Manner::Good)).collect();
-    let bed = Bed::new(port(Mode::Http), &pods.iter().map(|pod| pod.address).collect::<Vec<_>>());
-    let mut stream = bed.connect();
+fn requests_are_balanced_over_pods() {
+    let pods: Vec<Pod> = (0..3).map(|_| Pod::new(Behaviour::Good)).collect();
+    let port_under_test = TestPort::new(port(Mode::Http), &pods.iter().map(|pod| pod.address).collect::<Vec<_>>());
+    let mut stream = port_under_test.connect();
     for _ in 0..9 {
         stream.write_all(GET.as_bytes()).expect("sent");
         let _ = next_answer(&mut stream);
     }
-    assert_eq!(pods.iter().map(|pod| pod.heard().len()).collect::<Vec<_>>(), [3, 3, 3]);
+    assert_eq!(pods.iter().map(|pod| pod.requests().len()).collect::<Vec<_>>(), [3, 3, 3]);
 }
 
 #[test]
-fn bodies_pass_in_pieces_and_in_whole() {
-    let pod = Pod::new(Manner::Good);
-    let bed = Bed::new(port(Mode::Http), &[pod.address]);
-    let _ = bed.say("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello");
+fn bodies_pass_chunked_and_with_content_length() {
+    let pod = Pod::new(Behaviour::Good);
+    let port_under_test = TestPort::new(port(Mode::Http), &[pod.address]);
+    let _ =
+        port_under_test.send_raw("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello");
     let pieces = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n";
-    let _ = bed.say(pieces);
-    let heard = pod.heard();
-    assert_eq!(heard.len(), 2);
-    for one in &heard {
+    let _ = port_under_test.send_raw(pieces);
+    let requests = pod.requests();
+    assert_eq!(requests.len(), 2);
+    for one in &requests {
         assert!(one.ends_with("\r\n\r\nhello"), "{one}");
     }
-    assert!(heard[1].to_lowercase().contains("transfer-encoding: chunked"), "{}", heard[1]);
+    assert!(requests[1].to_lowercase().contains("transfer-encoding: chunked"), "{}", requests[1]);
 }
 
 #[test]
-fn the_head_alone_has_the_length_and_no_body() {
-    let pod = Pod::new(Manner::Good);
-    let bed = Bed::new(port(Mode::Http), &[pod.address]);
-    let said = bed.say("HEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").to_lowercase();
-    let length: usize = said
+fn a_response_to_head_has_no_body() {
+    let pod = Pod::new(Behaviour::Good);
+    let port_under_test = TestPort::new(port(Mode::Http), &[pod.address]);
+    let response_text =
+        port_under_test.send_raw("HEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").to_lowercase();
+    let length: usize = response_text
         .lines()
         .find_map(|line| line.strip_prefix("content-length: "))
         .expect("a length")
         .parse()
         .expect("a number");
-    assert!(length > 0 && said.ends_with("\r\n\r\n"), "{said}");
+    assert!(length > 0 && response_text.ends_with("\r\n\r\n"), "{response_text}");
 }
 
 #[test]
-fn a_pod_that_takes_no_connection_is_passed_by() {
-    let pod = Pod::new(Manner::Good);
-    let bed = Bed::new(port(Mode::Http), &[nobody(), pod.address]);
+fn an_unreachable_pod_is_skipped() {
+    let pod = Pod::new(Behaviour::Good);
+    let port_under_test = TestPort::new(port(Mode::Http), &[unused_address(), pod.address]);
     for _ in 0..4 {
-        let answer = bed.say(&LAST.replace("GET", "POST"));
+        let answer = port_under_test.send_raw(&LAST.replace("GET", "POST"));
         assert!(answer.starts_with("HTTP/1.1 200"), "nothing was sent to the other: {answer}");
     }
 }
 
 #[test]
-fn a_kept_connection_that_the_pod_ended_is_no_failure() {
-    let pod = Pod::new(Manner::Leaving);
-    let bed = Bed::new(port(Mode::Http), &[pod.address]);
-    let mut stream = bed.connect();
+fn a_pooled_connection_closed_by_the_pod_is_replaced() {
+    let pod = Pod::new(Behaviour::CloseAfterResponse);
+    let port_under_test = TestPort::new(port(Mode::Http), &[pod.address]);
+    let mut stream = port_under_test.connect();
     for _ in 0..20 {
         stream.write_all(GET.as_bytes()).expect("sent");
         let (head, _) = next_answer(&mut stream);
         assert!(head.starts_with("http/1.1 200"), "{head}");
     }
-    assert_eq!(pod.heard().len(), 20, "none came twice");
+    assert_eq!(pod.requests().len(), 20, "none came twice");
 }
 
 #[test]
-fn what_a_pod_may_have_begun_is_not_sent_again() {
-    let pod = Pod::new(Manner::Rude);
-    let bed = Bed::new(port(Mode::Http), &[pod.address]);
-    let answer = bed.say("POST /pay HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1\r\n\r\n1");
+fn non_idempotent_requests_are_not_retried() {
+    let pod = Pod::new(Behaviour::CloseImmediately);
+    let port_under_test = TestPort::new(port(Mode::Http), &[pod.address]);
+    let answer =
+        port_under_test.send_raw("POST /pay HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1\r\n\r\n1");
     assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
     assert!(answer.contains("Service web in the namespace shop") && answer.contains("kubectl -n shop"), "{answer}");
-    assert_eq!(pod.heard().len(), 1);
+    assert_eq!(pod.requests().len(), 1);
 }
 
 #[test]
-fn pages_say_what_is_wrong() {
-    let bed = Bed::new(port(Mode::Http), &[]);
-    let answer = bed.say(LAST);
-    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("no pod that is ready"), "{answer}");
+fn error_pages_state_the_problem() {
+    let port_under_test = TestPort::new(port(Mode::Http), &[]);
+    let answer = port_under_test.send_raw(LAST);
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("no ready pod"), "{answer}");
     assert!(answer.contains("kubectl -n shop get endpointslices -l kubernetes.io/service-name=web"), "{answer}");
-    bed.lead(&[nobody()]);
-    let answer = bed.say(LAST);
-    assert!(answer.starts_with("HTTP/1.1 502") && answer.contains("does not take connections"), "{answer}");
-    let silent = Pod::new(Manner::Silent);
+    port_under_test.set_pods(&[unused_address()]);
+    let answer = port_under_test.send_raw(LAST);
+    assert!(answer.starts_with("HTTP/1.1 502") && answer.contains("refused the connection"), "{answer}");
+    let silent = Pod::new(Behaviour::Silent);
     let impatient = Port { idle: Some(Duration::from_secs(1)), ..port(Mode::Http) };
-    let bed = Bed::new(impatient, &[silent.address]);
-    let answer = bed.say(LAST);
-    assert!(answer.starts_with("HTTP/1.1 504") && answer.contains("has not answered for 1 s"), "{answer}");
+    let port_under_test = TestPort::new(impatient, &[silent.address]);
+    let answer = port_under_test.send_raw(LAST);
+    assert!(answer.starts_with("HTTP/1.1 504") && answer.contains("did not respond within 1 s"), "{answer}");
 }
 
 #[test]
-fn a_change_of_protocol_passes_both_ways() {
+fn a_protocol_upgrade_is_proxied_in_both_directions() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let bed = Bed::new(port(Mode::Http), &[listener.local_addr().expect("an address")]);
-    let mut client = bed.connect();
+    let port_under_test = TestPort::new(port(Mode::Http), &[listener.local_addr().expect("an address")]);
+    let mut client = port_under_test.connect();
     let ask =
         "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n\r\n";
     client.write_all(ask.as_bytes()).expect("sent");
@@ -155,7 +158,7 @@ fn a_change_of_protocol_passes_both_ways() {
     assert_eq!(rest_of(client), "");
 }
 
-/// A pod that speaks HTTP/2: it sends back what it gets, and ends with the trailer of gRPC.
+/// HTTP/2 pod that echoes requests and sends a gRPC trailer.
 fn h2_pod(runtime: &Runtime) -> SocketAddr {
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -185,13 +188,13 @@ fn h2_pod(runtime: &Runtime) -> SocketAddr {
 }
 
 #[test]
-fn grpc_passes_with_its_trailers() {
+fn grpc_is_proxied_with_trailers() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let pod = h2_pod(&runtime);
-    let bed = Bed::new(port(Mode::Http), &[pod]);
+    let port_under_test = TestPort::new(port(Mode::Http), &[pod]);
     runtime.block_on(async {
-        let stream = tokio::net::TcpStream::connect(bed.address).await.expect("a connection");
+        let stream = tokio::net::TcpStream::connect(port_under_test.address).await.expect("a connection");
         let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
         let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.expect("HTTP/2");
         tokio::spawn(connection);
@@ -213,18 +216,18 @@ fn grpc_passes_with_its_trailers() {
 }
 
 #[test]
-fn bytes_pass_as_they_are_and_a_side_that_is_done_may_listen() {
+fn tcp_is_proxied_with_half_close() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let told = Port { proxy_protocol: true, ..port(Mode::Bytes) };
-    let bed = Bed::new(told, &[listener.local_addr().expect("an address")]);
-    let mut client = bed.connect();
+    let told = Port { proxy_protocol: true, ..port(Mode::Tcp) };
+    let port_under_test = TestPort::new(told, &[listener.local_addr().expect("an address")]);
+    let mut client = port_under_test.connect();
     client.write_all(b"\0anything\r\n").expect("sent");
-    client.shutdown(std::net::Shutdown::Write).expect("said");
+    client.shutdown(std::net::Shutdown::Write).expect("sent");
     let (pod, _) = listener.accept().expect("a connection");
     let mut writer = pod.try_clone().expect("a second handle");
     let from = client.local_addr().expect("an address").port();
     assert_eq!(rest_of(pod), format!("PROXY TCP4 127.0.0.1 127.0.0.1 {from} 80\r\n\0anything\r\n"));
     writer.write_all(b"answer").expect("sent");
-    writer.shutdown(std::net::Shutdown::Write).expect("said");
+    writer.shutdown(std::net::Shutdown::Write).expect("sent");
     assert_eq!(rest_of(client), "answer");
 }

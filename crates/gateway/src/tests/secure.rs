@@ -1,4 +1,4 @@
-//! TLS in front and behind: certificates that change, pods with any certificate, what is agreed upon.
+//! TLS towards clients and pods: certificate changes, self-signed pods, ALPN.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-use super::pods::{Manner, Pod};
+use super::pods::{Behaviour, Pod};
 use super::*;
 
-/// A certificate of its own authority for `web.example`, and a client that believes in it.
+/// Self-signed certificate for `web.example`, and a client that trusts it.
 fn identity() -> (Arc<CertifiedKey>, RootCertStore, (CertificateDer<'static>, PrivateKeyDer<'static>)) {
     let key = KeyPair::generate().expect("a key");
     let params = CertificateParams::new(vec!["web.example".to_owned()]).expect("parameters");
@@ -24,7 +24,7 @@ fn identity() -> (Arc<CertifiedKey>, RootCertStore, (CertificateDer<'static>, Pr
 
 type Tls = rustls::StreamOwned<rustls::ClientConnection, TcpStream>;
 
-fn client(bed: &Bed, roots: RootCertStore, protocols: &[&str]) -> Tls {
+fn client(port_under_test: &TestPort, roots: RootCertStore, protocols: &[&str]) -> Tls {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().expect("versions");
@@ -32,7 +32,7 @@ fn client(bed: &Bed, roots: RootCertStore, protocols: &[&str]) -> Tls {
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
     let name = ServerName::try_from("web.example").expect("a name");
     let connection = rustls::ClientConnection::new(Arc::new(config), name).expect("a connection");
-    rustls::StreamOwned::new(connection, bed.connect())
+    rustls::StreamOwned::new(connection, port_under_test.connect())
 }
 
 fn ask(tls: &mut Tls) -> std::io::Result<String> {
@@ -49,32 +49,33 @@ fn ask(tls: &mut Tls) -> std::io::Result<String> {
 }
 
 #[test]
-fn s48_certificates_change_without_a_connection_noticing() {
-    let pod = Pod::new(Manner::Good);
-    let bed = Bed::new(Port { front: Front::Tls, number: 443, ..port(Mode::Http) }, &[pod.address]);
+fn s48_certificate_changes_do_not_affect_connections() {
+    let pod = Pod::new(Behaviour::Good);
+    let port_under_test =
+        TestPort::new(Port { front: ClientProtocol::Tls, number: 443, ..port(Mode::Http) }, &[pod.address]);
     let ((first, first_roots, _), (second, second_roots, _)) = (identity(), identity());
-    let mut early = client(&bed, first_roots.clone(), &[]);
+    let mut early = client(&port_under_test, first_roots.clone(), &[]);
     assert!(ask(&mut early).is_err(), "without a certificate there is no TLS");
-    bed.certificate.set(first);
-    let mut old = client(&bed, first_roots.clone(), &["http/1.1"]);
-    let said = ask(&mut old).expect("an answer").to_lowercase();
-    assert!(said.contains("x-forwarded-port: 443") && said.contains("x-forwarded-for: 127.0.0.1"), "{said}");
-    bed.certificate.set(second);
-    assert!(ask(&mut client(&bed, second_roots, &[])).is_ok(), "the new one for new connections");
-    assert!(ask(&mut client(&bed, first_roots, &[])).is_err(), "and the old one for none");
-    assert!(ask(&mut old).is_ok_and(|said| said.starts_with("HTTP/1.1 200")), "what was there goes on");
+    port_under_test.certificate.set(first);
+    let mut old = client(&port_under_test, first_roots.clone(), &["http/1.1"]);
+    let text = ask(&mut old).expect("an answer").to_lowercase();
+    assert!(text.contains("x-forwarded-port: 443") && text.contains("x-forwarded-for: 127.0.0.1"), "{text}");
+    port_under_test.certificate.set(second);
+    assert!(ask(&mut client(&port_under_test, second_roots, &[])).is_ok(), "the new one for new connections");
+    assert!(ask(&mut client(&port_under_test, first_roots, &[])).is_err(), "and the old one for none");
+    assert!(ask(&mut old).is_ok_and(|text| text.starts_with("HTTP/1.1 200")), "what was there goes on");
     assert_eq!(old.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
 }
 
 #[test]
-fn http_2_is_agreed_upon_where_requests_are_understood() {
-    let pod = Pod::new(Manner::Good);
+fn alpn_offers_http_2_on_http_ports() {
+    let pod = Pod::new(Behaviour::Good);
     let (key, roots, _) = identity();
-    for (mode, wanted) in [(Mode::Http, Some(&b"h2"[..])), (Mode::Bytes, None)] {
-        let bed = Bed::new(Port { front: Front::Tls, ..port(mode) }, &[pod.address]);
-        bed.certificate.set(key.clone());
+    for (mode, wanted) in [(Mode::Http, Some(&b"h2"[..])), (Mode::Tcp, None)] {
+        let port_under_test = TestPort::new(Port { front: ClientProtocol::Tls, ..port(mode) }, &[pod.address]);
+        port_under_test.certificate.set(key.clone());
         let protocols: &[&str] = if mode == Mode::Http { &["h2", "http/1.1"] } else { &[] };
-        let mut tls = client(&bed, roots.clone(), protocols);
+        let mut tls = client(&port_under_test, roots.clone(), protocols);
         while tls.conn.is_handshaking() {
             tls.conn.complete_io(&mut tls.sock).expect("a handshake");
         }
@@ -82,7 +83,7 @@ fn http_2_is_agreed_upon_where_requests_are_understood() {
     }
 }
 
-/// A pod that speaks TLS with a certificate of nobody's authority, and sends back what it gets.
+/// TLS pod with a self-signed certificate that echoes.
 fn tls_pod(answer: &'static str) -> SocketAddr {
     let (_, _, (certificate, key)) = identity();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -108,17 +109,17 @@ fn tls_pod(answer: &'static str) -> SocketAddr {
 }
 
 #[test]
-fn s48_pods_are_spoken_to_by_tls_whatever_certificate_they_have() {
+fn s48_tls_to_pods_accepts_any_certificate() {
     let pod = tls_pod("HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nsecret");
-    let bed = Bed::new(Port { back: Back::Tls, ..port(Mode::Http) }, &[pod]);
-    let answer = bed.say("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let port_under_test = TestPort::new(Port { back: BackendProtocol::Tls, ..port(Mode::Http) }, &[pod]);
+    let answer = port_under_test.send_raw("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("secret"), "{answer}");
-    let raw = Bed::new(Port { back: Back::Tls, ..port(Mode::Bytes) }, &[tls_pod("anything")]);
+    let raw = TestPort::new(Port { back: BackendProtocol::Tls, ..port(Mode::Tcp) }, &[tls_pod("anything")]);
     let mut stream = raw.connect();
     stream.write_all(b"x").expect("sent");
     assert_eq!(rest_of(stream), "anything");
-    let plain = Pod::new(Manner::Good);
-    let bed = Bed::new(Port { back: Back::Tls, ..port(Mode::Http) }, &[plain.address]);
-    let answer = bed.say("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let plain = Pod::new(Behaviour::Good);
+    let port_under_test = TestPort::new(Port { back: BackendProtocol::Tls, ..port(Mode::Http) }, &[plain.address]);
+    let answer = port_under_test.send_raw("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 50"), "a pod that does not speak it is a failure: {answer}");
 }

@@ -20,9 +20,9 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
 use client::remote::Remote;
-use dns::book::Book;
-use dns::inputs::Inputs;
+use dns::informers::Informers;
 use dns::metrics::Metrics;
+use dns::snapshot::ZoneSnapshot;
 use dns::wire::rtype;
 use dns::zone::Config;
 
@@ -128,12 +128,12 @@ fn question(arguments: &Arguments, search: &Search) -> (Vec<String>, Vec<u16>) {
 }
 
 /// A book of everything the API has now.
-async fn fill(remote: &Remote, domain: &str) -> anyhow::Result<Arc<Book>> {
+async fn fill(remote: &Remote, domain: &str) -> anyhow::Result<Arc<ZoneSnapshot>> {
     let zones = [domain, "in-addr.arpa", "ip6.arpa"].map(str::to_owned).to_vec();
-    let book = Book::new(Config { zones, ..Config::default() }).context("--cluster-domain")?;
+    let book = ZoneSnapshot::new(Config { zones, ..Config::default() }).context("--cluster-domain")?;
     let metrics = Metrics::new(&book.zones, "");
     let mut updates = book.updates();
-    let inputs = Inputs::start(remote, &book, &metrics).map_err(|status| anyhow!("{}", status.message))?;
+    let inputs = Informers::start(remote, &book, &metrics).map_err(|status| anyhow!("{}", status.message))?;
     let ready = updates.wait_for(|_| book.is_ready());
     match tokio::time::timeout(PATIENCE, ready).await {
         Ok(ready) => {
@@ -141,7 +141,7 @@ async fn fill(remote: &Remote, domain: &str) -> anyhow::Result<Arc<Book>> {
         }
         Err(_) => bail!(
             "not every object is known after {PATIENCE:?}: {}; use the kubeconfig of a user who may list and watch these",
-            inputs.lost().join("; ")
+            inputs.out_of_sync().join("; ")
         ),
     }
     Ok(book)

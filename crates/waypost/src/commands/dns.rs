@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use client::watch::Source;
-use dns::reload::Figures;
+use dns::reload::ReloadMetrics;
 use dns::serve::{Options, Server};
 use kernel::addresses::Addresses as _;
 use tokio::task::JoinSet;
@@ -49,7 +49,7 @@ impl Dns {
     ) -> anyhow::Result<Self> {
         let content = arguments.corefile.as_deref().map(dns::reload::read);
         let config = settings::config(content.as_ref(), arguments, domain)?;
-        let listen = if content.is_some() { config.places().map_err(anyhow::Error::msg)? } else { listen };
+        let listen = if content.is_some() { config.listen_addresses().map_err(anyhow::Error::msg)? } else { listen };
         let quirks = arguments.dns_quirks.into();
         let builder = Builder { source, domain: domain.to_owned(), listen: listen.clone(), quirks };
         let (parts, metrics) = builder.first(&config)?;
@@ -57,22 +57,23 @@ impl Dns {
         let options = Options { listen: listen.clone(), clients, ..Options::default() };
         let listening = Server::start(parts.book.clone(), parts.resolver.clone(), metrics.clone(), &options).await;
         let server = listening.with_context(|| format!("listening for DNS on {listen:?}; choose with --dns-listen"))?;
-        let figures = content.as_ref().map(|content| Arc::new(Figures::new(&content.version)));
+        let figures = content.as_ref().map(|content| Arc::new(ReloadMetrics::new(&content.version)));
         let state = Arc::new(pages::State::new(parts, metrics, figures.clone()));
         let mut pages = Pages::new(state.clone());
         pages.follow(if content.is_some() { Plan::of_corefile(&config) } else { Plan::of_flags(arguments) }).await;
         let (mut tasks, mut pages) = (JoinSet::new(), Some(pages));
         if let (Some(path), Some(first), Some(figures)) = (&arguments.corefile, content, figures) {
-            let taker = reload::Taker { builder, state: state.clone(), switch: server.switch(), pages: pages.take() };
+            let taker =
+                reload::Taker { builder, state: state.clone(), switch: server.handler_swap(), pages: pages.take() };
             reload::follow(&mut tasks, path, first, figures, taker);
         }
-        tracing::info!(addresses = ?server.addresses(), domain, "names are answered");
+        tracing::info!(addresses = ?server.addresses(), domain, "DNS listening");
         Ok(Self { state, server, _tasks: tasks, _pages: pages })
     }
 
     /// Waits until every name is known.
     pub(super) async fn ready(&self) {
-        self.state.parts().book.until_ready().await;
+        self.state.parts().book.wait_ready().await;
     }
 
     /// Is not ready any more, and goes on answering for as long as the Corefile says (`lameduck`): whoever sends questions here

@@ -38,7 +38,7 @@ impl Gateway {
             node: node.clone(),
             addresses: own_addresses(),
             limits: Limits::default(),
-            tell: Arc::new(move |notice| recorder.record(finding(notice))),
+            events: Arc::new(move |notice| recorder.record(finding(notice))),
         };
         let running = gateway::Gateway::start(source, settings).map_err(|why| anyhow::anyhow!(why))?;
         Ok(Self { running: Some(running), node })
@@ -55,8 +55,8 @@ impl Gateway {
     }
 
     /// What it counts, if it runs.
-    pub(super) fn figures(&self) -> Option<gateway::Figures> {
-        self.running.as_ref().map(gateway::Gateway::figures)
+    pub(super) fn figures(&self) -> Option<gateway::GatewayMetrics> {
+        self.running.as_ref().map(gateway::Gateway::metrics)
     }
 
     /// Lets connections end.

@@ -145,7 +145,7 @@ fn pages_say_what_is_missing_and_where_to_look() {
         page = stage.curl("web", Family::V4, &["--include", url]).out;
         page.contains(" 503 ")
     });
-    assert!(page.contains("The Service my-service in the namespace default has no pod that is ready"), "{page}");
+    assert!(page.contains("The Service my-service in the namespace default has no ready pod"), "{page}");
     assert!(page.contains("kubectl -n default get endpointslices -l kubernetes.io/service-name=my-service"), "{page}");
     stage.publish(&[("backend-protocol", "http")], &[&pod]);
     let _ = stage.page(Family::V4, &[url]);

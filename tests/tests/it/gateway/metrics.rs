@@ -9,7 +9,9 @@ use super::stage::{ARN, Stage, TARGET};
 /// A figure of the Service of the examples.
 fn figure(stage: &Stage, name: &str, more: &str) -> u64 {
     let page = stage.node.page("127.0.0.1", 10_249, "/metrics").expect("a page").body;
-    let start = format!("kubeproxy_waypost_gateway_{name}{{service=\"default/my-service\"{more}}} ");
+    let start = format!("waypost_gateway_{name}{{service=\"default/my-service\"{more}}} ");
+    // The deprecated name is exported, too.
+    assert!(page.contains(&format!("\nkubeproxy_{start}")), "{page}");
     let line = page.lines().find_map(|line| line.strip_prefix(&start));
     line.unwrap_or_else(|| panic!("{start} is not in\n{page}")).parse().expect("a number")
 }

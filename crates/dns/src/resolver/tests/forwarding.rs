@@ -1,9 +1,9 @@
-//! Who is asked, and what happens when somebody does not answer.
+//! Upstream selection and failures.
 
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_comes_back_to_the_question_that_was_asked() {
+async fn answers_are_restored_to_the_query_name() {
     let fake = Fake::with_address([192, 0, 2, 1]).await;
     let bench = Bench::new(&format!("forward . {}", fake.address));
     let message = ask("WWW.Example.ORG", Rtype::A, Some(1400));
@@ -12,12 +12,12 @@ async fn an_answer_comes_back_to_the_question_that_was_asked() {
     assert_eq!(reply[12..33], message[12..33], "the question, byte for byte");
     let header = Message::from_octets(reply.as_slice()).expect("a message").header();
     assert!(header.qr() && header.rd() && header.ra() && !header.tc());
-    assert_eq!(said(&reply), answer(Rcode::NOERROR, &["WWW.Example.ORG 300 192.0.2.1"]));
-    assert_eq!(fake.asked(), [Via::Udp]);
+    assert_eq!(summary(&reply), answer(Rcode::NOERROR, &["WWW.Example.ORG 300 192.0.2.1"]));
+    assert_eq!(fake.queries(), [Via::Udp]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_to_other_questions_do_not_count() {
+async fn mismatched_replies_are_ignored() {
     let fake = Fake::new(|_, question| {
         let right = reply(question).a(300, [192, 0, 2, 1]).done();
         let wrong = reply(question).a(300, [6, 6, 6, 6]).done();
@@ -37,7 +37,7 @@ async fn answers_to_other_questions_do_not_count() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_from_elsewhere_does_not_count() {
+async fn a_reply_from_another_socket_is_ignored() {
     let fake = Fake::new(|_, question| {
         let wrong = reply(question).a(300, [6, 6, 6, 6]).done();
         Reply::FromElsewhere(wrong, reply(question).a(300, [192, 0, 2, 1]).done())
@@ -48,18 +48,18 @@ async fn an_answer_from_elsewhere_does_not_count() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_silent_upstream_does_not_hold_a_question_up() {
+async fn a_silent_upstream_does_not_delay_queries() {
     let (silent, good) = (Fake::silent().await, Fake::with_address([192, 0, 2, 1]).await);
     let bench = Bench::new(&format!("forward . {} {} {{\npolicy sequential\n}}", silent.address, good.address));
     let began = Instant::now();
     assert_eq!(bench.ask("a.example").await.answers, ["a.example 300 192.0.2.1"]);
     assert!(began.elapsed() < Duration::from_millis(1900), "the time for one try was not waited for");
     let stats = bench.resolver.stats();
-    assert_eq!((stats.hedged, silent.asked().len(), good.asked().len()), (1, 1, 1));
+    assert_eq!((stats.hedged, silent.queries().len(), good.queries().len()), (1, 1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_upstream_that_fails_is_avoided_until_it_answers_again() {
+async fn a_failed_upstream_is_not_used_until_a_probe_succeeds() {
     let alive = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let is_alive = alive.clone();
     let flaky = Fake::new(move |_, question| match is_alive.load(Ordering::SeqCst) {
@@ -85,37 +85,37 @@ async fn an_upstream_that_fails_is_avoided_until_it_answers_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_answers_is_said_in_time_and_with_a_reason() {
+async fn failing_upstreams_give_servfail_in_time_with_a_reason() {
     let (one, two) = (Fake::silent().await, Fake::silent().await);
     let mut config = config(&format!(". {{\nforward . {} {}\n}}", one.address, two.address));
-    config.total = Duration::from_millis(300);
+    config.query_timeout = Duration::from_millis(300);
     let bench = Bench::with(config);
     let began = Instant::now();
     let got = bench.ask("a.example").await;
     assert!(began.elapsed() < Duration::from_secs(2));
-    assert_eq!(got, Said { extended: Some(22), ..answer(Rcode::SERVFAIL, &[]) });
+    assert_eq!(got, ReplySummary { extended: Some(22), ..answer(Rcode::SERVFAIL, &[]) });
 
-    let nobody = Bench::new(&format!("forward . {}", refusing().await));
+    let failing = Bench::new(&format!("forward . {}", refusing().await));
     let began = Instant::now();
-    assert_eq!(nobody.ask("a.example").await, Said { extended: Some(23), ..answer(Rcode::SERVFAIL, &[]) });
+    assert_eq!(failing.ask("a.example").await, ReplySummary { extended: Some(23), ..answer(Rcode::SERVFAIL, &[]) });
     assert!(began.elapsed() < Duration::from_secs(1), "a refusal needs no waiting");
-    let plain = nobody.resolver.resolve(udp(&ask("a.example", Rtype::A, None))).await;
-    assert_eq!(said(&plain), answer(Rcode::SERVFAIL, &[]), "no reason for who does not know EDNS");
+    let plain = failing.resolver.resolve(udp(&ask("a.example", Rtype::A, None))).await;
+    assert_eq!(summary(&plain), answer(Rcode::SERVFAIL, &[]), "no reason for who does not know EDNS");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_upstream_may_know_better() {
+async fn another_upstream_is_tried_after_servfail() {
     let failing = Fake::new(|_, question| Reply::Say(vec![reply(question).code(Rcode::SERVFAIL).done()])).await;
     let good = Fake::with_address([192, 0, 2, 2]).await;
     let both = Bench::new(&format!("forward . {} {} {{\npolicy sequential\n}}", failing.address, good.address));
     assert_eq!(both.ask("a.example").await.answers, ["a.example 300 192.0.2.2"]);
     let alone = Bench::new(&format!("forward . {}", failing.address));
     assert_eq!(alone.ask("a.example").await, answer(Rcode::SERVFAIL, &[]));
-    assert_eq!(failing.asked().len(), 2, "it is not asked twice for one question");
+    assert_eq!(failing.queries().len(), 2, "it is not asked twice for one question");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_upstream_without_edns_is_asked_without() {
+async fn an_upstream_without_edns_is_queried_without_it() {
     let fake = Fake::new(|_, question| {
         let edns = Message::from_octets(question).expect("a question").opt().is_some();
         let answer = reply(question);
@@ -146,16 +146,16 @@ async fn the_longest_zone_answers() {
     ] {
         assert_eq!(bench.ask(asked).await.answers, [format!("{asked} 300 192.0.2.{last}")], "{asked}");
     }
-    assert_eq!(bench.ask("x.empty.local").await, Said { extended: Some(20), ..answer(Rcode::REFUSED, &[]) });
+    assert_eq!(bench.ask("x.empty.local").await, ReplySummary { extended: Some(20), ..answer(Rcode::REFUSED, &[]) });
     let only = Bench::with(config(&format!("acme.local {{\nforward . {}\n}}", stub.address)));
-    assert_eq!(only.ask("a.example").await, Said { extended: Some(20), ..answer(Rcode::REFUSED, &[]) });
+    assert_eq!(only.ask("a.example").await, ReplySummary { extended: Some(20), ..answer(Rcode::REFUSED, &[]) });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_upstream_that_is_ourselves_is_left_out_and_said() {
+async fn an_upstream_loop_is_detected_and_reported() {
     let resolver: Arc<std::sync::OnceLock<Arc<Resolver>>> = Arc::default();
     let ourselves = resolver.clone();
-    let circle = Fake::new(move |_, question| {
+    let looping = Fake::new(move |_, question| {
         let mut out = Vec::new();
         let resolver = ourselves.wait();
         match resolver.cached(&udp(question), Instant::now(), &mut out) {
@@ -165,10 +165,10 @@ async fn an_upstream_that_is_ourselves_is_left_out_and_said() {
     })
     .await;
     let good = Fake::with_address([192, 0, 2, 1]).await;
-    let bench = Bench::new(&format!("loop\nforward . {} {}", circle.address, good.address));
+    let bench = Bench::new(&format!("loop\nforward . {} {}", looping.address, good.address));
     assert!(resolver.set(bench.resolver.clone()).is_ok());
-    until("the circle is seen", || !bench.resolver.not_ready().is_empty()).await;
-    let why = format!("forward: {}: it leads back to this server; name another upstream", circle.address);
+    until("the loop is detected", || !bench.resolver.not_ready().is_empty()).await;
+    let why = format!("forward: {}: it forwards back to this server; configure another upstream", looping.address);
     assert_eq!(bench.resolver.not_ready(), [why]);
     for number in 0..10 {
         let asked = format!("a{number}.example");
@@ -176,14 +176,14 @@ async fn an_upstream_that_is_ourselves_is_left_out_and_said() {
     }
 
     let mut config = config(&format!(". {{\nforward . {}\n}}", good.address));
-    config.own = vec![good.address];
+    config.listen_addresses = vec![good.address];
     let bench = Bench::with(config);
-    assert_eq!(bench.ask("a.example").await, Said { extended: Some(22), ..answer(Rcode::SERVFAIL, &[]) });
+    assert_eq!(bench.ask("a.example").await, ReplySummary { extended: Some(22), ..answer(Rcode::SERVFAIL, &[]) });
     assert_eq!(bench.resolver.not_ready().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn aliases_are_looked_up_with_their_records() {
+async fn cname_targets_are_resolved_with_their_records() {
     let fake = Fake::new(|_, question| {
         Reply::Say(vec![reply(question).cname(60, "b.example").cname(50, "c.example").a(40, [192, 0, 2, 1]).done()])
     })
@@ -198,40 +198,40 @@ async fn aliases_are_looked_up_with_their_records() {
             (&wire("c.example"), &[192, 0, 2, 1][..])
         );
     }
-    assert_eq!(fake.asked().len(), 1);
+    assert_eq!(fake.queries().len(), 1);
     assert_eq!(bench.resolver.lookup(b"\x05wrong", 1, CLIENT.into()).await.rcode, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn questions_under_way_are_bounded() {
+async fn concurrent_upstream_queries_are_bounded() {
     let gate = Arc::new(Semaphore::new(0));
     let closed = gate.clone();
     let fake =
         Fake::new(move |_, question| Reply::Gated(closed.clone(), reply(question).a(60, [192, 0, 2, 1]).done())).await;
     let bench = Bench::new(&format!("forward . {} {{\nmax_concurrent 1\n}}", fake.address));
     let resolver = bench.resolver.clone();
-    let first = tokio::spawn(async move { said(&resolver.resolve(udp(&ask("a.example", Rtype::A, None))).await) });
-    until("the first is under way", || !fake.asked().is_empty()).await;
-    assert_eq!(bench.ask("b.example").await, Said { extended: Some(22), ..answer(Rcode::SERVFAIL, &[]) });
+    let first = tokio::spawn(async move { summary(&resolver.resolve(udp(&ask("a.example", Rtype::A, None))).await) });
+    until("the first is under way", || !fake.queries().is_empty()).await;
+    assert_eq!(bench.ask("b.example").await, ReplySummary { extended: Some(22), ..answer(Rcode::SERVFAIL, &[]) });
     assert_eq!(bench.resolver.stats().rejected, 1);
     gate.add_permits(100);
     assert_eq!(first.await.expect("no panic").answers, ["a.example 60 192.0.2.1"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn upstreams_take_turns_when_told() {
+async fn round_robin_rotates_upstreams() {
     let (one, two) = (Fake::with_address([192, 0, 2, 1]).await, Fake::with_address([192, 0, 2, 2]).await);
     let bench = Bench::new(&format!("forward . {} {} {{\npolicy round_robin\n}}", one.address, two.address));
     let mut last = Vec::new();
     for number in 0..6 {
-        let said = bench.ask(&format!("a{number}.example")).await;
-        last.push(said.answers[0].bytes().last().expect("text"));
+        let summary = bench.ask(&format!("a{number}.example")).await;
+        last.push(summary.answers[0].bytes().last().expect("text"));
     }
     assert_eq!(last, b"121212");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn that_an_answer_is_authentic_is_said_to_who_asks() {
+async fn the_ad_flag_is_returned_on_request() {
     let fake = Fake::new(|_, question| {
         let mut message = reply(question).a(300, [192, 0, 2, 1]).done();
         message[3] |= 0x20;
@@ -250,7 +250,7 @@ async fn that_an_answer_is_authentic_is_said_to_who_asks() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn upstreams_come_from_the_file_of_the_host() {
+async fn upstreams_are_read_from_resolv_conf() {
     let path = std::env::temp_dir().join(format!("waypost-resolv-{}", std::process::id()));
     std::fs::write(&path, "search x\nnameserver 192.0.2.1\nnameserver 2001:db8::1\n").expect("written");
     let text = format!(". {{\nforward . {}\n}}", path.display());
@@ -259,12 +259,12 @@ async fn upstreams_come_from_the_file_of_the_host() {
         bench.resolver.stats().upstreams.iter().map(|upstream| upstream.address.to_string()).collect();
     assert_eq!(addresses, ["192.0.2.1:53", "[2001:db8::1]:53"]);
     std::fs::write(&path, "nameserver\n").expect("written");
-    let server = || corefile::parse("Corefile", &text, &corefile::Alone).expect("understood");
+    let server = || corefile::parse("Corefile", &text, &corefile::EmptyEnvironment).expect("understood");
     let refused = Config::load(server()).err().expect("refused").to_string();
     assert!(refused.contains("line 1: `nameserver` without an address"), "{refused}");
     std::fs::write(&path, "").expect("written");
-    let nobody = Bench::with(Config::load(server()).unwrap_or_else(|error| panic!("{error}")));
-    assert_eq!(nobody.resolver.not_ready(), ["forward: . has no upstream; name one"]);
+    let failing = Bench::with(Config::load(server()).unwrap_or_else(|error| panic!("{error}")));
+    assert_eq!(failing.resolver.not_ready(), ["forward: . has no upstream; configure one"]);
     std::fs::remove_file(&path).expect("removed");
     assert!(Config::load(server()).is_err(), "a file that is not there");
 }

@@ -1,4 +1,4 @@
-//! Messages that nobody should send.
+//! Malformed and forged messages.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::resolver::answer::Unpacked;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn odd_questions_get_the_answer_they_deserve() {
+async fn invalid_queries_get_the_right_rcode() {
     let bench = Bench::new("errors");
     let good = ask("a.example", Rtype::A, Some(1232));
     let to = async |change: &dyn Fn(&mut Vec<u8>)| {
@@ -26,7 +26,7 @@ async fn odd_questions_get_the_answer_they_deserve() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_garbled_answer_is_a_failure() {
+async fn a_malformed_reply_is_a_failure() {
     let fake = Fake::new(|_, question| {
         let mut message = reply(question).a(300, [192, 0, 2, 1]).done();
         let at = message.len() - 5;
@@ -35,12 +35,12 @@ async fn a_garbled_answer_is_a_failure() {
     })
     .await;
     let bench = Bench::new(&format!("forward . {}", fake.address));
-    assert_eq!(bench.ask("a.example").await, Said { extended: Some(23), ..answer(Rcode::SERVFAIL, &[]) });
+    assert_eq!(bench.ask("a.example").await, ReplySummary { extended: Some(23), ..answer(Rcode::SERVFAIL, &[]) });
 }
 
 proptest! {
     #[test]
-    fn nothing_that_arrives_makes_us_fall(bytes in proptest::collection::vec(any::<u8>(), 0..300), size in 0..5000_u16) {
+    fn no_client_message_causes_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), size in 0..5000_u16) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let _inside = runtime.enter();
         let bench = Bench::new("hosts {\n192.0.2.1 a.example\n}\ntemplate ANY PTR . {\nrcode NXDOMAIN\n}\ncache");
@@ -59,7 +59,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_an_upstream_says_makes_us_fall(bytes in proptest::collection::vec(any::<u8>(), 0..400), flips in proptest::collection::vec((any::<u16>(), any::<u8>()), 0..6)) {
+    fn no_upstream_reply_causes_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400), flips in proptest::collection::vec((any::<u16>(), any::<u8>()), 0..6)) {
         let _ = Unpacked::read(&bytes);
         let question = ask("a.example", Rtype::A, None);
         let mut message = reply(&question).cname(60, "b.example").a(50, [192, 0, 2, 1]).soa("example", 5, 6).done();

@@ -1,9 +1,9 @@
-//! Datagrams, connections, sizes.
+//! UDP, TCP, message sizes.
 
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cut_answer_is_asked_for_again_over_a_connection() {
+async fn a_truncated_reply_is_retried_over_tcp() {
     let fake = Fake::new(|via, question| {
         let answer = reply(question).a(300, [192, 0, 2, 1]);
         Reply::Say(vec![if via == Via::Udp { answer.truncated().done() } else { answer.a(300, [192, 0, 2, 2]).done() }])
@@ -11,11 +11,11 @@ async fn a_cut_answer_is_asked_for_again_over_a_connection() {
     .await;
     let bench = Bench::new(&format!("forward . {}", fake.address));
     assert_eq!(bench.ask("a.example").await.answers.len(), 2);
-    assert_eq!(fake.asked(), [Via::Udp, Via::Tcp]);
+    assert_eq!(fake.queries(), [Via::Udp, Via::Tcp]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_question_that_is_attacked_goes_over_a_connection() {
+async fn a_query_with_many_mismatched_replies_is_retried_over_tcp() {
     let fake = Fake::new(|via, question| {
         let right = reply(question).a(300, [192, 0, 2, 1]).done();
         let mut wrong = reply(question).a(300, [6, 6, 6, 6]).done();
@@ -25,17 +25,17 @@ async fn a_question_that_is_attacked_goes_over_a_connection() {
     .await;
     let bench = Bench::new(&format!("forward . {}", fake.address));
     assert_eq!(bench.ask("a.example").await.answers, ["a.example 300 192.0.2.1"]);
-    assert!(fake.asked().contains(&Via::Tcp));
+    assert!(fake.queries().contains(&Via::Tcp));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_carry_many_questions_and_answers_in_any_order() {
+async fn tcp_connections_are_pipelined_and_out_of_order() {
     let gate = Arc::new(Semaphore::new(0));
     let closed = gate.clone();
     let fake = Fake::new(move |_, question| {
         let number = (question[14] - b'0') * 10 + question[15] - b'0';
         let answer = reply(question).a(300, [192, 0, 2, number]).done();
-        // Every second one waits, so that answers overtake each other.
+        // Every second one is delayed, so that replies arrive out of order.
         if number.is_multiple_of(2) { Reply::Gated(closed.clone(), answer) } else { Reply::Say(vec![answer]) }
     })
     .await;
@@ -44,9 +44,9 @@ async fn connections_carry_many_questions_and_answers_in_any_order() {
     for number in 0..50 {
         let resolver = bench.resolver.clone();
         tasks.spawn(async move {
-            let asked = format!("n{number:02}.example");
-            let got = said(&resolver.resolve(udp(&ask(&asked, Rtype::A, None))).await);
-            assert_eq!(got.answers, [format!("{asked} 300 192.0.2.{number}")]);
+            let query_name = format!("n{number:02}.example");
+            let got = summary(&resolver.resolve(udp(&ask(&query_name, Rtype::A, None))).await);
+            assert_eq!(got.answers, [format!("{query_name} 300 192.0.2.{number}")]);
             number
         });
     }
@@ -60,21 +60,21 @@ async fn connections_carry_many_questions_and_answers_in_any_order() {
         assert_eq!(done.expect("no panic") % 2, 0);
     }
     assert!(fake.connections.load(Ordering::SeqCst) <= 4, "{:?}", fake.connections);
-    assert!(fake.asked().iter().all(|via| *via == Via::Tcp));
+    assert!(fake.queries().iter().all(|via| *via == Via::Tcp));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_was_closed_is_opened_again() {
+async fn a_closed_upstream_connection_is_reopened() {
     let fake = Fake::new(|_, question| Reply::SayAndClose(reply(question).a(300, [192, 0, 2, 1]).done())).await;
     let bench = Bench::new(&format!("forward . {} {{\nforce_tcp\n}}", fake.address));
     for number in 0..5 {
-        let asked = format!("a{number}.example");
-        assert_eq!(bench.ask(&asked).await.answers, [format!("{asked} 300 192.0.2.1")]);
+        let query_name = format!("a{number}.example");
+        assert_eq!(bench.ask(&query_name).await.answers, [format!("{query_name} 300 192.0.2.1")]);
     }
     assert_eq!(bench.resolver.stats().upstreams[0].failed, 0, "closing an idle connection is no failure");
 }
 
-/// An upstream with this many addresses under each name.
+/// Upstream with `count` addresses per name.
 async fn many(count: u8) -> Fake {
     Fake::new(move |via, question| {
         if via == Via::Udp && count > 60 {
@@ -87,7 +87,7 @@ async fn many(count: u8) -> Fake {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_fit_who_asks() {
+async fn replies_fit_the_size_limit_of_the_client() {
     let fake = many(100).await;
     let bench = Bench::new(&format!("forward . {}\ncache\nloadbalance", fake.address));
     let capped = Bench::new(&format!("forward . {}\ncache\nbufsize 700", fake.address));
@@ -101,13 +101,13 @@ async fn answers_fit_who_asks() {
         (&capped, Some(4096), Transport::Udp, 700, false),
     ] {
         let message = ask("many.example", Rtype::A, edns);
-        let question = Question { transport, ..udp(&message) };
+        let question = Request { transport, ..udp(&message) };
         for _ in 0..2 {
             let reply = bench.resolver.resolve(question).await;
             let parsed = Message::from_octets(reply.as_slice()).expect("a message");
             assert!(reply.len() <= limit && (whole || reply.len() + 28 > limit), "{} of {limit}", reply.len());
             assert_eq!(parsed.header().tc(), !whole, "{edns:?} {transport:?}");
-            let mut answers = said(&reply).answers;
+            let mut answers = summary(&reply).answers;
             assert_eq!(answers.len() == 100, whole);
             answers.sort();
             answers.dedup();
@@ -118,7 +118,7 @@ async fn answers_fit_who_asks() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn addresses_take_turns() {
+async fn addresses_are_rotated() {
     let fake = many(8).await;
     let bench = Bench::new(&format!("forward . {}\ncache\nloadbalance", fake.address));
     let mut first = std::collections::HashSet::new();

@@ -21,15 +21,16 @@ const TIME_BITS: u32 = 44;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 /// Nanoseconds in a tick, as a power of two. Times wrap after 3.2 days.
 const TICK_SHIFT: u32 = 4;
-/// How often [`Buckets::sweep`] has to be called: in less than half the time in which times wrap, so that what is past stays past.
+/// Maximum interval between calls of [`Buckets::sweep`]: less than half the time after which times wrap, so that past
+/// times are not mistaken for future ones.
 pub(super) const SWEEP_PERIOD: Duration = Duration::from_secs(3600);
 
-/// A time, in ticks since the server began.
+/// Time in ticks since the server started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::serve) struct Ticks(u64);
 
 impl Ticks {
-    /// The time `now` of a server that began at `began`.
+    /// Ticks from `began` to `now`.
     pub(in crate::serve) fn between(began: Instant, now: Instant) -> Self {
         Self(ticks_of(now.saturating_duration_since(began)))
     }
@@ -40,25 +41,25 @@ const fn ticks_of(duration: Duration) -> u64 {
     duration.as_nanos() as u64 >> TICK_SHIFT
 }
 
-/// How fast a bucket fills, and how much it holds.
+/// Refill rate and capacity of a bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Rate {
-    /// Ticks until there is a new token.
+    /// Ticks per token.
     interval: u64,
-    /// Ticks until an empty bucket is full.
+    /// Ticks to refill an empty bucket.
     depth: u64,
 }
 
 impl Rate {
-    /// So many tokens each second, and as many at once.
+    /// `tokens` per second, with a burst of the same size.
     pub(super) fn per_second(tokens: u32) -> Self {
         Self::new(tokens, Duration::from_secs(1))
     }
 
-    /// So many tokens in a period, and as many at once.
+    /// `tokens` per period, with a burst of the same size.
     pub(super) fn new(tokens: u32, period: Duration) -> Self {
         let tokens = u64::from(tokens.max(1));
-        // Rounded up: a client may get a little less than its rate, never more.
+        // Rounded up: a client may get slightly less than its rate, never more.
         let interval = ticks_of(period).div_ceil(tokens).max(1);
         Self { interval, depth: interval * tokens }
     }
@@ -69,7 +70,7 @@ impl Rate {
 #[repr(align(64))]
 struct Set([AtomicU64; WAYS]);
 
-/// See the module.
+/// Table of token buckets.
 #[derive(Debug)]
 pub(super) struct Buckets {
     hasher: RandomState,
@@ -77,24 +78,24 @@ pub(super) struct Buckets {
 }
 
 impl Buckets {
-    /// A table of so many sets, rounded up to a power of two.
+    /// Creates a table; `sets` is rounded up to a power of two.
     pub(super) fn new(sets: usize) -> Self {
         let sets = (0..sets.next_power_of_two()).map(|_| Set::default()).collect();
         Self { hasher: RandomState::new(), sets }
     }
 
-    /// Takes a token from the bucket of an address. Addresses are numbers of 128 bits and networks of 64, which never have
-    /// the same hash by design: the hash covers the length.
+    /// Takes a token from the bucket of a client. Addresses are 128-bit and networks 64-bit integers, so their hashes
+    /// differ.
     pub(super) fn take(&self, client: impl std::hash::Hash, rate: Rate, now: Ticks) -> bool {
         self.take_hashed(self.hasher.hash_one(client), rate, now)
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "masked to the number of sets")]
     fn take_hashed(&self, hash: u64, rate: Rate, now: Ticks) -> bool {
-        // No word of a client is 0, which is an empty one.
+        // 0 marks an empty word.
         let tag = (hash >> TIME_BITS).max(1);
         let set = &self.sets[hash as usize & (self.sets.len() - 1)];
-        // Lock-free: each round that fails is one in which another thread succeeded.
+        // Lock-free: each failed iteration means that another thread succeeded.
         loop {
             let (way, word) = set.find(tag, rate, now);
             let debt = debt(word, rate, now) + rate.interval;
@@ -108,12 +109,12 @@ impl Buckets {
         }
     }
 
-    /// Empties the words without debt, before their times can be taken for future ones.
+    /// Clears words without debt before their times wrap into the future.
     pub(super) fn sweep(&self, now: Ticks) {
         for word in self.sets.iter().flat_map(|set| &set.0) {
             let old = word.load(Relaxed);
             if old != 0 && is_free(old, now) {
-                // A thread that changed it meanwhile has made it new.
+                // On failure another thread has just used the word.
                 let _ = word.compare_exchange(old, 0, Relaxed, Relaxed);
             }
         }
@@ -121,7 +122,7 @@ impl Buckets {
 }
 
 impl Set {
-    /// The bucket of a client, or else the one with the least debt.
+    /// Bucket of a client, or the one with the least debt.
     fn find(&self, tag: u64, rate: Rate, now: Ticks) -> (usize, u64) {
         let words: [u64; WAYS] = std::array::from_fn(|way| self.0[way].load(Relaxed));
         let own = words.iter().position(|word| word >> TIME_BITS == tag);
@@ -131,12 +132,12 @@ impl Set {
     }
 }
 
-/// Ticks until a bucket is full; at most its depth, also when another thread read the clock later.
+/// Ticks until a bucket is full; at most its depth, also if another thread read the clock later.
 fn debt(word: u64, rate: Rate, now: Ticks) -> u64 {
     if is_free(word, now) { 0 } else { (word.wrapping_sub(now.0) & TIME_MASK).min(rate.depth) }
 }
 
-/// Whether a word is empty or its time is past. Times wrap, so the half of them that lies behind now counts as past.
+/// Whether a word is empty or its time has passed. Times wrap, so the half before `now` counts as past.
 const fn is_free(word: u64, now: Ticks) -> bool {
     word == 0 || word.wrapping_sub(now.0) & TIME_MASK > TIME_MASK / 2
 }

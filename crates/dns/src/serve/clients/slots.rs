@@ -1,7 +1,7 @@
-//! How many things of one client go on at the same time: connections, or queries in flight to upstreams.
+//! Concurrent resources per client: connections, or queries in flight to upstreams.
 //!
-//! In: a client. Out: a [`Slot`], which counts until it is dropped; none when the client, its network or all together have
-//! as many as they may. Only clients with a slot are remembered, so memory is bounded by the slots.
+//! In: a client. Out: a [`Slot`], counted until it is dropped; `None` if the client, its network or the total is at its
+//! limit. Only clients that hold a slot are stored, so memory is bounded by the number of slots.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,17 +11,17 @@ use parking_lot::Mutex;
 
 use super::{NETWORK_SHARE, network_of};
 
-/// What is counted: an address, or the /64 that an IPv6 address is in.
+/// Counted entity: an address, or the /64 of an IPv6 address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Holder {
     Address(IpAddr),
     Network(u64),
 }
 
-/// See the module.
+/// Concurrent resources per client.
 #[derive(Debug)]
 pub(in crate::serve) struct Slots {
-    /// The most of all clients, and of one.
+    /// Limits in total and per client.
     all: usize,
     each: usize,
     taken: Mutex<Taken>,
@@ -33,7 +33,7 @@ struct Taken {
     each: HashMap<Holder, usize>,
 }
 
-/// One of the slots of a client.
+/// Slot held by a client.
 #[derive(Debug)]
 pub(in crate::serve) struct Slot {
     slots: Arc<Slots>,
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_ipv6_has_a_limit_of_its_own() {
+    fn an_ipv6_network_has_its_own_limit() {
         let slots = Slots::new(1000, 2);
         let inside = (0..100).map(|host| address(&format!("2001:db8::{host:x}")));
         let held: Vec<Slot> = inside.filter_map(|client| slots.enter(client)).collect();

@@ -1,4 +1,4 @@
-//! The policy, on a clock of its own.
+//! Admission policy with a simulated clock.
 
 use super::*;
 use crate::wire::{from_text, rtype};
@@ -20,7 +20,7 @@ impl Scene {
         self.clients.ticks(self.start + after)
     }
 
-    /// How many of so many queries are answered, refused, dropped.
+    /// Number of queries answered, refused and dropped.
     fn flood(&self, client: &str, queries: usize, after: Duration) -> [usize; 3] {
         let (client, now) = (address(client), self.at(after));
         let all: Vec<_> = (0..queries).map(|_| self.clients.admit(client, now)).collect();
@@ -60,7 +60,7 @@ fn loopback_is_exempt_unless_the_setting_says_otherwise() {
 }
 
 #[test]
-fn zero_is_no_limit() {
+fn a_rate_of_zero_disables_the_limit() {
     let scene = Scene::new(limits(0, 0, 0));
     assert_eq!(scene.flood("10.0.0.1", 100_000, Duration::ZERO), [100_000, 0, 0]);
     let now = scene.at(Duration::ZERO);
@@ -74,7 +74,7 @@ fn addresses_of_one_network_share_a_larger_limit() {
     let inside: usize = (1..100).map(|host| answered(host, "2001:db8:1:1")).sum();
     assert_eq!(inside, 10 * NETWORK_SHARE as usize);
     assert_eq!(answered(1, "2001:db8:1:2"), 10, "another network");
-    // One address that floods does not use up what its network has.
+    // A flooding address does not use up the limit of its network.
     let scene = Scene::new(limits(10, 0, 0));
     scene.flood("2001:db8::1", 100_000, Duration::ZERO);
     assert_eq!(scene.flood("2001:db8::2", 10, Duration::ZERO), [10, 0, 0]);
@@ -107,20 +107,20 @@ fn a_client_is_logged_once_a_minute_and_a_flood_of_addresses_is_bounded() {
 }
 
 #[test]
-fn a_refusal_repeats_the_question_and_says_why_to_those_who_speak_edns() {
+fn a_refused_reply_has_the_question_and_an_extended_error() {
     let name = from_text("web.ns.svc.cluster.local").expect("a name");
     let mut plain = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     plain.extend(name.iter().chain(&[0, 28, 0, 1]));
-    let (mut seen, mut out) = (Seen::default(), Vec::new());
-    assert!(refuse(&plain, &mut seen, &mut out));
+    let (mut labels, mut out) = (QueryLabels::default(), Vec::new());
+    assert!(write_refused(&plain, &mut labels, &mut out));
     assert_eq!((out[..4].to_vec(), &out[12..]), (vec![0x12, 0x34, 0x81, 5], &plain[12..]));
-    assert_eq!((seen.qtype, seen.zone), (rtype::AAAA, None));
+    assert_eq!((labels.qtype, labels.zone), (rtype::AAAA, None));
     let mut with_edns = plain.clone();
     with_edns[11] = 1;
     with_edns.extend([0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0]);
-    assert!(refuse(&with_edns, &mut seen, &mut out));
+    assert!(write_refused(&with_edns, &mut labels, &mut out));
     assert_eq!(out[out.len() - 6..], [0, 15, 0, 2, 0, 18], "Prohibited");
-    // A reply gets none, or two servers could refuse each other forever.
+    // A response gets no reply; otherwise two servers could refuse each other forever.
     plain[2] |= 0x80;
-    assert!(!refuse(&plain, &mut seen, &mut out));
+    assert!(!write_refused(&plain, &mut labels, &mut out));
 }

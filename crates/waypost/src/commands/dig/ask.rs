@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use dns::wire::{HEADER, IN, LONGEST, Message, Record, Section, UDP_OURS, flag, from_text, rtype};
+use dns::wire::{HEADER, IN, MESSAGE_MAX, Message, Record, Section, UDP_PAYLOAD_SIZE, flag, from_text, rtype};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
@@ -58,7 +58,7 @@ fn question(id: u16, name: &str, qtype: u16) -> anyhow::Result<Vec<u8>> {
         out.extend(word.to_be_bytes());
     }
     out.push(0);
-    for word in [rtype::OPT, UDP_OURS, 0, 0, 0] {
+    for word in [rtype::OPT, UDP_PAYLOAD_SIZE, 0, 0, 0] {
         out.extend(word.to_be_bytes());
     }
     Ok(out)
@@ -68,7 +68,7 @@ async fn by_datagram(server: SocketAddr, question: &[u8], patience: Duration) ->
     let local = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind(SocketAddr::new(local, 0)).await.context("opening a socket")?;
     socket.connect(server).await?;
-    let mut buffer = vec![0; LONGEST];
+    let mut buffer = vec![0; MESSAGE_MAX];
     for _ in 0..TRIES {
         socket.send(question).await?;
         if let Ok(reply) = timeout(patience, matching(&socket, question, &mut buffer)).await {

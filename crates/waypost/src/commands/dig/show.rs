@@ -36,7 +36,7 @@ fn write_step(out: &mut String, number: usize, step: &Step, server: Option<Socke
     for row in columns(&step.book.answer.iter().map(|one| (&one.record, origins(one))).collect::<Vec<_>>()) {
         line(out, &row);
     }
-    if step.book.answer.is_empty() || step.book.beyond.is_some() {
+    if step.book.answer.is_empty() || step.book.forwarded.is_some() {
         line(out, &format!("   ; {}", step.book.why));
     }
     let Some(server) = server else { return };
@@ -45,7 +45,7 @@ fn write_step(out: &mut String, number: usize, step: &Step, server: Option<Socke
         Some(Err(error)) => line(out, &format!("   ; server {server} is no help: {error}; it is not asked again")),
         Some(Ok(reply)) => match step.difference() {
             Some(difference) => write_difference(out, server, &difference),
-            None if step.book.beyond.is_none() => line(out, &format!("   ; server {server} says the same")),
+            None if step.book.forwarded.is_none() => line(out, &format!("   ; server {server} says the same")),
             None => {
                 line(out, &format!("   ; server {server} says {}", code_text(reply.rcode)));
                 let own = |record: &&Record| !step.book.answer.iter().any(|one| one.record.data == record.data);
@@ -121,7 +121,7 @@ fn step_json(step: &Step) -> Value {
         "type": type_text(step.qtype),
         "rcode": (!step.is_elsewhere()).then(|| code_text(step.book.rcode)),
         "answer": answer.collect::<Vec<_>>(),
-        "beyond": step.book.beyond,
+        "beyond": step.book.forwarded,
         "why": step.book.why,
     });
     match &step.server {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use anyhow::Context as _;
-use dns::book::Book;
 use dns::explain::{Explained, Explanation};
+use dns::snapshot::ZoneSnapshot;
 use dns::wire::{Record, rcode, rtype};
 
 use super::ask::{self, Reply};
@@ -36,7 +36,12 @@ pub(super) struct Difference {
 
 impl Step {
     /// Asks for a name.
-    pub(super) async fn take(book: &Book, name: &str, qtype: u16, server: Option<SocketAddr>) -> anyhow::Result<Self> {
+    pub(super) async fn take(
+        book: &ZoneSnapshot,
+        name: &str,
+        qtype: u16,
+        server: Option<SocketAddr>,
+    ) -> anyhow::Result<Self> {
         let explained = book.explain(name, qtype);
         let explained =
             explained.with_context(|| format!("{name:?} cannot be asked for; labels have 1 to 63 bytes, names 253"))?;
@@ -59,7 +64,7 @@ impl Step {
 
     /// Whether the objects say nothing at all, because the name is not theirs.
     pub(super) fn is_elsewhere(&self) -> bool {
-        self.book.beyond.is_some() && self.book.answer.is_empty()
+        self.book.forwarded.is_some() && self.book.answer.is_empty()
     }
 
     /// What the server says otherwise. Whatever others add to an alias that leads out is theirs.
@@ -70,7 +75,7 @@ impl Step {
         }
         let ours: BTreeSet<String> = self.book.answer.iter().map(|Explained { record, .. }| identity(record)).collect();
         let theirs: BTreeSet<String> = reply.answer.iter().map(identity).collect();
-        let leads_out = self.book.beyond.is_some();
+        let leads_out = self.book.forwarded.is_some();
         let only = |these: &BTreeSet<String>, those| these.difference(those).cloned().collect::<Vec<_>>();
         let difference = Difference {
             codes: (!leads_out && reply.rcode != self.book.rcode).then_some((reply.rcode, self.book.rcode)),

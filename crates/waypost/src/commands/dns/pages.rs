@@ -12,7 +12,7 @@ use std::time::Duration;
 use dataplane::health::{Handler, Reply};
 use dns::config::Config;
 use dns::metrics::Metrics;
-use dns::reload::Figures;
+use dns::reload::ReloadMetrics;
 use parking_lot::RwLock;
 use tokio::task::JoinHandle;
 
@@ -80,14 +80,14 @@ pub(super) struct State {
     parts: RwLock<Arc<Parts>>,
     pub(super) metrics: Arc<Metrics>,
     /// What becomes of the Corefile, if there is one.
-    reload: Option<Arc<Figures>>,
+    reload: Option<Arc<ReloadMetrics>>,
     plan: RwLock<Plan>,
     /// Whether it was told to end.
     leaving: RwLock<bool>,
 }
 
 impl State {
-    pub(super) fn new(parts: Parts, metrics: Arc<Metrics>, reload: Option<Arc<Figures>>) -> Self {
+    pub(super) fn new(parts: Parts, metrics: Arc<Metrics>, reload: Option<Arc<ReloadMetrics>>) -> Self {
         let (parts, plan, leaving) = (RwLock::new(Arc::new(parts)), RwLock::default(), RwLock::default());
         Self { parts, metrics, reload, plan, leaving }
     }
@@ -114,13 +114,14 @@ impl State {
             return vec!["it was told to end".to_owned()];
         }
         let parts = self.parts();
-        parts.inputs.lost().into_iter().chain(parts.resolver.not_ready()).collect()
+        parts.inputs.out_of_sync().into_iter().chain(parts.resolver.not_ready()).collect()
     }
 
     fn figures(&self) -> String {
         let parts = self.parts();
-        let reload = self.reload.as_ref().map(|figures| figures.text()).unwrap_or_default();
-        self.metrics.text(&parts.book) + &parts.resolver.text(SERVER) + &reload
+        let reload = self.reload.as_ref().map(ReloadMetrics::collector);
+        let parts = [self.metrics.collector(&parts.book), parts.resolver.collector(SERVER)];
+        dns::metrics::encode(parts.into_iter().chain(reload))
     }
 }
 
@@ -185,12 +186,12 @@ impl Drop for Pages {
 
 #[cfg(test)]
 mod tests {
-    use dns::corefile::{Alone, parse};
+    use dns::corefile::{EmptyEnvironment, parse};
 
     use super::*;
 
     fn plan(text: &str) -> Plan {
-        Plan::of_corefile(&parse("Corefile", text, &Alone).expect("a Corefile"))
+        Plan::of_corefile(&parse("Corefile", text, &EmptyEnvironment).expect("a Corefile"))
     }
 
     #[test]

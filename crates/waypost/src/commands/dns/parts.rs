@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use client::watch::Source;
-use dns::book::Book;
 use dns::config::{Config, Name};
-use dns::inputs::Inputs;
+use dns::informers::Informers;
 use dns::metrics::Metrics;
-use dns::resolver::{self, Ours, Resolver};
+use dns::resolver::{self, ClusterZones, Resolver};
+use dns::snapshot::ZoneSnapshot;
 use dns::zone::{self, Quirks, Zones};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -27,8 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Who answers.
 pub(super) struct Parts {
-    pub(super) book: Arc<Book>,
-    pub(super) inputs: Arc<Inputs>,
+    pub(super) book: Arc<ZoneSnapshot>,
+    pub(super) inputs: Arc<Informers>,
     pub(super) resolver: Arc<Resolver>,
 }
 
@@ -46,7 +46,7 @@ impl Builder {
         let zone = self.zone(config)?;
         let zones = Zones::new(&zone).map_err(|error| anyhow::anyhow!("{error}"))?;
         let metrics = Metrics::new(&zones, SERVER);
-        let book = Book::new(zone).map_err(|error| anyhow::anyhow!("{error}"))?;
+        let book = ZoneSnapshot::new(zone).map_err(|error| anyhow::anyhow!("{error}"))?;
         // A mistake is said before anything is watched.
         let resolver = Resolver::new(self.told(config, &book)?, Handle::current());
         let inputs = self.inputs(&book, &metrics)?;
@@ -58,7 +58,7 @@ impl Builder {
     /// # Errors
     /// When it cannot be used, or says what cannot change while the server runs.
     pub(super) async fn next(&self, config: &Config, old: &Parts, metrics: &Arc<Metrics>) -> anyhow::Result<Parts> {
-        let listen = config.places().map_err(anyhow::Error::msg)?;
+        let listen = config.listen_addresses().map_err(anyhow::Error::msg)?;
         ensure!(
             listen == self.listen,
             "it listens on {:?}, and {listen:?} cannot take their place while it runs; start it again",
@@ -85,39 +85,39 @@ impl Builder {
         zone: zone::Config,
         old: &Parts,
         metrics: &Arc<Metrics>,
-    ) -> anyhow::Result<(Arc<Book>, Arc<Inputs>)> {
-        let book = Book::new(zone).map_err(|error| anyhow::anyhow!("{error}"))?;
+    ) -> anyhow::Result<(Arc<ZoneSnapshot>, Arc<Informers>)> {
+        let book = ZoneSnapshot::new(zone).map_err(|error| anyhow::anyhow!("{error}"))?;
         let inputs = self.inputs(&book, metrics)?;
-        if timeout(PATIENCE, book.until_ready()).await.is_err() {
+        if timeout(PATIENCE, book.wait_ready()).await.is_err() {
             metrics.watch(&old.inputs.watched);
             anyhow::bail!(
                 "the objects it shows could not be read within {} s: {:?}",
                 PATIENCE.as_secs(),
-                inputs.lost()
+                inputs.out_of_sync()
             );
         }
         Ok((book, inputs))
     }
 
-    fn inputs(&self, book: &Arc<Book>, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<Inputs>> {
-        let inputs = Inputs::start(&*self.source, book, metrics);
+    fn inputs(&self, book: &Arc<ZoneSnapshot>, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<Informers>> {
+        let inputs = Informers::start(&*self.source, book, metrics);
         inputs.map(Arc::new).map_err(|status| anyhow::anyhow!("{}", status.message))
     }
 
     fn zone(&self, config: &Config) -> anyhow::Result<zone::Config> {
         let (own, others) = known_as(&self.listen);
         let block = config.cluster().context("the Corefile has no `kubernetes`: there is nothing of ours to answer")?;
-        let zone = block.ours(own, self.quirks).context("the block has no zones of ours")?;
-        Ok(zone::Config { others, ..zone })
+        let zone = block.zone_config(own, self.quirks).context("the block has no zones of ours")?;
+        Ok(zone::Config { wildcard_addresses: others, ..zone })
     }
 
     /// What whoever answers names that are not ours is told.
-    fn told(&self, config: &Config, book: &Arc<Book>) -> anyhow::Result<resolver::Config> {
+    fn told(&self, config: &Config, book: &Arc<ZoneSnapshot>) -> anyhow::Result<resolver::Config> {
         let mut told = resolver::Config::load(config.clone())
             .map_err(|error| anyhow::anyhow!("{error}; name upstreams with --dns-upstream, or in the Corefile"))?;
         let domain = Name::parse(&self.domain).map_err(|error| anyhow::anyhow!("--cluster-domain: {error}"))?;
-        told.local = Some(Arc::new(Ours { book: book.clone(), domains: vec![domain] }));
-        told.own.clone_from(&self.listen);
+        told.local = Some(Arc::new(ClusterZones { snapshot: book.clone(), domains: vec![domain] }));
+        told.listen_addresses.clone_from(&self.listen);
         // What `--host-dns` wrote there leads back here.
         for (path, servers) in &mut told.nameservers {
             if let Ok(text) = std::fs::read_to_string(path) {

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dns::config::Config;
-use dns::reload::{self, Content, Figures, Takes};
-use dns::serve::Switch;
+use dns::reload::{self, ApplyConfig, Content, ReloadMetrics};
+use dns::serve::HandlerSwap;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -20,16 +20,16 @@ use super::parts::Builder;
 pub(super) struct Taker {
     pub(super) builder: Builder,
     pub(super) state: Arc<State>,
-    pub(super) switch: Switch,
+    pub(super) switch: HandlerSwap,
     pub(super) pages: Option<Pages>,
 }
 
-impl Takes for Taker {
-    async fn take(&mut self, config: Config) -> Result<(), String> {
+impl ApplyConfig for Taker {
+    async fn apply(&mut self, config: Config) -> Result<(), String> {
         let old = self.state.parts();
         let parts = self.builder.next(&config, &old, &self.state.metrics).await;
         let parts = Arc::new(parts.map_err(|error| format!("{error:#}"))?);
-        self.switch.exchange(parts.book.clone(), parts.resolver.clone());
+        self.switch.swap(parts.book.clone(), parts.resolver.clone());
         self.state.show(parts);
         if let Some(pages) = &mut self.pages {
             pages.follow(Plan::of_corefile(&config)).await;
@@ -39,9 +39,9 @@ impl Takes for Taker {
 }
 
 /// Follows the file among other tasks.
-pub(super) fn follow(tasks: &mut JoinSet<()>, path: &Path, first: Content, figures: Arc<Figures>, taker: Taker) {
+pub(super) fn follow(tasks: &mut JoinSet<()>, path: &Path, first: Content, figures: Arc<ReloadMetrics>, taker: Taker) {
     let wish = Arc::new(Notify::new());
-    tasks.spawn(reload::follow(path.to_owned(), first, wish.clone(), figures, taker));
+    tasks.spawn(reload::watch(path.to_owned(), first, wish.clone(), figures, taker));
     match signal(SignalKind::hangup()) {
         Ok(mut hangup) => {
             tasks.spawn(async move {

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
-use dns::config::{Block, Cache, Config, Fallthrough, Forward, Key, Kubernetes, Name, Pods, Server, To};
+use dns::config::{Block, Cache, Config, Fallthrough, Forward, ForwardTarget, Key, Kubernetes, Name, Pods, Server};
 use dns::reload::Content;
 use dns::serve::ClientLimits;
 use dns::zone::Quirks;
@@ -68,11 +68,11 @@ fn block(arguments: &DnsArguments, domain: &str) -> anyhow::Result<Block> {
 }
 
 /// Whom to ask; those of this machine when nobody is named, nobody when that is wished.
-fn upstreams(named: &[String]) -> anyhow::Result<Vec<To>> {
+fn upstreams(named: &[String]) -> anyhow::Result<Vec<ForwardTarget>> {
     match named {
-        [] => Ok(vec![To::File(PathBuf::from(RESOLV_CONF))]),
+        [] => Ok(vec![ForwardTarget::File(PathBuf::from(RESOLV_CONF))]),
         [none] if none == "none" => Ok(Vec::new()),
-        named => named.iter().map(|text| upstream(text).map(To::Server)).collect(),
+        named => named.iter().map(|text| upstream(text).map(ForwardTarget::Server)).collect(),
     }
 }
 

@@ -9,19 +9,19 @@ use super::*;
 const MILLISECOND: u64 = ticks_of(Duration::from_millis(1));
 const SECOND: u64 = 1000 * MILLISECOND;
 
-/// Takes a token of a client, each of which has a tag of its own; which set it is in is the same for all.
+/// Takes a token of a client. Clients have distinct tags and share one set.
 fn take(buckets: &Buckets, client: u64, rate: Rate, now: Ticks) -> bool {
     buckets.take_hashed((client + 1) << TIME_BITS, rate, now)
 }
 
-/// Takes as many tokens as there are, up to a bound.
+/// Takes all available tokens, up to a bound.
 fn drain(buckets: &Buckets, client: u64, rate: Rate, now: Ticks) -> usize {
     (0..1_000_000).take_while(|_| take(buckets, client, rate, now)).count()
 }
 
 proptest! {
-    /// In every interval of time a client gets no more than what fills in meanwhile and one burst, also when its bucket is
-    /// evicted again and again: here all clients share one set, and there are more of them than buckets.
+    /// In every interval a client gets at most the tokens refilled in it and one burst, even if its bucket is evicted
+    /// repeatedly: all clients share one set, and there are more clients than buckets.
     #[test]
     fn no_client_ever_gets_more_than_its_rate_and_burst(
         tokens in 1_u32..20,
@@ -45,9 +45,9 @@ proptest! {
         }
     }
 
-    /// While no more clients than buckets are in a set, each has what it would have alone.
+    /// While a set has no more clients than buckets, each gets its full rate.
     #[test]
-    fn clients_within_their_rate_do_not_notice_a_flood(
+    fn clients_within_their_rate_are_not_affected_by_a_flood(
         queries in proptest::collection::vec((1_u64..8, 0_u64..50), 1..200),
     ) {
         let (buckets, rate) = (Buckets::new(1), Rate::per_second(10));
@@ -71,7 +71,7 @@ fn a_flooder_gains_nothing_from_evictions() {
     let now = Ticks(5 * SECOND);
     assert_eq!(drain(&buckets, 0, rate, now), 100);
     for other in 1..200 {
-        // Others come and go in the same set; all but the first few evict somebody.
+        // Other clients of the same set; all but the first few evict a bucket.
         take(&buckets, other, rate, now);
         assert!(!take(&buckets, 0, rate, now), "after {other} others");
     }
@@ -95,7 +95,7 @@ fn addresses_and_networks_of_the_same_number_have_buckets_of_their_own() {
 }
 
 #[test]
-fn a_thread_whose_clock_reading_is_old_gives_nothing_away() {
+fn a_stale_clock_reading_grants_no_extra_tokens() {
     let (buckets, rate) = (Buckets::new(1), Rate::per_second(100));
     let now = 10 * SECOND;
     assert_eq!(drain(&buckets, 0, rate, Ticks(now)), 100);
@@ -115,9 +115,9 @@ fn times_may_wrap() {
     assert!(!take(&buckets, 0, rate, Ticks(before.0 + SECOND * 8 / 10)), "debt is not swept away");
 }
 
-/// At any time of a week every client that was silent for long has its whole burst, and a debt is a debt.
+/// At any time within a week, a client that was idle has its full burst, and debt persists.
 #[test]
-fn a_server_that_runs_for_long_takes_no_old_time_for_a_debt() {
+fn old_times_are_not_mistaken_for_debt_after_wrapping() {
     let (buckets, rate) = (Buckets::new(1), Rate::per_second(10));
     let hours = SWEEP_PERIOD.as_secs() * SECOND;
     assert_eq!(drain(&buckets, 0, rate, Ticks(0)), 10);
@@ -133,7 +133,7 @@ fn a_server_that_runs_for_long_takes_no_old_time_for_a_debt() {
 }
 
 #[test]
-fn threads_together_get_no_more_than_one() {
+fn concurrent_threads_do_not_exceed_the_rate() {
     let (buckets, rate) = (Buckets::new(16), Rate::per_second(10_000));
     let taken: usize = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| drain(&buckets, 1, rate, Ticks(0)))).collect();

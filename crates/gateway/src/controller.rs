@@ -1,0 +1,260 @@
+//! Gateway of a node: watches Services and runs a [`ServiceWorker`] for each that uses the gateway.
+//!
+//! In: a [`Source`]. Out: workers, and the addresses they listen on, which [`Split`](crate::split::Split) follows.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use api::kinds;
+use api::status::Status;
+use api::view::labels::SERVICE_PROXY_NAME;
+use api::view::{Node, Service};
+use client::watch::{Event, KnownKeys, Object, Selection, Source, Watch};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep};
+
+use crate::annotations::{HINT, gateway_spec};
+use crate::limits::Limits;
+use crate::metrics::GatewayMetrics;
+use crate::objects::parse;
+use crate::port_config::PortConfig;
+use crate::service_worker::ServiceWorker;
+use crate::split::{Bound, Listening};
+use crate::tls::UpstreamTls;
+use crate::workers::Workers;
+
+/// How often [`Gateway::stop`] checks whether the last connection has closed.
+const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Warning for the owner of a Service, reported as an Event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Notice {
+    /// Namespace of the Service.
+    pub namespace: String,
+    /// Name of the Service.
+    pub name: String,
+    /// Event reason.
+    pub reason: &'static str,
+    /// Event message.
+    pub message: String,
+}
+
+/// Receives notices; must not block.
+pub type EventSink = Arc<dyn Fn(Notice) + Send + Sync>;
+
+/// Settings of a gateway.
+#[derive(Clone)]
+pub struct Settings {
+    /// Name of the node.
+    pub node: String,
+    /// Addresses of the node, used in addition to those of its Node object.
+    pub addresses: Vec<IpAddr>,
+    /// Limits and timeouts.
+    pub limits: Limits,
+    /// Receives notices.
+    pub events: EventSink,
+}
+
+/// State shared by all workers.
+pub(crate) struct Shared {
+    pub(crate) node: Box<str>,
+    pub(crate) addresses: watch::Receiver<Arc<[IpAddr]>>,
+    pub(crate) limits: Limits,
+    pub(crate) workers: Arc<Workers>,
+    pub(crate) upstream_tls: UpstreamTls,
+    events: EventSink,
+    listening: watch::Sender<Arc<Listening>>,
+    /// Port configurations that may have open connections.
+    port_configs: Mutex<Vec<Weak<PortConfig>>>,
+    pub(crate) metrics: GatewayMetrics,
+}
+
+impl Shared {
+    pub(crate) fn emit(&self, notice: Notice) {
+        tracing::warn!(
+            service = format!("{}/{}", notice.namespace, notice.name),
+            reason = notice.reason,
+            "{}",
+            notice.message
+        );
+        (self.events)(notice);
+    }
+
+    pub(crate) fn register(&self, port_config: PortConfig) -> Arc<PortConfig> {
+        let port_config = Arc::new(port_config);
+        let mut port_configs = self.port_configs.lock();
+        port_configs.retain(|port_config| port_config.strong_count() > 0);
+        port_configs.push(Arc::downgrade(&port_config));
+        port_config
+    }
+
+    /// Publishes the listen addresses of a Service.
+    pub(crate) fn publish(&self, key: &str, bound: Vec<Bound>) {
+        self.listening.send_if_modified(|all| {
+            if all.get(key).map_or(&[][..], |known| known) == bound {
+                return false;
+            }
+            let all = Arc::make_mut(all);
+            if bound.is_empty() {
+                all.remove(key)
+            } else {
+                all.insert(key.into(), bound)
+            };
+            true
+        });
+    }
+}
+
+/// Running gateway. Dropping it stops it at once.
+pub struct Gateway {
+    shared: Arc<Shared>,
+    tasks: JoinSet<()>,
+}
+
+impl Gateway {
+    /// Starts the gateway. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// When a built-in selector or TLS setting is invalid, which is a bug.
+    pub fn start(source: Arc<dyn Source>, settings: Settings) -> Result<Self, String> {
+        let not_understood = |status: Status| status.message;
+        let services = Selection::all(&kinds::service::KIND).selected(&format!("!{SERVICE_PROXY_NAME}"), "");
+        let services = source.watch(services.map_err(not_understood)?);
+        let node = Selection::all(&kinds::node::KIND).named(&settings.node).map_err(not_understood)?;
+        let node = source.watch(node.optional());
+        let (address_sender, addresses) = watch::channel(Arc::from(settings.addresses.clone()));
+        let shared = Arc::new(Shared {
+            node: settings.node.into(),
+            addresses,
+            limits: settings.limits,
+            workers: Arc::new(Workers::new()),
+            upstream_tls: UpstreamTls::new().map_err(|error| error.to_string())?,
+            events: settings.events,
+            listening: watch::Sender::default(),
+            port_configs: Mutex::default(),
+            metrics: GatewayMetrics::default(),
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(watch_node(node, settings.addresses, address_sender));
+        tasks.spawn(watch_services(services, source, Arc::clone(&shared)));
+        Ok(Self { shared, tasks })
+    }
+
+    /// Listen addresses, as they change.
+    #[must_use]
+    pub fn listening(&self) -> watch::Receiver<Arc<Listening>> {
+        self.shared.listening.subscribe()
+    }
+
+    /// Metrics.
+    #[must_use]
+    pub fn metrics(&self) -> GatewayMetrics {
+        self.shared.metrics.clone()
+    }
+
+    /// Stops accepting and waits for open connections to close, up to the drain timeout.
+    pub async fn stop(mut self) {
+        self.tasks.shutdown().await;
+        let over = Instant::now() + self.shared.limits.drain;
+        let open = || {
+            self.shared
+                .port_configs
+                .lock()
+                .iter()
+                .filter_map(Weak::upgrade)
+                .map(|port_config| port_config.open())
+                .sum::<usize>()
+        };
+        while open() > 0 && Instant::now() < over {
+            sleep(DRAIN_POLL_INTERVAL).await;
+        }
+    }
+}
+
+/// Watches the addresses of the Node object.
+async fn watch_node(mut watch: Watch, own: Vec<IpAddr>, sender: watch::Sender<Arc<[IpAddr]>>) {
+    loop {
+        let named = match watch.next().await {
+            Event::InitApply(object) | Event::Apply(object) => parse::<Node>(&object).map(|node| node.addresses()),
+            Event::Delete(_) => Some(Vec::new()),
+            Event::Init | Event::InitDone => None,
+        };
+        let Some(mut all) = named else { continue };
+        all.extend(own.iter().copied().filter(|ip| !all.contains(ip)).collect::<Vec<_>>());
+        let all: Arc<[IpAddr]> = all.into();
+        sender.send_if_modified(|known| {
+            let is_new = *known != all;
+            *known = all;
+            is_new
+        });
+    }
+}
+
+/// Runs a worker for each Service that uses the gateway.
+async fn watch_services(mut watch: Watch, source: Arc<dyn Source>, shared: Arc<Shared>) {
+    let mut known = KnownKeys::default();
+    let (mut workers_by_key, mut stopping) =
+        (HashMap::<Box<str>, WorkerHandle>::new(), HashMap::<Box<str>, JoinHandle<()>>::new());
+    loop {
+        let event = watch.next().await;
+        stopping.retain(|_, task| !task.is_finished());
+        for deleted in known.apply(&event) {
+            stop_worker(&deleted, &mut workers_by_key, &mut stopping);
+        }
+        match event {
+            Event::InitApply(object) | Event::Apply(object) => {
+                let key: Box<str> = object.key().into();
+                let Some(service) = gateway_service(&object) else {
+                    stop_worker(&key, &mut workers_by_key, &mut stopping);
+                    continue;
+                };
+                let service = Arc::new(service);
+                if let Some(worker) = workers_by_key.get(&key) {
+                    worker.service.send_replace(service);
+                    continue;
+                }
+                if let Some(before) = stopping.remove(&key) {
+                    // Its final cleanup must not remove what the new worker publishes.
+                    let _ = before.await;
+                }
+                let (sender, receiver) = watch::channel(service);
+                let task =
+                    tokio::spawn(ServiceWorker::new(&key, Arc::clone(&shared), receiver).run(Arc::clone(&source)));
+                workers_by_key.insert(key, WorkerHandle { service: sender, task });
+            }
+            Event::Delete(object) => stop_worker(&object.key(), &mut workers_by_key, &mut stopping),
+            Event::Init | Event::InitDone => {}
+        }
+    }
+}
+
+/// Handle of a worker. The worker stops when the sender is dropped.
+struct WorkerHandle {
+    service: watch::Sender<Arc<Service>>,
+    task: JoinHandle<()>,
+}
+
+fn stop_worker(
+    key: &str,
+    workers_by_key: &mut HashMap<Box<str>, WorkerHandle>,
+    stopping: &mut HashMap<Box<str>, JoinHandle<()>>,
+) {
+    if let Some(WorkerHandle { task, .. }) = workers_by_key.remove(key) {
+        stopping.insert(key.into(), task);
+    }
+}
+
+/// Parses a Service that uses the gateway.
+fn gateway_service(object: &Object) -> Option<Service> {
+    object.value.windows(HINT.len()).any(|part| part == HINT).then_some(())?;
+    let needs_word = |service: &Service| {
+        let gateway_spec = gateway_spec(service);
+        // Services with invalid annotations need a worker, too: it reports the problem.
+        !gateway_spec.ports.is_empty() || !gateway_spec.warnings.is_empty()
+    };
+    parse::<Service>(object).filter(needs_word)
+}

@@ -1,0 +1,85 @@
+//! Error pages: what is wrong, with which Service, and what to do next.
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
+use http::{HeaderValue, Response, StatusCode};
+
+use crate::body::ResponseBody;
+use crate::headers::Rejection;
+use crate::port_config::PortConfig;
+use crate::upstream::Failure;
+
+/// No endpoint is available.
+pub(crate) fn no_endpoints(port_config: &PortConfig, elsewhere: usize) -> Response<ResponseBody> {
+    port_config.metrics.upstream_failure();
+    let (namespace, name) = parts(port_config);
+    let why = match elsewhere {
+        0 => format!("The Service {name} in the namespace {namespace} has no ready pod."),
+        some => format!(
+            "The Service {name} in the namespace {namespace} has no ready pod on this node, and its \
+             externalTrafficPolicy is Local; {some} elsewhere."
+        ),
+    };
+    page(
+        StatusCode::SERVICE_UNAVAILABLE,
+        &format!("{why}\nSee: kubectl -n {namespace} get endpointslices -l kubernetes.io/service-name={name}"),
+    )
+}
+
+/// No connection to a pod could be opened.
+pub(crate) fn connect_failed(port_config: &PortConfig, failure: &Failure) -> Response<ResponseBody> {
+    port_config.metrics.upstream_failure();
+    let (namespace, name) = parts(port_config);
+    let (status, why) = match failure {
+        Failure::Refused(error) => (StatusCode::BAD_GATEWAY, format!("refused the connection ({error})")),
+        Failure::Timeout => (StatusCode::GATEWAY_TIMEOUT, "did not accept the connection in time".to_owned()),
+        Failure::Handshake(why) => (StatusCode::BAD_GATEWAY, format!("accepted the connection but failed: {why}")),
+    };
+    let text = format!(
+        "A pod of the Service {name} in the namespace {namespace} {why}.\nSee: kubectl -n {namespace} describe service {name}"
+    );
+    page(status, &text)
+}
+
+/// The connection to a pod failed.
+pub(crate) fn upstream_failed(port_config: &PortConfig, why: &str) -> Response<ResponseBody> {
+    connect_failed(port_config, &Failure::Handshake(format!("closed before a complete response: {why}")))
+}
+
+/// A pod did not respond in time.
+pub(crate) fn upstream_timeout(port_config: &PortConfig) -> Response<ResponseBody> {
+    port_config.metrics.upstream_failure();
+    let (namespace, name) = parts(port_config);
+    let seconds = port_config.idle().as_secs();
+    let text = format!(
+        "A pod of the Service {name} in the namespace {namespace} did not respond within {seconds} s.\nSee: kubectl -n \
+         {namespace} describe service {name}"
+    );
+    page(StatusCode::GATEWAY_TIMEOUT, &text)
+}
+
+/// The request is rejected.
+pub(crate) fn rejected(rejection: Rejection) -> Response<ResponseBody> {
+    let mut answer = page(rejection.status, rejection.why);
+    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    answer
+}
+
+/// The request was not received completely.
+pub(crate) fn request_timeout() -> Response<ResponseBody> {
+    let why = "The request body did not arrive in time, or was aborted.";
+    rejected(Rejection { status: StatusCode::REQUEST_TIMEOUT, why })
+}
+
+fn parts(port_config: &PortConfig) -> (&str, &str) {
+    port_config.service.split_once('/').unwrap_or(("", &port_config.service))
+}
+
+fn page(status: StatusCode, text: &str) -> Response<ResponseBody> {
+    let mut answer = Response::new(ResponseBody::Text(Some(Bytes::from(format!("{text}\n")))));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
+}

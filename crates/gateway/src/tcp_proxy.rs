@@ -1,0 +1,97 @@
+//! TCP proxy: copies bytes between a client and a pod until both directions are closed or the idle timeout expires.
+//!
+//! In: a client stream. Out: the same bytes at a pod, optionally after a PROXY protocol header. Half-closed connections
+//! are supported.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, copy_bidirectional_with_sizes};
+use tokio::time::{sleep, timeout};
+
+use crate::annotations::BackendProtocol;
+use crate::port_config::{PortConfig, until_closing};
+use crate::stall::{Activity, MonitoredStream, until_idle};
+use crate::upstream::{connect, handshake};
+
+/// Maximum number of pods tried per connection.
+const MAX_TRIES: usize = 3;
+/// Copy buffer size in bytes.
+const COPY_BUFFER: usize = 16 * 1024;
+
+/// Proxies a connection. It is closed if no pod can be reached.
+pub(crate) async fn proxy<I>(client: I, port_config: &PortConfig, peer: SocketAddr, local: SocketAddr)
+where
+    I: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut tried = Vec::new();
+    while tried.len() < MAX_TRIES {
+        let Some(chosen) = port_config.backends.load().choose(&tried) else { break };
+        tried.push(chosen.address);
+        let Ok(mut pod) = connect(port_config, &chosen).await else { continue };
+        if port_config.port.proxy_protocol {
+            let line = proxy_header(peer, SocketAddr::new(local.ip(), port_config.port.number));
+            // TLS starts after the header.
+            if !matches!(timeout(port_config.limits.connect, pod.write_all(line.as_bytes())).await, Ok(Ok(()))) {
+                continue;
+            }
+        }
+        match port_config.port.back {
+            BackendProtocol::Plain => return join(client, pod, port_config).await,
+            BackendProtocol::Tls => match handshake(port_config, &chosen, pod, &port_config.upstream_tls.tcp).await {
+                Ok(pod) => return join(client, pod, port_config).await,
+                Err(why) => {
+                    tracing::debug!(service = &*port_config.service, pod = %chosen.address, ?why, "TLS handshake with pod failed");
+                }
+            },
+        }
+    }
+    port_config.metrics.upstream_failure();
+    tracing::debug!(service = &*port_config.service, ?tried, "no pod accepted the connection");
+}
+
+/// Copies both directions until both are closed.
+pub(crate) async fn join<A, B>(client: A, pod: B, port_config: &PortConfig)
+where
+    A: AsyncRead + AsyncWrite + Unpin,
+    B: AsyncRead + AsyncWrite + Unpin,
+{
+    let (idle, activity, mut closing) = (port_config.tcp_idle(), Activity::default(), port_config.closing());
+    let mut client = MonitoredStream::counted(client, idle, &activity);
+    let mut pod = MonitoredStream::counted(pod, idle, &activity);
+    let drained = async {
+        until_closing(&mut closing).await;
+        sleep(port_config.limits.drain).await;
+    };
+    tokio::select! {
+        biased;
+        // Both sides are closed when the streams are dropped.
+        _ = copy_bidirectional_with_sizes(&mut client, &mut pod, COPY_BUFFER, COPY_BUFFER) => {}
+        () = until_idle(activity, idle) => {}
+        () = drained => {}
+    }
+}
+
+/// PROXY protocol v1 header.
+fn proxy_header(client: SocketAddr, local: SocketAddr) -> String {
+    let (from, to) = (client.ip().to_canonical(), local.ip().to_canonical());
+    let family = if from.is_ipv4() { "TCP4" } else { "TCP6" };
+    if from.is_ipv4() == to.is_ipv4() {
+        format!("PROXY {family} {from} {to} {} {}\r\n", client.port(), local.port())
+    } else {
+        "PROXY UNKNOWN\r\n".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_proxy_protocol_header_has_the_client_address() {
+        let line = |from: &str, to: &str| proxy_header(from.parse().expect("one"), to.parse().expect("another"));
+        assert_eq!(line("192.0.2.7:5000", "192.0.2.11:443"), "PROXY TCP4 192.0.2.7 192.0.2.11 5000 443\r\n");
+        assert_eq!(line("[2001:db8::7]:5", "[2001:db8::b]:6"), "PROXY TCP6 2001:db8::7 2001:db8::b 5 6\r\n");
+        assert_eq!(line("[::ffff:192.0.2.7]:5", "192.0.2.11:6"), "PROXY TCP4 192.0.2.7 192.0.2.11 5 6\r\n");
+        assert_eq!(line("[2001:db8::7]:5", "192.0.2.11:6"), "PROXY UNKNOWN\r\n");
+    }
+}
