@@ -229,11 +229,8 @@ impl Metrics {
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = String::new();
-        // The gateway's metrics have no prefix; those in `self.registry` with prefix `kubeproxy` are deprecated.
-        let mut gateway = Registry::default();
-        gateway.register_collector(Box::new(self.beside.clone()));
         // Writing to a string cannot fail.
-        let _ = text::encode_registry(&mut out, &gateway).and_then(|()| text::encode(&mut out, &self.registry));
+        let _ = text::encode(&mut out, &self.registry);
         out
     }
 }

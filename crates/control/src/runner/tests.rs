@@ -26,7 +26,7 @@ impl Bench {
         let index = |table: &str, value: &[u8]| {
             kinds::by_table(table).map_or_else(Default::default, |kind| kind.facts(&object::decode_light(value)))
         };
-        let store = Embedded::release_written(home.join("store"), index, Options::default()).expect("a store");
+        let store = Embedded::open(home.join("store"), index, Options::default()).expect("a store");
         let ranges = Ranges { addresses: vec!["10.96.0.0/16".parse().expect("a range")], ports: 30000..=32767 };
         bootstrap::run(&store, &ranges, "10.0.0.1:6443".parse().expect("an address")).await.expect("first objects");
         Self { store: Arc::new(store), settings: Settings::plain(ranges) }

@@ -1,6 +1,7 @@
 //! Assignment of addresses from pools.
 
 use super::*;
+use crate::objects::load_balancer::annotations;
 
 #[test]
 fn s43_a_requested_address_is_assigned_if_possible() {
