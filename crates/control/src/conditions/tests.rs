@@ -511,7 +511,7 @@ fn rendered(case: &Value) -> (list::Finding, Option<(String, String)>) {
     let before = json!({"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": ""});
     let before = [before];
     let after = list::merge(&before, found, &view.now_text()).expect("other conditions");
-    let service = view.world.services.get("default/web").expect("the Service");
+    let service = view.cache.services.get("default/web").expect("the Service");
     let event = super::event(&view, service, &before, &after).map(|write| match write {
         Write::Object { object, .. } => (object.text("reason").to_owned(), object.text("message").to_owned()),
         other => panic!("not an Event: {other:?}"),

@@ -141,10 +141,8 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
         if let Some((names, _)) = &names {
             names.leave().await;
         }
-        match dev {
-            true => tracing::info!("stopping; everything that was made is removed"),
-            false => tracing::info!("stopping; rules and Pods stay until `waypost down`"),
-        }
+        let kept = if dev { "everything that was made is removed" } else { "rules and Pods stay until `waypost down`" };
+        tracing::info!("stopping; {kept}");
         gateway.stop().await;
         drop(pods);
         drop(proxy);
