@@ -205,7 +205,7 @@ fn snippets_imports_and_variables() {
 
     let error = |text| parse("Corefile", text, &files).expect_err("error").to_string();
     assert_eq!(error(".:{$NONE} {\n}"), "Corefile:1: the variable NONE is not set; set it, or write its value");
-    assert!(error("import circle").contains("circle:1: imports lead to each other in a circle"));
+    assert!(error("import circle").contains("circle:1: import cycle"));
     assert!(error(". {\n import gone\n}").starts_with("Corefile:2: cannot import gone: no such file"));
 }
 
@@ -287,7 +287,7 @@ fn unsupported_directives_are_rejected_with_name_and_line() {
         ),
         (
             ". {\n ratelimit 0\n}",
-            "Corefile:2: a rate of 0 answers nobody; write a larger number, or `acl` with `block`",
+            "Corefile:2: a rate of 0 refuses every query; write a larger number, or `acl` with `block`",
         ),
         (". {\n}\n. {\n}", "Corefile:3: duplicate key .:53; put both into one block"),
         (
