@@ -22,6 +22,8 @@ use super::{Address, Family, Protocol};
 /// Time limit of a question: long enough for a virtual machine without help of the hardware on a busy host, where retransmissions of a packet
 /// take seconds. Tests that expect silence shorten it.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// The same for a datagram, which is not retransmitted.
+const DATAGRAM_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What is sent to get an answer.
 const QUESTION: &[u8] = b"who?\n";
@@ -58,20 +60,24 @@ impl Answer {
 pub struct Caller {
     namespace: Arc<Namespace>,
     source: Source,
-    timeout: Duration,
+    timeout: Option<Duration>,
     pace: Duration,
 }
 
 impl Caller {
     pub(super) fn new(namespace: Arc<Namespace>) -> Self {
-        Self { namespace, source: Source::default(), timeout: TIMEOUT, pace: Duration::ZERO }
+        Self { namespace, source: Source::default(), timeout: None, pace: Duration::ZERO }
     }
 
     /// Gives up after so long: for the connection and its first answer together, and for every further answer.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.timeout = Some(timeout);
         self
+    }
+
+    fn limit(&self, protocol: Protocol) -> Duration {
+        self.timeout.unwrap_or(if protocol == Protocol::Udp { DATAGRAM_TIMEOUT } else { TIMEOUT })
     }
 
     /// Speaks from this port.
@@ -133,13 +139,13 @@ impl Caller {
     /// [`Self::ask`] on a thread that is inside.
     fn ask_here(&self, protocol: Protocol, to: SocketAddr) -> Result<Answer, Failure> {
         let begun = Instant::now();
-        let answer = self.connect_here(protocol, to)?.ask_until(begun, begun + self.timeout)?;
+        let answer = self.connect_here(protocol, to)?.ask_until(begun, begun + self.limit(protocol))?;
         Ok(answer)
     }
 
     fn connect_here(&self, protocol: Protocol, to: SocketAddr) -> Result<Connection, Failure> {
-        let begun = Instant::now();
-        let deadline = begun + self.timeout;
+        let (begun, timeout) = (Instant::now(), self.limit(protocol));
+        let deadline = begun + timeout;
         let line = match protocol {
             Protocol::Tcp => Line::stream(ipproto::TCP, self.source, to, deadline),
             Protocol::Sctp if sctp::kernel_speaks() => Line::stream(ipproto::SCTP, self.source, to, deadline),
@@ -147,7 +153,7 @@ impl Caller {
             Protocol::Udp => Line::datagrams(self.source, to),
         };
         match line {
-            Ok(line) => Ok(Connection { line, timeout: self.timeout }),
+            Ok(line) => Ok(Connection { line, timeout }),
             Err(failure) => Err(Failure { took: begun.elapsed(), ..failure }),
         }
     }

@@ -90,7 +90,7 @@ fn pages_are_where_the_corefile_says_and_move_with_it() {
 
     std::fs::write(home.path().join("Corefile"), COREFILE.replace("health {", "health :1081 {")).expect("written");
     process.hang_up();
-    process.wait_for_line("the Corefile changed and was taken over", crate::proxy::PATIENCE);
+    process.wait_for_line("reloaded Corefile", crate::proxy::PATIENCE);
     testbed::net::eventually("pages are where the new one says", || {
         [("/health", 1081), ("/ready", 8181), ("/metrics", 9153)]
             .iter()
@@ -186,7 +186,7 @@ fn s34_before_everything_is_known_nothing_is_denied() {
     let home = testbed::folder();
     served.kill_server();
     let process = node.spawn(command(&served, &home, COREFILE));
-    process.wait_for_line("names are answered", crate::proxy::PATIENCE);
+    process.wait_for_line("DNS listening", crate::proxy::PATIENCE);
     let run = node.run("dig +tries=1 +time=3 @127.0.0.1 nobody.default.svc.cluster.local");
     assert!(run.out.contains("status: SERVFAIL"), "{}", run.out);
     served.start_server();

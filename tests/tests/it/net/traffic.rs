@@ -10,6 +10,8 @@ use super::{PATIENCE, every_way};
 
 /// How soon a refusal must be known, whatever else this machine does.
 const AT_ONCE: Duration = Duration::from_millis(200);
+/// How long silence is waited for where it is expected.
+const SILENCE: Duration = Duration::from_secs(3);
 
 #[test]
 fn pods_reach_pods_on_every_node_and_are_seen_as_they_are() {
@@ -160,7 +162,7 @@ fn a_hammer_sees_every_failure_and_its_time() {
     client.route("10.244.1.0/24", &cluster.node("n1"));
     for protocol in Protocol::ALL {
         pod.echo(8080);
-        let hammer = client.hammer(protocol, pod.v4(), 8080);
+        let hammer = client.caller().timeout(SILENCE).hammer(protocol, pod.v4(), 8080);
         assert!(hammer.wait_until(PATIENCE, |tally| tally.of("web-1") >= 100), "{:?}", hammer.so_far());
         assert!(hammer.so_far().failures.is_empty(), "{:?}", hammer.so_far());
         pod.silence(8080);
