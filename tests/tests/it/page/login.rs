@@ -47,6 +47,8 @@ fn a_lost_connection_is_shown_and_the_page_reconnects() {
     let mut first = Server::start_with(Home::Kept(home.path().to_owned()), &[]);
     let address = first.address.clone();
     let browser = visitor(&first);
+    // Services are shown once the server has diagnosed them.
+    browser.until("document.querySelector('main')?.innerText.includes('kubernetes')");
     first.kill();
     browser.until("document.querySelector('#lost')?.innerText.includes('Connection lost')");
     assert!(browser.text("#lost").contains("The data below is of that moment"));
