@@ -48,14 +48,14 @@ fn bodies_are_complete_for_every_framing() {
 #[test]
 fn s48_responses_cannot_be_smuggled() {
     for (sends, why) in [
-        ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 6\r\n\r\nabcdef", "several Content-Lengths"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 6\r\n\r\nabcdef", "conflicting response Content-Length values"),
         (
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
             "Transfer-Encoding other than chunked",
         ),
         ("SSH-2.0-OpenSSH_9.2\r\n", "not HTTP/1.1"),
         ("HTTP/1.1 200 OK\r\nContent-", "connection closed within the response head"),
-        ("HTTP/1.1 101 Changed\r\nUpgrade: websocket\r\n\r\n", "another protocol unasked"),
+        ("HTTP/1.1 101 Changed\r\nUpgrade: websocket\r\n\r\n", "unrequested protocol upgrade"),
     ] {
         let answer = answered(sends);
         assert!(answer.starts_with("HTTP/1.1 502 ") && answer.contains(why), "{sends}: {answer}");
