@@ -48,7 +48,10 @@ fn bodies_are_complete_for_every_framing() {
 #[test]
 fn s48_responses_cannot_be_smuggled() {
     for (sends, why) in [
-        ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 6\r\n\r\nabcdef", "conflicting response Content-Length values"),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 6\r\n\r\nabcdef",
+            "conflicting response Content-Length values",
+        ),
         (
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
             "Transfer-Encoding other than chunked",
