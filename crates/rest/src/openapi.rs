@@ -106,7 +106,7 @@ impl OpenApi {
 
     fn all_v3(&self) -> &V3 {
         self.v3.get_or_init(|| {
-            let texts = Texts::gather();
+            let texts = Texts::read();
             let mut documents = BTreeMap::new();
             for (group, version) in discovery::group_versions(self.kinds) {
                 let kinds = discovery::kinds_of(self.kinds, group, version);
@@ -124,7 +124,7 @@ impl OpenApi {
 
     fn both_v2(&self) -> &V2 {
         self.v2.get_or_init(|| {
-            let document = render::document(Dialect::V2, &Texts::gather(), self.kinds);
+            let document = render::document(Dialect::V2, &Texts::read(), self.kinds);
             let text = document.to_string();
             let hash = hash(text.as_bytes());
             let protobuf = Document::new(&gnostic::encode(&document), hash.clone());

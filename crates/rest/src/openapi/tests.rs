@@ -56,7 +56,7 @@ fn the_kinds_that_are_served_are_all_described() {
         let document: Value = serde_json::from_slice(&document).expect("JSON");
         assert_closed(&document, "/components/schemas", "#/components/schemas/");
         let schema = &document["components"]["schemas"][exchange::definition_name(kind.schema)];
-        assert!(schema["description"].is_string(), "{}: has the list of texts this kind?", kind.kind);
+        assert!(schema["description"].is_string(), "{}: is it in the list of build.rs?", kind.kind);
         let gvk = json!({ "group": kind.group, "version": kind.version, "kind": kind.kind });
         assert_eq!(schema["x-kubernetes-group-version-kind"], json!([gvk]));
     }
