@@ -25,6 +25,7 @@ use tokio::sync::mpsc;
 use tokio::sync::watch::Sender as Switch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tracing::Instrument as _;
 
 use crate::api as requests;
 use crate::data_dir::PodDir;
@@ -37,6 +38,10 @@ use crate::probes::ProbeOutcome;
 use crate::shim::ExitRecord;
 use crate::{files, sandbox};
 
+/// Interval of syncs without an event.
+const RESYNC: Duration = Duration::from_hours(1);
+/// Delay before a request that failed is sent again.
+const RETRY: Duration = Duration::from_secs(1);
 /// The time limit of a status update.
 const API_TIMEOUT: Duration = Duration::from_secs(5);
 /// When a failed operation is retried.
@@ -101,31 +106,8 @@ impl Worker {
         refresh.reset();
         self.watch_objects();
         loop {
-            let (now, started) = (Timestamp::now(), Instant::now());
-            self.facts.started.get_or_insert(now);
-            let decision = decide(&self.pod, &self.facts, now);
-            if self.facts.deleted || self.pod.has("metadata.deletionTimestamp") {
-                self.terminating.send_replace(true);
-            }
-            let mut again = decision.requeue_at.map(|at| at.duration_since(now).unsigned_abs());
-            if !self.facts.deleted && !self.update_status(&decision.status).await {
-                again = Some(again.unwrap_or(Duration::MAX).min(Duration::from_secs(1)));
-            }
-            self.machine.metrics.set_phase(self.uid(), decision.status.text("phase"));
-            for step in decision.steps {
-                if step == Step::DeletePod {
-                    match self.delete_pod().await {
-                        true => {
-                            self.machine.metrics.remove_pod(self.uid());
-                            return;
-                        }
-                        false => again = Some(Duration::from_secs(1)),
-                    }
-                } else {
-                    self.execute(step);
-                }
-            }
-            self.machine.metrics.synced(started.elapsed());
+            let span = tracing::error_span!("sync_pod", pod = self.key());
+            let Some(requeue_after) = self.sync().instrument(span).await else { return };
             tokio::select! {
                 message = self.events.recv() => {
                     let Some(message) = message else { return };
@@ -135,11 +117,38 @@ impl Worker {
                         self.handle(more);
                     }
                 }
-                () = tokio::time::sleep(again.unwrap_or(Duration::from_secs(3600))) => {}
+                () = tokio::time::sleep(requeue_after) => {}
                 _ = refresh.tick() => self.refresh_volumes(),
                 Some(_) = self.work.join_next() => {}
             }
         }
+    }
+
+    /// Decides and starts the next steps, and writes the status. Returns when to sync again without an event; none when the Pod is gone.
+    async fn sync(&mut self) -> Option<Duration> {
+        let (now, started) = (Timestamp::now(), Instant::now());
+        self.facts.started.get_or_insert(now);
+        let decision = decide(&self.pod, &self.facts, now);
+        if self.facts.deleted || self.pod.has("metadata.deletionTimestamp") {
+            self.terminating.send_replace(true);
+        }
+        let mut requeue_after = decision.requeue_at.map_or(RESYNC, |at| at.duration_since(now).unsigned_abs());
+        if !self.facts.deleted && !self.update_status(&decision.status).await {
+            requeue_after = requeue_after.min(RETRY);
+        }
+        self.machine.metrics.set_phase(self.uid(), decision.status.text("phase"));
+        for step in decision.steps {
+            if step != Step::DeletePod {
+                self.execute(step);
+            } else if self.delete_pod().await {
+                self.machine.metrics.remove_pod(self.uid());
+                return None;
+            } else {
+                requeue_after = RETRY;
+            }
+        }
+        self.machine.metrics.synced(started.elapsed());
+        Some(requeue_after)
     }
 
     /// Writes the status to the API; false when the write must be retried.

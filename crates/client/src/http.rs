@@ -184,6 +184,26 @@ impl Client {
         Ok(response)
     }
 
+    /// Sends a prepared request, with the headers of the server's access added, and reads the whole response. The path is that of the request's
+    /// URI; the connection is the client's.
+    ///
+    /// # Errors
+    /// When there is no response.
+    pub async fn send(&mut self, request: Request<Bytes>) -> Result<Response<Bytes>, ClientError> {
+        let (parts, body) = request.into_parts();
+        let mut connection = Connection::open(&self.access, self.protocol).await?;
+        let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+        let path = path.strip_prefix(&self.access.prefix).unwrap_or(path);
+        let mut builder = self.request(&connection, &parts.method, path, "*/*", None)?;
+        if let Some(headers) = builder.headers_mut() {
+            headers.extend(parts.headers);
+        }
+        let response = connection.send(&self.access, builder, body).await?;
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.map_err(|error| ClientError::Broken(error.to_string()))?;
+        Ok(Response::from_parts(parts, body.to_bytes()))
+    }
+
     /// The connection of the last request, unless the server has closed it. The task of the connection runs first, because it may not have
     /// read the end of the connection yet: on a runtime of one thread it runs only while this one waits.
     async fn reusable(&mut self) -> Option<Connection> {

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use store::{CommitError, Op, Revision, Store, Table, Txn};
 use tokio::task::JoinSet;
+use tracing::{Instrument as _, Span};
 
 use crate::CONTROLLERS;
 use crate::admit;
@@ -226,12 +227,14 @@ impl ReconcileLoop {
             let Some(due) = self.queue.take(started) else { return };
             let controller = &CONTROLLERS[due.task.controller];
             self.metrics.started(controller.name, started.saturating_duration_since(due.since));
-            let outcome = (controller.reconcile)(&self.view(started, due.trigger.as_deref()), &due.task.key);
-            self.commit_outcome(due, outcome, started);
+            let span = tracing::error_span!("reconcile", controller = controller.name, key = &*due.task.key);
+            let outcome =
+                span.in_scope(|| (controller.reconcile)(&self.view(started, due.trigger.as_deref()), &due.task.key));
+            self.commit_outcome(due, outcome, started, span);
         }
     }
 
-    fn commit_outcome(&mut self, due: Due, outcome: Outcome, started: Instant) {
+    fn commit_outcome(&mut self, due: Due, outcome: Outcome, started: Instant, span: Span) {
         let Outcome { transactions, events, requeue_after } = outcome;
         let requeue_after = requeue_after.or(CONTROLLERS[due.task.controller].resync_period);
         if transactions.is_empty() && events.is_empty() {
@@ -240,7 +243,7 @@ impl ReconcileLoop {
         }
         let (store, settings) = (self.store.clone(), self.settings.clone());
         let name = CONTROLLERS[due.task.controller].name;
-        self.in_flight.spawn(async move {
+        let commit_all = async move {
             let mut written = WrittenRevisions::default();
             let mut outcome = Ok(());
             for writes in &transactions {
@@ -263,7 +266,8 @@ impl ReconcileLoop {
             });
             futures_util::future::join_all(events).await;
             Completed { due, requeue_after, started, outcome: outcome.map(|()| written) }
-        });
+        };
+        self.in_flight.spawn(commit_all.instrument(span));
     }
 
     fn completed(&mut self, completed: Result<Completed, tokio::task::JoinError>) {

@@ -281,6 +281,7 @@ impl SyncLoop {
     fn sync(&mut self, pending: &mut Pending) {
         let started = Instant::now();
         let is_full = !matches!(pending.scope, SyncScope::Changed(_));
+        let _span = tracing::error_span!("sync", full = is_full).entered();
         match self.deps.active.backend.sync(self.planner.plan(), &pending.scope) {
             Ok(SyncStats { changes, cleanup_failures }) => {
                 self.deps.metrics.synced(started.elapsed(), is_full, changes);

@@ -141,6 +141,7 @@ impl ServiceWorker {
 
     /// Reconciles ports, endpoints, source ranges and listeners with the Service, and reports new problems.
     fn reconcile(&mut self, spec: &GatewaySpec, secrets: Option<&Secrets>, problem: Option<(&'static str, String)>) {
+        let _span = tracing::error_span!("reconcile", service = %self.key).entered();
         let mut notices: Vec<(&'static str, String)> = problem.into_iter().collect();
         notices.extend(spec.refused.iter().map(|why| ("BackendProtocolUnknown", why.clone())));
         notices.extend(spec.warnings.iter().map(|why| ("AnnotationIgnored", why.clone())));

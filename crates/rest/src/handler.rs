@@ -16,7 +16,7 @@ use hyper::body::Incoming;
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, field};
 
 use crate::audit::{AUDIT_ID, Audit, Recorder};
 use crate::auth::impersonate::Impersonation;
@@ -130,8 +130,10 @@ pub(crate) async fn handle(shared: Arc<Shared>, peer: Peer, mut request: Request
     let audit = Recorder::new(shared.audit.as_ref(), &parts, peer.address, received);
     let sent = Sent { body, upgrade, audit: None };
     // At the level of errors, so that no filter that lets a line through leaves out the id.
-    let span = tracing::error_span!("request", audit_id = audit.id());
-    let reply = respond(&shared, &peer, &parts, sent, &audit).instrument(span).await;
+    let (method, path) = (parts.method.as_str(), parts.uri.path());
+    let span = tracing::error_span!("request", audit_id = audit.id(), method, path, code = field::Empty);
+    let reply = respond(&shared, &peer, &parts, sent, &audit).instrument(span.clone()).await;
+    span.record("code", reply.code);
     let mut response = reply.into_response();
     if let Ok(id) = HeaderValue::from_str(audit.id()) {
         response.headers_mut().insert(AUDIT_ID, id);

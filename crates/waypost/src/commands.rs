@@ -32,6 +32,8 @@ pub(crate) mod version;
 
 use crate::config::Subject;
 
+pub(crate) use self::up::is_api_server as is_api_server_of_up;
+
 /// Runs a subcommand.
 pub(crate) fn run(subject: Subject) -> anyhow::Result<()> {
     match subject {

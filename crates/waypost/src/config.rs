@@ -109,6 +109,17 @@ impl Subject {
             _ => "warn",
         }
     }
+
+    /// The name of a long-running command, as spans carry it; none for commands that answer and end.
+    pub(crate) fn component(&self) -> Option<&'static str> {
+        match self {
+            Self::Up(_) if crate::commands::is_api_server_of_up() => Some("server"),
+            Self::Up(_) => Some("up"),
+            Self::Server(_) => Some("server"),
+            Self::Node(_) => Some("node"),
+            _ => None,
+        }
+    }
 }
 
 /// Reads arguments, environment and configuration file.

@@ -8,6 +8,7 @@ mod figures;
 mod kubeconfig;
 mod log;
 mod notify;
+mod trace_export;
 mod why;
 
 use std::process::ExitCode;
@@ -29,15 +30,26 @@ fn main() -> ExitCode {
             return if asked { ExitCode::SUCCESS } else { ExitCode::from(2) };
         }
     };
-    log::begin(&arguments.log, arguments.command.default_log());
-    match commands::run(arguments.command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => match error.downcast_ref::<cli::Ended>() {
-            Some(cli::Ended(code)) => ExitCode::from(*code),
-            None => {
-                log::fatal(&error);
-                ExitCode::FAILURE
-            }
-        },
+    let command = &arguments.command;
+    let export = match log::init(&arguments.log, command.default_log(), command.component()) {
+        Ok(export) => export,
+        Err(error) => {
+            log::fatal(&error);
+            return ExitCode::FAILURE;
+        }
+    };
+    let result = commands::run(arguments.command);
+    if let Some(export) = export {
+        export.shutdown();
     }
+    exit_code(result)
+}
+
+fn exit_code(result: anyhow::Result<()>) -> ExitCode {
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    if let Some(cli::Ended(code)) = error.downcast_ref::<cli::Ended>() {
+        return ExitCode::from(*code);
+    }
+    log::fatal(&error);
+    ExitCode::FAILURE
 }

@@ -36,6 +36,7 @@ mod repair;
 mod repository;
 mod rotation;
 mod store_tools;
+mod traces;
 mod why;
 mod wire;
 mod workloads;

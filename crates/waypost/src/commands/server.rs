@@ -121,8 +121,10 @@ pub(super) struct Beside {
     pub(super) addresses: Vec<IpAddr>,
     /// The Node whose agent runs here.
     pub(super) node: Option<String>,
-    /// Where they come, if it is another process. That one then writes the kubeconfig: the server has no right to the data directory.
+    /// Local socket for their requests.
     pub(super) socket: Option<LocalSocket>,
+    /// They run in another process, which writes the kubeconfig: the server has no right to the data directory.
+    pub(super) is_apart: bool,
 }
 
 /// Starts a server and returns when it is ready.
@@ -140,8 +142,7 @@ pub(super) async fn start(arguments: &ServerArguments, beside: Beside) -> anyhow
     let live = Live::new(pki);
     let metrics = control::Metrics::new();
     let reloads = Arc::new(Reloads::default());
-    let writes_kubeconfig = beside.socket.is_none();
-    let Beside { addresses, node: local_node, socket: local } = beside;
+    let Beside { addresses, node: local_node, socket: local, is_apart } = beside;
     let options = Options {
         beside: addresses,
         local_node,
@@ -154,7 +155,7 @@ pub(super) async fn start(arguments: &ServerArguments, beside: Beside) -> anyhow
         .with_context(|| format!("listening on {}; choose another address with --listen", arguments.listen))?;
     let (address, advertised) = (server.address(), advertised(arguments, &server, &ranges));
     let kubeconfig = data_dir.join("kubeconfig");
-    if writes_kubeconfig {
+    if !is_apart {
         kubeconfig::write_admin(&kubeconfig, &reachable(address), &live.get())
             .context("writing the admin kubeconfig")?;
     }
@@ -188,7 +189,7 @@ pub(super) async fn start(arguments: &ServerArguments, beside: Beside) -> anyhow
         live: live.clone(),
         accounts,
         clients,
-        kubeconfig: writes_kubeconfig.then_some(admin),
+        kubeconfig: (!is_apart).then_some(admin),
         advertised,
         published: news,
     };

@@ -19,6 +19,7 @@ use anyhow::Context as _;
 
 use self::apart::ApiServer;
 use self::api::Api;
+pub(crate) use self::child::is_one as is_api_server;
 use self::lines::Lines;
 use self::order::{Machine, Order};
 use super::announce::{self, Announcing};

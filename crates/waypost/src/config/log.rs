@@ -15,4 +15,7 @@ pub(crate) struct LogArguments {
     /// Write the log as JSON lines
     #[arg(long, global = true, env = "WAYPOST_LOG_JSON")]
     pub(crate) log_json: bool,
+    /// Send spans of requests, reconciles and syncs to this OpenTelemetry collector (OTLP over HTTP, such as <http://127.0.0.1:4318>)
+    #[arg(long, global = true, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
+    pub(crate) otlp_endpoint: Option<String>,
 }

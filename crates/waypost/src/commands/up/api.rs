@@ -14,8 +14,10 @@ use rest::kubeconfig;
 use tokio::sync::watch;
 
 use super::apart::ApiServer;
+use super::child::local_socket;
 use super::order::{Machine, Report};
 use super::reporter::Reporter;
+use crate::commands::down;
 use crate::commands::server::{self, Beside};
 use crate::config::ServerArguments;
 
@@ -34,7 +36,8 @@ pub(super) struct Api {
 }
 
 enum Place {
-    Here(Box<server::Running>),
+    /// With its data directory.
+    Here(Box<server::Running>, PathBuf),
     Apart(ApiServer),
 }
 
@@ -45,15 +48,18 @@ impl Api {
     /// When it does not start.
     pub(super) async fn here(settings: &ServerArguments, machine: Machine) -> anyhow::Result<Self> {
         let Machine { addresses, node, agent } = machine;
-        let running = server::start(settings, Beside { addresses, node, socket: None }).await?;
+        let data_dir = &settings.place.data_dir;
+        std::fs::create_dir_all(data_dir).with_context(|| format!("creating {}", data_dir.display()))?;
+        let socket = Some(local_socket(data_dir)?);
+        let running = server::start(settings, Beside { addresses, node, socket, is_apart: false }).await?;
         let reports = follow(Reporter::new(&running, agent)?);
         Ok(Self {
             address: running.address,
             kubeconfig: running.kubeconfig.clone(),
             source: Arc::new(running.source()),
-            remote: Remote::new(&running.kubeconfig)?,
+            remote: Remote::of(Arc::new(Access::local(&data_dir.join(down::SOCKET)))),
             reports,
-            place: Place::Here(Box::new(running)),
+            place: Place::Here(Box::new(running), data_dir.clone()),
         })
     }
 
@@ -82,7 +88,7 @@ impl Api {
     /// Waits until it has ended by itself, which it should not.
     pub(super) async fn ended(&self) -> anyhow::Error {
         match &self.place {
-            Place::Here(_) => std::future::pending().await,
+            Place::Here(..) => std::future::pending().await,
             Place::Apart(_) => {
                 ended(self.reports.clone()).await;
                 anyhow!("the API server has ended; its log says why")
@@ -93,7 +99,11 @@ impl Api {
     /// Lets requests end, then ends it.
     pub(super) async fn stop(self) {
         match self.place {
-            Place::Here(running) => running.stop().await,
+            Place::Here(running, data_dir) => {
+                running.stop().await;
+                // Clients of this process are gone; a leftover would be replaced by the next start.
+                let _ = std::fs::remove_file(data_dir.join(down::SOCKET));
+            }
             Place::Apart(server) => server.stop(ended(self.reports)).await,
         }
     }

@@ -24,7 +24,7 @@ use crate::config::ServerArguments;
 pub(super) const NAME: &str = "waypost-api-server";
 
 /// Whether this process is one.
-pub(super) fn is_one() -> bool {
+pub(crate) fn is_one() -> bool {
     std::env::args_os().next().is_some_and(|name| name == NAME)
 }
 
@@ -44,15 +44,23 @@ pub(super) fn exec(mut settings: ServerArguments) -> anyhow::Result<()> {
     }
 }
 
-/// Binds the socket for processes of whoever started this, and becomes the user.
+/// Binds the local socket, and becomes the user.
 fn prepare(order: &Order, settings: &ServerArguments) -> anyhow::Result<LocalSocket> {
-    let path = order.data_dir.join(down::SOCKET);
-    let uid = rustix::process::geteuid().as_raw();
-    let listener =
-        bind(&path).with_context(|| format!("listening on {}; choose a shorter --data-dir", path.display()))?;
+    let socket = local_socket(&order.data_dir)?;
     privileges::become_server(&order.account, settings)?;
     kernel::privileges::die_with_parent().context("asking the kernel to end this with its parent")?;
-    Ok(LocalSocket { listener, uid })
+    Ok(socket)
+}
+
+/// The socket in a data directory, for requests of the user that this process has now.
+///
+/// # Errors
+/// When it cannot be bound.
+pub(super) fn local_socket(data_dir: &Path) -> anyhow::Result<LocalSocket> {
+    let path = data_dir.join(down::SOCKET);
+    let listener =
+        bind(&path).with_context(|| format!("listening on {}; choose a shorter --data-dir", path.display()))?;
+    Ok(LocalSocket { listener, uid: rustix::process::geteuid().as_raw() })
 }
 
 fn bind(path: &Path) -> std::io::Result<UnixListener> {
@@ -73,7 +81,7 @@ fn serve(
 ) -> anyhow::Result<()> {
     server::runtime()?.block_on(async {
         let Machine { addresses, node, agent } = machine;
-        let running = server::start(settings, Beside { addresses, node, socket: Some(socket) }).await?;
+        let running = server::start(settings, Beside { addresses, node, socket: Some(socket), is_apart: true }).await?;
         let mut reporter = Reporter::new(&running, agent)?;
         kernel::memory::give_back();
         let mut asked = std::pin::pin!(server::stop_signal());
