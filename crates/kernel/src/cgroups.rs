@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
 
+use crate::user_namespace;
+
 /// Controllers in use.
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 /// Period of the CPU quota in microseconds.
@@ -44,10 +46,15 @@ pub struct Limits {
 }
 
 impl Cgroups {
-    /// Detects the control groups of this machine.
+    /// Detects the control groups of this machine. Root of a user namespace has none unless they were delegated to it.
     #[must_use]
     pub fn find() -> Self {
-        fs::read_to_string("/proc/self/mountinfo").map_or(Self::Nothing, |text| Self::read(&text))
+        let found = fs::read_to_string("/proc/self/mountinfo").map_or(Self::Nothing, |text| Self::read(&text));
+        let may_write = |root: &PathBuf| rustix::fs::access(root, rustix::fs::Access::WRITE_OK).is_ok();
+        if user_namespace::is_inside() && !found.folders("").iter().all(may_write) {
+            return Self::Nothing;
+        }
+        found
     }
 
     fn read(mountinfo: &str) -> Self {

@@ -30,6 +30,7 @@ pub mod process;
 pub mod seccomp;
 pub mod socket;
 pub mod sysctl;
+pub mod user_namespace;
 
 use std::net::IpAddr;
 

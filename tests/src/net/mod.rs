@@ -39,6 +39,7 @@ mod host;
 mod http;
 mod icmp;
 mod inspect;
+mod kubernetes;
 mod mode;
 mod namespace;
 pub mod objects;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::Protocol::Tcp;
-use super::{Cluster, Family, Mode, Node, Outside, Process, objects};
+use super::{Cluster, Family, Mode, Node, Outside, Process, kubernetes, objects};
 use crate::session::Session;
 
 /// How long a start or a change may take before the test has failed.
@@ -30,7 +30,8 @@ pub struct Served {
     mode: Mode,
     // Processes end before the namespaces they are in.
     proxies: Mutex<Vec<(Node, Process)>>,
-    server: Mutex<Process>,
+    /// The API server, and what it needs.
+    server: Mutex<Vec<Process>>,
     session: Mutex<Session>,
     home: TempDir,
     arguments: Vec<String>,
@@ -169,7 +170,7 @@ impl Served {
 
     /// Ends the API server at once.
     pub fn kill_server(&self) {
-        self.server.lock().kill();
+        self.server.lock().iter_mut().for_each(Process::kill);
     }
 
     /// Starts the API server again, on the same data.
@@ -283,13 +284,17 @@ impl Default for Served {
     }
 }
 
-fn start_server(api: &Outside, home: &TempDir, arguments: &[String]) -> Process {
+fn start_server(api: &Outside, home: &TempDir, arguments: &[String]) -> Vec<Process> {
+    if kubernetes::is_under_test() {
+        assert!(arguments.is_empty(), "kube-apiserver does not understand {arguments:?}");
+        return kubernetes::start(api, home.path());
+    }
     let mut command = Command::new(crate::binary());
     command.arg("server").arg("--data-dir").arg(home.path()).args(["--listen", &format!("{}:6443", api.v4())]);
     command.args(arguments);
     let process = api.spawn(command);
     process.wait_for_line("ready", PATIENCE);
-    process
+    vec![process]
 }
 
 /// Where an object lives: its collection, and its name there.

@@ -68,6 +68,23 @@ fn s01_the_demo_shows_services_with_addresses_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn s01_the_demo_needs_no_root_where_users_may_create_namespaces() {
+    let machine = Sealed::new();
+    // The repository may be out of reach for other users.
+    let _ = machine.shell(&format!("install -m 755 {} /tmp/waypost", binary().display())).success();
+    let before = machine.snapshot();
+    let told = machine.run("setpriv --reuid 1000 --regid 1000 --clear-groups -- /tmp/waypost demo -o json").success();
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!((&told["ok"], told["acts"].as_array().map(Vec::len)), (&Value::from(true), Some(10)), "{told}");
+    before.assert_same(&machine.snapshot());
+    // The limit of a user namespace, in which the demo has no capabilities either.
+    let limited =
+        "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all -- /tmp/waypost demo";
+    let refused = machine.shell(&format!("unshare --user --map-root-user bash -c '{limited}'")).failure();
+    assert!(refused.contains("sudo waypost demo") && refused.contains("user.max_user_namespaces"), "{refused}");
+}
+
+#[test]
 fn a_demo_runs_beside_a_cluster_and_tells_programs() {
     let machine = Sealed::new();
     let up = format!("{} up --listen 127.0.0.1:0 > /tmp/up 2>&1 < /dev/null & echo $! > /tmp/pid", binary().display());

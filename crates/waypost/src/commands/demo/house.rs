@@ -9,10 +9,11 @@ use std::path::Path;
 use std::process::exit;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use kernel::cgroups::{Cgroups, Limits};
 use kernel::process::apart::Apart;
 use kernel::process::{Handle, Identity, Signal};
+use kernel::user_namespace;
 
 use super::{Arguments, Output, tell};
 use crate::commands::{agent, server};
@@ -27,11 +28,12 @@ const INTERRUPTED: i32 = 1;
 
 /// Runs the demo.
 pub(super) fn exec(arguments: &Arguments) -> anyhow::Result<()> {
-    ensure!(
-        agent::may_run_pods(),
-        "the demo runs Pods in namespaces of its own, which takes root: type `sudo waypost demo`. Without root, `waypost up \
-         --service-cluster-ip-range 127.96.0.0/16` serves Services on loopback"
-    );
+    if !agent::may_run_pods() {
+        user_namespace::enter().context(
+            "the demo runs Pods, and this machine does not let ordinary users create namespaces: type `sudo waypost demo`, or allow it \
+             (sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns)",
+        )?;
+    }
     let begun = Instant::now();
     let code = server::runtime()?.block_on(watch_over(arguments))?;
     if code != 0 {
