@@ -5,24 +5,24 @@ use std::sync::Arc;
 
 use announce::bgp::routes::Hops;
 use announce::bgp::session::{Event, Session, Settings, State};
-use announce::bgp::wire::{self, Message, Terms};
+use announce::bgp::wire::{self, Message, Negotiated};
 use libfuzzer_sys::fuzz_target;
 use tokio::time::Instant;
 
 fuzz_target!(|data: &[u8]| {
     let Some((flags, data)) = data.split_first() else { return };
-    let terms = Terms { wide: flags & 1 != 0, internal: flags & 2 != 0 };
+    let negotiated = Negotiated { four_octet_as: flags & 1 != 0, internal: flags & 2 != 0 };
     if let Ok(Some(length)) = wire::length(data)
         && let Some(message) = data.get(..length)
     {
-        match wire::read(message, terms) {
-            Ok(Message::Open(open)) => assert_eq!(wire::read(&open.write(), terms), Ok(Message::Open(open))),
+        match wire::read(message, negotiated) {
+            Ok(Message::Open(open)) => assert_eq!(wire::read(&open.write(), negotiated), Ok(Message::Open(open))),
             Ok(Message::Notification(why)) => {
                 let _ = why.to_string();
-                assert_eq!(wire::read(&why.write(), terms), Ok(Message::Notification(why)));
+                assert_eq!(wire::read(&why.write(), negotiated), Ok(Message::Notification(why)));
             }
-            Ok(Message::Update(taken)) => {
-                assert!(taken.announced().count() + taken.withdrawn().count() <= length);
+            Ok(Message::Update(update)) => {
+                assert!(update.announced().count() + update.withdrawn().count() <= length);
             }
             Ok(Message::Keepalive | Message::Refresh(_)) | Err(_) => {}
         }
@@ -30,7 +30,7 @@ fuzz_target!(|data: &[u8]| {
     // To a session: the second flag says whether the introductions are over.
     let settings = Settings {
         my_asn: 64512,
-        peer_asn: if terms.internal { 64512 } else { 64513 },
+        peer_asn: if negotiated.internal { 64512 } else { 64513 },
         id: [192, 0, 2, 11].into(),
         hold: 90,
         restart: Some(120),
@@ -42,20 +42,20 @@ fuzz_target!(|data: &[u8]| {
     let now = Instant::now();
     let offer = Arc::new([[203, 0, 113, 7].into()].into());
     let mut session = Session::new(settings, offer, true, 1, now);
-    let _ = session.on(Event::Time, now);
+    let _ = session.on(Event::Timer, now);
     let _ = session.on(Event::Connected(Hops { v4: Some([192, 0, 2, 11].into()), v6: None }), now);
     if flags & 4 != 0 {
         let open = wire::Open {
             my_as: 64513,
             hold: 3,
             id: [192, 0, 2, 1].into(),
-            capabilities: if terms.wide { vec![wire::Capability::Wide(peer)] } else { Vec::new() },
+            capabilities: if negotiated.four_octet_as { vec![wire::Capability::FourOctetAs(peer)] } else { Vec::new() },
         };
-        let _ = session.on(Event::Heard(&open.write()), now);
-        let _ = session.on(Event::Heard(&wire::keepalive()), now);
+        let _ = session.on(Event::Received(&open.write()), now);
+        let _ = session.on(Event::Received(&wire::keepalive()), now);
     }
     for piece in data.chunks(usize::from(*flags >> 3).max(1)) {
-        let _ = session.on(Event::Heard(piece), now);
+        let _ = session.on(Event::Received(piece), now);
     }
     assert!(session.received() <= 10 && session.state() != State::Stopped);
 });

@@ -1,18 +1,18 @@
 //! Frames of neighbours: ARP and neighbour discovery. Read, never a panic; what is read can be answered, and the answer be read.
 #![no_main]
 
-use announce::l2::frame::{Said, answer, read};
+use announce::l2::frame::{Message, read, reply};
 use kernel::packets::Mac;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    for said in read(data).into_iter().flatten() {
-        if let Said::Who { address, asker, mac, .. } = said {
+    for message in read(data).into_iter().flatten() {
+        if let Message::Request { address, sender, mac, .. } = message {
             let own = Mac([2, 0, 0, 0, 0, 1]);
-            let frame = answer(own, address, asker, mac).expect("both are of one family");
+            let frame = reply(own, address, sender, mac).expect("both are of one family");
             let says = read(&frame).into_iter().flatten().next();
             // Nobody can have the address of nobody.
-            assert!(says == Some(Said::Has { address, mac: own }) || address.is_unspecified());
+            assert!(says == Some(Message::Announcement { address, mac: own }) || address.is_unspecified());
         }
     }
 });

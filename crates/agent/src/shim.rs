@@ -264,7 +264,7 @@ impl ShimSpec {
     /// The `cgroup.procs` files of its control group.
     #[must_use]
     pub fn doors(&self) -> Vec<PathBuf> {
-        kernel::cgroups::Cgroups::find().doors(&self.group)
+        kernel::cgroups::Cgroups::find().procs_files(&self.group)
     }
 }
 

@@ -1,12 +1,12 @@
-//! Announcing addresses by BGP-4 (RFC 4271): a speaker that tells routers which addresses this node serves.
+//! BGP-4 speaker (RFC 4271) that announces the addresses that this node serves.
 //!
 //! ```text
-//! objects ──peers──▶ speaker ──a task each──▶ connection ◀──bytes──▶ router
+//! objects ──peers──▶ speaker ──task per peer─▶ connection ◀──bytes──▶ router
 //!            └─ offer: addresses of pools ─▶ session (pure) ─▶ routes, wire
 //! ```
-//! In: the objects of [`super::inputs`]. Out: a route to each address, `/32` or `/128`, at each router that a BGPPeer names, as long as this
-//! node is a candidate for it. The router spreads connections over the nodes that announce the same address. We open connections and
-//! listen for none; what routers announce to us is counted, up to a limit, and not used.
+//! In: the objects of [`super::inputs`]. Out: a host route (`/32` or `/128`) to each address for which this node is a
+//! candidate, announced to each BGPPeer that selects it. Routers spread connections over the nodes that announce an address
+//! (ECMP). We open connections and accept none; received routes are counted, up to a limit, and not used.
 
 mod connection;
 pub mod metrics;
@@ -19,4 +19,4 @@ pub mod speaker;
 pub mod wire;
 
 pub use metrics::Metrics;
-pub use speaker::{News, Tools, run};
+pub use speaker::{Dependencies, PeerEvent, run};

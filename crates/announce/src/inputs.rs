@@ -1,8 +1,8 @@
-//! Brings Services, endpoints, Nodes, pools, peers and Leases to announcers, wherever they come from.
+//! Watches Services, EndpointSlices, Nodes, IPPools, BGPPeers and Leases for announcers.
 //!
-//! In: a [`Source`], which is the store of this process or a server elsewhere. Out: [`Objects`], kept up to date, and a wake-up for
-//! each announcer that has a [`View`] of them. Leases of announcers change several times a second where addresses are announced by
-//! layer 2, so they have a wake-up of their own. A server that has no pools and peers, as a real kube-apiserver, is watched without.
+//! In: a [`Source`] (the in-process store or a remote API server). Out: [`Objects`], kept up to date, and change
+//! notifications for each [`View`]. Leases of announcers change several times a second, so they have a notification of
+//! their own. IPPools and BGPPeers are optional: kube-apiserver does not have them.
 
 use std::sync::Arc;
 
@@ -22,24 +22,24 @@ use tokio::task::JoinSet;
 use super::lease::{self, Lease};
 use super::objects::{Objects, Pool, Service, Slice};
 
-/// The watches of announcers. Dropping them ends the watches.
+/// The watches of announcers; dropping it stops them.
 #[derive(Debug)]
 pub struct Inputs {
     view: View,
     _tasks: JoinSet<()>,
 }
 
-/// What an announcer sees of the objects. Clones wake independently.
+/// The objects as an announcer sees them. Each clone is notified independently.
 #[derive(Clone, Debug)]
 pub struct View {
     objects: Arc<Mutex<Objects>>,
-    /// How many watches have not completed their first list, and how often something other than a Lease changed.
+    /// Number of incomplete initial lists, and number of changes except of Leases.
     changes: watch::Receiver<(usize, u64)>,
-    /// How often a Lease changed.
-    beats: watch::Receiver<u64>,
+    /// Number of changes of Leases.
+    lease_changes: watch::Receiver<u64>,
 }
 
-/// An object as it arrives.
+/// An object before parsing.
 #[derive(Clone, Copy)]
 enum Raw<'a> {
     /// The bytes of a watch.
@@ -57,49 +57,49 @@ impl Raw<'_> {
     }
 }
 
-/// Takes an object in, and says whether anything changed.
-type Take = fn(&mut Objects, &str, Raw<'_>) -> serde_json::Result<bool>;
+/// Adds an object; returns whether anything changed.
+type Apply = fn(&mut Objects, &str, Raw<'_>) -> serde_json::Result<bool>;
 
-const SERVICE: Take = |all, key, raw| Ok(service(all, key, &raw.parse()?));
-const SLICE: Take = |all, key, raw| Ok(slice(all, key, &raw.parse()?));
-const NODE: Take = |all, key, raw| Ok(put(&mut all.nodes, key, raw.parse::<view::Node>()?.into()));
-const POOL: Take = |all, key, raw| Ok(put(&mut all.pools, key, Pool::read(&raw.parse()?)));
-const PEER: Take = |all, key, raw| Ok(put(&mut all.peers, key, raw.parse()?));
-const LEASE: Take = |all, key, raw| Ok(put(&mut all.leases, own_name(key), Lease::from(&raw.parse::<view::Lease>()?)));
+const SERVICE: Apply = |all, key, raw| Ok(service(all, key, &raw.parse()?));
+const SLICE: Apply = |all, key, raw| Ok(slice(all, key, &raw.parse()?));
+const NODE: Apply = |all, key, raw| Ok(put(&mut all.nodes, key, raw.parse::<view::Node>()?.into()));
+const POOL: Apply = |all, key, raw| Ok(put(&mut all.pools, key, Pool::read(&raw.parse()?)));
+const PEER: Apply = |all, key, raw| Ok(put(&mut all.peers, key, raw.parse()?));
+const LEASE: Apply = |all, key, raw| Ok(put(&mut all.leases, own_name(key), Lease::from(&raw.parse::<view::Lease>()?)));
 
-/// How an object of a kind is taken in, and how it goes. Both say whether anything changed.
+/// How objects of a kind are added and deleted; both return whether anything changed.
 #[derive(Clone, Copy)]
 struct Reading {
-    apply: Take,
-    gone: fn(&mut Objects, &str) -> bool,
+    apply: Apply,
+    delete: fn(&mut Objects, &str) -> bool,
     is_lease: bool,
 }
 
-const fn plain(apply: Take, gone: fn(&mut Objects, &str) -> bool) -> Reading {
-    Reading { apply, gone, is_lease: false }
+const fn plain(apply: Apply, delete: fn(&mut Objects, &str) -> bool) -> Reading {
+    Reading { apply, delete, is_lease: false }
 }
 
-/// Where changes are told.
+/// Notifies views of changes.
 #[derive(Clone)]
-struct Bell {
+struct Notifier {
     objects: Arc<Mutex<Objects>>,
     changes: Arc<watch::Sender<(usize, u64)>>,
-    beats: Arc<watch::Sender<u64>>,
+    lease_changes: Arc<watch::Sender<u64>>,
 }
 
 impl Inputs {
-    /// Begins to watch; to be called inside a tokio runtime.
+    /// Starts the watches. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// When a selector of ours is not understood, which would be a fault in the program.
+    /// When a built-in selector is invalid, which is a bug.
     pub fn start(source: &dyn Source) -> Result<Self, Status> {
         let slices = Selection::all(&kinds::endpointslice::KIND).selected(&format!("!{HEADLESS}"), "")?;
         let leases = Selection::all(&kinds::lease::KIND).within(lease::NAMESPACE).selected(lease::LABEL, "")?;
         let mut watches = vec![
             (Selection::all(&kinds::service::KIND), plain(SERVICE, |all, key| all.services.remove(key).is_some())),
-            (slices, plain(SLICE, slice_gone)),
+            (slices, plain(SLICE, delete_slice)),
             (Selection::all(&kinds::node::KIND), plain(NODE, |all, key| all.nodes.remove(key).is_some())),
-            (leases, Reading { apply: LEASE, gone: lease_gone, is_lease: true }),
+            (leases, Reading { apply: LEASE, delete: delete_lease, is_lease: true }),
         ];
         let own = |plural| {
             kinds::find("waypost.dev", "v1", plural).map(|kind: &'static Kind| Selection::all(kind).optional())
@@ -111,17 +111,18 @@ impl Inputs {
             watches.push((peers, plain(PEER, |all, key| all.peers.remove(key).is_some())));
         }
         let objects = Arc::new(Mutex::new(Objects::default()));
-        let (changes, hears_changes) = watch::channel((watches.len(), 0));
-        let (beats, hears_beats) = watch::channel(0);
-        let bell = Bell { objects: objects.clone(), changes: Arc::new(changes), beats: Arc::new(beats) };
+        let (changes, changes_receiver) = watch::channel((watches.len(), 0));
+        let (lease_changes, lease_receiver) = watch::channel(0);
+        let notifier =
+            Notifier { objects: objects.clone(), changes: Arc::new(changes), lease_changes: Arc::new(lease_changes) };
         let mut tasks = JoinSet::new();
         for (what, reading) in watches {
-            tasks.spawn(follow(source.watch(what), reading, bell.clone()));
+            tasks.spawn(follow(source.watch(what), reading, notifier.clone()));
         }
-        Ok(Self { view: View { objects, changes: hears_changes, beats: hears_beats }, _tasks: tasks })
+        Ok(Self { view: View { objects, changes: changes_receiver, lease_changes: lease_receiver }, _tasks: tasks })
     }
 
-    /// What an announcer sees.
+    /// A view for an announcer.
     #[must_use]
     pub fn view(&self) -> View {
         self.view.clone()
@@ -129,33 +130,33 @@ impl Inputs {
 }
 
 impl View {
-    /// Waits until everything was read once; nothing may be announced or withdrawn before.
+    /// Waits for all initial lists; nothing may be announced or withdrawn before.
     pub async fn ready(&mut self) {
-        // An error means that the watches have ended, and with them everything.
+        // An error means that the watches were stopped.
         let _ = self.changes.wait_for(|(left, _)| *left == 0).await;
     }
 
-    /// Waits for the next change of anything but Leases. Answers false when there will be none.
+    /// Waits for the next change except of Leases; false if the watches were stopped.
     pub async fn changed(&mut self) -> bool {
         self.changes.changed().await.is_ok()
     }
 
-    /// Waits for the next change of a Lease. Answers false when there will be none.
-    pub async fn beat(&mut self) -> bool {
-        self.beats.changed().await.is_ok()
+    /// Waits for the next change of a Lease; false if the watches were stopped.
+    pub async fn lease_changed(&mut self) -> bool {
+        self.lease_changes.changed().await.is_ok()
     }
 
-    /// Looks at the objects as they are now. They are locked meanwhile.
-    pub fn read<T>(&self, look: impl FnOnce(&Objects) -> T) -> T {
-        look(&self.objects.lock())
+    /// Reads the objects under their lock.
+    pub fn read<T>(&self, read: impl FnOnce(&Objects) -> T) -> T {
+        read(&self.objects.lock())
     }
 }
 
-/// The same objects from lists that were read once, for those who only want to look.
+/// Objects from lists, without watches.
 #[must_use]
 pub fn listed(lists: &Lists) -> Objects {
     let mut all = Objects::default();
-    let takes: [(&[Value], Take); 6] = [
+    let kinds: [(&[Value], Apply); 6] = [
         (&lists.services, SERVICE),
         (&lists.slices, SLICE),
         (&lists.nodes, NODE),
@@ -163,17 +164,17 @@ pub fn listed(lists: &Lists) -> Objects {
         (&lists.peers, PEER),
         (&lists.leases, LEASE),
     ];
-    for (objects, take) in takes {
+    for (objects, apply) in kinds {
         for object in objects {
             let (namespace, name) = (object.text("metadata.namespace"), object.text("metadata.name"));
             let key = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
-            note(&key, take(&mut all, &key, Raw::Value(object)));
+            note(&key, apply(&mut all, &key, Raw::Value(object)));
         }
     }
     all
 }
 
-/// Lists of objects, as an API answers them.
+/// Lists of objects of the API.
 #[derive(Clone, Debug, Default)]
 pub struct Lists {
     /// Services.
@@ -190,33 +191,33 @@ pub struct Lists {
     pub leases: Vec<Value>,
 }
 
-/// Follows one watch.
-async fn follow(mut watching: Watch, reading: Reading, bell: Bell) {
+/// Applies the events of one watch.
+async fn follow(mut watching: Watch, reading: Reading, notifier: Notifier) {
     let (mut known, mut first) = (KnownKeys::default(), true);
     loop {
         let event = watching.next().await;
         let vanished = known.apply(&event);
         let mut changed = false;
         {
-            let mut objects = bell.objects.lock();
+            let mut objects = notifier.objects.lock();
             match &event {
                 Event::InitApply(object) | Event::Apply(object) => {
                     let key = object.key();
                     changed |= note(&key, (reading.apply)(&mut objects, &key, Raw::Json(&object.value)));
                 }
-                Event::Delete(object) => changed |= (reading.gone)(&mut objects, &object.key()),
+                Event::Delete(object) => changed |= (reading.delete)(&mut objects, &object.key()),
                 Event::Init | Event::InitDone => {}
             }
             for key in &vanished {
-                changed |= (reading.gone)(&mut objects, key);
+                changed |= (reading.delete)(&mut objects, key);
             }
         }
         if changed && reading.is_lease {
-            bell.beats.send_modify(|count| *count += 1);
+            notifier.lease_changes.send_modify(|count| *count += 1);
         }
         let complete = matches!(event, Event::InitDone) && std::mem::take(&mut first);
         if complete || (changed && !reading.is_lease) {
-            bell.changes.send_modify(|(left, count)| {
+            notifier.changes.send_modify(|(left, count)| {
                 *left -= usize::from(complete);
                 *count += 1;
             });
@@ -224,15 +225,15 @@ async fn follow(mut watching: Watch, reading: Reading, bell: Bell) {
     }
 }
 
-/// Whether anything changed; an object that cannot be read is logged and changes nothing.
+/// Logs an invalid object, which is ignored.
 fn note(key: &str, taken: serde_json::Result<bool>) -> bool {
     taken.unwrap_or_else(|error| {
-        tracing::warn!(object = key, %error, "an object cannot be read; it is left out");
+        tracing::warn!(object = key, %error, "ignoring invalid object");
         false
     })
 }
 
-/// Puts a value in its place; answers whether it is another than before.
+/// Inserts a value; returns whether it is new.
 fn put<T: PartialEq>(map: &mut std::collections::BTreeMap<Box<str>, T>, key: &str, value: T) -> bool {
     if map.get(key) == Some(&value) {
         return false;
@@ -249,18 +250,18 @@ fn service(all: &mut Objects, key: &str, service: &view::Service) -> bool {
 }
 
 fn slice(all: &mut Objects, key: &str, slice: &view::EndpointSlice) -> bool {
-    let Some((service, slice)) = Slice::of(slice) else { return slice_gone(all, key) };
+    let Some((service, slice)) = Slice::of(slice) else { return delete_slice(all, key) };
     let known = all.slices.get(&service).and_then(|slices| slices.get(key));
     if known == Some(&slice) {
         return false;
     }
     // Its label may have named another Service before.
-    slice_gone(all, key);
+    delete_slice(all, key);
     all.slices.entry(service).or_default().insert(key.into(), slice);
     true
 }
 
-fn slice_gone(all: &mut Objects, key: &str) -> bool {
+fn delete_slice(all: &mut Objects, key: &str) -> bool {
     let mut found = false;
     all.slices.retain(|_, slices| {
         found |= slices.remove(key).is_some();
@@ -269,12 +270,12 @@ fn slice_gone(all: &mut Objects, key: &str) -> bool {
     found
 }
 
-/// Leases are known by their own name: all are of one namespace.
+/// The name of a Lease without the namespace, which is the same for all.
 fn own_name(key: &str) -> &str {
     key.split_once('/').map_or(key, |(_, name)| name)
 }
 
-fn lease_gone(all: &mut Objects, key: &str) -> bool {
+fn delete_lease(all: &mut Objects, key: &str) -> bool {
     all.leases.remove(own_name(key)).is_some()
 }
 
@@ -298,7 +299,7 @@ mod tests {
         assert!(!slice(&mut all, "shop/s", &of("a")), "nothing new");
         assert!(slice(&mut all, "shop/s", &of("b")));
         assert_eq!(all.slices.keys().map(|key| &**key).collect::<Vec<_>>(), ["shop/b"]);
-        assert!(slice_gone(&mut all, "shop/s") && all.slices.is_empty());
+        assert!(delete_slice(&mut all, "shop/s") && all.slices.is_empty());
     }
 
     #[test]

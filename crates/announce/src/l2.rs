@@ -1,18 +1,18 @@
-//! Announcing by layer 2: this machine answers neighbours who ask for an address, if it is the one node that may.
+//! Layer 2 announcement: one elected node per address replies to ARP and NDP requests for it.
 //!
-//! In: what is wanted, Leases, frames. Out: Leases, frames, Events. Two pure parts decide, [`owner`] (who answers) and [`speaker`] (what
-//! is said); a task does what the first says, a thread what the second says:
+//! In: addresses to announce, Leases, frames. Out: Leases, frames, Events. [`owner`] (election) and [`responder`] (frames)
+//! are pure; a task runs the first, a thread the second:
 //!
 //! ```text
-//! View ─▶ task: owner ──asks──▶ API          neighbours ◀──frames──▶ thread: speaker
-//!                  └── claims, and until when (shared without a lock) ──▶┘
+//! View ─▶ task: owner ──Leases─▶ API          neighbours ◀──frames──▶ thread: responder
+//!                  └── claims and their expiry (shared without a lock) ─▶┘
 //! ```
-//! Sockets are open only while there is something to answer for. Where nothing is wanted, nothing runs and no Lease is written.
+//! Sockets are open only while there are claims. With nothing to announce, no thread runs and no Lease is written.
 
 pub mod frame;
 pub mod owner;
-pub mod speaker;
-mod voice;
+pub mod responder;
+mod thread;
 
 use std::collections::BTreeMap;
 use std::future::{Future, pending};
@@ -28,75 +28,75 @@ use kernel::packets::{Packets, PacketsError};
 use tokio::sync::{mpsc, oneshot};
 
 use self::owner::{Claims, Owner};
-use self::speaker::Told;
-use self::voice::Voice;
+use self::responder::Notice;
+use self::thread::ResponderThread;
 use super::inputs::View;
 use super::lease::Key;
-use super::leases::{Answer, Api, Ask};
-use super::metrics::Figures;
+use super::leases::{Api, LeaseResult, Operation};
+use super::metrics::Metrics;
 use super::wanted::{Wanted, wanted};
 
-/// How long it may take to give everything back at the end.
-const FAREWELL: Duration = Duration::from_millis(1500);
-/// How long until sockets are tried again that could not be opened.
-const REOPEN: Duration = Duration::from_secs(10);
+/// Time limit of the release at shutdown.
+const RELEASE_TIMEOUT: Duration = Duration::from_millis(1500);
+/// Retry interval for sockets that cannot be opened.
+const SOCKET_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Opens the wires of this machine.
-pub type Open = Box<dyn Fn() -> Result<Box<dyn Packets>, PacketsError> + Send>;
+/// Opens packet sockets on this machine.
+pub type OpenPackets = Box<dyn Fn() -> Result<Box<dyn Packets>, PacketsError> + Send>;
 
-/// What an announcer works with.
-pub struct Tools {
+/// Dependencies of an announcer.
+pub struct Dependencies {
     /// The name of this node.
     pub node: String,
-    /// The name of this process, which no other ever had.
+    /// Name of this process, unique for all time.
     pub process: String,
-    /// Opens the wires.
-    pub open: Open,
-    /// The time that goes on while the machine sleeps.
+    /// Opens packet sockets.
+    pub open: OpenPackets,
+    /// Clock that includes suspend (`CLOCK_BOOTTIME`).
     pub clock: fn() -> Duration,
-    /// The API.
+    /// API access.
     pub api: Arc<dyn Api>,
-    /// What is counted.
-    pub figures: Figures,
+    /// Metrics.
+    pub metrics: Metrics,
 }
 
-/// An answer on its way.
-type Asking = Pin<Box<dyn Future<Output = (u64, Answer)> + Send>>;
+/// A request in flight.
+type Request = Pin<Box<dyn Future<Output = (u64, LeaseResult)> + Send>>;
 
-/// See the module.
+/// Announcer of a node.
 struct Announcer {
-    tools: Tools,
+    deps: Dependencies,
     owner: Owner,
     wanted: BTreeMap<IpAddr, Wanted>,
     uids: BTreeMap<Box<str>, Box<str>>,
-    asking: FuturesUnordered<Asking>,
-    voice: Option<Voice>,
-    /// When sockets may be tried again.
-    reopen: Duration,
+    requests: FuturesUnordered<Request>,
+    thread: Option<ResponderThread>,
+    /// Earliest time at which sockets are opened again.
+    next_open: Duration,
     published: Claims,
-    told: (mpsc::UnboundedSender<Told>, mpsc::UnboundedReceiver<Told>),
+    notices: (mpsc::UnboundedSender<Notice>, mpsc::UnboundedReceiver<Notice>),
 }
 
-/// Announces until `stop` is heard or dropped; then gives everything back.
-pub async fn run(mut view: View, tools: Tools, mut stop: oneshot::Receiver<()>) {
+/// Announces until `stop` is sent or dropped; then releases everything.
+pub async fn run(mut view: View, deps: Dependencies, mut stop: oneshot::Receiver<()>) {
     view.ready().await;
-    let mut beats = view.clone();
+    let mut lease_changes = view.clone();
     let mut announcer = Announcer {
-        owner: Owner::new(&tools.node, &tools.process),
-        tools,
+        owner: Owner::new(&deps.node, &deps.process),
+        deps,
         wanted: BTreeMap::new(),
         uids: BTreeMap::new(),
-        asking: FuturesUnordered::new(),
-        voice: None,
-        reopen: Duration::ZERO,
+        requests: FuturesUnordered::new(),
+        thread: None,
+        next_open: Duration::ZERO,
         published: Claims::default(),
-        told: mpsc::unbounded_channel(),
+        notices: mpsc::unbounded_channel(),
     };
-    announcer.look(&view);
-    announcer.see(&view);
+    announcer.update_wanted(&view);
+    announcer.update_leases(&view);
     let mut stopping = false;
     loop {
-        let wake = announcer.turn();
+        let wake = announcer.poll();
         if stopping && announcer.owner.is_done() {
             return;
         }
@@ -107,10 +107,10 @@ pub async fn run(mut view: View, tools: Tools, mut stop: oneshot::Receiver<()>) 
             }
         };
         tokio::select! {
-            more = view.changed() => if more { announcer.look(&view) } else { return },
-            more = beats.beat() => if more { announcer.see(&view) } else { return },
-            Some((id, answer)) = announcer.asking.next() => announcer.answer(id, answer),
-            Some(told) = announcer.told.1.recv() => announcer.tell(told),
+            more = view.changed() => if more { announcer.update_wanted(&view) } else { return },
+            more = lease_changes.lease_changed() => if more { announcer.update_leases(&view) } else { return },
+            Some((id, response)) = announcer.requests.next() => announcer.on_response(id, response),
+            Some(notice) = announcer.notices.1.recv() => announcer.record(notice),
             _ = &mut stop, if !stopping => {
                 stopping = true;
                 announcer.owner.stop();
@@ -120,113 +120,112 @@ pub async fn run(mut view: View, tools: Tools, mut stop: oneshot::Receiver<()>) 
     }
 }
 
-/// The same, and the end of it takes no longer than it may.
-pub async fn leave(stop: oneshot::Sender<()>, task: tokio::task::JoinHandle<()>) {
+/// Stops an announcer and waits for it, up to `RELEASE_TIMEOUT`.
+pub async fn stop(stop: oneshot::Sender<()>, task: tokio::task::JoinHandle<()>) {
     // It may have ended already.
     let _ = stop.send(());
-    let _ = tokio::time::timeout(FAREWELL, task).await;
+    let _ = tokio::time::timeout(RELEASE_TIMEOUT, task).await;
 }
 
 impl Announcer {
-    /// What is wanted may be another now.
-    fn look(&mut self, view: &View) {
-        let node = &self.tools.node;
+    /// Updates the addresses to announce.
+    fn update_wanted(&mut self, view: &View) {
+        let node = &self.deps.node;
         (self.wanted, self.uids) = view.read(|objects| {
             let wanted = wanted(objects, node);
             let uids = objects.services.iter().map(|(key, service)| (key.clone(), service.uid.clone())).collect();
             (wanted, uids)
         });
         self.wanted.retain(|_, wanted| wanted.l2);
-        self.owner.want(self.wanted.iter().map(|(ip, wanted)| (*ip, wanted.nodes.clone())).collect());
+        self.owner.set_wanted(self.wanted.iter().map(|(ip, wanted)| (*ip, wanted.nodes.clone())).collect());
     }
 
-    /// Leases may be others now.
-    fn see(&mut self, view: &View) {
+    /// Updates the Leases.
+    fn update_leases(&mut self, view: &View) {
         let leases = view.read(|objects| objects.leases.clone());
-        self.owner.see(&leases, (self.tools.clock)());
+        self.owner.update_leases(&leases, (self.deps.clock)());
     }
 
-    fn answer(&mut self, id: u64, answer: Answer) {
-        let asks = self.owner.answer(id, answer, (self.tools.clock)());
-        self.carry(asks);
+    fn on_response(&mut self, id: u64, response: LeaseResult) {
+        let requests = self.owner.on_response(id, response, (self.deps.clock)());
+        self.send(requests);
     }
 
-    /// Does what is due; says how long until it must look again.
-    fn turn(&mut self) -> Option<Duration> {
-        let now = (self.tools.clock)();
-        let turn = self.owner.turn(now);
-        self.carry(turn.asks);
+    /// Does what is due; returns the time until the next poll.
+    fn poll(&mut self) -> Option<Duration> {
+        let now = (self.deps.clock)();
+        let due = self.owner.poll(now);
+        self.send(due.requests);
         self.publish(now);
-        turn.wake.map(|wake| wake.saturating_sub(now))
+        due.wake.map(|wake| wake.saturating_sub(now))
     }
 
-    fn carry(&mut self, asks: Vec<(u64, Key, Ask)>) {
-        for (id, key, ask) in asks {
-            let api = self.tools.api.clone();
-            self.asking.push(Box::pin(async move { (id, api.ask(&key, ask).await) }));
+    fn send(&mut self, requests: Vec<(u64, Key, Operation)>) {
+        for (id, key, operation) in requests {
+            let api = self.deps.api.clone();
+            self.requests.push(Box::pin(async move { (id, api.execute(&key, operation).await) }));
         }
     }
 
-    /// Lets the thread know what it may answer for.
+    /// Passes changed claims to the thread.
     fn publish(&mut self, now: Duration) {
         let claims = self.owner.claims();
         if claims == self.published {
             return;
         }
         if claims.addresses.is_empty() && !self.published.addresses.is_empty() && now >= self.published.until {
-            self.tools.figures.lapses.inc();
-            tracing::warn!(
-                "the Lease of this node could not be renewed in time; it answers for no address until it is"
-            );
+            self.deps.metrics.lapses.inc();
+            tracing::warn!("cannot renew the Lease of this node; announcing stops until it is renewed");
         }
-        let news = claims.addresses != self.published.addresses;
+        let wake = claims.addresses != self.published.addresses;
         self.published = claims.clone();
         if claims.addresses.is_empty() {
-            // What is left of it ends with it: the sockets, and the figure.
-            self.voice = None;
-            self.tools.figures.announced.set(0);
+            // Closes the sockets.
+            self.thread = None;
+            self.deps.metrics.announced.set(0);
             return;
         }
-        if self.voice.is_none() && now >= self.reopen {
-            let opened = (self.tools.open)().map_err(|error| error.to_string());
-            let figures = self.tools.figures.clone();
-            let voice = opened.and_then(|packets| {
-                Voice::start(packets, claims.clone(), self.told.0.clone(), figures).map_err(|error| error.to_string())
+        if self.thread.is_none() && now >= self.next_open {
+            let opened = (self.deps.open)().map_err(|error| error.to_string());
+            let metrics = self.deps.metrics.clone();
+            let thread = opened.and_then(|packets| {
+                ResponderThread::start(packets, claims.clone(), self.notices.0.clone(), metrics)
+                    .map_err(|error| error.to_string())
             });
-            match voice {
-                Ok(voice) => self.voice = Some(voice),
+            match thread {
+                Ok(thread) => self.thread = Some(thread),
                 Err(error) => {
-                    self.reopen = now + REOPEN;
-                    tracing::warn!(error, "addresses cannot be announced on this machine; that takes CAP_NET_RAW");
+                    self.next_open = now + SOCKET_RETRY_INTERVAL;
+                    tracing::warn!(error, "cannot open packet sockets; announcing requires CAP_NET_RAW");
                 }
             }
         }
-        if let Some(voice) = &self.voice {
-            voice.claim(claims, news);
+        if let Some(thread) = &self.thread {
+            thread.set_claims(claims, wake);
         }
     }
 
-    /// Tells people, on the Services whose address it is.
-    fn tell(&self, told: Told) {
-        let node = &self.tools.node;
-        let (ip, normal, reason, message) = match told {
-            Told::Announced(ip) => {
-                self.tools.figures.taken.inc();
+    /// Records a notice as an Event of the Services with this address.
+    fn record(&self, notice: Notice) {
+        let node = &self.deps.node;
+        let (ip, normal, reason, message) = match notice {
+            Notice::Announced(ip) => {
+                self.deps.metrics.taken.inc();
                 let how = if ip.is_ipv4() { "ARP" } else { "neighbour discovery" };
-                (ip, true, "Announcing", format!("node {node} answers for {ip} by {how}"))
+                (ip, true, "Announcing", format!("node {node} announces {ip} by {how}"))
             }
-            Told::InUse(ip, mac) => {
-                self.tools.figures.conflicts.inc();
+            Notice::InUse(ip, mac) => {
+                self.deps.metrics.conflicts.inc();
                 let what = format!(
                     "{ip} is not announced: another machine ({mac}) has this address already; take the address from it, or \
                      give the Service another one (`kubectl get ippools` shows where addresses come from)"
                 );
                 (ip, false, "AddressInUse", what)
             }
-            Told::Contested(ip, mac) => {
-                self.tools.figures.conflicts.inc();
+            Notice::Contested(ip, mac) => {
+                self.deps.metrics.conflicts.inc();
                 let what = format!(
-                    "another machine ({mac}) claims {ip}, for which node {node} answers; clients reach one or the other: \
+                    "another machine ({mac}) uses {ip}, which node {node} announces; clients reach one or the other: \
                      take the address from that machine"
                 );
                 (ip, false, "AddressInUse", what)
@@ -235,7 +234,7 @@ impl Announcer {
         tracing::info!(%ip, reason, message);
         for service in self.wanted.get(&ip).map_or(&[][..], |wanted| &wanted.services) {
             let (namespace, name) = service.split_once('/').unwrap_or_default();
-            self.tools.api.record(ObjectEvent {
+            self.deps.api.record(ObjectEvent {
                 kind: &api::kinds::service::KIND,
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),

@@ -1,9 +1,9 @@
-//! The Leases of announcers: what they say; [`api::announcer`] has what they are called.
+//! Contents of the Leases of announcers; [`api::announcer`] has their names.
 //!
-//! In: JSON. Out: a [`Lease`], and JSON again. A node that may answer for addresses keeps `waypost-announcer-NODE`; every address has
-//! `waypost-address-IP`, which names who answers. A *life* is one uninterrupted time in which a node kept its Lease: it never comes
-//! back, so who has seen that it is over knows that for ever. Each renewal has a *beat* of its own, so two looks at the same life
-//! and beat prove that nothing was renewed between them.
+//! In: JSON. Out: a [`Lease`], and JSON again. A node that may announce addresses renews `waypost-announcer-NODE`; the
+//! holder of `waypost-address-IP` announces that address. A *session* is the uninterrupted period in which a node renewed
+//! its Lease; its name is never reused. Renewals are numbered, so two reads of the same session and number prove that
+//! there was no renewal between them. The annotations of both are `waypost.dev/life` and `waypost.dev/beat`.
 
 use api::announcer::LIFE;
 pub use api::announcer::{Key, LABEL, NAMESPACE};
@@ -13,35 +13,36 @@ use jiff::Timestamp;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-const BEAT: &str = "waypost.dev/beat";
+/// Annotation with the number of the renewal.
+const RENEWAL: &str = "waypost.dev/beat";
 
-/// What a Lease says.
+/// A Lease of an announcer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Lease {
-    /// The node that has it; empty when nobody does.
+    /// The node that holds it; empty if none does.
     pub holder: Box<str>,
-    /// The life of that node in which it got it.
-    pub life: Box<str>,
-    /// Which renewal it is; of addresses always 0.
-    pub beat: u64,
+    /// The session of that node in which it was acquired.
+    pub session: Box<str>,
+    /// Number of the renewal; always 0 for addresses.
+    pub renewal: u64,
 }
 
 impl Lease {
-    /// Reads one.
+    /// Parses a Lease; an invalid one has no holder.
     #[must_use]
     pub fn read(object: &Value) -> Self {
         view::Lease::deserialize(object).map_or_else(|_| Self::default(), |lease| Self::from(&lease))
     }
 
-    /// Writes it; `version` is the one that it replaces, as [`version`] tells it.
+    /// The object; `version` is the one that it replaces, from [`version`].
     #[must_use]
     pub fn write(&self, key: &Key, version: Option<&str>, now: Timestamp) -> Value {
         let now = now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
         let mut metadata = json!({
             "name": key.name(), "namespace": NAMESPACE, "labels": {LABEL: key.label()},
-            "annotations": {LIFE: self.life, BEAT: self.beat.to_string()},
+            "annotations": {LIFE: self.session, RENEWAL: self.renewal.to_string()},
         });
-        // Without the uid, a Lease that is gone would be made anew instead of being replaced.
+        // Without the uid, a deleted Lease would be created again.
         if let Some((uid, revision)) = version.and_then(|version| version.split_once('/')) {
             metadata.put("uid", uid);
             metadata.put("resourceVersion", revision);
@@ -58,19 +59,19 @@ impl From<&view::Lease> for Lease {
         let note = |key: &str| lease.metadata.annotations.get(key).unwrap_or_default();
         Self {
             holder: lease.spec.holder_identity.clone(),
-            life: note(LIFE).into(),
-            beat: note(BEAT).parse().unwrap_or(0),
+            session: note(LIFE).into(),
+            renewal: note(RENEWAL).parse().unwrap_or(0),
         }
     }
 }
 
-/// Which version of which object this is.
+/// uid and resourceVersion of an object.
 #[must_use]
 pub fn version(object: &Value) -> Box<str> {
     format!("{}/{}", object.text("metadata.uid"), object.text("metadata.resourceVersion")).into()
 }
 
-/// The conditions under which this version may be deleted.
+/// Delete options for exactly this version.
 #[must_use]
 pub fn preconditions(version: &str) -> Value {
     let (uid, revision) = version.split_once('/').unwrap_or_default();
@@ -85,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_lease_is_read_as_it_was_written() {
-        let lease = Lease { holder: "n1".into(), life: "a-1".into(), beat: 7 };
+        let lease = Lease { holder: "n1".into(), session: "a-1".into(), renewal: 7 };
         let object = lease.write(&Key::Node("n1".into()), Some("u-1/12"), Timestamp::UNIX_EPOCH);
         assert_eq!(Lease::read(&object), lease);
         assert_eq!(&*version(&object), "u-1/12");

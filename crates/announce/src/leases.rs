@@ -22,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An operation on a Lease.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Ask {
+pub enum Operation {
     /// Read.
     Get,
     /// Create; it does not exist.
@@ -36,28 +36,28 @@ pub enum Ask {
 /// A Lease, and its version.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Versioned {
-    /// What it says.
+    /// Its content.
     pub lease: Lease,
     /// Its version.
     pub version: Box<str>,
 }
 
-/// What comes of it: how the Lease is now, nothing if there is none (any more).
-pub type Answer = Result<Option<Versioned>, Refusal>;
+/// The Lease after an operation; none if it does not exist.
+pub type LeaseResult = Result<Option<Versioned>, LeaseError>;
 
-/// Why a request was not carried out, or perhaps not.
+/// Why an operation failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
-    /// The Lease is another by now: nothing was changed.
-    TooLate,
-    /// Nobody knows whether it was done.
+pub enum LeaseError {
+    /// The Lease has another version: nothing was changed.
+    Conflict,
+    /// It is not known whether the operation was executed.
     Unknown,
 }
 
-/// The API, as announcers need it.
+/// API access of announcers.
 pub trait Api: Send + Sync {
     /// Performs an operation on a Lease.
-    fn ask<'a>(&'a self, key: &'a Key, ask: Ask) -> BoxFuture<'a, Answer>;
+    fn execute<'a>(&'a self, key: &'a Key, operation: Operation) -> BoxFuture<'a, LeaseResult>;
 
     /// Records an Event; never waits.
     fn record(&self, event: ObjectEvent);
@@ -77,39 +77,39 @@ impl ApiLeases {
         Self { requests: Requests::new(remote), recorder }
     }
 
-    async fn send(&self, key: &Key, ask: Ask) -> Answer {
+    async fn send(&self, key: &Key, operation: Operation) -> LeaseResult {
         let now = Timestamp::now();
         let one = format!("{LEASES}/{}", key.name());
-        let (verb, path, body) = match &ask {
-            Ask::Get => (Verb::Get, one, None),
-            Ask::Create(lease) => (Verb::Create, LEASES.to_owned(), Some(lease.write(key, None, now))),
-            Ask::Replace(lease, version) => (Verb::Replace, one, Some(lease.write(key, Some(version), now))),
-            Ask::Delete(version) => (Verb::Delete, one, Some(lease::preconditions(version))),
+        let (verb, path, body) = match &operation {
+            Operation::Get => (Verb::Get, one, None),
+            Operation::Create(lease) => (Verb::Create, LEASES.to_owned(), Some(lease.write(key, None, now))),
+            Operation::Replace(lease, version) => (Verb::Replace, one, Some(lease.write(key, Some(version), now))),
+            Operation::Delete(version) => (Verb::Delete, one, Some(lease::preconditions(version))),
         };
         let (code, value) = match tokio::time::timeout(TIMEOUT, self.requests.send(verb, &path, body.as_ref())).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => {
                 tracing::debug!(%error, path, "could not access Lease");
-                return Err(Refusal::Unknown);
+                return Err(LeaseError::Unknown);
             }
-            Err(_) => return Err(Refusal::Unknown),
+            Err(_) => return Err(LeaseError::Unknown),
         };
-        match (code, &ask) {
-            (404, Ask::Get | Ask::Delete(_)) | (200..=299, Ask::Delete(_)) => Ok(None),
+        match (code, &operation) {
+            (404, Operation::Get | Operation::Delete(_)) | (200..=299, Operation::Delete(_)) => Ok(None),
             (200..=299, _) => Ok(Some(Versioned { lease: Lease::read(&value), version: lease::version(&value) })),
-            (404 | 409, _) => Err(Refusal::TooLate),
+            (404 | 409, _) => Err(LeaseError::Conflict),
             _ => {
                 let message = value["message"].as_str().unwrap_or_default();
                 tracing::warn!(code, message, lease = key.name(), "could not access Lease");
-                Err(Refusal::Unknown)
+                Err(LeaseError::Unknown)
             }
         }
     }
 }
 
 impl Api for ApiLeases {
-    fn ask<'a>(&'a self, key: &'a Key, ask: Ask) -> BoxFuture<'a, Answer> {
-        self.send(key, ask).boxed()
+    fn execute<'a>(&'a self, key: &'a Key, operation: Operation) -> BoxFuture<'a, LeaseResult> {
+        self.send(key, operation).boxed()
     }
 
     fn record(&self, event: ObjectEvent) {

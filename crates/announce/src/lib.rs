@@ -1,8 +1,9 @@
-//! Announcing the addresses of load balancers, so that packets to them arrive at a machine that serves them.
+//! Announces load-balancer addresses, so that packets to them arrive at a node that serves them.
 //!
-//! In: Services with addresses, endpoints, Nodes, pools, Leases ([`inputs`]). Out: answers on the wire of this machine. [`wanted`] says,
-//! pure, which address is to be announced by whom and how; each way to announce is an announcer beside it: [`l2`] answers the
-//! neighbours' question who has an address. [`who`] tells people who announces an address, or why nobody does. No address is given to an interface: packets that arrive meet the rules of the proxy.
+//! In: Services with addresses, EndpointSlices, Nodes, IPPools, BGPPeers, Leases ([`inputs`]). Out: ARP and NDP replies
+//! ([`l2`]) and BGP routes ([`bgp`]). [`wanted`] decides, pure, which address is announced by which nodes and how.
+//! [`status`] explains which node announces an address, or why none does. No address is assigned to an interface: the rules
+//! of the proxy handle the packets.
 
 pub mod bgp;
 pub mod inputs;
@@ -11,5 +12,5 @@ pub mod lease;
 pub mod leases;
 pub mod metrics;
 pub mod objects;
+pub mod status;
 pub mod wanted;
-pub mod who;

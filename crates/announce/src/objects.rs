@@ -1,7 +1,6 @@
-//! The objects that announcers look at, in small forms.
+//! The objects of announcers, reduced to the fields in use.
 //!
-//! In: [`api::view`]. Out: the few members that matter; what cannot be read is left out. Services without addresses of a load
-//! balancer are not kept at all.
+//! In: [`api::view`]. Out: small records; invalid fields are skipped. Services without load-balancer addresses are not kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,24 +15,24 @@ use serde_json::Value;
 
 use super::lease::Lease;
 
-/// Everything that is known.
+/// All objects.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Objects {
     /// Services with addresses, by `namespace/name`.
     pub services: BTreeMap<Box<str>, Service>,
-    /// Where the endpoints of Services are: by `namespace/name` of the Service, then of the slice.
+    /// EndpointSlices by `namespace/name` of the Service, then of the slice.
     pub slices: BTreeMap<Box<str>, BTreeMap<Box<str>, Slice>>,
     /// Nodes by name.
     pub nodes: BTreeMap<Box<str>, Node>,
     /// Pools by name.
     pub pools: BTreeMap<Box<str>, Pool>,
-    /// BGP peers by name, as their objects are.
+    /// BGPPeers by name, unparsed.
     pub peers: BTreeMap<Box<str>, Value>,
     /// Leases of announcers by name.
     pub leases: BTreeMap<Box<str>, Lease>,
 }
 
-/// A Service with addresses of a load balancer.
+/// A Service with load-balancer addresses.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Service {
     /// Its uid, for Events.
@@ -44,19 +43,19 @@ pub struct Service {
     pub local: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
-    /// The addresses that packets arrive with.
+    /// Its load-balancer addresses in VIP mode.
     pub addresses: Vec<IpAddr>,
 }
 
-/// Where endpoints are.
+/// Nodes of the endpoints of a slice.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Slice {
-    /// Whether they have addresses of IPv6.
+    /// Whether the endpoints are IPv6.
     pub is_ipv6: bool,
-    /// Nodes with an endpoint that is ready.
+    /// Nodes with a ready endpoint.
     pub ready: BTreeSet<Box<str>>,
-    /// Nodes with an endpoint that is about to go and still serves.
-    pub leaving: BTreeSet<Box<str>>,
+    /// Nodes with a terminating endpoint that still serves.
+    pub terminating: BTreeSet<Box<str>>,
 }
 
 /// A Node.
@@ -64,9 +63,9 @@ pub struct Slice {
 pub struct Node {
     /// Its uid.
     pub uid: Box<str>,
-    /// Whether it says that it is ready.
+    /// Whether it is Ready and not being deleted.
     pub ready: bool,
-    /// Whether it is to carry no traffic from outside.
+    /// Whether it is excluded from external load balancers.
     pub excluded: bool,
     /// Its own addresses.
     pub addresses: Vec<IpAddr>,
@@ -86,7 +85,7 @@ pub struct Pool {
 }
 
 impl Service {
-    /// What is kept of a Service; nothing when it has no address of a load balancer.
+    /// The record of a Service; none without load-balancer addresses.
     #[must_use]
     pub fn of(service: &view::Service) -> Option<Self> {
         let vips = service.vips().filter(|_| service.is_load_balancer());
@@ -102,7 +101,7 @@ impl Service {
 }
 
 impl Slice {
-    /// What is kept of a slice: `namespace/name` of its Service, and where its endpoints are.
+    /// `namespace/name` of its Service, and the record of a slice.
     #[must_use]
     pub fn of(slice: &view::EndpointSlice) -> Option<(Box<str>, Self)> {
         let key = slice.service()?.into();
@@ -113,7 +112,7 @@ impl Slice {
             if conditions.is_ready() {
                 kept.ready.insert(node.into());
             } else if conditions.is_serving() && conditions.is_terminating() {
-                kept.leaving.insert(node.into());
+                kept.terminating.insert(node.into());
             }
         }
         Some((key, kept))
@@ -127,7 +126,7 @@ impl From<view::Node> for Node {
         let is_ready = node.ready().is_some_and(view::Condition::is_true);
         Self {
             ready: is_ready && !node.metadata.is_deleting(),
-            // As others read it: the label is enough, unless it says that it means nothing.
+            // The presence of the label is enough, except with the value false.
             excluded: node.metadata.labels.get(EXCLUDE_FROM_LOAD_BALANCERS).is_some_and(|value| value != "false"),
             addresses,
             uid: node.metadata.uid,
@@ -137,7 +136,7 @@ impl From<view::Node> for Node {
 }
 
 impl Pool {
-    /// Reads an `IPPool`.
+    /// Parses an `IPPool`.
     #[must_use]
     pub fn read(object: &Value) -> Self {
         let ranges = object.texts("spec.addresses").into_iter().filter_map(range).collect();
@@ -147,7 +146,7 @@ impl Pool {
     }
 }
 
-/// Reads a range: `a.b.c.d/len`, `first-last`, or one address.
+/// Parses a range: `a.b.c.d/len`, `first-last`, or one address.
 #[must_use]
 pub fn range(text: &str) -> Option<RangeInclusive<IpAddr>> {
     let text = text.trim();
@@ -159,7 +158,7 @@ pub fn range(text: &str) -> Option<RangeInclusive<IpAddr>> {
         return Some(one..=one);
     }
     let net: IpNet = text.parse().ok()?;
-    // Pools have all addresses of a range, also the first and the last.
+    // Pools include the first and the last address of a CIDR.
     Some(match net {
         IpNet::V4(net) => {
             let (first, last): (Ipv4Addr, Ipv4Addr) = (net.network(), net.broadcast());

@@ -1,14 +1,14 @@
-//! Which address is to be announced, how, and by which nodes.
+//! Which addresses are announced, how, and by which candidate nodes.
 //!
-//! In: [`Objects`], as they are now. Out: a [`Wanted`] for each address. Pure: every node comes to the same answer from the same
-//! objects, so nothing needs to be agreed on but who of the candidates answers.
+//! In: [`Objects`]. Out: a [`Wanted`] for each address. Pure: every node computes the same result from the same objects, so
+//! that only the election among candidates needs coordination.
 //!
-//! - Addresses are those that the status of a Service of type LoadBalancer shows, where packets arrive with them (`ipMode` VIP).
-//! - Class `waypost.dev/l2` is announced by layer 2, `waypost.dev/bgp` by BGP, `waypost.dev/proxy` and classes of others by nobody;
-//!   no class: as the pool of the address says. An address of no pool is not ours: it may be a cloud's, and must not be answered for.
-//! - An address that a Node has as its own is never announced.
-//! - Candidates are Nodes that are ready and not excluded; with `externalTrafficPolicy: Local` those with a ready endpoint. A Service
-//!   without any endpoint is announced all the same when its policy is Cluster: a refusal is clearer than silence.
+//! - Addresses are those in the status of Services of type LoadBalancer with `ipMode` VIP.
+//! - Class `waypost.dev/l2` is announced by layer 2, `waypost.dev/bgp` by BGP, others not at all; without a class, the
+//!   IPPool of the address decides. An address in no pool may belong to a cloud and is not announced.
+//! - An address of a Node is never announced.
+//! - Candidates are Nodes that are ready and not excluded; with `externalTrafficPolicy: Local` those with a ready endpoint.
+//!   With policy Cluster a Service without endpoints is announced, too: clients are rejected instead of timing out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,23 +17,23 @@ use api::view::service::{CLASS_BGP, CLASS_L2};
 
 use super::objects::{Node, Objects, Service, Slice};
 
-/// An address that is to be announced.
+/// An address to announce.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wanted {
     /// The address.
     pub address: IpAddr,
-    /// By answering neighbours.
+    /// By layer 2.
     pub l2: bool,
-    /// By telling routers.
+    /// By BGP.
     pub bgp: bool,
-    /// Who may announce it.
+    /// Candidate nodes.
     pub nodes: BTreeSet<Box<str>>,
-    /// Whose address it is: `namespace/name`, sorted.
+    /// Services with this address: `namespace/name`, sorted.
     pub services: Vec<Box<str>>,
 }
 
-/// What is to be announced. `own` is the name of this node, which counts as one where the cluster has no Nodes at all: a single
-/// machine that runs no Pods.
+/// The addresses to announce. `own` is the name of this node, the only candidate of a cluster without Nodes (a single
+/// machine that runs no Pods).
 #[must_use]
 pub fn wanted(objects: &Objects, own: &str) -> BTreeMap<IpAddr, Wanted> {
     let eligible = eligible(&objects.nodes, own);
@@ -77,7 +77,7 @@ pub(super) fn ways(objects: &Objects, service: &Service, address: IpAddr) -> (bo
     }
 }
 
-/// The nodes that may announce anything.
+/// Nodes that may announce.
 fn eligible(nodes: &BTreeMap<Box<str>, Node>, own: &str) -> BTreeSet<Box<str>> {
     if nodes.is_empty() {
         return BTreeSet::from([own.into()]);
@@ -85,7 +85,7 @@ fn eligible(nodes: &BTreeMap<Box<str>, Node>, own: &str) -> BTreeSet<Box<str>> {
     nodes.iter().filter(|(_, node)| node.ready && !node.excluded).map(|(name, _)| name.clone()).collect()
 }
 
-/// The nodes that may announce an address of a Service.
+/// Candidate nodes for an address of a Service.
 fn candidates(
     objects: &Objects,
     key: &str,
@@ -99,8 +99,8 @@ fn candidates(
     let slices = || objects.slices.get(key).into_iter().flat_map(BTreeMap::values);
     let fits = |slice: &&Slice| slice.is_ipv6 == address.is_ipv6();
     let ready: BTreeSet<Box<str>> = slices().filter(fits).flat_map(|slice| slice.ready.iter().cloned()).collect();
-    // Where nobody is ready, those that are about to go still serve.
-    let serving = || slices().filter(fits).flat_map(|slice| slice.leaving.iter().cloned()).collect();
+    // Without ready endpoints, terminating ones still serve.
+    let serving = || slices().filter(fits).flat_map(|slice| slice.terminating.iter().cloned()).collect();
     let have = if ready.is_empty() { serving() } else { ready };
     have.intersection(eligible).cloned().collect()
 }

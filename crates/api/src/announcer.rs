@@ -1,7 +1,7 @@
 //! What the Leases of announcers are called: those of nodes that announce addresses, and those of the addresses.
 //!
 //! In: a node or an address. Out: a name, and back. Announcers keep these Leases, a controller removes what is left of them, and people
-//! are told who answers for an address from them.
+//! read from them who answers for an address.
 
 use std::net::IpAddr;
 

@@ -1,8 +1,8 @@
 //! How a Service of type LoadBalancer names its certificate, and how a Secret says that it is one.
 //!
 //! In: a Service and a Secret. Out: whether the Secret is the certificate of the Service, and lets it be used. The gateway serves with
-//! it, the server lets nodes read it and no other, and a controller writes down which Secret an ARN means: whoever may not look through all
-//! Secrets of a namespace is told so by the annotation [`FOUND`]. It is a hint and no right: the Secret must claim the ARN all the same.
+//! it, the server lets nodes read it and no other, and a controller writes down which Secret an ARN means: a caller that may not list all
+//! Secrets of a namespace reads it from the annotation [`FOUND`]. It is a hint and no right: the Secret must claim the ARN all the same.
 
 use serde_json::Value;
 

@@ -134,7 +134,7 @@ pub struct Kept {
     pub description: String,
     /// Until when it is good.
     pub until: Until,
-    /// Whether it lets somebody in.
+    /// Whether it is valid for authentication.
     pub authenticates: bool,
     /// Whether it signs what the cluster says of itself.
     pub signs: bool,
@@ -191,7 +191,7 @@ impl Kept {
         })
     }
 
-    /// Whether it lets whoever shows this token in. The secrets are compared in a time that tells nothing of them.
+    /// Whether this token authenticates. The secrets are compared in constant time.
     #[must_use]
     pub fn admits(&self, shown: &Token, now: Timestamp) -> bool {
         let key = shown.key();

@@ -1,6 +1,6 @@
 //! What a Service may claim: addresses of the Service range and node ports.
 //!
-//! The rules of Service say what they need through [`Claims`]; whoever runs them gathers the answers into the same
+//! The rules of Service state what they need through [`Claims`]; the caller collects the results in the same
 //! transaction as the object, or throws them away. So a failed request leaves nothing behind.
 
 use std::net::IpAddr;
@@ -43,7 +43,7 @@ pub enum ClaimError {
     /// Nothing is left.
     #[error("range is full")]
     Full,
-    /// Somebody has the address.
+    /// The address is in use.
     #[error("provided IP is already allocated")]
     AddressTaken,
     /// No Service range holds the address.
@@ -52,12 +52,12 @@ pub enum ClaimError {
     /// The address is outside the range (the words of a dry run).
     #[error("the provided IP ({address}) is not in the valid range. The range of valid IPs is {range}")]
     AddressOutOfRange {
-        /// What was asked for.
+        /// The requested value.
         address: IpAddr,
         /// What there is.
         range: String,
     },
-    /// Somebody has the port.
+    /// The port is in use.
     #[error("provided port is already allocated")]
     PortTaken,
     /// The port is outside the range.

@@ -5,7 +5,7 @@
 //! document). The schema is walked while the bytes are parsed: that is the only moment at which order and duplicates
 //! are known, and it saves building what is thrown away.
 //!
-//! Two kinds of trouble are told apart as the original does: text that is no JSON ([`JsonError`]), and JSON of the
+//! Two kinds of errors are distinguished as in the original: text that is no JSON ([`JsonError`]), and JSON of the
 //! wrong shape ([`TypeError`]).
 
 mod gotype;

@@ -64,7 +64,7 @@ pub struct Clash {
     pub lost: Variable,
 }
 
-/// Everything a container is told.
+/// All variables of a container.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Environment {
     /// The variables, in order; no name twice.

@@ -16,6 +16,7 @@ pub mod dynamic_admission;
 pub mod environment;
 pub mod facts;
 pub mod field;
+pub mod hash;
 pub mod ip;
 pub mod kind;
 pub mod kinds;

@@ -34,7 +34,7 @@ pub struct ListOptions {
     pub limit: usize,
     /// Where to go on.
     pub start: Option<Continue>,
-    /// The watch starts with the objects there are. Watches from version 0 or none do so even when it is not asked for.
+    /// The watch starts with the objects there are. Watches from version 0 or none do so even when it is not requested.
     pub initial_events: Option<bool>,
 }
 

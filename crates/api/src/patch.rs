@@ -2,7 +2,7 @@
 //!
 //! Three formats share this door: JSON patch ([`json`]), merge patch ([`merge`]) and strategic merge patch
 //! ([`strategic`]). A [`Patch`] is read once and may be applied again when a write conflicts. What comes out is only a
-//! value: decoding, defaults and validation are the business of whoever asked. When that fails, [`Patch::refuse`] makes
+//! value: decoding, defaults and validation are done by the caller. When that fails, [`Patch::refuse`] makes
 //! the answer, because it shows the patch (or the patched object) as the original shows it.
 
 mod body;
@@ -37,7 +37,7 @@ pub enum PatchKind {
 pub struct Patch {
     kind: PatchKind,
     body: Value,
-    /// Whether the body is held against its type, as the original does unless it is told to ignore unknown fields.
+    /// Whether the body is held against its type, as the original does unless unknown fields are to be ignored.
     checked: bool,
     strict: Vec<String>,
 }

@@ -1,6 +1,6 @@
 //! Role-based access control: what a rule allows, and whether rules cover others.
 //!
-//! In: the `rules` of a Role or ClusterRole and the [`Request`] that somebody makes. Out: allowed or not. Patterns mean what they mean in
+//! In: the `rules` of a Role or ClusterRole and a [`Request`]. Out: allowed or not. Patterns mean what they mean in
 //! Kubernetes: `*` is everything, `services` the resource without its subresources, `services/status` one subresource, `*/status` that
 //! subresource of every resource; a path that ends in `*` is a prefix. No I/O; who has which rules is found by the server.
 

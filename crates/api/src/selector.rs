@@ -50,7 +50,7 @@ pub fn read(label: &str, field: &str) -> Result<Parsed, Status> {
     Ok(Parsed { labels, fields })
 }
 
-/// The terms of a field selector as they are written; none when it cannot be read, which whoever selects with it will say.
+/// The terms of a field selector as they are written; none when it is invalid, which its use reports.
 #[must_use]
 pub fn field_terms(text: &str) -> Terms {
     fields::parse(text).unwrap_or_default()

@@ -15,6 +15,7 @@ pub mod annotations;
 pub mod condition;
 pub mod endpoint_slice;
 pub mod endpoints;
+mod gateway;
 pub mod labels;
 pub mod lease;
 pub mod lenient;

@@ -78,7 +78,7 @@ pub enum Value<'a> {
     Check(Check<'a>),
 }
 
-/// An object whose fields the caller provides, possibly computed when they are asked for.
+/// An object whose fields the caller provides, possibly computed on access.
 pub trait Object: fmt::Debug + Sync {
     /// The name of its type.
     fn type_name(&self) -> &str;

@@ -1,7 +1,7 @@
 //! The client of the Kubernetes API, for everything that is not the API server.
 //!
 //! `kubeconfig` says how a server is reached, `http` sends requests, `remote` keeps watches alive, `events` records Events, `requests` is the
-//! port for reads and writes. `watch` defines the events of a watch, which are the same over HTTP and in the process of the API server
+//! port for reads and writes, `spdy` has the header blocks of port-forward streams. `watch` defines the events of a watch, which are the same over HTTP and in the process of the API server
 //! (`rest::local`), so that components need not know where the server runs.
 
 pub mod events;
@@ -11,5 +11,6 @@ pub mod memory;
 mod path;
 pub mod remote;
 pub mod requests;
+pub mod spdy;
 pub mod tls;
 pub mod watch;

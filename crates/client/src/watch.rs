@@ -35,7 +35,7 @@ pub enum Event {
     InitDone,
     /// An object is new, or has changed.
     Apply(Object),
-    /// An object was deleted or is no longer selected; its last known state.
+    /// An object was deleted or is no longer selected: a tombstone with its last known state.
     Delete(Object),
 }
 

@@ -27,17 +27,17 @@ pub(crate) const CONTROLLER: Controller =
 
 fn affected_keys(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
     match &change.typed {
-        TypedChange::Service(_) if says(&change.entry, SSL_CERT) || says(&change.entry, FOUND) => {
+        TypedChange::Service(_) if contains(&change.entry, SSL_CERT) || contains(&change.entry, FOUND) => {
             affected.add(change.key());
         }
         TypedChange::Other if change.is_of(SECRETS) => {
             let entries = [Some(&change.entry), change.previous.as_ref()];
-            if !entries.into_iter().flatten().any(|entry| says(entry, TYPE)) {
+            if !entries.into_iter().flatten().any(|entry| contains(entry, TYPE)) {
                 return;
             }
             let (namespace, _) = crate::objects::split(change.key());
             let requests = view.cache.load_balancers.requests();
-            let asks = requests.filter(|request| request.names().0 == namespace && says(&request.entry, SSL_CERT));
+            let asks = requests.filter(|request| request.names().0 == namespace && contains(&request.entry, SSL_CERT));
             asks.for_each(|request| affected.add(request.key()));
         }
         _ => {}
@@ -45,7 +45,7 @@ fn affected_keys(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'
 }
 
 /// Whether an object contains a text, without parsing it.
-fn says(entry: &Entry, text: &str) -> bool {
+fn contains(entry: &Entry, text: &str) -> bool {
     entry.value.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
@@ -78,6 +78,6 @@ fn reconcile(view: &View<'_>, key: &str) -> Outcome {
 fn claimant(view: &View<'_>, namespace: &str, arn: &str) -> Option<String> {
     let found = view.store.range(Table::named(SECRETS), &format!("{namespace}/"), None).ok()?;
     let secrets =
-        found.entries.iter().filter(|entry| says(entry, TYPE)).map(|entry| object::decode_light(&entry.value));
+        found.entries.iter().filter(|entry| contains(entry, TYPE)).map(|entry| object::decode_light(&entry.value));
     secrets.filter(|secret| claims(secret, arn)).map(|secret| secret.text("metadata.name").to_owned()).min()
 }

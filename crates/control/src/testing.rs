@@ -53,7 +53,7 @@ impl Store for MemoryStore {
     }
 
     fn watch(&self, _table: Table, _prefix: &str, after: Revision) -> Result<Watch, Compacted> {
-        Err(Compacted { asked: after, oldest: after })
+        Err(Compacted { requested: after, oldest: after })
     }
 }
 

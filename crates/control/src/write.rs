@@ -19,7 +19,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::Value;
 use store::admission::{Admission, Request};
-use store::allocation::{Gather, Ranges};
+use store::allocation::{Ranges, TxnClaims};
 use store::{Compare, Entry, Key, Op, Store, Table, Txn};
 
 /// The field manager of controllers.
@@ -287,7 +287,7 @@ impl Writer<'_> {
     fn remove(&self, kind: &Kind, entry: &Entry, object: &Value, txn: &mut Txn) {
         let now = lifecycle::seconds(self.now);
         let owner = (object.text("metadata.namespace"), object.text("metadata.name"));
-        let mut claims = Gather::new(self.store, self.ranges, owner, &now, &new_uid);
+        let mut claims = TxnClaims::new(self.store, self.ranges, owner, &now, &new_uid);
         kind.rules.finish_delete(object, &mut claims);
         let Txn { compares, ops } = claims.into_txn();
         txn.compares.push(Compare { key: entry.key.clone(), modified: entry.modified });

@@ -1,8 +1,9 @@
-//! Watches Services, EndpointSlices, the local Node and ServiceCIDRs, and sends updates to the sync loop.
+//! Watches Services, EndpointSlices, the local Node, ServiceCIDRs and redirects, and sends updates to the sync loop.
 //!
-//! In: a [`Source`] (the in-process store or a remote API server). Out: messages. After a relist, objects that are
-//! missing are reported as deleted; until the list is complete nothing is deleted.
+//! In: a [`Source`] (the in-process store or a remote API server), and the redirects of this node. Out: messages. After
+//! a relist, objects that are missing are reported as deleted; until the list is complete nothing is deleted.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
@@ -11,8 +12,9 @@ use api::kind::Kind;
 use api::kinds;
 use api::view::labels::{HEADLESS, SERVICE_PROXY_NAME};
 use client::watch::{Event, KnownKeys, Object, Selection, Source, Watch, WatchStatus};
-use plan::Update;
+use plan::{Redirect, Update};
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::sync::Message;
@@ -37,7 +39,12 @@ impl Inputs {
     ///
     /// # Errors
     /// When one of our selectors is invalid, which is a bug.
-    pub fn start(source: &dyn Source, node: &str, out: &Sender<Message>) -> Result<Self, api::status::Status> {
+    pub fn start(
+        source: &dyn Source,
+        redirects: watch::Receiver<Arc<BTreeSet<Redirect>>>,
+        node: &str,
+        out: &Sender<Message>,
+    ) -> Result<Self, api::status::Status> {
         let all = |kind: &'static Kind| Selection::all(kind);
         let services =
             all(&kinds::service::KIND).selected(&format!("!{SERVICE_PROXY_NAME}"), "spec.clusterIP!=None")?;
@@ -53,6 +60,7 @@ impl Inputs {
         ];
         let remaining = Arc::new(AtomicUsize::new(watches.len()));
         let (mut watched, mut tasks) = (Vec::new(), JoinSet::new());
+        tasks.spawn(forward_redirects(redirects, out.clone()));
         for (what, conversion) in watches {
             let watch = source.watch(what);
             watched.push(watch.status());
@@ -96,6 +104,16 @@ async fn forward(mut watch: Watch, conversion: Conversion, remaining: Arc<Atomic
             && remaining.fetch_sub(1, Ordering::AcqRel) == 1
         {
             let _ = out.send(Message::Ready);
+        }
+    }
+}
+
+/// Forwards the redirects until their publisher ends: those of then stay in effect.
+async fn forward_redirects(mut redirects: watch::Receiver<Arc<BTreeSet<Redirect>>>, out: Sender<Message>) {
+    loop {
+        let update = Update::Redirects(Arc::clone(&redirects.borrow_and_update()));
+        if out.send(Message::Update(Box::new(update))).is_err() || redirects.changed().await.is_err() {
+            return;
         }
     }
 }

@@ -108,7 +108,7 @@ impl<B: Balancer, L: Links, N: Nft> Ipvs<B, L, N> {
 
     /// Reads our objects from the kernel.
     fn read_kernel(&mut self, rules: &KernelState) -> Result<(), BackendError> {
-        let found = self.links.look(DEVICE)?;
+        let found = self.links.state(DEVICE)?;
         if found.index.is_none() {
             self.links.make(DEVICE)?;
         }
@@ -132,7 +132,7 @@ impl<B: Balancer, L: Links, N: Nft> Ipvs<B, L, N> {
         let is_new = |ip: &IpAddr| !self.device.contains(ip) && !plan.cluster_ips.contains_key(ip);
         if touched.node || affected.addresses.iter().any(is_new) {
             // Another device may have gained or lost the address of a Service.
-            self.elsewhere = self.links.look(DEVICE)?.elsewhere;
+            self.elsewhere = self.links.state(DEVICE)?.elsewhere;
         }
         if touched.node {
             affected.addresses.extend(self.desired.addresses.keys());

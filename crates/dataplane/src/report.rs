@@ -168,6 +168,7 @@ fn port(status: &PortStatus, shares: Option<&StatsByPort<'_>>, accounting: bool)
         .collect();
     json!({
         "name": &*key.port, "protocol": key.protocol.as_str(), "family": key.family.as_str(), "port": port,
+        "redirected": key.redirected,
         "frontends": status.frontends.iter().map(frontend).collect::<Vec<_>>(), "backends": backends,
     })
 }

@@ -5,12 +5,14 @@
 pub(crate) mod namespace;
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use api::ip::Family;
+use api::view::annotations::BACKEND_PROTOCOL;
 use kernel::nft::fake::{End, Fate, Packet as KernelPacket};
 use plan::oracle::{Outcome, Packet, judge};
-use plan::{LocalDetector, Options, Plan, Planner, Protocol, Update};
+use plan::{LocalDetector, Options, Plan, Planner, Protocol, Redirect, Update};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -32,12 +34,14 @@ pub(crate) struct ServiceSpec {
     pub(crate) external_ip: bool,
     pub(crate) lb_ip: bool,
     pub(crate) ranges: usize,
+    /// Whether the gateway serves its load balancer; it listens for Services with odd numbers.
+    pub(crate) gateway: bool,
     pub(crate) endpoints: Vec<(u8, u8)>,
 }
 
 pub(crate) fn service_spec() -> impl Strategy<Value = ServiceSpec> {
     let shape = (0..4u8, 0..3usize, any::<bool>(), 0..3usize, any::<bool>(), any::<bool>());
-    let more = (prop::bool::weighted(0.25), any::<bool>(), any::<bool>(), 0..4usize);
+    let more = (prop::bool::weighted(0.25), any::<bool>(), any::<bool>(), 0..4usize, prop::bool::weighted(0.25));
     // Last byte of the endpoint's address (below 8: on this node) and its state.
     let endpoints = prop::collection::vec((1..16u8, 0..5u8), 0..6);
     (shape, more, endpoints).prop_map(|(shape, more, endpoints)| ServiceSpec {
@@ -51,6 +55,7 @@ pub(crate) fn service_spec() -> impl Strategy<Value = ServiceSpec> {
         external_ip: more.1,
         lb_ip: more.2,
         ranges: more.3,
+        gateway: more.4,
         endpoints,
     })
 }
@@ -81,8 +86,9 @@ fn service(spec: &ServiceSpec) -> Value {
         [json!([]), json!(["203.0.113.0/24"]), json!(["192.0.2.0/24", "203.0.113.7/32"]), json!(["2001:db8::/32"])];
     object["loadBalancerSourceRanges"] = ranges[spec.ranges].clone();
     let ingress = if spec.lb_ip { json!([{"ip": format!("198.51.100.{}", 100 + number)}]) } else { json!([]) };
+    let annotations = if spec.gateway { json!({BACKEND_PROTOCOL: "http"}) } else { json!({}) };
     json!({
-        "metadata": {"namespace": "default", "name": format!("s{number}"), "uid": "u"},
+        "metadata": {"namespace": "default", "name": format!("s{number}"), "uid": "u", "annotations": annotations},
         "spec": object, "status": {"loadBalancer": {"ingress": ingress}},
     })
 }
@@ -163,6 +169,13 @@ pub(crate) fn planner(options: Options) -> Planner {
     planner.update(Update::Machine(node_ips().collect()));
     let range = json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16", "fd00:10:96::/112"]}});
     planner.update(Update::Cidr(read(range)));
+    // Not at a node address: what is delivered locally is not masqueraded.
+    let redirect = |number: u16| Redirect {
+        service: format!("default/s{number}").into(),
+        port: "p".into(),
+        listener: (Ipv4Addr::new(10, 244, 0, 6), 41_000 + number).into(),
+    };
+    planner.update(Update::Redirects(Arc::new([1, 3].map(redirect).into())));
     planner
 }
 
@@ -185,7 +198,7 @@ pub(crate) fn packets(plan: &Plan) -> Vec<Packet> {
     .into();
     let mut targets: BTreeSet<(IpAddr, u16)> = BTreeSet::new();
     for port in plan.ports.values() {
-        let ips = [port.cluster_ip].into_iter().chain(port.lb_ips.clone()).chain(port.external_ips.clone());
+        let ips = port.cluster_ip.into_iter().chain(port.lb_ips.clone()).chain(port.external_ips.clone());
         targets.extend(ips.flat_map(|ip| [(ip, 80), (ip, 81)]));
         targets.extend(port.node_port.into_iter().flat_map(|number| NODE_IPS.map(|ip| (parse(ip), number))));
     }

@@ -1,6 +1,6 @@
 //! What a Service needs and whether its EndpointSlices give it: a ready endpoint for every port.
 //!
-//! The slices decide, and not the Pods: whoever waits for a Service wants to connect to it next, and that works only when its
+//! The slices decide, and not the Pods: a client that waits for a Service connects to it next, which works only when its
 //! endpoints can be read by those who forward to them.
 
 use api::ip::Family;

@@ -22,9 +22,9 @@ pub(crate) fn why_unusable<C: Cluster>(cluster: &C, service: &Service, ip: IpAdd
     let on_loopback = || service.cluster_ips().filter_map(parse_lenient).any(|ip| ip.is_loopback());
     let is_api = (service.namespace(), service.name()) == ("default", "kubernetes");
     let why = if ip.is_loopback() && !is_api && !on_loopback() {
-        "is a loopback address, which every machine has for itself"
+        "is a loopback address"
     } else if link_local {
-        "is a link-local address, which means another machine on every link"
+        "is a link-local address"
     } else if ip.is_unspecified() || ip.is_multicast() {
         "is not the address of one machine"
     } else if cluster.is_service_address(ip) {

@@ -19,15 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::view::Service;
-/// [`SSL_CERT`] is an ARN, which a Secret must claim, or `secret://namespace/name`; [`BACKEND_PROTOCOL`] is the
-/// protocol of the pods.
-pub use api::view::annotations::{BACKEND_PROTOCOL, SSL_CERT};
-use api::view::service::{CLASSES, ServicePort};
+/// [`SSL_CERT`] is an ARN, which a Secret must claim, or `secret://namespace/name`.
+pub use api::view::annotations::{BACKEND_PROTOCOL, PROXY_PROTOCOL, SSL_CERT, SSL_PORTS};
 
-/// Ports with TLS, by number or name; `*` or empty means all.
-pub const SSL_PORTS: &str = "service.beta.kubernetes.io/aws-load-balancer-ssl-ports";
-/// `*`: send a PROXY protocol v1 header to pods.
-pub const PROXY_PROTOCOL: &str = "service.beta.kubernetes.io/aws-load-balancer-proxy-protocol";
 /// Idle timeout in seconds.
 pub const IDLE_TIMEOUT: &str = "service.beta.kubernetes.io/aws-load-balancer-connection-idle-timeout";
 /// Common part of the annotation keys: a Service whose JSON does not contain it is not parsed.
@@ -103,7 +97,7 @@ pub struct GatewaySpec {
 #[must_use]
 pub fn gateway_spec(service: &Service) -> GatewaySpec {
     let mut gateway_spec = GatewaySpec::default();
-    if !is_ours(service) {
+    if !service.has_own_load_balancer() {
         return gateway_spec;
     }
     let protocol = service.metadata.annotation(BACKEND_PROTOCOL).map(str::to_ascii_lowercase);
@@ -117,9 +111,8 @@ pub fn gateway_spec(service: &Service) -> GatewaySpec {
         None => false,
     };
     let idle = idle(service, &mut gateway_spec.warnings);
-    for port in service.spec.ports.iter().filter(|port| port.is_tcp() && port.port > 0) {
-        let has_tls = certificate.is_some() && names(service.metadata.annotation(SSL_PORTS), port);
-        let (front, mode, back) = match (has_tls, protocol.as_deref()) {
+    for port in service.spec.ports.iter().filter(|port| service.uses_gateway(port)) {
+        let (front, mode, back) = match (service.has_tls(port), protocol.as_deref()) {
             (true, Some("http")) => (ClientProtocol::Tls, Mode::Http, BackendProtocol::Plain),
             (true, Some("https")) => (ClientProtocol::Tls, Mode::Http, BackendProtocol::Tls),
             (true, Some("ssl")) => (ClientProtocol::Tls, Mode::Tcp, BackendProtocol::Tls),
@@ -133,8 +126,7 @@ pub fn gateway_spec(service: &Service) -> GatewaySpec {
                 (ClientProtocol::Tls, Mode::Tcp, BackendProtocol::Plain)
             }
             (false, Some("http")) => (ClientProtocol::Plain, Mode::Http, BackendProtocol::Plain),
-            (false, _) if proxy_protocol => (ClientProtocol::Plain, Mode::Tcp, BackendProtocol::Plain),
-            (false, _) => continue,
+            (false, _) => (ClientProtocol::Plain, Mode::Tcp, BackendProtocol::Plain),
         };
         gateway_spec.ports.push(Port {
             name: (&*port.name).into(),
@@ -150,22 +142,6 @@ pub fn gateway_spec(service: &Service) -> GatewaySpec {
     gateway_spec.certificate =
         certificate.filter(|_| gateway_spec.ports.iter().any(|port| port.front == ClientProtocol::Tls)).map(Into::into);
     gateway_spec
-}
-
-/// Whether we implement its load balancer.
-fn is_ours(service: &Service) -> bool {
-    service.is_load_balancer()
-        && service.spec.load_balancer_class.as_deref().is_none_or(|class| CLASSES.contains(&class))
-        && service.proxy_name().is_none()
-}
-
-/// Whether a list of ports contains this one.
-fn names(list: Option<&str>, port: &ServicePort) -> bool {
-    let Some(list) = list.filter(|list| *list != "*") else { return true };
-    list.split(',').map(str::trim).any(|word| match word.parse::<u16>() {
-        Ok(number) => number == port.port,
-        Err(_) => !word.is_empty() && word.eq_ignore_ascii_case(&port.name),
-    })
 }
 
 fn idle(service: &Service, warnings: &mut Vec<String>) -> Option<Duration> {

@@ -1,8 +1,8 @@
 //! Gateway of a node: watches Services and runs a [`ServiceWorker`] for each that uses the gateway.
 //!
-//! In: a [`Source`]. Out: workers, and the addresses they listen on, which [`Split`](crate::split::Split) follows.
+//! In: a [`Source`]. Out: workers, and a [`Redirect`] for each address they listen on.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use api::view::labels::SERVICE_PROXY_NAME;
 use api::view::{Node, Service};
 use client::watch::{Event, KnownKeys, Object, Selection, Source, Watch};
 use parking_lot::Mutex;
+use plan::Redirect;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
@@ -23,7 +24,6 @@ use crate::metrics::GatewayMetrics;
 use crate::objects::parse;
 use crate::port_config::PortConfig;
 use crate::service_worker::ServiceWorker;
-use crate::split::{Bound, Listening};
 use crate::tls::UpstreamTls;
 use crate::workers::Workers;
 
@@ -67,7 +67,7 @@ pub(crate) struct Shared {
     pub(crate) workers: Arc<Workers>,
     pub(crate) upstream_tls: UpstreamTls,
     events: EventSink,
-    listening: watch::Sender<Arc<Listening>>,
+    redirects: watch::Sender<Arc<BTreeSet<Redirect>>>,
     /// Port configurations that may have open connections.
     port_configs: Mutex<Vec<Weak<PortConfig>>>,
     pub(crate) metrics: GatewayMetrics,
@@ -92,19 +92,16 @@ impl Shared {
         port_config
     }
 
-    /// Publishes the listen addresses of a Service.
-    pub(crate) fn publish(&self, key: &str, bound: Vec<Bound>) {
-        self.listening.send_if_modified(|all| {
-            if all.get(key).map_or(&[][..], |known| known) == bound {
-                return false;
+    /// Publishes the redirects of a Service.
+    pub(crate) fn publish(&self, service: &str, redirects: BTreeSet<Redirect>) {
+        self.redirects.send_if_modified(|all| {
+            let is_new = !all.iter().filter(|redirect| *redirect.service == *service).eq(&redirects);
+            if is_new {
+                let all = Arc::make_mut(all);
+                all.retain(|redirect| *redirect.service != *service);
+                all.extend(redirects);
             }
-            let all = Arc::make_mut(all);
-            if bound.is_empty() {
-                all.remove(key)
-            } else {
-                all.insert(key.into(), bound)
-            };
-            true
+            is_new
         });
     }
 }
@@ -134,7 +131,7 @@ impl Gateway {
             workers: Arc::new(Workers::new()),
             upstream_tls: UpstreamTls::new().map_err(|error| error.to_string())?,
             events: settings.events,
-            listening: watch::Sender::default(),
+            redirects: watch::Sender::default(),
             port_configs: Mutex::default(),
             metrics: GatewayMetrics::default(),
         });
@@ -144,10 +141,10 @@ impl Gateway {
         Ok(Self { shared, tasks })
     }
 
-    /// Listen addresses, as they change.
+    /// All redirects, as they change.
     #[must_use]
-    pub fn listening(&self) -> watch::Receiver<Arc<Listening>> {
-        self.shared.listening.subscribe()
+    pub fn redirects(&self) -> watch::Receiver<Arc<BTreeSet<Redirect>>> {
+        self.shared.redirects.subscribe()
     }
 
     /// Metrics.

@@ -2,17 +2,17 @@
 //! balancer does in front of the nodes, done on the node that receives the packet.
 //!
 //! In: Services with the annotations of [`annotations`], their EndpointSlices, Secrets with certificates. Out: a
-//! listener per port, and [`split::Split`], a source in which the proxy finds those listeners as endpoints.
+//! listener per port, and a [`plan::Redirect`] for each, by which the proxy sends load-balancer traffic to it.
 //!
 //! ```text
 //! Services ──▶ controller ──▶ service_worker (task per Service): slices, Secrets ──▶ port_config (per port, read without locks)
-//!                                └──▶ split ──▶ proxy
+//!                                └──▶ redirects ──▶ proxy
 //! client ─▶ lbVIP:port ─▶ proxy rule ─▶ listener ─▶ worker ─▶ serve ─▶ http_proxy ─▶ upstream, http1 ─▶ pod
 //!                                                                   └─▶ tcp_proxy ──────────────────▶ pod
 //! ```
 //! Pure modules: [`annotations`], [`source_ranges`], [`endpoints`], [`headers`], [`certificates`], [`http1::head`],
-//! [`http1::chunked`], and the core of [`split`]. hyper parses client requests and rejects malformed ones; [`http1`] is
-//! the HTTP/1.1 client towards pods.
+//! [`http1::chunked`]. hyper parses client requests and rejects malformed ones; [`http1`] is the HTTP/1.1 client towards
+//! pods.
 
 pub mod annotations;
 mod balance;
@@ -33,7 +33,6 @@ mod port_config;
 mod serve;
 mod service_worker;
 pub mod source_ranges;
-pub mod split;
 mod stall;
 mod tcp_proxy;
 mod tls;

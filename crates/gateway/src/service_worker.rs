@@ -2,7 +2,7 @@
 //! listeners.
 //!
 //! In: the Service, its slices, Secrets of the namespace of its certificate, the addresses of this node. Out: port
-//! configurations, listeners, their addresses (for the proxy), and notices. A port whose settings do not change keeps
+//! configurations, listeners, redirects to them (for the proxy), and notices. A port whose settings do not change keeps
 //! its listener; changes of certificate, endpoints or source ranges close no connection.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +17,7 @@ use api::view::labels::SERVICE_NAME;
 use api::view::{EndpointSlice, Secret, Service};
 use client::watch::{Event, KnownKeys, Selection, Source, Watch};
 use jiff::Timestamp;
+use plan::Redirect;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -28,7 +29,6 @@ use crate::listener::Listener;
 use crate::objects::parse;
 use crate::port_config::PortConfig;
 use crate::source_ranges::SourceRanges;
-use crate::split::Bound;
 use crate::tls::Certificate;
 
 /// Interval at which idle upstream connections are closed.
@@ -36,7 +36,7 @@ const IDLE_SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Worker of one Service.
 pub(crate) struct ServiceWorker {
-    key: Box<str>,
+    key: Arc<str>,
     shared: Arc<Shared>,
     service: watch::Receiver<Arc<Service>>,
     slices: BTreeMap<Box<str>, EndpointSlice>,
@@ -232,13 +232,17 @@ impl ServiceWorker {
         Notice { namespace: namespace.into(), name: name.into(), reason, message: message.into() }
     }
 
-    /// Publishes the listen addresses.
+    /// Publishes the redirects to its listeners.
     fn publish(&self) {
-        let bound = self.ports.values().flat_map(|served| {
-            let name = &served.port_config.port.name;
-            served.listeners.iter().map(|listener| Bound { name: Arc::clone(name), address: listener.address })
+        let redirects = self.ports.values().flat_map(|served| {
+            let redirect = |listener: &Listener| Redirect {
+                service: Arc::clone(&self.key),
+                port: Arc::clone(&served.port_config.port.name),
+                listener: listener.address,
+            };
+            served.listeners.iter().map(redirect)
         });
-        self.shared.publish(&self.key, bound.collect());
+        self.shared.publish(&self.key, redirects.collect());
     }
 
     fn sweep(&self) {
@@ -255,7 +259,7 @@ impl ServiceWorker {
 impl Drop for ServiceWorker {
     fn drop(&mut self) {
         self.ports.values().for_each(|served| served.port_config.close());
-        self.shared.publish(&self.key, Vec::new());
+        self.shared.publish(&self.key, BTreeSet::new());
         self.shared.metrics.remove(&self.key);
     }
 }

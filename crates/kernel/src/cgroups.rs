@@ -135,7 +135,7 @@ impl Cgroups {
 
     /// The `cgroup.procs` files of a group.
     #[must_use]
-    pub fn doors(&self, group: &str) -> Vec<PathBuf> {
+    pub fn procs_files(&self, group: &str) -> Vec<PathBuf> {
         self.folders(group).iter().map(|folder| folder.join("cgroup.procs")).collect()
     }
 
@@ -406,7 +406,7 @@ mod tests {
         for (above, gives) in [("", true), ("waypost", true), ("waypost/a", true), ("waypost/a/b", false)] {
             assert_eq!(root.join(above).join("cgroup.subtree_control").exists(), gives, "{above:?}");
         }
-        assert_eq!(groups.doors("waypost/a/b"), [root.join("waypost/a/b/cgroup.procs")]);
+        assert_eq!(groups.procs_files("waypost/a/b"), [root.join("waypost/a/b/cgroup.procs")]);
         // Without limits none are written.
         assert!(!root.join("waypost/a/b/memory.max").exists() && !root.join("waypost/a/b/cpu.weight").exists());
         assert_eq!((groups.out_of_memory("waypost/a/b"), groups.processes("waypost").len()), (0, 0));
@@ -440,9 +440,10 @@ mod tests {
         let groups = Cgroups::find();
         let name = format!("waypost-test-end-{}", std::process::id());
         groups.make(&name, &Limits::default()).expect("made; this test needs root");
-        let doors: String = groups.doors(&name).iter().map(|door| format!("echo $$ > {}; ", door.display())).collect();
+        let joins: String =
+            groups.procs_files(&name).iter().map(|file| format!("echo $$ > {}; ", file.display())).collect();
         let null = || fs::File::options().read(true).write(true).open("/dev/null").expect("a device").into();
-        let script = format!("{doors} exec sleep 600");
+        let script = format!("{joins} exec sleep 600");
         let words = ["-c", &script].map(std::ffi::OsStr::new);
         let program =
             crate::process::Spawned::begin(Path::new("/bin/sh"), &words, [null(), null(), null()]).expect("begun");

@@ -25,7 +25,7 @@ pub struct HostNames {
 
 /// Which resolver was configured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum Resolver {
     /// systemd-resolved, for the domain.
     Resolved,
     /// resolv.conf, for all names.
@@ -53,7 +53,7 @@ impl HostNames {
     ///
     /// # Errors
     /// When the files cannot be written.
-    pub fn tell(&self, servers: &[IpAddr], domain: &str) -> io::Result<Told> {
+    pub fn configure(&self, servers: &[IpAddr], domain: &str) -> io::Result<Resolver> {
         if self.running.exists() {
             let all: Vec<String> = servers.iter().map(ToString::to_string).collect();
             let text = format!(
@@ -65,13 +65,13 @@ impl HostNames {
             }
             std::fs::write(&self.resolved, text)?;
             reload()?;
-            return Ok(Told::Resolved);
+            return Ok(Resolver::Resolved);
         }
         let lines: String = servers.iter().map(|server| format!("nameserver {server}\n")).collect();
         let rest = without_ours(&self.read()?);
         // It may be a bind mount, so the file is written in place, not replaced.
         std::fs::write(&self.resolv_conf, format!("{BEGIN}\n{lines}{END}\n{rest}"))?;
-        Ok(Told::ResolvConf)
+        Ok(Resolver::ResolvConf)
     }
 
     /// Restores everything; returns whether there was something.
@@ -135,7 +135,7 @@ mod tests {
         std::fs::write(&path, before).expect("written");
         let servers = ["10.96.0.10".parse().expect("an address")];
         for _ in 0..2 {
-            assert_eq!(names.tell(&servers, "cluster.local").expect("told"), Told::ResolvConf);
+            assert_eq!(names.configure(&servers, "cluster.local").expect("told"), Resolver::ResolvConf);
         }
         let text = std::fs::read_to_string(&path).expect("read");
         assert_eq!(text, format!("{BEGIN}\nnameserver 10.96.0.10\n{END}\n{before}"));

@@ -40,7 +40,7 @@ pub trait Links: Send {
     ///
     /// # Errors
     /// When it cannot be read.
-    fn look(&mut self, device: &str) -> Result<DeviceState, LinksError>;
+    fn state(&mut self, device: &str) -> Result<DeviceState, LinksError>;
 
     /// Creates a dummy device and sets it up. An existing one is only set up.
     ///

@@ -6,7 +6,7 @@
 #![allow(unsafe_code, reason = "the allocator offers no safe call for it")]
 
 /// Returns unused memory. Takes milliseconds: call it after load peaks.
-pub fn give_back() {
+pub fn release() {
     // SAFETY: may be called at any time on any thread; blocks in use stay in place. With another allocator the heap is
     // empty.
     unsafe { libmimalloc_sys::mi_collect(true) };

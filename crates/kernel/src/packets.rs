@@ -36,13 +36,13 @@ pub struct Interface {
 
 /// Result of a receive.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Heard {
+pub enum Received {
     /// A frame, and the index of its interface.
     Frame(u32, Vec<u8>),
     /// [`Waker`] was called.
     Woken,
-    /// Timeout.
-    Nothing,
+    /// The timeout elapsed.
+    Timeout,
 }
 
 /// A request that failed.
@@ -85,7 +85,7 @@ pub trait Packets: Send {
     ///
     /// # Errors
     /// When no more frames can be received.
-    fn receive(&mut self, timeout: Option<Duration>) -> Result<Heard, PacketsError>;
+    fn receive(&mut self, timeout: Option<Duration>) -> Result<Received, PacketsError>;
 
     /// A handle that ends waiting, from any thread.
     fn waker(&self) -> Waker;

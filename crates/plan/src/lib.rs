@@ -1,6 +1,6 @@
 //! Computes what the proxy of one node must do, as data.
 //!
-//! In: Services, EndpointSlices, the Node, ServiceCIDRs, options. Out: a [`Plan`]: for every Service port and family
+//! In: Services, EndpointSlices, the Node, ServiceCIDRs, redirects, options. Out: a [`Plan`]: for every Service port and family
 //! its frontends, the endpoints of each, and how traffic is treated. Pure and deterministic; a change replans only the
 //! Services it affects ([`Planner`]).
 //!
@@ -21,6 +21,7 @@ mod plan;
 mod planner;
 mod pool;
 mod reasons;
+mod redirect;
 mod selection;
 mod service;
 mod service_port;
@@ -34,4 +35,5 @@ pub use options::{LocalDetector, Loopback, NodePortAddresses, Options};
 pub use plan::{Health, Plan, Problem, Touched};
 pub use planner::{Planner, Update};
 pub use reasons::{EndpointStatus, Reason};
+pub use redirect::Redirect;
 pub use service_port::{Backend, PortKey, ServicePort};

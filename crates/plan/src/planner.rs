@@ -17,6 +17,7 @@ use crate::claims::{self, Frontend};
 use crate::endpoints::{Pools, PortEndpoint, SliceRecord, of_port};
 use crate::options::Options;
 use crate::plan::{Health, Plan, Problem, Touched};
+use crate::redirect::{Redirect, Redirects};
 use crate::selection::{NodeLocation, fill, is_healthy};
 use crate::service::read;
 use crate::service_port::{PortKey, ServicePort};
@@ -40,6 +41,8 @@ pub enum Update {
     CidrGone(String),
     /// The current addresses of the machine.
     Machine(BTreeSet<IpAddr>),
+    /// All current redirects.
+    Redirects(Arc<BTreeSet<Redirect>>),
 }
 
 /// Keeps a plan in sync with its inputs.
@@ -56,6 +59,7 @@ pub struct Planner {
     problems: BTreeMap<Arc<str>, Vec<String>>,
     cidrs: HashMap<Box<str>, Vec<IpNet>>,
     machine: BTreeSet<IpAddr>,
+    redirects: Redirects,
 }
 
 /// State of a Service; the object or its slices may be missing.
@@ -139,6 +143,13 @@ impl Planner {
             Update::Machine(addresses) => {
                 self.machine = addresses;
                 self.update_node_port_ips(touched);
+            }
+            Update::Redirects(redirects) => {
+                let redirects = Redirects::of(&redirects, &self.plan.options);
+                let before = std::mem::replace(&mut self.redirects, redirects);
+                for service in before.changed(&self.redirects) {
+                    dirty.entry(Arc::clone(service)).or_default();
+                }
             }
         }
     }
@@ -275,7 +286,7 @@ impl Planner {
         let mut healthy: BTreeMap<Family, (u16, BTreeSet<IpAddr>)> = BTreeMap::new();
         for port in ports {
             let key = port.key.clone();
-            let found = self.usable(&state.slices, &key);
+            let found = self.usable(state, &key);
             fill(port, &found, self.location());
             let allowed = |ip: &IpAddr| port.source_ranges.iter().flatten().any(|range| range.contains(ip));
             port.own_vips_allowed = self.plan.node_ips.iter().any(allowed);
@@ -291,9 +302,17 @@ impl Planner {
         NodeLocation { node: &self.plan.options.node_name, zone: self.plan.zone.as_deref() }
     }
 
+    /// Endpoints of a port: the listener of a redirected one, else those in the slices of the Service.
+    pub(crate) fn endpoints<'a>(&'a self, state: &'a ServiceState, key: &'a PortKey) -> Vec<PortEndpoint<'a>> {
+        match key.redirected {
+            true => self.redirects.endpoint(key).into_iter().collect(),
+            false => of_port(&state.slices, key),
+        }
+    }
+
     /// Endpoints of a port, except cluster IPs.
-    fn usable<'a>(&self, slices: &'a [SliceRecord], key: &'a PortKey) -> Vec<PortEndpoint<'a>> {
-        let mut found = of_port(slices, key);
+    fn usable<'a>(&'a self, state: &'a ServiceState, key: &'a PortKey) -> Vec<PortEndpoint<'a>> {
+        let mut found = self.endpoints(state, key);
         found.retain(|seen| !self.is_cluster_ip(seen.backend.ip));
         found
     }

@@ -1,6 +1,6 @@
 //! Why each endpoint gets traffic or does not.
 
-use crate::endpoints::{Endpoint, of_port};
+use crate::endpoints::Endpoint;
 use crate::planner::Planner;
 use crate::selection::HintScope;
 use crate::service_port::{Backend, PortKey};
@@ -46,7 +46,7 @@ impl Planner {
         let (Some(port), Some(state)) = (self.plan.ports.get(key), self.services.get(&key.service)) else {
             return Vec::new();
         };
-        let all = of_port(&state.slices, key);
+        let all = self.endpoints(state, key);
         let is_vip = |backend: &Backend| self.is_cluster_ip(backend.ip);
         let usable: Vec<_> = all.iter().copied().filter(|seen| !is_vip(&seen.backend)).collect();
         let hint_scope = self.location().hint_scope(&usable);

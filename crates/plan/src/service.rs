@@ -1,13 +1,14 @@
 //! Parses a Service into ports per family, without endpoints.
 //!
-//! In: the object. Out: Service ports without endpoints, cluster IPs, and problems with what had to be ignored.
+//! In: the object. Out: Service ports without endpoints, cluster IPs, and problems with what had to be ignored. A port
+//! that the gateway serves is two: one without load-balancer addresses, and a redirected one with them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::ip::{Family, parse_lenient};
-use api::view::Service;
 use api::view::service::ServicePort as Port;
+use api::view::{Protocol, Service};
 use ipnet::IpNet;
 
 use crate::address::{cluster_ip_error, frontend_error, lenient_range};
@@ -51,16 +52,23 @@ pub(crate) fn read(service: &Service, name: &Arc<str>, names: &mut Pool<str>, ro
         lb_ips: addresses("load-balancer address", vips, &mut read.problems),
         external_local: can_be_external && service.is_external_local(),
     };
-    for cluster_ip in &read.cluster_ips {
-        let ranges = source_ranges(&common, Family::of(*cluster_ip), &mut read.problems);
+    let uses_gateway = spec.ports.iter().any(|port| service.uses_gateway(port));
+    for family in [Family::V4, Family::V6] {
+        let cluster_ip = read.cluster_ips.iter().copied().find(|ip| Family::of(*ip) == family);
+        if cluster_ip.is_none() && !uses_gateway {
+            continue;
+        }
+        let ranges = source_ranges(&common, family, &mut read.problems);
         for port in &spec.ports {
-            let Some(mut port) = common.port(port, *cluster_ip, names, &mut read.problems) else { continue };
-            if read.ports.iter().any(|other| other.key == port.key) {
-                read.problems.push(format!("duplicate port {}; the first one is used", port.key));
-                continue;
+            let served = cluster_ip.and_then(|ip| common.port(port, ip, names, &mut read.problems));
+            for mut port in served.into_iter().chain(common.redirected(port, family, names)) {
+                if read.ports.iter().any(|other| other.key == port.key) {
+                    read.problems.push(format!("duplicate port {}; the first one is used", port.key));
+                    continue;
+                }
+                port.source_ranges.clone_from(&ranges);
+                read.ports.push(port);
             }
-            port.source_ranges.clone_from(&ranges);
-            read.ports.push(port);
         }
     }
     // A port's problems are the same in every family.
@@ -86,29 +94,38 @@ impl Common<'_> {
             problems.push(format!("its port `{name}` has no valid number; ignored"));
             return None;
         }
-        let of_family = |all: &[IpAddr]| all.iter().copied().filter(|ip| Family::of(*ip) == family).collect();
+        let key =
+            PortKey { service: Arc::clone(self.name), port: names.share(name), protocol, family, redirected: false };
+        let lb_ips = if self.service.uses_gateway(port) { Vec::new() } else { of_family(&self.lb_ips, family) };
         Some(ServicePort {
-            key: PortKey { service: Arc::clone(self.name), port: names.share(name), protocol, family },
-            cluster_ip,
-            port: port.port,
+            cluster_ip: Some(cluster_ip),
             node_port: Some(port.node_port).filter(|number| self.service.has_node_ports() && *number > 0),
-            external_ips: of_family(&self.external_ips),
-            lb_ips: if port.at_gateway { Vec::new() } else { of_family(&self.lb_ips) },
-            source_ranges: None,
-            own_vips_allowed: false,
+            external_ips: of_family(&self.external_ips, family),
+            lb_ips,
             affinity: self.service.affinity_timeout(),
             internal_local: self.service.is_internal_local(),
             external_local: self.external_local,
             health_port: Some(spec.health_check_node_port)
                 .filter(|number| self.service.is_load_balancer() && self.external_local && *number > 0),
-            cluster: Vec::new(),
-            local: Vec::new(),
-            hairpin: Vec::new(),
-            has_any: false,
-            local_ready: 0,
-            serving: Vec::new(),
+            ..ServicePort::new(key, port.port)
         })
     }
+
+    /// The part of a port that is redirected: its load-balancer addresses, if it uses the gateway.
+    fn redirected(&self, port: &Port, family: Family, names: &mut Pool<str>) -> Option<ServicePort> {
+        let lb_ips = of_family(&self.lb_ips, family);
+        if lb_ips.is_empty() || !self.service.uses_gateway(port) {
+            return None;
+        }
+        let (service, name) = (Arc::clone(self.name), names.share(&*port.name));
+        let key = PortKey { service, port: name, protocol: Protocol::Tcp, family, redirected: true };
+        // Local: clients keep their addresses.
+        Some(ServicePort { lb_ips, external_local: true, ..ServicePort::new(key, port.port) })
+    }
+}
+
+fn of_family(all: &[IpAddr], family: Family) -> Vec<IpAddr> {
+    all.iter().copied().filter(|ip| Family::of(*ip) == family).collect()
 }
 
 /// Cluster IPs of a Service, at most one per family.

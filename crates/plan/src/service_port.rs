@@ -21,12 +21,15 @@ pub struct PortKey {
     pub protocol: Protocol,
     /// Family.
     pub family: Family,
+    /// Whether this is the part of the port that is redirected to a listener ([`Redirect`](crate::Redirect)).
+    pub redirected: bool,
 }
 
 impl fmt::Display for PortKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { service, port, protocol, .. } = self;
-        if port.is_empty() { write!(f, "{service}/{protocol}") } else { write!(f, "{service}:{port}/{protocol}") }
+        if port.is_empty() { write!(f, "{service}/{protocol}") } else { write!(f, "{service}:{port}/{protocol}") }?;
+        if self.redirected { f.write_str(" at the gateway") } else { Ok(()) }
     }
 }
 
@@ -44,8 +47,8 @@ pub struct Backend {
 pub struct ServicePort {
     /// Its key.
     pub key: PortKey,
-    /// Cluster IP.
-    pub cluster_ip: IpAddr,
+    /// Cluster IP; none for a redirected port.
+    pub cluster_ip: Option<IpAddr>,
     /// Port on cluster, external and load balancer IPs.
     pub port: u16,
     /// Node port.
@@ -82,21 +85,21 @@ pub struct ServicePort {
 }
 
 impl ServicePort {
-    /// The port without its endpoints.
-    pub(crate) fn bare(&self) -> Self {
+    /// A port without frontends and endpoints.
+    pub(crate) const fn new(key: PortKey, port: u16) -> Self {
         Self {
-            key: self.key.clone(),
-            cluster_ip: self.cluster_ip,
-            port: self.port,
-            node_port: self.node_port,
-            external_ips: self.external_ips.clone(),
-            lb_ips: self.lb_ips.clone(),
-            source_ranges: self.source_ranges.clone(),
+            key,
+            cluster_ip: None,
+            port,
+            node_port: None,
+            external_ips: Vec::new(),
+            lb_ips: Vec::new(),
+            source_ranges: None,
             own_vips_allowed: false,
-            affinity: self.affinity,
-            internal_local: self.internal_local,
-            external_local: self.external_local,
-            health_port: self.health_port,
+            affinity: None,
+            internal_local: false,
+            external_local: false,
+            health_port: None,
             cluster: Vec::new(),
             local: Vec::new(),
             hairpin: Vec::new(),
@@ -106,12 +109,28 @@ impl ServicePort {
         }
     }
 
+    /// The port without its endpoints.
+    pub(crate) fn bare(&self) -> Self {
+        Self {
+            cluster_ip: self.cluster_ip,
+            node_port: self.node_port,
+            external_ips: self.external_ips.clone(),
+            lb_ips: self.lb_ips.clone(),
+            source_ranges: self.source_ranges.clone(),
+            affinity: self.affinity,
+            internal_local: self.internal_local,
+            external_local: self.external_local,
+            health_port: self.health_port,
+            ..Self::new(self.key.clone(), self.port)
+        }
+    }
+
     /// Its frontends.
     #[must_use]
     pub fn frontends(&self) -> Vec<(Frontend, Role)> {
         let at = |ip: IpAddr| Frontend::Address(ip, self.key.protocol, self.port);
         let mut found = Vec::with_capacity(2 + self.lb_ips.len() + self.external_ips.len());
-        found.push((at(self.cluster_ip), Role::Cluster));
+        found.extend(self.cluster_ip.map(|ip| (at(ip), Role::Cluster)));
         found.extend(self.lb_ips.iter().map(|ip| (at(*ip), Role::LoadBalancer)));
         found.extend(self.external_ips.iter().map(|ip| (at(*ip), Role::External)));
         if let Some(number) = self.node_port {

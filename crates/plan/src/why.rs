@@ -222,7 +222,9 @@ impl Planner {
             traffic: paths.iter().map(|path| endpoint_traffic(path, reason)).collect(),
         };
         let mut candidates: Vec<Candidate> = reasons.iter().map(candidate).collect();
-        candidates.extend(unassigned::without_port(planned, subject, &reasons, &paths, self.plan.options.rootless));
+        if !planned.key.redirected {
+            candidates.extend(unassigned::without_port(planned, subject, &reasons, &paths, self.plan.options.rootless));
+        }
         Port { planned: Arc::clone(planned), paths, candidates }
     }
 }

@@ -117,7 +117,7 @@ impl Audit {
         let mut ended = self.ended.clone();
         // The writer gives up by itself, but a write may block.
         if tokio::time::timeout(2 * CLOSE_TIMEOUT, ended.wait_for(|ended| *ended)).await.is_err() {
-            tracing::error!("audit log did not end in time");
+            tracing::error!("audit log was not closed in time");
         }
     }
 

@@ -1,9 +1,8 @@
-//! Who is asking: from what a request carries to a [`User`].
+//! Authentication: the credentials of a request in, a [`User`] out.
 //!
-//! In: the headers of a request and the client certificate of its connection. Out: the user, or the 401 that answers
-//! the request. The sources are asked in the order of the original: certificate, static tokens, bootstrap tokens,
-//! ServiceAccount tokens; a request that carries none of them is anonymous, one that carries a bad token is refused even where
-//! anonymous requests are allowed. What a user may do is the business of [`crate::authz`].
+//! In: the headers of a request and the client certificate of its connection. Out: the user, or 401. Authenticators run in the order of
+//! kube-apiserver: client certificate, static tokens, bootstrap tokens, ServiceAccount tokens. A request without credentials is
+//! anonymous; one with an invalid token is refused even where anonymous requests are allowed. Authorization is in [`crate::authz`].
 
 pub mod bootstrap;
 pub mod certificate;
@@ -30,40 +29,40 @@ use crate::pki::{Live, MASTERS};
 
 pub use credential::Credential;
 
-/// The group of everyone who is known.
+/// The group of all authenticated users.
 pub const AUTHENTICATED: &str = "system:authenticated";
-/// The group of everyone who is not.
+/// The group of unauthenticated users.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// The user of requests without credentials.
 pub const ANONYMOUS: &str = "system:anonymous";
-/// The user of requests that come by the local socket. No certificate with this name is signed.
+/// The user of requests over the local socket. No certificate with this name is signed.
 pub const LOCAL: &str = "waypost:local";
-/// Where a user's `extra` says which credential was shown.
+/// The key in a user's `extra` for the id of the credential.
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
-/// No token of ours comes near; hashing more than this is work for nothing.
+/// The longest token, in bytes; ours are much shorter.
 const MAX_TOKEN: usize = 16 * 1024;
 
-/// Someone who asks.
+/// An authenticated user.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct User {
     /// The name.
     pub name: String,
-    /// Tells apart users who had the same name one after the other; mostly empty.
+    /// Distinguishes users who had the same name at different times; mostly empty.
     pub uid: String,
     /// The groups.
     pub groups: Vec<String>,
-    /// What else the source knew.
+    /// Further attributes from the authenticator.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
-    /// Nobody in particular.
+    /// The anonymous user.
     #[must_use]
     pub fn anonymous() -> Self {
         Self { name: ANONYMOUS.into(), groups: vec![UNAUTHENTICATED.into()], ..Self::default() }
     }
 
-    /// Who comes by the local socket: the components of this machine that run beside the server, and may do everything.
+    /// The user of the local socket: components of this machine beside the server, with all permissions.
     #[must_use]
     pub fn local() -> Self {
         Self { name: LOCAL.into(), groups: vec![MASTERS.into()], ..Self::default() }.authenticated()
@@ -87,14 +86,14 @@ impl User {
     }
 }
 
-/// All sources of users.
+/// All authenticators.
 pub struct Authenticator {
     tokens: TokenFile,
     accounts: ServiceAccounts,
     lookup: ObjectLookup,
-    /// Whether requests without credentials are let in, as `system:anonymous`.
+    /// Whether requests without credentials are accepted, as `system:anonymous`.
     anonymous: bool,
-    /// The identity that says which CAs are trusted, if it may change.
+    /// The server's identity, which determines the trusted CAs, if it may change.
     identity: Option<Live>,
 }
 
@@ -105,27 +104,27 @@ impl std::fmt::Debug for Authenticator {
 }
 
 impl Authenticator {
-    /// Puts the sources together; `lookup` finds the objects that tokens depend on, at each request: deleting one ends its tokens.
+    /// Combines the authenticators; `lookup` finds the objects that tokens depend on, at each request: deleting one ends its tokens.
     #[must_use]
     pub fn new(tokens: TokenFile, accounts: ServiceAccounts, lookup: ObjectLookup) -> Self {
         Self { tokens, accounts, lookup, anonymous: true, identity: None }
     }
 
-    /// Refuses requests without credentials, instead of letting them in as `system:anonymous`.
+    /// Refuses requests without credentials.
     #[must_use]
     pub fn without_anonymous(mut self) -> Self {
         self.anonymous = false;
         self
     }
 
-    /// Certificates that were shown before are good only while this identity trusts their CA.
+    /// Accepts client certificates only while this identity trusts their CA.
     #[must_use]
     pub fn with_identity(mut self, identity: Live) -> Self {
         self.identity = Some(identity);
         self
     }
 
-    /// Whether the CA of a certificate that was shown before is still trusted.
+    /// Whether the CA of a client certificate is still trusted.
     fn trusts(&self, certificate: &[u8]) -> bool {
         self.identity.as_ref().is_none_or(|identity| identity.get().client_issuer(certificate).is_some())
     }
@@ -145,7 +144,7 @@ impl Authenticator {
     /// The user of a request. `client_cert` is the end certificate (DER) of a handshake that **verified** it.
     ///
     /// # Errors
-    /// 401 when credentials are malformed or not good, or missing where they must be shown.
+    /// 401 when credentials are malformed or invalid, or missing where they are required.
     pub fn authenticate(
         &self,
         headers: &HeaderMap,
@@ -168,16 +167,16 @@ impl Authenticator {
         }
     }
 
-    /// The user of a token that is meant for one of the audiences, and those of them it is good for.
+    /// The user of a token for one of the audiences, and those of them that it is valid for.
     ///
     /// # Errors
-    /// Why the token is not good.
+    /// Why the token is invalid.
     pub fn token_user(&self, token: &str, audiences: &[&str], now: Timestamp) -> Result<Verified, TokenError> {
         if token.len() > MAX_TOKEN {
             return Err(TokenError::Unknown);
         }
         let own = self.accounts.issuer();
-        // Static and bootstrap tokens name no audience: they are meant for this server.
+        // Static and bootstrap tokens have no audience: they are for this server.
         if audiences.contains(&own)
             && let Some(user) = self.tokens.user(token).cloned().or_else(|| self.bootstrap_user(token, now))
         {
@@ -199,8 +198,8 @@ impl Authenticator {
     }
 }
 
-/// The bearer token of a request. Other schemes are not looked at, as in the original; a header that is not text, or
-/// there twice, is refused: two servers in a row might read different ones.
+/// The bearer token of a request. Other schemes are ignored, as in kube-apiserver; a header that is not text, or that is
+/// repeated, is refused: a proxy in front might use another one.
 fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Status> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let Some(value) = values.next() else { return Ok(None) };

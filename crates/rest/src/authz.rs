@@ -1,8 +1,8 @@
-//! Who may do what: the Node authorizer beside RBAC, as in Kubernetes.
+//! Authorization: the Node authorizer and RBAC, as in Kubernetes.
 //!
-//! In: the [`Attributes`] of a request. Out: a [`Decision`], or the 403 with the words of the original. `system:masters` may do everything.
-//! A node may do what [`node`] says; everybody, nodes included, may do what roles grant them ([`grants`]). Rights add up, and what nothing
-//! allows is denied.
+//! In: the [`Attributes`] of a request. Out: a [`Decision`], or 403 with the message of kube-apiserver. `system:masters` may do everything.
+//! A node may do what [`node`] allows; all users, nodes included, may do what roles grant them ([`grants`]). What nothing allows is
+//! denied.
 
 pub mod grants;
 pub mod node;
@@ -28,10 +28,10 @@ pub use relations::Stored;
 use grants::Grants;
 use tracked::Tracked;
 
-/// What is asked: a verb on a resource, or on a path.
+/// The attributes of a request: a verb on a resource, or on a path.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a> {
-    /// Who asks.
+    /// The user.
     pub user: &'a User,
     /// `get`, `list`, … ; the lower-case method for paths.
     pub verb: &'a str,
@@ -45,37 +45,37 @@ pub struct Attributes<'a> {
     pub name: &'a str,
     /// The namespace, empty for cluster-wide requests.
     pub namespace: &'a str,
-    /// What a field selector asks for: field, equal or not, value.
+    /// The terms of the field selector: field, equal or not, value.
     pub fields: &'a [(String, bool, String)],
-    /// The path of a request that is not about a resource; the members above but `user` and `verb` mean nothing then.
+    /// The path of a non-resource request; then only `user` and `verb` are set besides.
     pub path: Option<&'a str>,
 }
 
-/// The answer, and what gave it.
+/// The decision, and its reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Decision {
     /// Whether it is allowed.
     pub allowed: bool,
-    /// Why; empty when nothing allows it and there is no more to say.
+    /// The reason; may be empty when nothing allows the request.
     pub reason: String,
 }
 
 impl<'a> Attributes<'a> {
-    /// A request about a path.
+    /// A non-resource request.
     #[must_use]
     pub fn path(user: &'a User, verb: &'a str, path: &'a str) -> Self {
         let (group, resource, subresource, name, namespace) = Default::default();
         Self { user, verb, group, resource, subresource, name, namespace, fields: &[], path: Some(path) }
     }
 
-    /// The value that a field selector demands of a field.
+    /// The value that the field selector requires of a field.
     #[must_use]
     pub fn requires(&self, field: &str) -> Option<&'a str> {
         let found = self.fields.iter().find(|(name, equal, _)| *equal && name == field);
         found.map(|(_, _, value)| value.as_str())
     }
 
-    /// What a rule is held against.
+    /// The request that rules are matched against.
     fn request(&self) -> Request<'a> {
         let Self { verb, group, resource, subresource, name, .. } = *self;
         match self.path {
@@ -85,35 +85,35 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// Decides, from the roles and bindings of a store.
+/// Authorizes requests by the roles and bindings of a store.
 pub struct Authorizer {
     store: Arc<dyn Store>,
     grants: Tracked,
 }
 
 impl Authorizer {
-    /// Follows the roles and bindings of a store.
+    /// Watches the roles and bindings of a store.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { grants: Tracked::new(&*store), store }
     }
 
-    /// Decides.
+    /// Authorizes a request.
     #[must_use]
     pub fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
         self.grants.read(&*self.store, |grants| decide(attributes, grants, &Stored(&*self.store)))
     }
 
-    /// A number that is larger after every change of roles and bindings. While it is the same, users who are not nodes may do the same.
+    /// Increases with every change of roles and bindings. While it is unchanged, so are the permissions of users who are not nodes.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.grants.version(&*self.store)
     }
 
-    /// Decides, and words the refusal.
+    /// Authorizes a request.
     ///
     /// # Errors
-    /// The 403 that answers the request.
+    /// 403.
     pub fn require(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
         match self.authorize(attributes) {
             Decision { allowed: true, .. } => Ok(()),
@@ -121,7 +121,7 @@ impl Authorizer {
         }
     }
 
-    /// The rules that a user has in a namespace, and roles of bindings that do not exist.
+    /// The rules of a user in a namespace, and missing roles of bindings.
     #[must_use]
     pub fn rules(&self, user: &User, namespace: &str) -> (Vec<PolicyRule>, Vec<String>) {
         let (mut rules, mut problems) = (Vec::new(), Vec::new());
@@ -136,25 +136,25 @@ impl Authorizer {
         (rules, problems)
     }
 
-    /// The rules of a role; none when there is no such role.
+    /// The rules of a role; `None` when it does not exist.
     #[must_use]
     pub fn role_rules(&self, kind: &str, namespace: &str, name: &str) -> Option<Vec<PolicyRule>> {
         self.grants.read(&*self.store, |grants| grants.rules_of(kind, namespace, name).map(<[PolicyRule]>::to_vec))
     }
 }
 
-/// Decides by what is granted and by what runs where.
-fn decide(asked: &Attributes<'_>, grants: &Grants, relations: &dyn Relations) -> Decision {
-    if asked.user.is_in(MASTERS) {
+/// Decides by roles and by the relations of Pods.
+fn decide(attributes: &Attributes<'_>, grants: &Grants, relations: &dyn Relations) -> Decision {
+    if attributes.user.is_in(MASTERS) {
         return Decision { allowed: true, reason: String::new() };
     }
     let mut reasons = Vec::new();
-    match node::decide(asked, relations) {
+    match node::decide(attributes, relations) {
         Some(Ok(())) => return Decision { allowed: true, reason: String::new() },
         Some(Err(reason)) if !reason.is_empty() => reasons.push(format!("node: {reason}")),
         _ => {}
     }
-    match grants.allow(asked.user, asked.namespace, &asked.request()) {
+    match grants.allow(attributes.user, attributes.namespace, &attributes.request()) {
         Ok(reason) => return Decision { allowed: true, reason },
         Err(problems) if problems.is_empty() => {}
         Err(problems) => reasons.push(format!("rbac: RBAC: {}", listed(&problems))),
@@ -162,7 +162,7 @@ fn decide(asked: &Attributes<'_>, grants: &Grants, relations: &dyn Relations) ->
     Decision { allowed: false, reason: reasons.join("\n") }
 }
 
-/// Several problems as the original lists them.
+/// Several errors in the format of kube-apiserver.
 pub(crate) fn listed(problems: &[String]) -> String {
     match problems {
         [one] => one.clone(),
@@ -170,7 +170,7 @@ pub(crate) fn listed(problems: &[String]) -> String {
     }
 }
 
-/// The 403 that says what was not allowed, and why if there is more to say.
+/// The 403 for a denied request, with the reason if there is one.
 #[must_use]
 pub fn refused(attributes: &Attributes<'_>, reason: &str) -> Status {
     let (user, verb) = (quote(&attributes.user.name), attributes.verb);
@@ -199,7 +199,7 @@ pub fn refused(attributes: &Attributes<'_>, reason: &str) -> Status {
     Status::forbidden(about, attributes.name, &defuse(&why))
 }
 
-/// Names come from the request: a browser must not take the answer for a page.
+/// Escapes names from the request, so that a browser does not interpret the response as HTML.
 pub(crate) fn defuse(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -1,7 +1,6 @@
 //! Request bodies: bytes in, a checked and defaulted object out.
 //!
-//! Every way in which a body can be wrong has an answer of its own here: not readable, of another kind, of the wrong shape,
-//! with fields nobody knows.
+//! Errors have the texts of kube-apiserver: malformed, of another kind, of the wrong type, with unknown fields.
 
 use api::decode::{self, Decoded};
 use api::kind::Kind;
@@ -15,15 +14,15 @@ use serde_json::Value;
 use crate::negotiate::Media;
 use crate::view::go_package;
 
-/// The largest body that is read.
+/// The largest body, in bytes.
 pub(crate) const LIMIT: usize = 3 * 1024 * 1024;
-/// How much of a broken body is repeated in the answer.
+/// How much of a malformed body is quoted in the error, in characters.
 const EXCERPT: usize = 30;
 
-/// Kinds of core/v1 that Kubernetes knows and we do not serve: bodies may still claim to be one.
+/// Kinds of core/v1 that Kubernetes has and we do not serve: bodies may still name one.
 const UNSERVED: [&str; 4] = ["ComponentStatus", "PersistentVolume", "PersistentVolumeClaim", "PodTemplate"];
 /// Kinds that exist in every group.
-const EVERYWHERE: [&str; 8] = [
+const UNIVERSAL_KINDS: [&str; 8] = [
     "CreateOptions",
     "DeleteOptions",
     "GetOptions",
@@ -34,7 +33,7 @@ const EVERYWHERE: [&str; 8] = [
     "WatchEvent",
 ];
 
-/// Reads an object of a kind, with its defaults.
+/// Decodes an object of a kind, and sets defaults.
 pub(crate) fn object(
     kind: &Kind,
     media: Media,
@@ -66,13 +65,13 @@ pub(crate) fn object(
     if value.is_null() {
         value = Value::Object(serde_json::Map::new());
     }
-    judge(validation, &strict, warnings).map_err(|error| unhandled(&error))?;
+    apply_validation(validation, &strict, warnings).map_err(|error| unhandled(&error))?;
     kind.rules.default(&mut value);
     Ok(value)
 }
 
-/// Applies `fieldValidation`: silence, warnings, or the words of a refusal.
-pub(crate) fn judge(
+/// Applies `fieldValidation` to strict decoding errors: ignored, warnings, or an error.
+pub(crate) fn apply_validation(
     validation: FieldValidation,
     complaints: &[String],
     warnings: &mut Vec<String>,
@@ -88,7 +87,7 @@ pub(crate) fn judge(
     }
 }
 
-/// Reads JSON or YAML of whatever shape.
+/// Parses JSON or YAML of any type.
 pub(crate) fn text(expected: &str, media: Media, bytes: &[u8]) -> Result<Decoded, Status> {
     let (value, strict) = match media {
         Media::Yaml => yaml::from_yaml(bytes).map_err(|error| unrecognized(expected, &error, bytes))?,
@@ -103,7 +102,7 @@ pub(crate) fn text(expected: &str, media: Media, bytes: &[u8]) -> Result<Decoded
     Ok(Decoded { value, strict })
 }
 
-/// A body that does not even say what it is.
+/// The error for a body whose type cannot be read.
 fn unrecognized(expected: &str, error: &dyn std::fmt::Display, bytes: &[u8]) -> Status {
     Status::bad_request(format!(
         "the object provided is unrecognized (must be of type {expected}): couldn't get version/kind; json parse error: \
@@ -128,7 +127,7 @@ fn protobuf(kind: &Kind, bytes: &[u8]) -> Result<Value, Status> {
     Ok(value)
 }
 
-/// Reads a message that is no kind of its own, such as a `TokenRequest`.
+/// Decodes a message that is not a stored kind, such as a `TokenRequest`.
 pub(crate) fn message(schema: &str, media: Media, bytes: &[u8]) -> Result<Value, Status> {
     let ty = schema::named(schema);
     let name = schema.rsplit('.').next().unwrap_or(schema);
@@ -150,7 +149,7 @@ pub(crate) fn message(schema: &str, media: Media, bytes: &[u8]) -> Result<Value,
     Ok(value)
 }
 
-/// Reads the options in the body of a DELETE; `None` when there is no body.
+/// Decodes the `DeleteOptions` in the body of a DELETE; `None` without a body.
 pub(crate) fn delete_options(media: Media, bytes: &[u8]) -> Result<Option<Value>, Status> {
     if bytes.is_empty() {
         return Ok(None);
@@ -182,7 +181,7 @@ pub(crate) fn delete_options(media: Media, bytes: &[u8]) -> Result<Option<Value>
     Ok(Some(value))
 }
 
-/// The type a body claims must be the one the URL names; it may also say nothing.
+/// Checks the type that a body names against that of the URL; it may be omitted.
 fn check_type(kind: &Kind, api_version: &str, name: &str) -> Result<(), Status> {
     let want = kind.api_version();
     if (api_version.is_empty() || api_version == want) && (name.is_empty() || name == kind.kind) {
@@ -199,12 +198,12 @@ fn check_type(kind: &Kind, api_version: &str, name: &str) -> Result<(), Status> 
     )))
 }
 
-/// Why an object of one type cannot stand for another.
+/// The error for an object of another type.
 pub(crate) fn conversion_error(kind: &Kind, group: &str, version: &str, name: &str) -> String {
     let single = name.strip_suffix("List").unwrap_or(name);
     let served = |known: &&Kind| known.group == group && known.version == version && known.kind == single;
     let known = kinds::KINDS.iter().any(served) || group.is_empty() && version == "v1" && UNSERVED.contains(&single);
-    if known || version == "v1" && EVERYWHERE.contains(&name) {
+    if known || version == "v1" && UNIVERSAL_KINDS.contains(&name) {
         return format!("converting ({version}.{name}) to ({}.{}): unknown conversion", go_package(kind), kind.kind);
     }
     let full = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };

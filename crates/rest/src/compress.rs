@@ -1,7 +1,7 @@
-//! Large answers to clients that can read gzip.
+//! Gzip compression of large responses.
 //!
-//! Small ones are not worth it, and streams must not wait for a block to fill. Compression is work for a thread that may
-//! block: a list of ten thousand objects takes longer than other requests should wait.
+//! Small responses are sent as they are, and streams are not compressed. Compression runs on a blocking thread: a list of ten thousand objects
+//! takes longer than other requests should wait.
 
 use std::io::Write as _;
 
@@ -12,10 +12,10 @@ use http::header;
 
 use crate::reply::{Body, Reply};
 
-/// Answers up to this size are sent as they are.
+/// Responses up to this size in bytes are not compressed.
 const THRESHOLD: usize = 128 * 1024;
 
-/// Compresses a large answer.
+/// Compresses a large response.
 pub(crate) async fn large(mut reply: Reply) -> Reply {
     let Body::Whole(Some(plain)) = &reply.body else { return reply };
     let compressed_already = reply.headers.iter().any(|(name, _)| *name == header::CONTENT_ENCODING);

@@ -1,12 +1,12 @@
-//! How many connections there may be, in total and from one source, and how long one may be without a request.
+//! Limits of connections, in total and per source, and idle timeouts.
 //!
-//! In: each connection as it is accepted, before TLS. Out: a [`Slot`] that counts while the connection lives, also after it has left HTTP, or
-//! why it is closed at once. Without this, whoever reaches the port can use up the file descriptors of the process without a credential.
+//! In: each accepted connection, before TLS. Out: a [`Slot`] that counts until the connection ends, also after an HTTP upgrade, or the reason
+//! why it is closed at once. Without this, clients without credentials could exhaust the file descriptors of the process.
 //!
-//! - One source is an IPv4 address or an IPv6 /64, because one machine mostly has a whole /64.
-//! - Loopback is where the administrator and the components of this machine come from: a tenth of all slots is for loopback alone, and
-//!   loopback may have half of them, so that no side can lock the other out.
-//! - Handshakes are counted apart, with the same rules: they cost time of the processor and need no credential.
+//! - One source is an IPv4 address or an IPv6 /64, because a machine usually has a whole /64.
+//! - Administrators and components of this machine use loopback: a tenth of all slots is reserved for loopback, and loopback may use at most
+//!   half of them, so that neither side can lock out the other.
+//! - Handshakes are limited separately, by the same rules: they cost CPU time and need no credentials.
 
 mod activity;
 
@@ -25,12 +25,12 @@ use crate::metrics::Metrics;
 
 pub(crate) use activity::{Activity, Tracked};
 
-/// How often refused connections are logged at most.
+/// The shortest interval between log lines about refused connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
-/// The part of all slots that is for loopback alone.
+/// One of this many slots is reserved for loopback.
 const RESERVED_PART: usize = 10;
 
-/// Limits to connections.
+/// Limits of connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnectionLimits {
     /// Open connections.
@@ -41,13 +41,13 @@ pub struct ConnectionLimits {
     pub handshakes: usize,
     /// TLS handshakes in progress from one source other than loopback.
     pub handshakes_per_source: usize,
-    /// How long a handshake may take.
+    /// The timeout of a handshake.
     pub handshake_timeout: Duration,
-    /// How long a connection may be open before its first request.
+    /// The timeout for the first request of a connection.
     pub first_request_timeout: Duration,
-    /// How long a connection may be open without a request after that.
+    /// The idle timeout after that.
     pub idle_timeout: Duration,
-    /// How long a peer has to acknowledge the end of an idle connection.
+    /// The timeout for the peer to acknowledge the close of an idle connection.
     pub close_timeout: Duration,
 }
 
@@ -60,14 +60,14 @@ impl Default for ConnectionLimits {
             handshakes_per_source: 100,
             handshake_timeout: Duration::from_secs(10),
             first_request_timeout: Duration::from_secs(30),
-            // Clients keep an unused connection for 90 seconds (Go) and should be the ones who close it.
+            // Go clients close unused connections after 90 seconds and should do so first.
             idle_timeout: Duration::from_mins(5),
             close_timeout: Duration::from_secs(5),
         }
     }
 }
 
-/// Why a connection is closed at once.
+/// Why a connection is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Refusal {
     /// Too many are open.
@@ -81,7 +81,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// The reason, as a label.
+    /// The metric label.
     pub(crate) const fn reason(self) -> &'static str {
         match self {
             Self::Total => "total",
@@ -107,7 +107,7 @@ struct Counts {
     unlogged: u64,
 }
 
-/// How many there are, in total and of each source.
+/// The number of connections, in total and of each source.
 #[derive(Default)]
 struct Count {
     total: usize,
@@ -115,7 +115,7 @@ struct Count {
 }
 
 impl Count {
-    /// Whether a source may have one more: false in the first place when there are too many in all, in the second when it has too many.
+    /// Whether one more is within the total limit, and within the limit of the source.
     fn admits(&self, source: IpAddr, total: usize, per_source: usize) -> (bool, bool) {
         let local = source.is_loopback();
         let (total, own) = if local { (total, total.div_ceil(2)) } else { (total - total / RESERVED_PART, per_source) };
@@ -138,7 +138,7 @@ impl Count {
     }
 }
 
-/// What counts as one source.
+/// The source of a peer.
 fn source(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(v6) if !v6.is_loopback() => {
@@ -160,7 +160,7 @@ impl Connections {
         &self.limits
     }
 
-    /// Counts a connection that was accepted and has not begun its handshake.
+    /// Counts an accepted connection before its handshake.
     pub(crate) fn admit(self: &Arc<Self>, peer: IpAddr) -> Result<Slot, Refusal> {
         let source = source(peer);
         let mut counts = self.counts.lock();
@@ -187,7 +187,7 @@ impl Connections {
         Ok(Slot { connections: self.clone(), source, is_in_handshake: true })
     }
 
-    /// Logs refusals, in bounded number whatever comes.
+    /// Logs refusals, rate limited.
     fn log(&self, counts: &mut Counts, peer: IpAddr, refusal: Refusal) {
         counts.unlogged += 1;
         if counts.logged.is_some_and(|last| last.elapsed() < LOG_INTERVAL) {
@@ -196,11 +196,11 @@ impl Connections {
         counts.logged = Some(Instant::now());
         let refused = std::mem::take(&mut counts.unlogged);
         let open = counts.open.total;
-        tracing::warn!(%peer, reason = refusal.reason(), open, refused, "refused connections over a limit");
+        tracing::warn!(%peer, reason = refusal.reason(), open, refused, "refused connections: limit exceeded");
     }
 }
 
-/// One connection, counted as long as this is there.
+/// One connection, counted until the value is dropped.
 pub(crate) struct Slot {
     connections: Arc<Connections>,
     source: IpAddr,
@@ -208,7 +208,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// The handshake is over.
+    /// The handshake has completed.
     pub(crate) fn secured(&mut self) {
         if std::mem::take(&mut self.is_in_handshake) {
             self.connections.counts.lock().handshakes.remove(self.source);
@@ -224,7 +224,7 @@ impl Drop for Slot {
     }
 }
 
-/// A stream that is counted as a connection until it is closed, whoever owns it then.
+/// A stream that counts as a connection until it is dropped.
 pub(crate) struct Counted<S> {
     stream: S,
     _slot: Slot,

@@ -1,24 +1,24 @@
-//! Where the server connects to on behalf of others: agents of Nodes, and Pods.
+//! Which addresses the server dials for clients: agents of Nodes, Pods, webhooks.
 //!
-//! In: an address that an object names. Out: whether the server dials it. Nodes write their own addresses and those of their Pods, so a Node
-//! that was taken over would otherwise point the server, which reaches more than the Node does, at anything: its own loopback, the
-//! metadata service of a cloud, Services, the API itself.
+//! In: an address from an object. Out: whether the server may dial it. Nodes write their own addresses and those of their Pods, so a
+//! compromised Node could otherwise make the server, which can reach more, connect to anything: its loopback, the metadata service of a
+//! cloud, Services, the API itself (SSRF).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use api::{field, ip};
 use ipnet::IpNet;
 
-/// Where a large cloud keeps secrets of its machines; its other address of this kind is link-local.
+/// The IPv6 metadata service of AWS; its IPv4 address is link-local.
 const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
-/// Agents do not listen below this port; services of a machine do.
+/// Agents do not listen below this port; system services do.
 const FIRST_AGENT_PORT: u16 = 1024;
 
-/// Addresses that the server does not dial, besides those that are no Node's and no Pod's anywhere.
+/// Addresses that are not dialed, besides those that no Node or Pod can have.
 pub(crate) struct DialPolicy {
-    /// Where the API is served.
+    /// The addresses of the API.
     listening: Vec<SocketAddr>,
-    /// The Node whose agent is in this process, if there is one.
+    /// The Node whose agent runs in this process, if any.
     local_node: Option<String>,
 }
 
@@ -27,10 +27,10 @@ impl DialPolicy {
         Self { listening, local_node }
     }
 
-    /// Whether the agent of a Node may be at an address. `services` are the ranges of Services.
+    /// Whether the agent of a Node may have an address. `services` are the Service CIDRs.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason.
     pub(crate) fn agent(&self, node: &str, at: SocketAddr, services: &[IpNet]) -> Result<(), &'static str> {
         if at.port() < FIRST_AGENT_PORT {
             return Err("agents do not listen at ports below 1024");
@@ -41,10 +41,10 @@ impl DialPolicy {
         self.pod(at, services)
     }
 
-    /// Whether a Pod may be at an address. `services` are the ranges of Services.
+    /// Whether a Pod may have an address. `services` are the Service CIDRs.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason.
     pub(crate) fn pod(&self, at: SocketAddr, services: &[IpNet]) -> Result<(), &'static str> {
         let ip = at.ip().to_canonical();
         if !is_ordinary(ip) {
@@ -59,11 +59,11 @@ impl DialPolicy {
         Ok(())
     }
 
-    /// Whether a webhook that is named by a URL may be at an address. On the machine of the server it may be only where the
-    /// API is served at loopback alone: elsewhere services of that machine trust whoever comes from it.
+    /// Whether a webhook with a URL may have an address. Loopback is allowed only if the API is served on loopback alone: otherwise
+    /// local services, which may trust local clients, could be reached.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason.
     pub(crate) fn webhook(&self, at: SocketAddr, services: &[IpNet]) -> Result<(), &'static str> {
         if at.ip().to_canonical().is_loopback() && self.listening.iter().all(|own| own.ip().is_loopback()) {
             return if self.is_api(at) { Err("the API listens there") } else { Ok(()) };
@@ -71,20 +71,20 @@ impl DialPolicy {
         self.pod(at, services)
     }
 
-    /// Whether a Node is on the machine of the server. A server at loopback alone is reached by agents of its machine alone.
+    /// Whether a Node is on the machine of the server. A server on loopback alone is reached only by agents of its machine.
     fn shares_machine(&self, node: &str) -> bool {
         self.local_node.as_deref() == Some(node) || self.listening.iter().all(|at| at.ip().is_loopback())
     }
 
     fn is_api(&self, at: SocketAddr) -> bool {
         let ip = at.ip().to_canonical();
-        // Which addresses this machine has may change: where the API listens on all of them, its port is nobody else's.
+        // The addresses of this machine may change: where the API listens on all of them, its port is excluded.
         let is_at = |own: &SocketAddr| own.port() == at.port() && (own.ip().is_unspecified() || own.ip() == ip);
         self.listening.iter().any(is_at)
     }
 }
 
-/// Whether an address is one that a machine or a Pod may have: not loopback, not link-local, not a group.
+/// Whether a machine or a Pod may have an address: not loopback, link-local or multicast.
 fn is_ordinary(address: IpAddr) -> bool {
     let mut errors = field::Errors::default();
     ip::check_not_special(&field::Path::Root("ip"), &address.to_string(), &mut errors);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_are_where_machines_are() {
+    fn agents_are_dialed_only_at_addresses_of_machines() {
         let public = policy(&["192.0.2.10:6443"], Some("here"));
         let may =
             |policy: &DialPolicy, node: &str, at: &str| policy.agent(node, at.parse().unwrap(), &services()).is_ok();

@@ -1,9 +1,8 @@
-//! Discovery: the table of kinds in, the documents that tell clients what is served out.
+//! Discovery: the table of kinds in, discovery documents out.
 //!
-//! There are two forms. The old one is a tree of small documents (groups, then the resources of each version); the
-//! aggregated one is a single document for all of `/api` or `/apis`, with an entity tag so that clients can keep it.
-//! Both are made from the same [`Kind`]s, so they cannot disagree. Nothing here knows HTTP: the caller sets the
-//! headers that stand in the constants.
+//! There are two forms. The legacy one is a tree of small documents (groups, then the resources of each version); the aggregated one is
+//! a single document for all of `/api` or `/apis`, with an ETag. Both are made from the same [`Kind`]s. Nothing here depends on
+//! HTTP: the caller sets the headers in the constants.
 
 use std::fmt::Write as _;
 
@@ -25,7 +24,7 @@ pub(crate) const AGGREGATED_TYPE: &str = "application/json;g=apidiscovery.k8s.io
 /// The `Cache-Control` of an aggregated document.
 pub(crate) const AGGREGATED_CACHE_CONTROL: &str = "public";
 
-/// Groups in the order in which clients resolve an ambiguous name; groups that are not here follow.
+/// Groups in the order in which clients resolve ambiguous names; other groups follow.
 const GROUP_ORDER: &[&str] = &[
     "apps",
     "events.k8s.io",
@@ -46,7 +45,7 @@ const GROUP_ORDER: &[&str] = &[
     "discovery.k8s.io",
 ];
 
-/// Paths that are served besides those of the groups.
+/// Served paths besides those of the groups.
 const OTHER_PATHS: &[&str] = &[
     "/.well-known/openid-configuration",
     "/healthz",
@@ -60,16 +59,16 @@ const OTHER_PATHS: &[&str] = &[
     "/version",
 ];
 
-/// An aggregated document, ready to be sent.
+/// An aggregated document.
 #[derive(Clone, Debug)]
 pub(crate) struct Aggregated {
     /// The JSON.
     pub(crate) body: Bytes,
-    /// The entity tag, quoted. A request whose `If-None-Match` is equal is answered with 304.
+    /// The ETag, quoted. An equal `If-None-Match` gets 304.
     pub(crate) etag: String,
 }
 
-/// `/`: every path a client may look at.
+/// `/`: all served paths.
 pub(crate) fn root(kinds: &[&'static Kind]) -> Value {
     let mut paths: Vec<String> = OTHER_PATHS.iter().map(|path| (*path).to_owned()).collect();
     paths.extend(["/api".to_owned(), "/apis".to_owned(), "/apis/".to_owned()]);
@@ -79,7 +78,7 @@ pub(crate) fn root(kinds: &[&'static Kind]) -> Value {
     json!({ "paths": paths })
 }
 
-/// `/api`. `address` is where clients reach this server (`host:port`).
+/// `/api`. `address` is that of this server (`host:port`).
 pub(crate) fn core_versions(kinds: &[&'static Kind], address: &str) -> Value {
     json!({
         "kind": "APIVersions",
@@ -94,7 +93,7 @@ pub(crate) fn group_list(kinds: &[&'static Kind]) -> Value {
     json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
 }
 
-/// `/apis/{group}`, if there is such a group.
+/// `/apis/{group}`, if it exists.
 pub(crate) fn group(kinds: &[&'static Kind], name: &str) -> Option<Value> {
     let name = groups(kinds).into_iter().find(|group| *group == name)?;
     let mut document = group_members(kinds, name);
@@ -103,7 +102,7 @@ pub(crate) fn group(kinds: &[&'static Kind], name: &str) -> Option<Value> {
     Some(document)
 }
 
-/// `/api/v1` and `/apis/{group}/{version}`, if there is such a version.
+/// `/api/v1` and `/apis/{group}/{version}`, if it exists.
 pub(crate) fn resources(kinds: &[&'static Kind], group: &str, version: &str) -> Option<Value> {
     let here = kinds_of(kinds, group, version);
     let first = here.first()?;
@@ -113,7 +112,7 @@ pub(crate) fn resources(kinds: &[&'static Kind], group: &str, version: &str) -> 
         list.extend(kind.subresources.iter().map(|sub| subresource(kind, sub)));
     }
     let mut document = json!({ "kind": "APIResourceList", "groupVersion": first.api_version(), "resources": list });
-    // The original leaves the version out of the core document, and has done so since the first release.
+    // kube-apiserver omits the version in the core document.
     if !group.is_empty() {
         document["apiVersion"] = "v1".into();
     }
@@ -130,7 +129,7 @@ pub(crate) fn aggregated_groups(kinds: &[&'static Kind]) -> Aggregated {
     aggregated(kinds, &groups(kinds))
 }
 
-/// The group version that a subresource's kind belongs to, if it is not its parent's.
+/// The group version of a subresource's kind, if it differs from its parent's.
 pub(crate) fn foreign(kind: &str) -> Option<(&'static str, &'static str)> {
     FOREIGN_KINDS.iter().find(|(name, _, _)| *name == kind).map(|(_, group, version)| (*group, *version))
 }
@@ -235,7 +234,7 @@ fn put_names(entry: &mut Value, kind: &Kind) {
     }
 }
 
-/// Tells clients which version is stored. Kinds that share a table are stored as the core kind among them.
+/// The hash of the storage version. Kinds that share a table are stored as the core kind among them.
 fn storage_version_hash(kinds: &[&'static Kind], kind: &Kind) -> Option<String> {
     if kind.table.is_empty() {
         return None;
@@ -291,7 +290,7 @@ fn aggregated_resource(kind: &Kind) -> Value {
 }
 
 fn aggregated_subresource(sub: &Subresource) -> Value {
-    // Empty means: as the parent.
+    // Empty: as the parent.
     let (group, version) = foreign(sub.kind).unwrap_or(("", ""));
     json!({
         "subresource": sub.name,

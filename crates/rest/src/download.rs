@@ -1,8 +1,8 @@
-//! Response bodies that clients have not read yet.
+//! Limits of response bodies that clients have not read yet.
 //!
-//! In: a request's user, and its response. Out: the same response, whose bytes count as memory of the user until the last of them was
-//! sent. Whoever has too much of it gets no more: without this, one account that requests large lists and reads none of them uses up the memory
-//! of the server. A user is refused before a request is executed, so one may exceed the limit by the responses of requests in progress.
+//! In: the user of a request, and its response. Out: the same response, whose bytes count as memory of the user until they are sent. Users over
+//! their limit are refused: otherwise one account that requests large lists and reads none of them could exhaust the memory of the
+//! server. The check is before the request runs, so the limit may be exceeded by the responses of requests in progress.
 
 use api::status::Status;
 use bytes::Bytes;
@@ -10,17 +10,17 @@ use bytes::Bytes;
 use crate::auth::User;
 use crate::memory::{Limits, Memory, Share};
 
-/// What may be on its way: a controller or a node that starts lists everything it needs at once.
+/// Bytes in transit: a controller or node that starts lists everything it needs at once.
 const LIMITS: Limits = Limits { administrator: usize::MAX, user: 256 << 20, node: 256 << 20, class: 1 << 30 };
-/// Smaller ones are not counted: the buffers of a connection hold more.
-const COUNTED: usize = 64 << 10;
+/// Smaller bodies are not counted, in bytes: the buffers of a connection hold more.
+const MIN_COUNTED: usize = 64 << 10;
 
 /// The memory that responses hold.
 pub(crate) struct Downloads {
     memory: Memory,
 }
 
-/// The user whose memory a response holds.
+/// The account that a response is charged to.
 pub(crate) struct Account(Share);
 
 /// Bytes that are counted until they are dropped.
@@ -36,7 +36,7 @@ impl Default for Downloads {
 }
 
 impl Downloads {
-    /// Lets a request begin.
+    /// Admits a request.
     ///
     /// # Errors
     /// 429 when its user has too many unread responses.
@@ -50,10 +50,10 @@ impl Downloads {
 }
 
 impl Account {
-    /// Counts a body.
+    /// Charges a body.
     pub(crate) fn charge(self, bytes: Bytes) -> Bytes {
         let Self(mut share) = self;
-        if bytes.len() < COUNTED {
+        if bytes.len() < MIN_COUNTED {
             return bytes;
         }
         share.charge(bytes.len());
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_nothing_gets_nothing_more() {
+    fn clients_with_unread_responses_are_refused() {
         let (downloads, slow) = (Downloads::default(), user("slow", "x"));
         let large = Bytes::from(vec![b'x'; 64 << 20]);
         let mut unread = Vec::new();

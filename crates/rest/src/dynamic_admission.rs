@@ -1,12 +1,12 @@
 //! Dynamic admission control against the cluster: which policies and webhooks are configured, and calling webhooks.
 //!
 //! ```text
-//! mutate: webhooks by name, each on what the one before it left ─▶ plugins again ─▶ webhooks that want to see changes
-//! validate: policies ─▶ webhooks, all at once
+//! mutate: webhooks by name, each on the result of the one before ─▶ plugins again ─▶ reinvocation of webhooks
+//! validate: policies ─▶ webhooks, in parallel
 //! ```
-//! In: a [`Request`] and its user. Out: a changed object, or a refusal; warnings and audit annotations in [`Notes`]. What
-//! matches and what policies decide is pure and in `api::dynamic_admission`; here are the configuration that follows the
-//! store ([`configuration`]), the exchange with a webhook ([`review`], [`exchange`]) and the HTTPS client ([`client`]).
+//! In: a [`Request`] and its user. Out: a changed object, or an error; warnings and audit annotations in [`Notes`]. Matching and
+//! evaluation of policies are pure and in `api::dynamic_admission`; here are the configuration that follows the store ([`configuration`]), the
+//! exchange with a webhook ([`review`], [`exchange`]) and the HTTPS client ([`client`]).
 
 pub(crate) mod client;
 mod cluster;
@@ -44,14 +44,14 @@ use target::Target;
 
 /// Calls webhooks.
 pub(crate) trait Caller: Send + Sync {
-    /// Posts a review and gives the body of the answer, which must come within a time.
+    /// Posts a review and returns the body of the response within a timeout.
     ///
     /// # Errors
-    /// What went wrong, from `failed to call webhook: ` on; in the words of Go's HTTP client as far as they are known.
+    /// The error after `failed to call webhook: `; in the words of Go's HTTP client as far as they are known.
     fn post<'a>(&'a self, target: &'a Target, body: Bytes, within: Duration) -> BoxFuture<'a, Result<Bytes, String>>;
 }
 
-/// Completes an object again after webhooks changed it, as plugins did before.
+/// Runs plugins again after webhooks changed an object.
 pub(crate) type Refill<'a> = dyn Fn(&mut Value) -> Result<(), Status> + Sync + 'a;
 
 /// Policies and webhooks of a cluster.
@@ -66,7 +66,7 @@ pub(crate) struct DynamicAdmission {
 }
 
 impl DynamicAdmission {
-    /// Follows the configurations of a store, as far as plugins are not switched off.
+    /// Watches the configurations of a store, unless the plugins are disabled.
     pub(crate) fn new(
         store: Arc<dyn Store>,
         authorizer: Arc<Authorizer>,
@@ -94,17 +94,17 @@ impl DynamicAdmission {
         }
     }
 
-    /// What is configured now.
+    /// The current configuration.
     fn configuration(&self) -> Arc<Configuration> {
         self.configuration.read(&*self.store)
     }
 
-    /// Whether there is something that may change objects: webhooks.
+    /// Whether there are mutating webhooks.
     pub(crate) fn mutates(&self) -> bool {
         self.asks_mutating && !self.configuration().mutating.is_empty()
     }
 
-    /// Whether there is something that may refuse requests: webhooks, or policies in force.
+    /// Whether there are validating webhooks or policies.
     pub(crate) fn validates(&self) -> bool {
         let configuration = self.configuration();
         (self.asks_validating && !configuration.validating.is_empty())
@@ -122,7 +122,7 @@ impl DynamicAdmission {
     }
 }
 
-/// The user of a request as reviews and expressions show it.
+/// The user of a request as in reviews and expressions.
 pub(crate) fn user_info(user: &User) -> Value {
     let mut out = json!({"username": user.name, "groups": user.groups});
     if user.groups.is_empty() {
@@ -137,7 +137,7 @@ pub(crate) fn user_info(user: &User) -> Value {
     out
 }
 
-/// The object of a request in the words of a rule, for the log.
+/// The object of a request as in a rule, for the log.
 fn described(request: &Request<'_>) -> String {
     format!("{} {}/{}", request.operation.name(), request.kind.plural, request.name)
 }

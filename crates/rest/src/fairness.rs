@@ -42,13 +42,13 @@ use schema::{Priority, classify};
 
 pub(crate) use width::width;
 
-/// No request waits longer than this.
+/// The longest time that a request waits.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
-/// All requests of a server.
+/// The state of all requests.
 pub(crate) struct Fairness {
     scheduler: Mutex<Scheduler<Waiter>>,
-    /// Keyed at random, so that nobody can choose a name whose flow shares the queues of another's.
+    /// A random key, so that clients cannot choose names whose flows share the queues of others.
     flows: RandomState,
     /// The scheduler's times are since this.
     epoch: Instant,
@@ -58,14 +58,14 @@ pub(crate) struct Fairness {
     metrics: Arc<Metrics>,
 }
 
-/// The place of a request that waits.
+/// The handle of a waiting request.
 struct Waiter {
     permit: oneshot::Sender<Permit>,
     schema: usize,
     arrived: Duration,
 }
 
-/// A request that is executed; its seats are free again when this is dropped.
+/// A running request; its seats are released when this is dropped.
 pub(crate) struct Permit {
     fairness: Arc<Fairness>,
     /// The place of its schema in the table.
@@ -165,7 +165,7 @@ impl Fairness {
             Err(_) => given.await,
         };
         queued.ticket = None;
-        // Who takes a waiter out of its queue sends it a permit, so this does not fail.
+        // Whatever removes a waiter from its queue sends it a permit, so this does not fail.
         permit.map_err(|_| "cancelled")
     }
 
@@ -180,7 +180,7 @@ impl Fairness {
         while let Some(running) = next.take().or_else(|| returned.pop()) {
             let now = self.now();
             let starting = self.scheduler.lock().finish(now, running);
-            // Without the lock: one that went away meanwhile gives its seats back at once.
+            // Outside the lock: a cancelled request releases its seats at once.
             for (waiter, running) in starting {
                 let permit = self.start(waiter.schema, running, now.saturating_sub(waiter.arrived));
                 self.metrics.flow.schema(waiter.schema).queued(-1);

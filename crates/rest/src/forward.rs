@@ -1,8 +1,7 @@
-//! Requests that somebody else answers: an agent, or a Pod.
+//! Forwards requests to a backend: an agent, or a Pod.
 //!
-//! In: a connection to whoever answers, and the client's request. Out: the answer as it comes, nothing of it held; or, when both sides
-//! agree to leave HTTP, bytes carried both ways until one of them ends. Headers that belong to one connection, and what tells who
-//! the client is, stay here.
+//! In: a connection to the backend, and the client's request. Out: the streamed response; or, after an upgrade, bytes copied in both
+//! directions until one side ends. Hop-by-hop headers and credentials are not forwarded.
 
 #[cfg(test)]
 mod tests;
@@ -33,8 +32,8 @@ use tracing::Instrument as _;
 use crate::audit::Trail;
 use crate::reply::{Body, Reply};
 
-/// Headers that belong to one connection.
-const OF_CONNECTION: [HeaderName; 9] = [
+/// Hop-by-hop headers.
+const HOP_BY_HOP: [HeaderName; 9] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
@@ -46,33 +45,33 @@ const OF_CONNECTION: [HeaderName; 9] = [
     header::UPGRADE,
 ];
 
-/// What a client sent after its headers.
-pub(crate) struct Sent {
+/// The part of a client's request after its headers.
+pub(crate) struct ClientBody {
     /// The body.
     pub(crate) body: Incoming,
-    /// The connection, once both sides have left HTTP.
+    /// The connection after an upgrade.
     pub(crate) upgrade: OnUpgrade,
     /// Held until that connection ends, if the request is audited.
     pub(crate) audit: Option<Arc<Trail>>,
 }
 
-/// A request on its way to whoever answers it.
-pub(crate) struct Outward<'a> {
+/// A request to a backend.
+pub(crate) struct BackendRequest<'a> {
     /// The method.
     pub(crate) method: &'a Method,
     /// The path and the query, encoded.
     pub(crate) path: &'a str,
-    /// The name of the one who answers.
+    /// The Host header.
     pub(crate) host: &'a str,
     /// The headers of the client.
     pub(crate) headers: &'a HeaderMap,
 }
 
-/// A connection, encrypted or not.
+/// A connection, with or without TLS.
 pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
-/// Connects within a time; with TLS when there are settings for it.
+/// Connects within a timeout; with TLS if there is a configuration for it.
 pub(crate) async fn connect(
     address: SocketAddr,
     tls: Option<Arc<ClientConfig>>,
@@ -80,7 +79,7 @@ pub(crate) async fn connect(
 ) -> Result<Box<dyn Io>, String> {
     let connecting = async {
         let stream = TcpStream::connect(address).await.map_err(|error| format!("dial tcp {address}: {error}"))?;
-        // Bytes of people who type must not wait for more.
+        // Interactive sessions must not wait for more bytes.
         let _ = stream.set_nodelay(true);
         let Some(tls) = tls else { return Ok(Box::new(stream) as Box<dyn Io>) };
         let name = ServerName::IpAddress(address.ip().into());
@@ -91,23 +90,23 @@ pub(crate) async fn connect(
     tokio::time::timeout(within, connecting).await.unwrap_or_else(|_| Err(late()))
 }
 
-/// Sends a request and gives its answer, whatever it is.
-pub(crate) async fn send(io: Box<dyn Io>, outward: &Outward<'_>, sent: Sent) -> Result<Reply, String> {
+/// Sends a request and returns the response.
+pub(crate) async fn send(io: Box<dyn Io>, backend: &BackendRequest<'_>, sent: ClientBody) -> Result<Reply, String> {
     let words = |error: hyper::Error| full(&error);
     let (mut sender, connection) = http1::handshake(TokioIo::new(io)).await.map_err(words)?;
-    // The end of this connection is told to whoever waits for the answer.
+    // Errors of this connection are reported through the response.
     tokio::spawn(async { drop(connection.with_upgrades().await) });
-    let upgrade = wanted(outward.headers);
-    let mut request = Request::builder().method(outward.method).uri(outward.path).header(header::HOST, outward.host);
+    let upgrade = wanted(backend.headers);
+    let mut request = Request::builder().method(backend.method).uri(backend.path).header(header::HOST, backend.host);
     if let Some(headers) = request.headers_mut() {
-        pass(outward.headers, headers);
+        pass(backend.headers, headers);
         if let Some(protocol) = &upgrade {
             headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
             headers.insert(header::UPGRADE, protocol.clone());
             headers.remove(header::CONTENT_LENGTH);
         }
     }
-    // A request to leave HTTP has no body; what the client sends next belongs to the other protocol.
+    // An upgrade request has no body; what follows belongs to the other protocol.
     let body = if upgrade.is_some() { Either::Left(Empty::new()) } else { Either::Right(sent.body) };
     let request = request.body(Carried(body)).map_err(|error| error.to_string())?;
     let response = sender.send_request(request).await.map_err(words)?;
@@ -115,20 +114,20 @@ pub(crate) async fn send(io: Box<dyn Io>, outward: &Outward<'_>, sent: Sent) -> 
         return if upgrade.is_some() {
             Ok(switched(response, sent.upgrade, sent.audit))
         } else {
-            Err("an upgrade nobody asked for".to_owned())
+            Err("an upgrade that was not requested".to_owned())
         };
     }
     Ok(answered(response))
 }
 
-/// The protocol that a client wants in place of HTTP.
+/// The protocol of an upgrade request.
 pub(crate) fn wanted(headers: &HeaderMap) -> Option<HeaderValue> {
     let mut words = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let asks = words.any(|list| list.split(',').any(|word| word.trim().eq_ignore_ascii_case("upgrade")));
     headers.get(header::UPGRADE).filter(|_| asks).cloned()
 }
 
-/// Copies headers that are not private.
+/// Copies end-to-end headers without credentials.
 fn pass(from: &HeaderMap, to: &mut HeaderMap) {
     let named: Vec<HeaderName> = from
         .get_all(header::CONNECTION)
@@ -138,7 +137,7 @@ fn pass(from: &HeaderMap, to: &mut HeaderMap) {
         .filter_map(|word| word.trim().parse().ok())
         .collect();
     let private = |name: &HeaderName| {
-        OF_CONNECTION.contains(name)
+        HOP_BY_HOP.contains(name)
             || named.contains(name)
             || matches!(*name, header::AUTHORIZATION | header::HOST)
             || name.as_str().starts_with("impersonate-")
@@ -148,7 +147,7 @@ fn pass(from: &HeaderMap, to: &mut HeaderMap) {
     }
 }
 
-/// An answer whose body passes through.
+/// A response whose body is streamed.
 fn answered(response: Response<Incoming>) -> Reply {
     let (parts, body) = response.into_parts();
     let frames = stream::unfold(Some(body), |body| async move {
@@ -160,7 +159,7 @@ fn answered(response: Response<Incoming>) -> Reply {
                         return Some((Ok(data), Some(body)));
                     }
                 }
-                // The client must see that this is not all of it.
+                // Aborts the response, so that the client detects truncation.
                 Err(error) => return Some((Err(io::Error::other(error)), None)),
             }
         }
@@ -170,7 +169,7 @@ fn answered(response: Response<Incoming>) -> Reply {
     Reply::passed(parts.status.as_u16(), headers, Body::Passed(frames.boxed()))
 }
 
-/// An answer after which both connections carry another protocol.
+/// The response to an upgrade; both connections are then joined.
 fn switched(response: Response<Incoming>, client: OnUpgrade, audit: Option<Arc<Trail>>) -> Reply {
     let mut headers = HeaderMap::new();
     pass(response.headers(), &mut headers);
@@ -183,10 +182,10 @@ fn switched(response: Response<Incoming>, client: OnUpgrade, audit: Option<Arc<T
         match try_join(client, server).await {
             Ok((client, server)) => {
                 let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
-                // Whichever end breaks, both are let go.
+                // An error on either side closes both.
                 let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
             }
-            Err(error) => tracing::debug!(%error, "a connection was not handed over"),
+            Err(error) => tracing::debug!(%error, "failed to upgrade connection"),
         }
         drop(audit);
     };
@@ -194,7 +193,7 @@ fn switched(response: Response<Incoming>, client: OnUpgrade, audit: Option<Arc<T
     Reply::passed(StatusCode::SWITCHING_PROTOCOLS.as_u16(), headers, Body::Whole(None))
 }
 
-/// The body of a request: the client's, or none.
+/// The body of a request: the client's, or empty.
 struct Carried(Either<Empty<Bytes>, Incoming>);
 
 impl http_body::Body for Carried {

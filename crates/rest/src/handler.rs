@@ -1,6 +1,6 @@
-//! One request, from its first byte to its answer: route, identity, limits, permission, verb.
+//! The handler of one request: routing, authentication, authorization, limits, verb.
 //!
-//! Nothing here knows what a Service is. Everything that can go wrong becomes a Status in the form the client asked for.
+//! In: a request. Out: its response. Every error becomes a Status in the media type that the client accepts.
 
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
@@ -26,7 +26,7 @@ use crate::authz::{Attributes, refused};
 use crate::dial::DialPolicy;
 use crate::download::Downloads;
 use crate::fairness::{self, Fairness, Permit};
-use crate::forward::Sent;
+use crate::forward::ClientBody;
 use crate::metrics::Metrics;
 use crate::negotiate::{self, PLAIN};
 use crate::offload::Offload;
@@ -39,97 +39,97 @@ use crate::route::{self, Route, Target};
 use crate::service_backends::ServiceBackends;
 use crate::upload::Uploads;
 use crate::view::{Include, View};
-use crate::{compress, page, pages, query, verbs};
+use crate::{compress, non_resource, query, ui, verbs};
 
-/// A request whose body takes longer than this, or that waits longer, may be of somebody whose credential has ended: it is checked again.
-const SLOW: Duration = Duration::from_secs(1);
+/// Bodies or queues that take longer than this: credentials may have expired meanwhile, so the request is authenticated again.
+const REAUTHENTICATE_AFTER: Duration = Duration::from_secs(1);
 
-/// What all requests share.
+/// State that all requests share.
 pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) authn: Authenticator,
     pub(crate) impersonation: Impersonation,
-    /// Sessions of the page.
-    pub(crate) sessions: page::Sessions,
+    /// Sessions of the web UI.
+    pub(crate) sessions: ui::Sessions,
     pub(crate) metrics: Arc<Metrics>,
     /// The audit log, if there is one.
     pub(crate) audit: Option<Arc<Audit>>,
     pub(crate) openapi: OpenApi,
-    /// `host:port`, as discovery tells it.
+    /// `host:port`, as discovery reports it.
     pub(crate) address: String,
-    /// Who the server is before agents, if there may be any.
+    /// The server's identity towards agents of nodes, if there may be any.
     pub(crate) agents: Option<Live>,
-    /// Bodies on their way in.
+    /// Limits of request bodies.
     pub(crate) uploads: Uploads,
-    /// Bodies on their way out.
+    /// Limits of response bodies.
     pub(crate) downloads: Downloads,
-    /// Where work is done that takes long.
+    /// Threads for expensive work.
     pub(crate) offload: Offload,
-    /// Which addresses are dialled on behalf of others.
+    /// Which addresses may be dialed for clients.
     pub(crate) dial: Arc<DialPolicy>,
-    /// Which requests are answered, and which wait.
+    /// Priority and fairness: which requests run, and which are queued.
     pub(crate) fairness: Arc<Fairness>,
-    /// How long a request that is no watch may take.
+    /// The timeout of requests other than watches.
     pub(crate) request_timeout: Duration,
-    /// True once everything a client may rely on is there.
+    /// True once the bootstrap objects exist.
     pub(crate) ready: watch::Receiver<bool>,
-    /// True once the server is going away.
+    /// True while the server shuts down.
     pub(crate) draining: watch::Receiver<bool>,
 }
 
-/// A request, taken apart.
-pub(crate) struct Ask<'a> {
+/// A parsed request.
+pub(crate) struct RequestContext<'a> {
     pub(crate) method: &'a Method,
-    /// As the client wrote it.
+    /// As the client sent it.
     pub(crate) uri: &'a Uri,
     pub(crate) query: Vec<(String, String)>,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) user: &'a User,
-    /// What it asks for, as authorization sees it.
+    /// The request as authorization sees it.
     pub(crate) info: &'a RequestInfo<'a>,
     pub(crate) view: View,
     pub(crate) now: Timestamp,
-    /// Where what is worth an audit annotation is noted.
+    /// Records audit annotations.
     pub(crate) audit: &'a Recorder<'a>,
 }
 
 impl Shared {
-    /// The Pods behind Services.
+    /// The Pods of Services.
     pub(crate) fn backends(&self) -> ServiceBackends<'_> {
         ServiceBackends { store: &*self.registry.store, ranges: &self.registry.ranges, dial: &self.dial }
     }
 }
 
-impl Ask<'_> {
+impl RequestContext<'_> {
     /// The first value of a query parameter.
     pub(crate) fn param(&self, name: &str) -> Option<&str> {
         query::first(&self.query, name)
     }
 
-    /// The text of a header.
+    /// The value of a header.
     pub(crate) fn header(&self, name: header::HeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 }
 
-/// Who sends the requests of a connection.
+/// The client of a connection.
 #[derive(Clone)]
 pub(crate) struct Peer {
     pub(crate) address: IpAddr,
     /// The certificate that the handshake verified.
     pub(crate) certificate: Option<Arc<[u8]>>,
-    /// Whether it came by the local socket, which has checked who it is.
+    /// Whether it uses the local socket, which has authenticated it.
     pub(crate) is_local: bool,
 }
 
-/// Answers a request. Everything that is logged meanwhile carries its audit id.
+/// Handles a request. All log lines of it have its audit id.
 pub(crate) async fn handle(shared: Arc<Shared>, peer: Peer, mut request: Request<Incoming>) -> Response<Body> {
     let received = Timestamp::now();
     let upgrade = hyper::upgrade::on(&mut request);
     let (parts, body) = request.into_parts();
     let audit = Recorder::new(shared.audit.as_ref(), &parts, peer.address, received);
-    let sent = Sent { body, upgrade, audit: None };
-    // At the level of errors, so that no filter that lets a line through leaves out the id.
+    let sent = ClientBody { body, upgrade, audit: None };
+    // A span at the level of errors, so that no log filter removes the id from a line.
     let (method, path) = (parts.method.as_str(), parts.uri.path());
     let span = tracing::error_span!("request", audit_id = audit.id(), method, path, code = field::Empty);
     let reply = respond(&shared, &peer, &parts, sent, &audit).instrument(span.clone()).await;
@@ -145,10 +145,10 @@ async fn respond(
     shared: &Arc<Shared>,
     peer: &Peer,
     parts: &http::request::Parts,
-    sent: Sent,
+    sent: ClientBody,
     audit: &Recorder<'_>,
 ) -> Reply {
-    let begun = Instant::now();
+    let started = Instant::now();
     let path = query::decode_path(parts.uri.path());
     let route = route::parse(&path);
     let (verb, kind, part) = describe(&parts.method, &parts.uri, &route);
@@ -164,7 +164,7 @@ async fn respond(
         reply = compress::large(reply).await;
     }
     reply = reply.counted();
-    let took = begun.elapsed();
+    let took = started.elapsed();
     shared.metrics.answered(verb, kind, part, reply.code, took);
     tracing::debug!(%verb, path = %path, code = reply.code, ?took, "answered");
     reply
@@ -181,14 +181,14 @@ async fn answer(
     parts: &http::request::Parts,
     path: &str,
     route: Route<'_>,
-    sent: Sent,
+    sent: ClientBody,
     audit: &Recorder<'_>,
 ) -> Reply {
     let now = Timestamp::now();
     let plain = View { form: PLAIN, include: Include::default(), now };
     let query = query::parse(parts.uri.query().unwrap_or_default());
     let info = RequestInfo::of(&parts.method, path, &query);
-    if let Route::Page(rest) = route {
+    if let Route::Ui(rest) = route {
         if audit.is_enabled() {
             let user = shared.authn.authenticate(&parts.headers, peer.certificate.as_deref(), now);
             let user = Arc::new(user.unwrap_or_else(|_| User::anonymous()));
@@ -196,7 +196,7 @@ async fn answer(
                 return reply;
             }
         }
-        return page::answer(shared, peer.certificate.as_deref(), parts, rest, sent.body, now).await;
+        return ui::answer(shared, peer.certificate.as_deref(), parts, rest, sent.body, now).await;
     }
     let sender_now = || identify(shared, peer, parts, path, &route, Timestamp::now());
     let acting_as = |sender: &User| {
@@ -219,7 +219,7 @@ async fn answer(
         let sender = sender_now()?;
         Ok(acting_as(&sender)?.map_or(sender, |(user, _)| user))
     };
-    let ask = Ask {
+    let context = RequestContext {
         method: &parts.method,
         uri: &parts.uri,
         query,
@@ -231,7 +231,7 @@ async fn answer(
         audit,
     };
     if let Route::Resource(target) = route {
-        return resource(shared, &user_now, ask, target, sent).await;
+        return resource(shared, &user_now, context, target, sent).await;
     }
     if let Err(status) = authorize(shared, &info.attributes(&user), audit) {
         return failed(&plain, &status);
@@ -239,15 +239,17 @@ async fn answer(
     let reads = matches!(parts.method, Method::GET | Method::HEAD);
     match route {
         Route::Health { .. } | Route::Version if !reads => failed(&plain, &Status::method_not_allowed()),
-        Route::Health { page, check } => pages::health(shared, page, check, parts.uri.query().unwrap_or_default()),
-        Route::Version => pages::version(),
+        Route::Health { page, check } => {
+            non_resource::health(shared, page, check, parts.uri.query().unwrap_or_default())
+        }
+        Route::Version => non_resource::version(),
         Route::NoSuchResource => failed(&plain, &Status::no_such_resource()),
-        Route::Nowhere => Reply::bytes(404, "text/plain; charset=utf-8", "404 page not found\n"),
-        other => pages::page(shared, &ask, other),
+        Route::NotFound => Reply::bytes(404, "text/plain; charset=utf-8", "404 page not found\n"),
+        other => non_resource::get(shared, &context, other),
     }
 }
 
-/// Who sends a request: the user of its credentials or of a session of the page.
+/// Authenticates a request: the user of its credentials, or of a session of the web UI.
 fn identify(
     shared: &Shared,
     peer: &Peer,
@@ -260,85 +262,88 @@ fn identify(
         return Ok(User::local());
     }
     let known = shared.authn.authenticate(&parts.headers, peer.certificate.as_deref(), now);
-    let is_nobody = known.as_ref().map_or(true, |user| user.is_in(UNAUTHENTICATED));
-    let visitor = if is_nobody { page::visitor(shared, parts, path, route, now) } else { None };
-    visitor.unwrap_or(known)
+    let is_anonymous = known.as_ref().map_or(true, |user| user.is_in(UNAUTHENTICATED));
+    let session_user = if is_anonymous { ui::session_user(shared, parts, path, route, now) } else { None };
+    session_user.unwrap_or(known)
 }
 
-/// Decides whether a request is allowed, and records the decision.
+/// Authorizes a request, and records the decision.
 fn authorize(shared: &Shared, attributes: &Attributes<'_>, audit: &Recorder<'_>) -> Result<(), Status> {
     let decision = shared.registry.authorizer.authorize(attributes);
     audit.decided(&decision);
     if decision.allowed { Ok(()) } else { Err(refused(attributes, &decision.reason)) }
 }
 
-/// A request about objects.
+/// Handles a request for a resource.
 async fn resource(
     shared: &Arc<Shared>,
     user_now: &(dyn Fn() -> Result<User, Status> + Sync),
-    mut ask: Ask<'_>,
+    mut context: RequestContext<'_>,
     target: Target<'_>,
-    mut sent: Sent,
+    mut sent: ClientBody,
 ) -> Reply {
     let mut warnings = Vec::new();
-    let plain = ask.view;
+    let plain = context.view;
     let done = async {
-        let allowed = || authorize(shared, &ask.info.attributes(ask.user), ask.audit);
+        let allowed = || authorize(shared, &context.info.attributes(context.user), context.audit);
         let version = shared.registry.authorizer.version();
         allowed()?;
         if target.kind.plural == "endpoints" {
             warnings.push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
-            ask.audit.annotate("k8s.io/deprecated", "true");
+            context.audit.annotate("k8s.io/deprecated", "true");
         }
-        let Some(verb) = verbs::verb(&ask, &target) else { return Err(Status::method_not_allowed()) };
-        if verbs::takes_its_time(&target) {
-            // What the answer looks like is not ours to choose, nor how long it takes.
-            sent.audit = ask.audit.trail();
-            return verbs::converse(shared, &ask, &target, sent).await;
+        let Some(verb) = verbs::verb(&context, &target) else { return Err(Status::method_not_allowed()) };
+        if verbs::is_long_running(&target) {
+            // The backend determines form and duration of the response.
+            sent.audit = context.audit.trail();
+            return verbs::connect(shared, &context, &target, sent).await;
         }
-        let account = shared.downloads.admit(ask.user)?;
-        let begun = Instant::now();
+        let account = shared.downloads.admit(context.user)?;
+        let started = Instant::now();
         let body = match verb {
             "get" | "list" | "watch" => None,
-            _ => Some(shared.uploads.read(ask.user, sent.body, shared.request_timeout).await?),
+            _ => Some(shared.uploads.read(context.user, sent.body, shared.request_timeout).await?),
         };
-        // What was allowed when the headers arrived must still be.
+        // The request must still be allowed after its body was read.
         let check_again = |took: Duration| {
-            if took >= SLOW && user_now()? != *ask.user {
+            if took >= REAUTHENTICATE_AFTER && user_now()? != *context.user {
                 return Err(Status::unauthorized());
             }
             allowed()
         };
-        let is_unchanged = || !ask.user.is_in(NODES) && shared.registry.authorizer.version() == version;
-        if body.is_some() && !(begun.elapsed() < SLOW && is_unchanged()) {
-            check_again(begun.elapsed())?;
+        let is_unchanged = || !context.user.is_in(NODES) && shared.registry.authorizer.version() == version;
+        if body.is_some() && !(started.elapsed() < REAUTHENTICATE_AFTER && is_unchanged()) {
+            check_again(started.elapsed())?;
         }
         let bytes = body.as_ref().map(|body| body.bytes.clone()).unwrap_or_default();
-        ask.view.form = negotiate::choose(ask.header(header::ACCEPT), target.name.is_none())?;
-        ask.view.form.pretty |= matches!(ask.param("pretty"), Some("true" | "1"));
-        ask.view.include = Include::parse(ask.param("includeObject").unwrap_or_default())?;
+        context.view.form = negotiate::choose(context.header(header::ACCEPT), target.name.is_none())?;
+        context.view.form.pretty |= matches!(context.param("pretty"), Some("true" | "1"));
+        context.view.include = Include::parse(context.param("includeObject").unwrap_or_default())?;
         let size = || shared.registry.store.size(store::Table::named(target.kind.table));
-        let permit = shared.fairness.admit(ask.info, ask.user, || fairness::width(ask.info, &ask.query, size)).await?;
+        let permit = shared
+            .fairness
+            .admit(context.info, context.user, || fairness::width(context.info, &context.query, size))
+            .await?;
         if !permit.waited().is_zero() {
             check_again(permit.waited())?;
         }
         let work = async {
-            ask.audit.body(&target, verb, &bytes);
-            verbs::run(shared, &ask, &target, verb, &bytes, &mut warnings).await
+            context.audit.body(&target, verb, &bytes);
+            verbs::run(shared, &context, &target, verb, &bytes, &mut warnings).await
         };
         let reply = limited(shared, verb, permit, work).await?;
         Ok(Reply { account: Some(account), ..reply })
     };
     let done = done.await;
-    let view = if ask.view.form == PLAIN { plain } else { ask.view };
+    let view = if context.view.form == PLAIN { plain } else { context.view };
     let mut reply = done.unwrap_or_else(|status| failed(&view, &status));
     warnings.append(&mut reply.warnings);
     reply.warnings = warnings;
     reply
 }
 
-/// Keeps to the limit of time, of which waiting for the permit is a part. Watches are begun under the same limit and then live on, without
-/// the permit.
+/// Applies the request timeout, which includes the time in the queue. A watch must start within it and then continues without a
+/// permit.
 async fn limited(
     shared: &Arc<Shared>,
     verb: &str,
@@ -355,7 +360,7 @@ async fn limited(
     }
 }
 
-/// The answer to a request that failed.
+/// The response to a failed request.
 pub(crate) fn failed(view: &View, status: &Status) -> Reply {
     let reply = Reply::document(status.code, view.status(status));
     if status.code != 429 {
@@ -365,7 +370,7 @@ pub(crate) fn failed(view: &View, status: &Status) -> Reply {
     reply.with(header::RETRY_AFTER, seconds.unwrap_or(1).to_string())
 }
 
-/// The labels a request is counted under.
+/// The metric labels of a request.
 fn describe(
     method: &Method,
     uri: &Uri,

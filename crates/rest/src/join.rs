@@ -1,15 +1,15 @@
-//! How a machine becomes a node of a cluster, and stays one.
+//! Joins a machine to a cluster as a node, and renews its certificates.
 //!
 //! ```text
-//! HOST:PORT ─▶ cluster-info (nobody is trusted yet) ─▶ proof: hash of the authority's key, or the token's signature ─▶ the authority
-//!           ─▶ request for a certificate, with the token ─▶ granted and signed ─▶ <data-dir>/node/kubeconfig
+//! HOST:PORT ─▶ cluster-info (unauthenticated) ─▶ verified by the hash of the CA's key or the signature of the token ─▶ CA
+//!           ─▶ CertificateSigningRequest, with the token ─▶ approved and signed ─▶ <data-dir>/node/kubeconfig
 //! ```
-//! In: where the server is, a token, perhaps a hash. Out: a kubeconfig of the node's own. A later start finds it and needs no token. Before a
-//! certificate ends, and when the cluster has another CA, it is renewed, and so is the one under which the agent serves.
+//! In: the address of the server, a bootstrap token, optionally the CA hash. Out: a kubeconfig of the node. A later start uses it and needs
+//! no token. Client and serving certificates are renewed before they expire, and when the CA changes.
 
-mod ask;
+mod csr;
 mod discover;
-mod keep;
+mod renewal;
 #[cfg(test)]
 mod tests;
 
@@ -25,206 +25,206 @@ use serde_json::{Value, json};
 use crate::kubeconfig::{self, ClusterInfo};
 use crate::pki::{OwnKey, PkiError, files, validity};
 
-pub use ask::Serving;
-pub use keep::{Published, keep_client, keep_serving, keep_trust};
+pub use csr::Serving;
+pub use renewal::{Published, follow_trust, renew_client, renew_serving};
 
-/// The group of nodes, which their certificates name.
+/// The group of nodes in their certificates.
 const NODES: &str = "system:nodes";
-/// The file, in the folder of what is known of the cluster.
+/// The file name of the kubeconfig.
 const KUBECONFIG: &str = "kubeconfig";
-/// The key of the certificate that was asked for last.
+/// The key of the last CertificateSigningRequest.
 const KEY: &str = "client.key";
-/// What to do to get a token.
+/// How to get a token.
 macro_rules! new_token {
     () => {
-        "make a new one where the server runs, with `waypost token create --print-join-command`"
+        "create one on the server with `waypost token create --print-join-command`"
     };
 }
 
-/// Why a machine is not a node.
+/// Why a machine could not join.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// Nobody answers there.
+    /// The server cannot be reached.
     #[error(
-        "the server {address} cannot be reached: {why}; is it running, and does it listen on an address that this machine reaches (--listen)?"
+        "the server {address} cannot be reached: {why}; check that it is running and listens on an address that this machine can reach (--listen)"
     )]
     Unreachable {
-        /// Where.
+        /// The address.
         address: String,
-        /// What happened.
+        /// The error.
         why: String,
     },
-    /// Who answers has another name.
+    /// The certificate of the server has another name.
     #[error(
-        "the server {address} does not prove that it is called so: {why}; join by a name in its certificate, or start it with --tls-san or --advertise-address"
+        "the certificate of the server is not valid for {address}: {why}; join by a name in its certificate, or start it with --tls-san or --advertise-address"
     )]
-    OtherName {
-        /// Where.
+    NameMismatch {
+        /// The address.
         address: String,
-        /// What happened.
+        /// The error.
         why: String,
     },
-    /// It does not say what cluster it is.
+    /// The server does not publish cluster-info.
     #[error(
-        "the server {address} does not describe its cluster ({why}); one of Waypost does so once there is a token: make one there with `waypost token create --print-join-command`"
+        "the server {address} does not publish cluster-info ({why}); Waypost publishes it once a token exists: create one on the server with `waypost token create --print-join-command`"
     )]
-    NoDescription {
-        /// Where.
+    NoClusterInfo {
+        /// The address.
         address: String,
-        /// What happened.
+        /// The error.
         why: String,
     },
-    /// There is nothing to start from.
-    #[error("this machine has not joined yet and no token was given; {}, and start with that", new_token!())]
+    /// No token, and the machine has not joined before.
+    #[error("this machine has not joined yet and no token was given; {}, and start with it", new_token!())]
     NoToken,
-    /// What was given is no token.
+    /// The token is malformed.
     #[error("the token is not of the form abcdef.0123456789abcdef; {}", new_token!())]
-    NotAToken,
-    /// The server does not know the token.
-    #[error("the server does not know the token {id}, or its time is over; {}", new_token!())]
+    InvalidToken,
+    /// The token is unknown or has expired.
+    #[error("the token {id} is unknown or has expired; {}", new_token!())]
     UnknownToken {
-        /// Its public part.
+        /// The id of the token.
         id: String,
     },
-    /// Somebody else answers, or somebody else made the token.
+    /// The signature of cluster-info does not match the token.
     #[error(
-        "what the server says of its cluster was not signed with the token {id}: somebody else may be answering; nothing was sent. Compare the address, or give the hash of the authority with --ca-hash"
+        "cluster-info is not signed with the token {id}: this may be another server; nothing was sent. Check the address, or pass the hash of the CA with --ca-hash"
     )]
-    Forged {
-        /// Its public part.
+    BadSignature {
+        /// The id of the token.
         id: String,
     },
-    /// Somebody else answers.
+    /// The server has another CA.
     #[error(
-        "the authority of the server is {have}, not {want}: somebody else may be answering; nothing was sent. Compare the address and the hash"
+        "the CA of the server is {have}, not {want}: this may be another server; nothing was sent. Check the address and the hash"
     )]
-    OtherAuthority {
-        /// What it has.
+    CaMismatch {
+        /// The hash of its CA.
         have: String,
-        /// What it should have.
+        /// The expected hash.
         want: String,
     },
-    /// The server says no.
+    /// The server refused a request.
     #[error("the server refuses {what}: {code}: {message}")]
     Refused {
-        /// What was asked.
+        /// The request.
         what: &'static str,
-        /// The code.
+        /// The HTTP status.
         code: u16,
-        /// Its words.
+        /// Its message.
         message: String,
     },
-    /// Somebody says no.
-    #[error("the request {name} for a certificate was refused: {message}; ask who looks after the cluster")]
+    /// The CertificateSigningRequest was denied.
+    #[error("CertificateSigningRequest {name} was denied: {message}; contact the administrator of the cluster")]
     Denied {
         /// The CertificateSigningRequest.
         name: String,
-        /// Why.
+        /// The reason.
         message: String,
     },
-    /// Nobody has decided.
+    /// The CertificateSigningRequest was not approved in time.
     #[error(
-        "nobody has granted the request {name} for a certificate; grant it with `kubectl certificate approve {name}` and start again"
+        "CertificateSigningRequest {name} was not approved; approve it with `kubectl certificate approve {name}` and start again"
     )]
-    Undecided {
+    NotApproved {
         /// The CertificateSigningRequest.
         name: String,
     },
-    /// What is there belongs to something else.
-    #[error("{path} is for {have}, not for {want}; to join anew give a token, or remove the file", path = path.display())]
+    /// The kubeconfig is for another server or node.
+    #[error("{path} is for {have}, not for {want}; to join again pass a token, or remove the file", path = path.display())]
     JoinedElsewhere {
         /// The kubeconfig.
         path: PathBuf,
-        /// Where it leads.
+        /// Its server or user.
         have: String,
-        /// Where it should lead.
+        /// The expected one.
         want: String,
     },
-    /// The certificate has ended.
-    #[error("the certificate of this node in {path} has expired; {}, and start with that", new_token!(), path = path.display())]
+    /// The client certificate has expired.
+    #[error("the certificate of this node in {path} has expired; {}, and start with it", new_token!(), path = path.display())]
     Expired {
         /// The kubeconfig.
         path: PathBuf,
     },
-    /// Keys, certificates and their files.
+    /// An error with keys, certificates or their files.
     #[error(transparent)]
     Pki(#[from] PkiError),
-    /// Talking to the server.
+    /// An error of the API client.
     #[error(transparent)]
     Client(#[from] ClientError),
 }
 
-/// Who wants to join what.
+/// Options of a join.
 #[derive(Clone, Debug)]
-pub struct Wish<'a> {
+pub struct JoinOptions<'a> {
     /// `host:port`.
     pub server: &'a str,
     /// The name of the node.
     pub node: &'a str,
-    /// What lets it in; not needed once it is in.
+    /// The bootstrap token; not needed once the machine has joined.
     pub token: Option<&'a str>,
-    /// How the authority is recognised, besides by the token.
+    /// The expected hash of the CA.
     pub ca_hash: Option<&'a str>,
-    /// Whether whoever answers is believed.
-    pub believe: bool,
-    /// Where what is learned is kept.
-    pub folder: &'a Path,
+    /// Whether an unverified CA is accepted.
+    pub skip_ca_verification: bool,
+    /// The directory for kubeconfig and keys.
+    pub dir: &'a Path,
 }
 
-/// Joins, or finds that this was done before. The answer is the kubeconfig.
+/// Joins, unless the machine has joined before. Returns the path of the kubeconfig.
 ///
 /// # Errors
-/// What is missing, and what to do about it.
-pub async fn join(wish: &Wish<'_>, now: Timestamp) -> Result<PathBuf, JoinError> {
-    let path = wish.folder.join(KUBECONFIG);
+/// See [`JoinError`].
+pub async fn join(options: &JoinOptions<'_>, now: Timestamp) -> Result<PathBuf, JoinError> {
+    let path = options.dir.join(KUBECONFIG);
     if let Some(found) = Joined::read(&path)? {
-        match found.problem(wish, &path, now) {
+        match found.problem(options, &path, now) {
             None => return Ok(path),
-            Some(problem) if wish.token.is_none() => return Err(problem),
-            Some(problem) => tracing::info!("joining anew: {problem}"),
+            Some(problem) if options.token.is_none() => return Err(problem),
+            Some(problem) => tracing::info!(reason = %problem, "join again"),
         }
     }
-    let token = wish.token.ok_or(JoinError::NoToken)?;
-    let token = Token::parse(token.trim()).ok_or(JoinError::NotAToken)?;
-    let info = discover::discover(wish, &token).await?;
-    files::private_dir(wish.folder)?;
-    let key = own_key(&wish.folder.join(KEY))?;
+    let token = options.token.ok_or(JoinError::NoToken)?;
+    let token = Token::parse(token.trim()).ok_or(JoinError::InvalidToken)?;
+    let info = discover::discover(options, &token).await?;
+    files::private_dir(options.dir)?;
+    let key = own_key(&options.dir.join(KEY))?;
     let user = json!({"token": token.text()});
     let mut client = Client::new(access(&info, &user)?.into());
-    let pem = ask::client(&mut client, &key, wish.node).await.map_err(|error| match error {
+    let pem = csr::client(&mut client, &key, options.node).await.map_err(|error| match error {
         JoinError::Refused { code: 401, .. } => JoinError::UnknownToken { id: token.id().to_owned() },
         JoinError::Client(ClientError::Connect { address, why }) if why.contains("certificate") => {
-            JoinError::OtherName { address, why }
+            JoinError::NameMismatch { address, why }
         }
         error => error,
     })?;
-    write(&path, &info, wish.node, &key, &pem)?;
-    // The kubeconfig has it now; who joins anew gets a new one.
-    files::remove(&wish.folder.join(KEY))?;
-    keep::forget_serving(wish.folder)?;
-    tracing::info!(server = wish.server, node = wish.node, kubeconfig = %path.display(), "joined");
+    write(&path, &info, options.node, &key, &pem)?;
+    // The kubeconfig has it now; another join makes a new one.
+    files::remove(&options.dir.join(KEY))?;
+    renewal::remove_serving(options.dir)?;
+    tracing::info!(server = options.server, node = options.node, kubeconfig = %path.display(), "joined cluster");
     Ok(path)
 }
 
-/// The authority that a kubeconfig trusts, and the server it leads to.
+/// The CA and the server of a kubeconfig.
 ///
 /// # Errors
-/// When there is none.
+/// When it cannot be read.
 pub fn cluster_of(kubeconfig: &Path) -> Result<ClusterInfo, JoinError> {
     let refuse = |why: String| ClientError::Kubeconfig { path: kubeconfig.display().to_string(), why };
     let text = std::fs::read_to_string(kubeconfig).map_err(|error| refuse(error.to_string()))?;
     Ok(ClusterInfo::parse(&text).map_err(|error| refuse(error.to_string()))?)
 }
 
-/// A way to the server for somebody.
+/// The client configuration for a user.
 fn access(info: &ClusterInfo, user: &Value) -> Result<Access, JoinError> {
     use base64::Engine as _;
     let ca = base64::engine::general_purpose::STANDARD.encode(&info.ca_pem);
     Ok(Access::from_parts(&json!({"server": info.server, "certificate-authority-data": ca}), user)?)
 }
 
-/// The key of a request that was begun before, so that what was granted meanwhile is not lost; or a new one.
+/// The key of an earlier CertificateSigningRequest, so that its approval is not lost; or a new one.
 fn own_key(path: &Path) -> Result<OwnKey, JoinError> {
     if let Some(key) =
         files::read(path)?.and_then(|pem| String::from_utf8(pem).ok()).and_then(|pem| OwnKey::from_pem(&pem).ok())
@@ -236,19 +236,19 @@ fn own_key(path: &Path) -> Result<OwnKey, JoinError> {
     Ok(key)
 }
 
-/// Writes the node's own kubeconfig.
+/// Writes the kubeconfig of the node.
 fn write(path: &Path, info: &ClusterInfo, node: &str, key: &OwnKey, pem: &str) -> Result<(), JoinError> {
     let identity = key.certified(pem)?;
     let text = kubeconfig::render(&info.server, &info.ca_pem, &user_of(node), &identity);
     Ok(files::write_private(path, text.as_bytes())?)
 }
 
-/// The user that a node is.
+/// The user of a node.
 fn user_of(node: &str) -> String {
     format!("system:node:{node}")
 }
 
-/// What an earlier start has left.
+/// The kubeconfig of an earlier join.
 struct Joined {
     server: String,
     user: String,
@@ -257,7 +257,7 @@ struct Joined {
 }
 
 impl Joined {
-    /// Nothing when there is no file. One that cannot be read counts as expired: a token makes it anew.
+    /// `None` when there is no file. One that cannot be parsed counts as expired: a token replaces it.
     fn read(path: &Path) -> Result<Option<Self>, JoinError> {
         use base64::Engine as _;
         let Some(bytes) = files::read(path)? else { return Ok(None) };
@@ -276,18 +276,18 @@ impl Joined {
         }))
     }
 
-    /// Why it does not do.
-    fn problem(&self, wish: &Wish<'_>, path: &Path, now: Timestamp) -> Option<JoinError> {
+    /// Why it cannot be used.
+    fn problem(&self, options: &JoinOptions<'_>, path: &Path, now: Timestamp) -> Option<JoinError> {
         let elsewhere = |have: &str, want: String| {
             Some(JoinError::JoinedElsewhere { path: path.to_owned(), have: have.to_owned(), want })
         };
         if validity(&self.certificate).is_none_or(|(_, end)| end <= now) {
             return Some(JoinError::Expired { path: path.to_owned() });
         }
-        if self.server != format!("https://{}", wish.server) {
-            return elsewhere(&self.server, format!("https://{}", wish.server));
+        if self.server != format!("https://{}", options.server) {
+            return elsewhere(&self.server, format!("https://{}", options.server));
         }
-        let user = user_of(wish.node);
+        let user = user_of(options.node);
         if self.user == user { None } else { elsewhere(&self.user, user) }
     }
 }

@@ -1,11 +1,10 @@
-//! Writing kubeconfigs; `client::kubeconfig` reads them.
+//! Writes kubeconfigs; `client::kubeconfig` reads them.
 //!
-//! In: the identity of the server and the URL under which it is reached. Out: YAML with the authority, the admin
-//! certificate and its key embedded, so that the file can be copied alone: everything `kubectl` needs, in one private
-//! file. It is written at every start (the URL or the certificate may be new) and replaced as one step, because a
-//! `kubectl` may be reading it.
+//! In: the PKI of the server and its URL. Out: YAML with CA, administrator certificate and key embedded, so that the file can be copied
+//! alone. It is written at every start (the URL or the certificate may be new) and replaced atomically, because a `kubectl` may be
+//! reading it.
 //!
-//! The YAML is as plain as can be: block mappings, one-item lists, strings in double quotes. Every reader has these.
+//! The YAML uses only block mappings, one-item lists and double-quoted strings, which every parser supports.
 
 mod cluster_info;
 #[cfg(test)]
@@ -54,7 +53,7 @@ current-context: {CONTEXT}
     )
 }
 
-/// Writes a kubeconfig, as one step, for its owner alone.
+/// Writes a kubeconfig atomically, with mode 0600.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -70,7 +69,7 @@ pub fn write_admin(path: &Path, server: &str, pki: &Pki) -> Result<(), PkiError>
     write_for_admin(path, server, pki.ca_pem(), pki.admin())
 }
 
-/// The same, from what another process knows.
+/// The same, from the parts of a [`Pki`].
 ///
 /// # Errors
 /// When the file cannot be written.

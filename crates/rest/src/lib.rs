@@ -1,9 +1,10 @@
-//! The Kubernetes wire: HTTP in, objects in the store; objects out of the store, answers and watches out.
+//! The API server: HTTP, authentication, authorization, admission, verbs, watches.
 //!
-//! `server` accepts connections, `handler` takes a request through route, identity and permission to one of the `verbs` when `fairness` says so,
-//! `registry` runs the rules of the kind and commits, `view` and `watch` write what the client asked to see.
+//! In: HTTP requests. Out: transactions in the store, responses and watch streams. `server` accepts connections; `handler` routes,
+//! authenticates and authorizes a request, queues it with `fairness` and runs one of the `verbs`; `registry` runs the rules of the kind
+//! and commits; `view` and `watch` encode objects.
 //!
-//! Clients of the API use the crate `client`; `local` is its watch within the process of the server, `join` makes a machine a node.
+//! Clients use the crate `client`; `local` is its watch within the process of the server, `join` adds a machine to the cluster.
 
 mod body;
 mod compress;
@@ -18,10 +19,9 @@ mod handler;
 mod memory;
 mod metrics;
 mod negotiate;
+mod non_resource;
 mod offload;
 mod openapi;
-mod page;
-mod pages;
 mod query;
 mod registry;
 mod reply;
@@ -30,6 +30,7 @@ mod reviews;
 mod route;
 mod server;
 mod service_backends;
+mod ui;
 mod upload;
 mod verbs;
 mod version;
@@ -45,5 +46,5 @@ pub mod local;
 pub mod pki;
 
 pub use connections::ConnectionLimits;
-pub use metrics::Figures;
+pub use metrics::ExtraMetrics;
 pub use server::{LocalSocket, Options, Server};

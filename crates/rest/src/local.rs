@@ -32,16 +32,16 @@ impl Source for Local {
     fn watch(&self, what: Selection) -> Watch {
         let store = self.store.clone();
         Watch::run(&what.clone(), |sender| async move {
-            // A list that could not be read is read again; the present is always known.
-            while let Some(Compacted { asked, oldest }) = follow(&*store, &what, &sender).await {
-                let reason = format!("revision {asked} was compacted before it was read, the oldest is {oldest}");
+            // A list that failed is repeated; the current state is always available.
+            while let Some(Compacted { requested, oldest }) = follow(&*store, &what, &sender).await {
+                let reason = format!("revision {requested} was compacted before it was read, the oldest is {oldest}");
                 sender.failed(Instant::now(), &reason);
             }
         })
     }
 }
 
-/// Lists and follows until the history is gone; `None` when nobody listens.
+/// Lists and watches until history is compacted; `None` when the receiver was dropped.
 async fn follow(store: &dyn Store, what: &Selection, out: &WatchSender) -> Option<Compacted> {
     let table = Table::named(what.kind.table);
     let prefix = if what.namespace().is_empty() { String::new() } else { format!("{}/", what.namespace()) };
@@ -49,7 +49,7 @@ async fn follow(store: &dyn Store, what: &Selection, out: &WatchSender) -> Optio
         Ok(range) => range,
         Err(compacted) => return Some(compacted),
     };
-    // Begun before the list is handed on, which may take long: what happens meanwhile is kept as history.
+    // Started before the list is sent, which may take long: changes meanwhile are in the history.
     let started = store.watch(table, &prefix, range.revision);
     if !out.send(Event::Init).await {
         return None;
@@ -80,7 +80,7 @@ async fn follow(store: &dyn Store, what: &Selection, out: &WatchSender) -> Optio
     }
 }
 
-/// What a change is to a listener with a selector.
+/// The event for a watch with a selector.
 fn seen(what: &Selection, event: &store::Event) -> Option<Event> {
     let object = || shown(what.kind, &event.entry);
     if !event.deleted && selects(what, &event.entry) {
@@ -99,7 +99,7 @@ fn split(entry: &Entry) -> (&str, &str) {
     entry.key.name.split_once('/').unwrap_or(("", &entry.key.name))
 }
 
-/// A stored object as this kind shows it. Two kinds may share a table; the one that is stored as it is shown is not decoded.
+/// A stored object as this kind shows it. Two kinds may share a table; the one that is stored as shown is not decoded.
 fn shown(kind: &Kind, entry: &Entry) -> Object {
     let (namespace, name) = split(entry);
     let value = if kind.rules.converts() {

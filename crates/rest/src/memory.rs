@@ -1,7 +1,7 @@
-//! Memory that clients make the server hold, by user and class of users.
+//! Memory accounting per user and class of users.
 //!
-//! In: how much more a user wants. Out: a [`Share`] that is given back when it is dropped, or that there is no more. One user gets a bounded part
-//! of what their class gets, and no class can use up that of another.
+//! In: a request for more memory by a user. Out: a [`Share`] that is released when it is dropped, or [`Exhausted`]. A user gets a limited part
+//! of the limit of the user's class, and no class can use the memory of another.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) enum Class {
 }
 
 impl Class {
-    /// How many there are.
+    /// The number of classes.
     pub(crate) const COUNT: usize = 3;
 
     pub(crate) fn of(user: &User) -> Self {
@@ -35,7 +35,7 @@ impl Class {
     }
 }
 
-/// Upper bounds, in bytes. Administrators together have none.
+/// Upper bounds, in bytes. Administrators together are not limited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// For one administrator.
@@ -59,7 +59,7 @@ impl Limits {
     }
 }
 
-/// Memory of one kind.
+/// Accounting for one kind of memory.
 pub(crate) struct Memory {
     limits: Limits,
     held: Arc<Mutex<Held>>,
@@ -71,11 +71,11 @@ struct Held {
     by_user: HashMap<String, usize>,
 }
 
-/// There is no more memory for a user.
+/// The limit is exceeded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Exhausted;
 
-/// Memory that a user holds.
+/// Memory in use by a user.
 pub(crate) struct Share {
     held: Arc<Mutex<Held>>,
     limits: Limits,
@@ -95,7 +95,7 @@ impl Memory {
         Share { held, limits, user: user.name.clone(), class: Class::of(user), size: 0 }
     }
 
-    /// How much is held, and by how many users.
+    /// Bytes in use, and by how many users.
     #[cfg(test)]
     pub(crate) fn held(&self) -> (usize, usize) {
         let held = self.held.lock();
@@ -104,7 +104,7 @@ impl Memory {
 }
 
 impl Share {
-    /// Adds to it, within the limits.
+    /// Adds bytes, within the limits.
     pub(crate) fn grow(&mut self, size: usize) -> Result<(), Exhausted> {
         let mut held = self.held.lock();
         if !held.has_room(self.limits, self.class, &self.user, size) {
@@ -115,12 +115,12 @@ impl Share {
         Ok(())
     }
 
-    /// Whether its user may have any more.
+    /// Whether the user is below the limits.
     pub(crate) fn has_room(&self) -> bool {
         self.held.lock().has_room(self.limits, self.class, &self.user, 1)
     }
 
-    /// Adds to it whatever the limits are: it is held already.
+    /// Adds bytes that are in use already, regardless of the limits.
     pub(crate) fn charge(&mut self, size: usize) {
         self.held.lock().add(self.class, &self.user, size);
         self.size += size;

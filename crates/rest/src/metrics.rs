@@ -1,4 +1,4 @@
-//! What the server counts, under the names that Kubernetes dashboards know.
+//! Metrics of the server, under the names of kube-apiserver.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -15,10 +15,10 @@ use prometheus_client::registry::Registry;
 use crate::audit;
 use crate::fairness::metrics::FlowMetrics;
 
-/// Upper bounds of request times, in seconds.
+/// Histogram buckets of request durations, in seconds.
 const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 
-/// What a request was about.
+/// The labels of a request.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 struct Labels {
     verb: &'static str,
@@ -28,7 +28,7 @@ struct Labels {
     subresource: &'static str,
 }
 
-/// What a request was about, and how it ended.
+/// The labels of a request, with its status code.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 struct CodeLabels {
     verb: &'static str,
@@ -39,16 +39,16 @@ struct CodeLabels {
     code: u16,
 }
 
-/// Why a connection was refused.
+/// The labels of a refused connection.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 struct ReasonLabels {
     reason: &'static str,
 }
 
-/// Reads what others count, as lines of text without an end mark.
-pub type Figures = dyn Fn() -> String + Send + Sync;
+/// Renders the metrics of other components, as lines of text without an end marker.
+pub type ExtraMetrics = dyn Fn() -> String + Send + Sync;
 
-/// The figures of a server.
+/// The metrics of a server.
 pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<CodeLabels, Counter>,
@@ -58,13 +58,13 @@ pub(crate) struct Metrics {
     refused: Counter,
     connections: Gauge<i64, AtomicI64>,
     connections_refused: Family<ReasonLabels, Counter>,
-    /// Requests that wait, by priority level.
+    /// Queued requests, by priority level.
     pub(crate) flow: FlowMetrics,
-    others: Box<Figures>,
+    others: Box<ExtraMetrics>,
 }
 
 impl Metrics {
-    pub(crate) fn new(others: Box<Figures>, audit: Option<&audit::Metrics>) -> Arc<Self> {
+    pub(crate) fn new(others: Box<ExtraMetrics>, audit: Option<&audit::Metrics>) -> Arc<Self> {
         let mut registry = Registry::default();
         if let Some(audit) = audit {
             audit.register(&mut registry);
@@ -99,7 +99,7 @@ impl Metrics {
         })
     }
 
-    /// A request that was answered.
+    /// Counts a completed request.
     pub(crate) fn answered(
         &self,
         verb: &'static str,
@@ -117,35 +117,35 @@ impl Metrics {
         self.requests.get_or_create(&labels).inc();
     }
 
-    /// A request that was refused because too many are being answered.
+    /// Counts a request that was refused because of the concurrency limit.
     pub(crate) fn refused(&self) {
         self.refused.inc();
     }
 
-    /// A connection that was opened (1) or closed (-1).
+    /// Counts a connection that was opened (1) or closed (-1).
     pub(crate) fn connections(&self, change: i64) {
         self.connections.inc_by(change);
     }
 
-    /// A connection that was closed at once because of a limit.
+    /// Counts a connection that was closed at once because of a limit.
     pub(crate) fn connection_refused(&self, reason: &'static str) {
         self.connections_refused.get_or_create(&ReasonLabels { reason }).inc();
     }
 
-    /// Counts a request while it lives.
+    /// Counts a request until the value is dropped.
     pub(crate) fn in_flight(self: &Arc<Self>) -> Counted {
         Counted::new(self.in_flight.clone())
     }
 
-    /// Counts a watch while it lives.
+    /// Counts a watch until the value is dropped.
     pub(crate) fn watching(&self, kind: &Kind) -> Counted {
         Counted::new(self.watches.get_or_create(&labels("WATCH", Some(kind), "")).clone())
     }
 
-    /// Everything, as text.
+    /// All metrics, as text.
     pub(crate) fn text(&self) -> String {
         let mut out = (self.others)();
-        // Writing to a string cannot fail; this also writes the end mark, so it comes last.
+        // Writing to a string cannot fail. This also writes the end marker, so it comes last.
         let _ = text::encode(&mut out, &self.registry);
         out
     }
@@ -156,7 +156,7 @@ fn labels(verb: &'static str, kind: Option<&Kind>, subresource: &'static str) ->
     Labels { verb, group, version, resource, subresource }
 }
 
-/// One on a gauge, as long as this is there.
+/// Increments a gauge until it is dropped.
 pub(crate) struct Counted(Gauge<i64, AtomicI64>);
 
 impl Counted {

@@ -1,17 +1,17 @@
-//! Content negotiation: the Accept header in, the form of the answer out.
+//! Content negotiation: the Accept header in, the form of the response out.
 //!
-//! Clauses are tried by quality, then in the order given; a clause that asks for a transform we do not have is skipped, as
-//! the original does. kubectl and client-go rely on exactly this to fall back.
+//! Clauses are tried by quality, then in order; a clause with an unsupported transform is skipped, as in kube-apiserver. kubectl
+//! and client-go rely on this to fall back.
 
 use api::status::Status;
 
-/// Everything a collection can be answered as, in the words of a 406.
+/// The media types of a collection, as listed in a 406.
 const COLLECTION_FORMS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf, \
                                 application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
-/// Everything an object can be answered as.
+/// The media types of an object.
 const OBJECT_FORMS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
-/// How bytes are written.
+/// A media type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Media {
     Json,
@@ -19,7 +19,7 @@ pub(crate) enum Media {
     Protobuf,
 }
 
-/// What is written instead of the object itself.
+/// A transform of the response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Transform {
     None,
@@ -37,7 +37,7 @@ pub(crate) enum Transform {
     },
 }
 
-/// The form of an answer.
+/// The form of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Form {
     pub(crate) media: Media,
@@ -45,7 +45,7 @@ pub(crate) struct Form {
     pub(crate) pretty: bool,
 }
 
-/// The form of errors that come before negotiation, and of requests that name none.
+/// The form of errors before negotiation, and of requests without an Accept header.
 pub(crate) const PLAIN: Form = Form { media: Media::Json, transform: Transform::None, pretty: false };
 
 /// One clause of an Accept header.
@@ -56,7 +56,7 @@ struct Clause<'a> {
     quality: f32,
 }
 
-/// Chooses the form of an answer.
+/// Negotiates the form of a response.
 pub(crate) fn choose(accept: Option<&str>, collection: bool) -> Result<Form, Status> {
     let Some(accept) = accept.filter(|text| !text.trim().is_empty()) else { return Ok(PLAIN) };
     let mut known_media = false;
@@ -73,7 +73,7 @@ pub(crate) fn choose(accept: Option<&str>, collection: bool) -> Result<Form, Sta
     Err(Status::nothing_acceptable(if collection { COLLECTION_FORMS } else { OBJECT_FORMS }))
 }
 
-/// The parameters of the first JSON clause that asks for aggregated discovery of a version we have.
+/// Whether a JSON clause requests aggregated discovery in a supported version.
 pub(crate) fn wants_aggregated_discovery(accept: Option<&str>) -> bool {
     accept.is_some_and(|accept| {
         clauses(accept).iter().any(|clause| {
@@ -103,7 +103,7 @@ pub(crate) fn essence(content_type: &str) -> String {
 
 fn clauses(accept: &str) -> Vec<Clause<'_>> {
     let mut out: Vec<Clause<'_>> = accept.split(',').filter_map(clause).collect();
-    // A stable sort: what was named first wins among equals, after the more specific one.
+    // A stable sort: among equals the more specific clause wins, then the first.
     out.sort_by(|a, b| b.quality.total_cmp(&a.quality).then_with(|| specificity(b).cmp(&specificity(a))));
     out
 }

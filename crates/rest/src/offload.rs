@@ -1,9 +1,9 @@
-//! Work of requests that takes long: on threads apart from those that serve connections.
+//! Runs expensive work of requests on separate threads.
 //!
-//! In: the work, how many bytes it reads, and its user. Out: its result. There are as many threads that serve connections as processors, and
-//! the list of ten thousand objects occupies one for tens of milliseconds: a few of them would delay every other request, whatever its priority.
-//! On threads apart, the kernel divides the processors among both. Each class of users has as many such threads as there are processors, so that
-//! administrators and nodes do not wait for the lists of others.
+//! In: the work, how many bytes it reads, and its user. Out: its result. There is one connection thread per CPU, and a list of ten thousand
+//! objects occupies one for tens of milliseconds: a few of them would delay every other request, whatever its priority. With separate
+//! threads the kernel schedules both. Each class of users has as many threads as there are CPUs, so that administrators and nodes do not
+//! wait for lists of others.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use crate::auth::User;
 use crate::memory::Class;
 
-/// Work on fewer bytes takes less time than the change of threads would add.
+/// Work on fewer bytes is cheaper than changing threads.
 const THRESHOLD: usize = 256 << 10;
 
 /// See the module.
@@ -31,10 +31,10 @@ impl Default for Offload {
 }
 
 impl Offload {
-    /// Does work that reads so many bytes.
+    /// Runs work that reads this many bytes.
     ///
     /// # Errors
-    /// What the work fails with; 500 when the server ends before it is done.
+    /// The error of the work; 500 when the server shuts down before it is done.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         user: &User,
@@ -44,7 +44,7 @@ impl Offload {
         if bytes < THRESHOLD {
             return work();
         }
-        // Semaphores are never closed. The thread keeps the slot when the request is given up.
+        // Semaphores are never closed. The thread holds its slot when the request is cancelled.
         let slot = self.slots[Class::of(user) as usize].clone().acquire_owned().await;
         let done = tokio::task::spawn_blocking(move || {
             let _slot = slot;

@@ -1,11 +1,11 @@
-//! OpenAPI: the table of kinds in, the documents that tell clients the shape of every object out.
+//! OpenAPI: the table of kinds in, OpenAPI documents out.
 //!
-//! `/openapi/v3` is an index with one document per group version; its addresses carry the hash of the document, so that
-//! clients may keep it for ever. `/openapi/v2` is one document for everything, in JSON and in the binary form that old
-//! kubectl reads. Structure comes from the schema tables, prose from the `k8s-openapi` crate.
+//! `/openapi/v3` is an index with one document per group version; its URLs contain the hash of the document, so that clients can cache it
+//! indefinitely. `/openapi/v2` is one document for everything, in JSON and in protobuf for old versions of kubectl. Structure comes
+//! from the schema tables, descriptions from the `k8s-openapi` crate.
 //!
-//! Most clients never ask, so documents are built on the first request: all of v3 at once, because the index needs every
-//! hash, and v2 on its own. What is kept is compressed, about a tenth of the text; nearly every client takes it as it is.
+//! Most clients never request them, so documents are built on the first request: all of v3 at once, because the index needs every hash, and v2
+//! separately. They are stored compressed, at a tenth of the size; nearly every client accepts gzip.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -34,14 +34,14 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-/// The content type with which the binary v2 document is answered, whichever of its names was asked for.
+/// The content type of the v2 document in protobuf, whichever of its names was requested.
 pub(crate) const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-/// The name by which clients still ask for it. It is not a valid media type: clients fail on an answer that has it.
+/// The name that clients still request. It is not a valid media type: clients fail on a response that has it.
 const V2_PROTOBUF_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-/// The `Cache-Control` of a v3 document that was asked for by its hash.
+/// The `Cache-Control` of a v3 document that was requested by its hash.
 pub(crate) const IMMUTABLE: &str = "public, immutable";
 
-/// The form in which a document is answered.
+/// The media type of a document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     /// `application/json`.
@@ -50,7 +50,7 @@ pub(crate) enum Form {
     Protobuf,
 }
 
-/// One document, kept compressed.
+/// One document, stored compressed.
 #[derive(Clone, Debug)]
 pub(crate) struct Document {
     /// The document, compressed with gzip.
@@ -59,7 +59,7 @@ pub(crate) struct Document {
     pub(crate) hash: String,
 }
 
-/// All documents of a set of kinds, built when first asked for. The first request costs some tens of milliseconds.
+/// All documents of a set of kinds, built on the first request, which takes some tens of milliseconds.
 pub(crate) struct OpenApi {
     kinds: &'static [&'static Kind],
     v3: OnceLock<V3>,
@@ -79,12 +79,12 @@ struct V2 {
 // === impl OpenApi ===
 
 impl OpenApi {
-    /// Nothing is built yet.
+    /// No document is built yet.
     pub(crate) const fn new(kinds: &'static [&'static Kind]) -> Self {
         Self { kinds, v3: OnceLock::new(), v2: OnceLock::new() }
     }
 
-    /// `/openapi/v3`: where the document of each group version is.
+    /// `/openapi/v3`: the index.
     pub(crate) fn v3_index(&self) -> Bytes {
         self.all_v3().index.clone()
     }
@@ -143,21 +143,21 @@ impl Document {
         Self { gzip: gzip.unwrap_or_default().into(), hash }
     }
 
-    /// The document as it is, for clients that do not accept gzip.
+    /// The decompressed document.
     pub(crate) fn plain(&self) -> Bytes {
         let mut plain = Vec::with_capacity(self.gzip.len() * 12);
-        // These are bytes that we compressed ourselves.
+        // These bytes were compressed here.
         let _ = GzDecoder::new(&*self.gzip).read_to_end(&mut plain);
         plain.into()
     }
 }
 
-/// The address of a v3 document: what the index names, and where a request with another hash is redirected (301).
+/// The URL of a v3 document: in the index, and the redirect (301) of a request with another hash.
 pub(crate) fn v3_location(path: &str, hash: &str) -> String {
     format!("/openapi/v3/{path}?hash={hash}")
 }
 
-/// The form of `/openapi/v2` that an Accept header asks for; `None`: 406.
+/// The media type of `/openapi/v2` for an Accept header; `None`: 406.
 pub(crate) fn v2_form(accept: Option<&str>) -> Option<Form> {
     preferred(accept, |media| match media {
         V2_PROTOBUF | V2_PROTOBUF_ASKED => Some(Form::Protobuf),
@@ -165,7 +165,7 @@ pub(crate) fn v2_form(accept: Option<&str>) -> Option<Form> {
     })
 }
 
-/// The form of a v3 document that an Accept header asks for; `None`: 406.
+/// The media type of a v3 document for an Accept header; `None`: 406.
 pub(crate) fn v3_form(accept: Option<&str>) -> Option<Form> {
     preferred(accept, json_form)
 }
@@ -174,7 +174,7 @@ fn json_form(media: &str) -> Option<Form> {
     matches!(media, "application/json" | "application/*" | "*/*").then_some(Form::Json)
 }
 
-/// The first form that can be had, by quality and then by the order given.
+/// The first supported media type, by quality and then in order.
 fn preferred(accept: Option<&str>, form: impl Fn(&str) -> Option<Form>) -> Option<Form> {
     let Some(accept) = accept.filter(|text| !text.trim().is_empty()) else { return Some(Form::Json) };
     let mut best: Option<(f32, Form)> = None;

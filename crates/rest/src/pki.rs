@@ -1,37 +1,36 @@
-//! Who the server is: its authority, its certificate, the administrator's certificate and the key of its tokens.
+//! The PKI of the server: CAs, serving certificate, administrator certificate, token signing key.
 //!
-//! In: a folder, the names under which the server is reached, the time. Out: a [`Pki`], from which the TLS settings,
-//! the kubeconfig and the token signer are made. The first start makes everything, later ones reuse it.
+//! In: a directory, the names of the server, the time. Out: a [`Pki`], from which the TLS configuration, the kubeconfig and the token
+//! signer are made. The first start creates everything, later ones reuse it.
 //!
 //! ```text
-//! ca.key ──────────── ca.crt            P-256, ten years, certified anew (same key) in its last year
-//!   ├─ server.key ─── server.crt        until the authority ends; anew when a name is missing or in its last 30 days
+//! ca.key ──────────── ca.crt            P-256, ten years, renewed (same key) in its last year
+//!   ├─ server.key ─── server.crt        until the CA expires; renewed when a name is missing or in its last 30 days
 //!   ├─ admin.key ──── admin.crt         CN=waypost-admin, O=system:masters; the same
-//!   ├─ agents.key ─── agents.crt        the server before the agents of nodes, CN=kube-apiserver-kubelet-client; the same
+//!   ├─ agents.key ─── agents.crt        client certificate of the server for agents, CN=kube-apiserver-kubelet-client; the same
 //!   └─ (clients)                        nodes and others, through CertificateSigningRequests; kept by them
 //! agent-ca.key ────── agent-ca.crt      like ca.crt, but only this server trusts it
 //!   └─ (agents)                         serving certificates of agents; kept by them
 //! service-account.key                   ES256, signs ServiceAccount tokens
 //! ```
-//! While a CA is being replaced ([`rotation`]), the one before is in `ca-previous.key` and `ca-previous.crt` (or `agent-ca-previous…`): both are
-//! trusted, the new one signs for clients, and what the server itself shows stays with the old one, which everybody knows. Public keys
-//! of former token keys are in `service-account-previous.json`.
+//! While a CA is being replaced ([`rotation`]), the previous one is in `ca-previous.key` and `ca-previous.crt` (or `agent-ca-previous…`): both
+//! are trusted, the new one signs for clients, and the certificates of the server itself stay with the old one, which all clients trust.
+//! Public keys of former token keys are in `service-account-previous.json`.
 //!
-//! Agents' serving certificates have a CA of their own. A node says itself where it serves, so one that was taken over may come to a certificate
-//! for a name that is not its own; with the cluster's CA it could then be the API server for every client that trusts that CA. No
-//! kubeconfig and no ConfigMap holds the agent CA.
+//! Serving certificates of agents have a separate CA. A node reports its own addresses, so a compromised one may get a certificate for a name
+//! that is not its own; with the cluster CA it could then impersonate the API server to every client that trusts that CA. No
+//! kubeconfig and no ConfigMap contains the agent CA.
 //!
-//! A key is written before its certificate, and a certificate is renewed for the key that is there. So whatever a
-//! crash leaves behind is a key without a certificate, which the next start completes. Everything else that does not
-//! fit (a certificate of the authority without its key, text that is no key) was done by someone, and is reported with
-//! the file's name instead of being overwritten.
+//! A key is written before its certificate, and a certificate is renewed for the existing key. So a crash leaves at most a key without a
+//! certificate, which the next start completes. Any other inconsistency (a CA certificate without its key, a malformed key) was
+//! caused from outside, and is reported with the file name instead of being overwritten.
 //!
-//! The server's and the administrator's certificates live as long as the authority: their keys lie beside the
-//! authority's key, so a shorter life would protect nothing and stop a server that runs for long.
+//! The certificates of the server and the administrator are valid as long as the CA: their keys lie beside the key of the CA, so a
+//! shorter lifetime would protect nothing and stop a server that runs for long.
 //!
-//! A client that shows a certificate of another authority does not get through the handshake. (The original lets it in
-//! and answers 401. Failing earlier means that no later code can take an unverified name for a user; clients written
-//! in Go do not even send such a certificate, because the handshake names the authority that is accepted.)
+//! A client certificate of another CA fails the handshake. (kube-apiserver accepts it and responds 401. Failing earlier means that no
+//! later code can take an unverified name for a user; Go clients do not send such a certificate, because the handshake lists the
+//! accepted CAs.)
 
 mod agents;
 mod certs;
@@ -63,74 +62,74 @@ use rustls::{ClientConfig, ServerConfig};
 use certs::Purpose;
 use load::{AGENT_CA, Authorities, CLUSTER_CA, Leaf};
 
-pub(crate) use agents::trusting_config;
+pub(crate) use agents::insecure_skip_verify_config;
 pub use agents::{AGENT_CLIENT, Served, agent_server_config, may_ask_agents};
-pub use clients::{CLIENTS, Clients, Shown, write as write_clients};
+pub use clients::{CLIENTS, Clients, LastCertificate, write as write_clients};
 pub use live::Live;
 pub use requests::{OwnKey, Signing, issuer_key_id, serves, signed_by, until_renewal, validity, validity_of_der};
 pub use signing_keys::{RetiredKey, SigningKeys};
 
 /// The user of the admin certificate.
 pub const ADMIN_USER: &str = "waypost-admin";
-/// The group that may do everything.
+/// The group with all permissions.
 pub const MASTERS: &str = "system:masters";
 
-/// What the administrator's certificate is for.
+/// The purpose of the administrator certificate.
 const ADMIN_PURPOSE: Purpose<'static> = Purpose::Client { name: ADMIN_USER, organization: MASTERS };
-/// What the server's certificate before agents is for.
+/// The purpose of the server's client certificate for agents.
 const AGENT_CLIENT_PURPOSE: Purpose<'static> = Purpose::Client { name: AGENT_CLIENT, organization: agents::GROUP };
 
 const DAY: i64 = 86_400;
-/// How long certificates for others (nodes) are good.
+/// The lifetime of certificates for others (nodes), in seconds.
 const CLIENT_LIFETIME: i64 = 365 * DAY;
 
-/// What can go wrong with the files of the identity.
+/// Errors with the files of the PKI.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PkiError {
-    /// The file system refused.
+    /// An I/O error.
     #[error("{doing} {path}: {source}", path = path.display())]
     Io {
-        /// What was tried: `reading`, `writing`.
+        /// The operation: `reading`, `writing`.
         doing: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         source: std::io::Error,
     },
-    /// A file is there and cannot be used.
+    /// A file cannot be used.
     #[error("{path}: {why}; {remedy}", path = path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong.
         why: String,
         /// What the administrator can do.
         remedy: &'static str,
     },
-    /// A certificate or key could not be made.
-    #[error("making a certificate: {0}")]
+    /// A certificate or key could not be created.
+    #[error("creating a certificate: {0}")]
     Make(#[from] rcgen::Error),
-    /// A rotation cannot begin or end now.
+    /// A rotation cannot start or finish now.
     #[error("{0}")]
     Rotation(String),
-    /// A certificate is not signed for this.
-    #[error("the usage {0:?} is not one of clients and servers")]
+    /// A usage that is not signed.
+    #[error("usage {0:?} is not supported: only usages of clients and servers are")]
     Usage(String),
-    /// The TLS library does not accept what was made.
+    /// The TLS library rejects the certificate.
     #[error("setting up TLS: {0}")]
     Tls(#[from] rustls::Error),
-    /// The TLS library does not accept the authority.
-    #[error("setting up the check of client certificates: {0}")]
+    /// The TLS library rejects the CA.
+    #[error("setting up client certificate verification: {0}")]
     Verifier(#[from] rustls::server::VerifierBuilderError),
 }
 
-/// The names and addresses under which clients reach the server.
+/// The names and addresses of the server.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ServingNames {
-    /// Addresses; unspecified ones (`0.0.0.0`) are left out of the certificate.
+    /// Addresses; unspecified ones (`0.0.0.0`) are not in the certificate.
     pub ips: Vec<IpAddr>,
-    /// Names; what is no DNS name is left out of the certificate.
+    /// Names; invalid DNS names are not in the certificate.
     pub dns: Vec<String>,
 }
 
@@ -149,7 +148,7 @@ impl Debug for Identity {
     }
 }
 
-/// The server's identity, loaded.
+/// The loaded PKI of the server.
 pub struct Pki {
     cluster: Authorities,
     agent: Authorities,
@@ -157,7 +156,7 @@ pub struct Pki {
     signing_keys: SigningKeys,
     server: Arc<ServerConfig>,
     agents: Arc<ClientConfig>,
-    /// Of everything that others see, to tell whether a reading brought something new.
+    /// Hash of everything public, to detect changes.
     digest: Vec<u8>,
 }
 
@@ -167,17 +166,17 @@ impl Debug for Pki {
     }
 }
 
-/// Loads the identity from `dir`, making what is missing, renewing what ends soon and completing a rotation that was interrupted.
+/// Loads the PKI from `dir`: creates what is missing, renews what expires soon and completes an interrupted rotation.
 ///
 /// # Errors
-/// When the folder cannot be read or written, or a file in it is damaged; the message names the file.
+/// When the directory cannot be read or written, or a file in it is damaged; the message names the file.
 pub fn load_or_create(dir: &Path, names: &ServingNames, now: Timestamp) -> Result<Pki, PkiError> {
     files::private_dir(dir)?;
     let _lock = files::lock(dir)?;
     rotation::recover(dir)?;
     let cluster = load::authorities(dir, &CLUSTER_CA, now)?;
     let agent = load::authorities(dir, &AGENT_CA, now)?;
-    // Clients and agents may know the CA before alone: what is shown to them stays with it until the rotation is finished.
+    // Clients and agents may only trust the previous CA: certificates of the server stay with it until the rotation is finished.
     let shown = cluster.previous.as_ref().unwrap_or(&cluster.current);
     let serving = load::leaf(dir, "server", shown, &Purpose::server(names), now)?;
     let to_agents = load::leaf(dir, "agents", shown, &AGENT_CLIENT_PURPOSE, now)?;
@@ -192,7 +191,7 @@ pub fn load_or_create(dir: &Path, names: &ServingNames, now: Timestamp) -> Resul
 }
 
 impl Pki {
-    /// The CAs that clients of the API trust, PEM: first the one that signs, then the one before while that is still trusted.
+    /// The CAs that clients of the API trust, PEM: first the one that signs, then the previous one while it is trusted.
     #[must_use]
     pub fn ca_pem(&self) -> &str {
         self.cluster.bundle()
@@ -204,32 +203,32 @@ impl Pki {
         self.cluster.current.der()
     }
 
-    /// The identifier of the key that signs agents' serving certificates: they name it as that of their issuer.
+    /// The key identifier of the agent CA, which serving certificates of agents have as their authority key identifier.
     #[must_use]
     pub fn agent_ca_key_id(&self) -> &str {
         self.agent.current.key_id()
     }
 
-    /// Whether another reading of the folder brought the same.
+    /// Whether two readings of the directory are equal.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         self.digest == other.digest
     }
 
-    /// The fingerprint of the CA that signed a client's certificate (DER); nothing when it is not trusted.
+    /// The fingerprint of the CA that signed a client certificate (DER); `None` when it is not trusted.
     #[must_use]
     pub fn client_issuer(&self, der: &[u8]) -> Option<&str> {
         let certificate = certs::Certificate::from_der(der)?;
         self.cluster.all().find(|authority| authority.certified(&certificate)).map(|authority| authority.fingerprint())
     }
 
-    /// The fingerprint of the CA that is being replaced, if one is.
+    /// The fingerprint of the CA that is being replaced, if any.
     #[must_use]
     pub fn previous_ca(&self) -> Option<&str> {
         self.cluster.previous.as_deref().map(certs::Authority::fingerprint)
     }
 
-    /// The administrator.
+    /// The administrator certificate.
     #[must_use]
     pub fn admin(&self) -> &Identity {
         &self.admin
@@ -241,34 +240,34 @@ impl Pki {
         &self.signing_keys.current
     }
 
-    /// That key, and those before it whose tokens are still accepted.
+    /// The signing key, and earlier keys whose tokens are still accepted.
     #[must_use]
     pub fn signing_keys(&self) -> &SigningKeys {
         &self.signing_keys
     }
 
-    /// The TLS settings: 1.2 and 1.3, `h2` before `http/1.1`, client certificates asked for but not demanded.
+    /// The TLS configuration: 1.2 and 1.3, `h2` before `http/1.1`, client certificates requested but not required.
     #[must_use]
     pub fn server_config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.server)
     }
 
-    /// The part that signs for clients of the API.
+    /// The signer for clients of the API.
     #[must_use]
     pub fn signing(&self) -> Signing {
         Signing { authority: Arc::clone(&self.cluster.current) }
     }
 
-    /// The part that signs for agents that serve.
+    /// The signer for agents.
     #[must_use]
     pub fn agent_signing(&self) -> Signing {
         Signing { authority: Arc::clone(&self.agent.current) }
     }
 
-    /// A new key and a certificate for it, good for a year: the user `name` in the group `organization`.
+    /// A new key with a client certificate for a year: the user `name` in the group `organization`.
     ///
     /// # Errors
-    /// When the key cannot be made.
+    /// When the key cannot be created.
     pub fn issue_client(&self, name: &str, organization: &str, now: Timestamp) -> Result<Identity, PkiError> {
         let key = KeyPair::generate()?;
         let purpose = Purpose::Client { name, organization };
@@ -277,8 +276,8 @@ impl Pki {
     }
 }
 
-/// The TLS settings under which the API is served. Sessions are remembered with the settings: those of a client whose CA is no longer trusted
-/// end with the settings that trusted it.
+/// The TLS configuration of the API. TLS sessions are cached in the configuration: those of clients whose CA is no longer trusted end with
+/// the configuration that trusted it.
 fn server_config(trusted: &Authorities, serving: &Leaf) -> Result<Arc<ServerConfig>, PkiError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(trusted.roots()?), Arc::clone(&provider))

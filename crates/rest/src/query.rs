@@ -17,12 +17,12 @@ pub(crate) fn first<'a>(query: &'a [(String, String)], name: &str) -> Option<&'a
     query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
 }
 
-/// Whether a list is to be a watch; the parameter without a value says so too.
+/// Whether a list is a watch; the parameter without a value counts too.
 pub(crate) fn wants_watch(query: &[(String, String)]) -> bool {
     matches!(first(query, "watch"), Some("" | "1" | "true" | "True" | "TRUE" | "t" | "T"))
 }
 
-/// A value, percent-encoded so that it can stand in a query.
+/// Percent-encodes a value for a query.
 pub(crate) fn encode(value: &str) -> String {
     let mut out = String::with_capacity(value.len());
     for byte in value.bytes() {
@@ -34,7 +34,7 @@ pub(crate) fn encode(value: &str) -> String {
     out
 }
 
-/// A path with its percent-encoding undone.
+/// Percent-decodes a path.
 pub(crate) fn decode_path(path: &str) -> String {
     if path.contains('%') { decode(path, false) } else { path.to_owned() }
 }
@@ -75,13 +75,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_encoded_is_decoded_again() {
+    fn encoding_round_trips() {
         let text = "a b&c=d+%\u{e9}\n/?";
         assert_eq!(parse(&format!("x={}", encode(text))), [("x".to_owned(), text.to_owned())]);
     }
 
     #[test]
-    fn broken_percent_signs_stay() {
+    fn invalid_percent_encoding_is_kept() {
         assert_eq!(decode_path("/a%zz%2"), "/a%zz%2");
         assert_eq!(decode_path("/%2e%2e"), "/..");
     }

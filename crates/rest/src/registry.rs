@@ -1,8 +1,7 @@
-//! Objects in, objects out: what the verbs do, without HTTP.
+//! Create, update and delete, without HTTP.
 //!
-//! A [`Call`] says what is asked of which kind; `create`, `update` and `delete` run the kind's rules in the order of the
-//! original and hand one transaction to the store, in which the object, its addresses and its ports stand together. When the
-//! store says that something changed meanwhile, the whole pipeline runs again on what is there now.
+//! In: a [`Call`] and an object. The rules of the kind run in the order of kube-apiserver. Out: one transaction with the object, its
+//! addresses and its ports. On a conflict the whole pipeline runs again with the current object.
 
 mod admission;
 mod create;
@@ -27,7 +26,7 @@ use api::value::ValueExt as _;
 use jiff::Timestamp;
 use serde_json::Value;
 use store::admission::{Admission, Request};
-use store::allocation::{Gather, Ranges, Rehearsal};
+use store::allocation::{DryRunClaims, Ranges, TxnClaims};
 use store::{CommitError, Compare, Entry, Key, Op, Store, Table, Txn};
 
 use crate::audit::Recorder;
@@ -41,56 +40,56 @@ pub(crate) use delete::Deletion;
 pub(crate) use dynamic::About;
 pub(crate) use update::{Change, Patching, Source};
 
-/// How often a pipeline is run again because somebody else was faster.
+/// How often a pipeline is retried after conflicts.
 const ATTEMPTS: usize = 200;
 
 /// The objects of a cluster.
 pub(crate) struct Registry {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) ranges: Ranges,
-    /// Who may do what, for what is decided on the object.
+    /// The authorizer, for checks that depend on the object.
     pub(crate) authorizer: Arc<Authorizer>,
     /// Which admission plugins run.
     pub(crate) plugins: Plugins,
     /// Policies and webhooks.
     pub(crate) dynamic: Arc<DynamicAdmission>,
-    /// Whether this cluster gives Nodes their pod CIDRs: nodes may not choose them then.
+    /// Whether this cluster allocates pod CIDRs of Nodes; nodes then may not set them.
     pub(crate) allocates_pod_cidrs: bool,
 }
 
-/// What is asked, of which kind, where.
+/// The context of an operation: kind, namespace, subresource, user.
 pub(crate) struct Call<'a> {
     pub(crate) kind: &'static Kind,
     pub(crate) namespace: &'a str,
     pub(crate) subresource: Option<&'static Subresource>,
-    /// Who will own the fields.
+    /// The field manager.
     pub(crate) manager: &'a str,
     pub(crate) dry_run: bool,
     pub(crate) now: Timestamp,
-    /// Who asks.
+    /// The authenticated user.
     pub(crate) user: &'a User,
     /// Where audit annotations go; none in tests.
     pub(crate) audit: Option<&'a Recorder<'a>>,
 }
 
-/// What came of it.
+/// The result of an operation.
 pub(crate) struct Outcome {
     pub(crate) code: u16,
     pub(crate) shown: Shown,
 }
 
-/// What the client gets to see.
+/// The body of the response.
 pub(crate) enum Shown {
-    /// An entry as it is stored.
+    /// A stored entry.
     Entry(Entry),
     /// An object that is not stored in this form.
     Object(Value),
-    /// A Status that says what was deleted.
+    /// A Status with the deleted object in its details.
     Status(Value),
 }
 
 impl Call<'_> {
-    /// Whether this is about the object itself.
+    /// Whether this is the object itself and no subresource.
     pub(crate) fn is_main(&self) -> bool {
         self.subresource.is_none()
     }
@@ -100,12 +99,12 @@ impl Call<'_> {
         key(self.kind, self.namespace, name)
     }
 
-    /// Now, as objects write it.
+    /// The time of the request, as in timestamps of objects.
     pub(crate) fn now_text(&self) -> String {
         lifecycle::seconds(self.now)
     }
 
-    /// A request about an object of this kind and part, by the same user, with another verb.
+    /// The authorization attributes for another verb on an object of this kind and subresource, by the same user.
     pub(crate) fn attributes<'a>(&'a self, verb: &'a str, name: &'a str) -> Attributes<'a> {
         Attributes {
             user: self.user,
@@ -120,7 +119,7 @@ impl Call<'_> {
         }
     }
 
-    /// The same, as admission sees it.
+    /// The admission request for an object.
     fn admission<'a>(&'a self, name: &'a str) -> Request<'a> {
         Request {
             kind: self.kind,
@@ -131,9 +130,9 @@ impl Call<'_> {
         }
     }
 
-    /// Passes on what admission says: warnings to the client, annotations to the audit event.
-    fn take(&self, notes: Notes, warnings: &mut Vec<String>) {
-        create::note(warnings, notes.warnings);
+    /// Passes on warnings of admission to the client, and annotations to the audit event.
+    fn report(&self, notes: Notes, warnings: &mut Vec<String>) {
+        create::add_warnings(warnings, notes.warnings);
         for (key, value) in notes.annotations {
             if let Some(audit) = self.audit {
                 audit.annotate(key, value);
@@ -163,12 +162,12 @@ impl Registry {
         self.store.get(&call.key(name)).ok_or_else(|| call.not_found(name))
     }
 
-    /// The admission plugins, for a call.
+    /// The admission plugins for a call.
     fn admission(&self, call: &Call<'_>) -> Admission<'_> {
         Admission { store: &*self.store, plugins: &self.plugins, now: call.now }
     }
 
-    /// Checks an object, and what it replaces, with the plugins that look at what is stored.
+    /// Runs the plugins that read the store on an object and the one it replaces.
     fn check_stored(
         &self,
         call: &Call<'_>,
@@ -179,11 +178,11 @@ impl Registry {
     ) -> Result<(), Status> {
         let mut notes = Notes::default();
         let checked = self.admission(call).check(&call.admission(name), new, old, txn, &mut notes);
-        call.take(notes, warnings);
+        call.report(notes, warnings);
         checked
     }
 
-    /// What this kind claims runs against the real pools, or against dummies in a dry run.
+    /// Runs claims against the real allocators, or against placeholders in a dry run.
     fn with_claims<T>(
         &self,
         call: &Call<'_>,
@@ -191,16 +190,16 @@ impl Registry {
         work: impl FnOnce(&mut dyn api::claims::Claims) -> Result<T, Status>,
     ) -> Result<(T, Txn), Status> {
         if call.dry_run {
-            let mut claims = Rehearsal::new(&*self.store, &self.ranges);
+            let mut claims = DryRunClaims::new(&*self.store, &self.ranges);
             return Ok((work(&mut claims)?, Txn::default()));
         }
         let now = call.now_text();
-        let mut claims = Gather::new(&*self.store, &self.ranges, (call.namespace, name), &now, &new_uid);
+        let mut claims = TxnClaims::new(&*self.store, &self.ranges, (call.namespace, name), &now, &new_uid);
         let out = work(&mut claims)?;
         Ok((out, claims.into_txn()))
     }
 
-    /// Stores an object together with what it claims.
+    /// Stores an object together with its claims.
     async fn put(
         &self,
         call: &Call<'_>,
@@ -208,7 +207,7 @@ impl Registry {
         object: &Value,
         modified: u64,
         mut txn: Txn,
-    ) -> Result<Entry, Lost> {
+    ) -> Result<Entry, WriteError> {
         let key = call.key(name);
         let stored_form;
         let stored = if call.kind.rules.converts() {
@@ -222,39 +221,39 @@ impl Registry {
         let ttl = call.kind.ttl.map(std::time::Duration::from_secs);
         txn.compares.insert(0, Compare { key: key.clone(), modified });
         txn.ops.push(Op::Put { key: key.clone(), value: value.clone(), facts: facts.clone(), ttl });
-        let revision = if call.dry_run { modified } else { self.store.commit(txn).await.map_err(Lost::from)? };
+        let revision = if call.dry_run { modified } else { self.store.commit(txn).await.map_err(WriteError::from)? };
         let created = self.store.get(&key).map_or(revision, |entry| entry.created);
         Ok(Entry { key, created, modified: revision, value, facts, expires: None })
     }
 
-    /// Removes an object and what it holds; the answer is the revision of its deletion.
-    async fn remove(&self, call: &Call<'_>, name: &str, entry: &Entry, old: &Value) -> Result<u64, Lost> {
+    /// Removes an object and its claims; returns the revision of the deletion.
+    async fn remove(&self, call: &Call<'_>, name: &str, entry: &Entry, old: &Value) -> Result<u64, WriteError> {
         let claimed = self.with_claims(call, name, |claims| {
             call.kind.rules.finish_delete(old, claims);
             Ok(())
         });
-        let mut txn = claimed.map_err(Lost::Refused)?.1;
+        let mut txn = claimed.map_err(WriteError::Refused)?.1;
         txn.compares.insert(0, Compare { key: entry.key.clone(), modified: entry.modified });
         txn.ops.push(Op::Delete { key: entry.key.clone() });
         if call.dry_run {
             return Ok(entry.modified);
         }
-        self.store.commit(txn).await.map_err(Lost::from)
+        self.store.commit(txn).await.map_err(WriteError::from)
     }
 }
 
-/// Why a transaction was not carried out.
-enum Lost {
-    /// Something is no longer as it was read.
-    Race,
-    /// The request cannot succeed.
+/// Why a write failed.
+enum WriteError {
+    /// Another write came first: retry.
+    Conflict,
+    /// The request is refused.
     Refused(Status),
 }
 
-impl From<CommitError> for Lost {
+impl From<CommitError> for WriteError {
     fn from(error: CommitError) -> Self {
         match error {
-            CommitError::Conflict { .. } => Self::Race,
+            CommitError::Conflict { .. } => Self::Conflict,
             error if error.is_full() => Self::Refused(
                 Status::unavailable(format!(
                     "the store cannot write: {error}; nothing was changed; make room on the disk of --data-dir and try again"
@@ -266,12 +265,12 @@ impl From<CommitError> for Lost {
     }
 }
 
-/// An object of the store as this kind shows it, read once for a change.
+/// The current object, as this kind shows it.
 fn old_object(kind: &Kind, entry: &Entry) -> Value {
     view::read(kind, entry)
 }
 
-/// The resourceVersion a client sent: `None` when it leaves it to us.
+/// The resourceVersion that the client sent; `None` for an unconditional write.
 fn sent_revision(object: &Value) -> Result<Option<u64>, Status> {
     match object.text("metadata.resourceVersion") {
         "" | "0" => Ok(None),

@@ -1,4 +1,4 @@
-//! Answers on their way out: a document or a stream, warnings, and the headers every API answer has.
+//! Responses: a document or a stream, warnings, and the common headers of the API.
 
 use std::io;
 use std::pin::Pin;
@@ -13,24 +13,24 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use crate::download::Account;
 use crate::view::Document;
 
-/// When warnings together are longer than this …
+/// When all warnings together are longer than this, in bytes, …
 const WARNINGS_LIMIT: usize = 4096;
-/// … each is cut to this.
+/// … each is truncated to this.
 const WARNING_CUT: usize = 256;
 
-/// A body larger than this is sent in pieces of this size, in bytes. The task of its connection yields after each: encrypting and sending
-/// megabytes at once would occupy a thread for milliseconds, and delay every other request.
-const PIECE: usize = 64 << 10;
+/// A body larger than this is sent in chunks of this size, in bytes. The connection's task yields after each: encrypting and sending
+/// megabytes at once would occupy a thread for milliseconds and delay other requests.
+const CHUNK: usize = 64 << 10;
 
-/// The bytes of an answer.
+/// The body of a response.
 pub(crate) enum Body {
-    /// All of them.
+    /// A complete body.
     Whole(Option<Bytes>),
-    /// What is left of all of them.
-    Pieces(Pieces),
-    /// As they come.
+    /// The rest of a complete body that is sent in chunks.
+    Chunks(Chunks),
+    /// A stream.
     Stream(BoxStream<'static, Bytes>),
-    /// As they come from somebody who may fail.
+    /// A stream from a backend, which may fail.
     Passed(BoxStream<'static, io::Result<Bytes>>),
 }
 
@@ -41,7 +41,7 @@ impl HttpBody for Body {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Pieces(pieces) => pieces.poll_next(cx).map(|next| next.map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Chunks(chunks) => chunks.poll_next(cx).map(|next| next.map(|bytes| Ok(Frame::data(bytes)))),
             Self::Stream(stream) => stream.as_mut().poll_next(cx).map(|next| next.map(|bytes| Ok(Frame::data(bytes)))),
             Self::Passed(stream) => stream.as_mut().poll_next(cx).map(|next| next.map(|bytes| bytes.map(Frame::data))),
         }
@@ -50,7 +50,7 @@ impl HttpBody for Body {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(bytes) => bytes.is_none(),
-            Self::Pieces(pieces) => pieces.rest.is_empty(),
+            Self::Chunks(chunks) => chunks.rest.is_empty(),
             Self::Stream(_) | Self::Passed(_) => false,
         }
     }
@@ -58,20 +58,20 @@ impl HttpBody for Body {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Self::Pieces(pieces) => SizeHint::with_exact(pieces.rest.len() as u64),
+            Self::Chunks(chunks) => SizeHint::with_exact(chunks.rest.len() as u64),
             Self::Stream(_) | Self::Passed(_) => SizeHint::default(),
         }
     }
 }
 
-/// A large body. See [`PIECE`].
-pub(crate) struct Pieces {
+/// A large body. See [`CHUNK`].
+pub(crate) struct Chunks {
     rest: Bytes,
-    /// Whether the next piece waits until other tasks had their turn.
+    /// Whether to yield to other tasks before the next chunk.
     yields: bool,
 }
 
-impl Pieces {
+impl Chunks {
     fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Option<Bytes>> {
         if self.rest.is_empty() {
             return Poll::Ready(None);
@@ -81,20 +81,20 @@ impl Pieces {
             return Poll::Pending;
         }
         self.yields = true;
-        Poll::Ready(Some(self.rest.split_to(PIECE.min(self.rest.len()))))
+        Poll::Ready(Some(self.rest.split_to(CHUNK.min(self.rest.len()))))
     }
 }
 
-/// An answer.
+/// A response.
 pub(crate) struct Reply {
     pub(crate) code: u16,
     pub(crate) content_type: &'static str,
     pub(crate) body: Body,
     pub(crate) warnings: Vec<String>,
     pub(crate) headers: Vec<(header::HeaderName, String)>,
-    /// The headers of an answer that somebody else gave: these and no others.
+    /// The headers of a proxied response, which replace all others.
     pub(crate) passed: Option<HeaderMap>,
-    /// Whose memory the body is until it was sent.
+    /// The account that is charged for the memory of the body until it is sent.
     pub(crate) account: Option<Account>,
 }
 
@@ -104,24 +104,24 @@ impl Reply {
         Self::bytes(code, document.content_type, document.body)
     }
 
-    /// Bytes of some type.
+    /// A body with a content type.
     pub(crate) fn bytes(code: u16, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         let body = Body::Whole(Some(body.into()));
         Self { code, content_type, body, warnings: Vec::new(), headers: Vec::new(), passed: None, account: None }
     }
 
-    /// An answer without a body.
+    /// A response without a body.
     pub(crate) fn no_content() -> Self {
         Self { body: Body::Whole(None), ..Self::bytes(204, "text/plain", "") }
     }
 
-    /// A stream that begins now.
+    /// A stream.
     pub(crate) fn stream(content_type: &'static str, stream: BoxStream<'static, Bytes>) -> Self {
         let body = Body::Stream(stream);
         Self { code: 200, content_type, body, warnings: Vec::new(), headers: Vec::new(), passed: None, account: None }
     }
 
-    /// An answer that somebody else gave.
+    /// A proxied response.
     pub(crate) fn passed(code: u16, headers: HeaderMap, body: Body) -> Self {
         Self {
             code,
@@ -140,7 +140,7 @@ impl Reply {
         self
     }
 
-    /// The same, and its body counts as memory of its user until it was sent.
+    /// Charges the memory of the body to its user until it is sent.
     pub(crate) fn counted(mut self) -> Self {
         if let (Body::Whole(Some(bytes)), Some(account)) = (&mut self.body, self.account.take()) {
             *bytes = account.charge(std::mem::take(bytes));
@@ -148,10 +148,10 @@ impl Reply {
         self
     }
 
-    /// The response.
+    /// Converts to an HTTP response.
     pub(crate) fn into_response(self) -> Response<Body> {
         let body = match self.body {
-            Body::Whole(Some(rest)) if rest.len() > PIECE => Body::Pieces(Pieces { rest, yields: false }),
+            Body::Whole(Some(rest)) if rest.len() > CHUNK => Body::Chunks(Chunks { rest, yields: false }),
             other => other,
         };
         let mut response = Response::new(body);
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn warnings_are_quoted_and_said_once() {
+    fn warnings_are_quoted_and_deduplicated() {
         let mut reply = Reply::bytes(200, "text/plain", "ok");
         reply.warnings = vec!["a \"b\" \\c".to_owned(), "a \"b\" \\c".to_owned()];
         let response = reply.into_response();
@@ -211,28 +211,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_bodies_are_sent_in_pieces_between_which_the_task_yields() {
-        let bytes = Bytes::from((0..=255_u8).cycle().take(2 * PIECE + 1).collect::<Vec<u8>>());
+    async fn large_bodies_are_sent_in_chunks_with_yields() {
+        let bytes = Bytes::from((0..=255_u8).cycle().take(2 * CHUNK + 1).collect::<Vec<u8>>());
         let mut body = Reply::bytes(200, "text/plain", bytes.clone()).into_response().into_body();
         assert_eq!(body.size_hint().exact(), Some(bytes.len() as u64));
-        let (mut sent, mut pieces, mut pauses) = (Vec::new(), 0, 0);
+        let (mut sent, mut chunks, mut pauses) = (Vec::new(), 0, 0);
         while !body.is_end_stream() {
             let next = futures_util::poll!(std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)));
             match next {
                 Poll::Ready(Some(frame)) => {
                     sent.extend_from_slice(&frame.expect("a frame").into_data().expect("data"));
-                    pieces += 1;
+                    chunks += 1;
                 }
                 Poll::Ready(None) => break,
                 Poll::Pending => pauses += 1,
             }
         }
-        assert_eq!((pieces, pauses), (3, 2));
+        assert_eq!((chunks, pauses), (3, 2));
         assert!(sent == bytes);
     }
 
     #[test]
-    fn many_long_warnings_are_cut() {
+    fn many_long_warnings_are_truncated() {
         let texts = cut((0..20).map(|index| format!("{index}{}", "x".repeat(400))).collect());
         assert!(texts.iter().all(|text| text.chars().count() == WARNING_CUT));
     }

@@ -1,7 +1,7 @@
-//! What a request asks for, as authorization, audit and metrics see it: a verb on a resource, or a method on a path.
+//! RequestInfo: a request as authorization, audit and metrics see it: a verb on a resource, or a method on a path.
 //!
-//! In: method, path and query. Out: a [`RequestInfo`]. The path is read by the rules of the original, whether or not this server has such
-//! a resource: who may not know of something is refused before they learn that it does not exist.
+//! In: method, path and query. Out: a [`RequestInfo`]. Paths are parsed by the rules of kube-apiserver, whether or not this server has
+//! the resource: authorization comes before the error for an unknown resource.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::auth::User;
 use crate::authz::Attributes;
 use crate::query;
 
-/// What is asked for.
+/// The verb, resource and name of a request, or its path.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct RequestInfo<'a> {
     /// `get`, `list`, …; the method in lower case for paths.
@@ -26,12 +26,12 @@ pub(crate) struct RequestInfo<'a> {
     pub(crate) namespace: &'a str,
     /// The terms of the field selector.
     pub(crate) fields: Terms,
-    /// Set when this is not about a resource.
+    /// Set for non-resource requests.
     pub(crate) path: Option<&'a str>,
 }
 
 impl<'a> RequestInfo<'a> {
-    /// Reads a request.
+    /// Parses a request.
     pub(crate) fn of(method: &Method, path: &'a str, query: &[(String, String)]) -> Self {
         Self::resource(method, path, query).unwrap_or_else(|| Self {
             verb: method.as_str().to_ascii_lowercase().into(),
@@ -53,7 +53,7 @@ impl<'a> RequestInfo<'a> {
         };
         let (namespace, rest) = match *rest {
             [] => return None,
-            // A Namespace is an object of itself: a role there may grant reading it.
+            // A Namespace counts as an object in itself, so that a Role there can grant reading it.
             ["namespaces", namespace, "status" | "finalize", ..] | ["namespaces", namespace] => (namespace, rest),
             ["namespaces", namespace, ref inner @ ..] => (namespace, inner),
             _ => ("", rest),
@@ -82,7 +82,7 @@ impl<'a> RequestInfo<'a> {
         Some(info)
     }
 
-    /// The same, asked by a user.
+    /// The authorization attributes of the request for a user.
     pub(crate) fn attributes<'b>(&'b self, user: &'b User) -> Attributes<'b> {
         Attributes {
             user,
@@ -109,7 +109,7 @@ const fn verb(method: &Method) -> &'static str {
     }
 }
 
-/// The one object that a selector leaves, if it is one.
+/// The name that a field selector requires; empty if none.
 fn selected(fields: &Terms) -> &str {
     let found = fields.iter().find(|(field, equal, _)| *equal && field == "metadata.name");
     let name = found.map_or("", |(_, _, value)| value.as_str());

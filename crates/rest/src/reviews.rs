@@ -1,8 +1,7 @@
-//! The questions a client may put about users and rights: access reviews, rules reviews, token reviews, "who am I".
+//! Reviews: SubjectAccessReview and its variants, SelfSubjectRulesReview, TokenReview, SelfSubjectReview.
 //!
-//! In: the body of a POST (its shape is checked already), the user who sent it, and the sources of users. Out: the
-//! object that answers it, or the Status. Nothing is stored. Errors name no kind, as in the original, which has
-//! forgotten it by the time it looks for them.
+//! In: the decoded body of a POST, its user, and the authenticators. Out: the review with its status, or an error. Nothing is stored. Errors name
+//! no kind, as in kube-apiserver.
 
 mod bound_object;
 mod token_request;
@@ -24,26 +23,26 @@ use crate::authz::{self, Attributes, Authorizer};
 
 pub(crate) use token_request::{TokenRequest, token_request};
 
-/// Who asks, and who knows the answers.
-pub(crate) struct Asked<'a> {
-    /// The user who sent the review.
+/// The context of a review.
+pub(crate) struct ReviewContext<'a> {
+    /// The user of the request.
     pub(crate) user: &'a User,
-    /// The sources of users.
+    /// The authenticators.
     pub(crate) authn: &'a Authenticator,
-    /// Who may do what.
+    /// The authorizer.
     pub(crate) authorizer: &'a Authorizer,
 }
 
-/// Answers a review of this kind. The metadata of a LocalSubjectAccessReview has the namespace of the request.
+/// Evaluates a review. The metadata of a LocalSubjectAccessReview has the namespace of the request.
 ///
 /// # Errors
-/// 400 and 422, with the words of the original; 404 for kinds that are not reviews.
-pub(crate) fn review(kind: &Kind, body: &Value, asked: &Asked<'_>, now: Timestamp) -> Result<Value, Status> {
-    let access = |user: &User| access(body, user, asked.authorizer);
+/// 400 and 422, with the messages of kube-apiserver; 404 for kinds that are not reviews.
+pub(crate) fn review(kind: &Kind, body: &Value, context: &ReviewContext<'_>, now: Timestamp) -> Result<Value, Status> {
+    let access = |user: &User| access(body, user, context.authorizer);
     let mut answer = match kind.kind {
         "SelfSubjectAccessReview" => {
             validate::self_access(body)?;
-            access(asked.user)
+            access(context.user)
         }
         "SubjectAccessReview" => {
             validate::access(body)?;
@@ -53,9 +52,9 @@ pub(crate) fn review(kind: &Kind, body: &Value, asked: &Asked<'_>, now: Timestam
             validate::local_access(body)?;
             access(&subject(body))
         }
-        "SelfSubjectRulesReview" => rules(body, asked.user, asked.authorizer)?,
-        "TokenReview" => token(body, asked.authn, now)?,
-        "SelfSubjectReview" => who_am_i(body, asked.user, now),
+        "SelfSubjectRulesReview" => rules(body, context.user, context.authorizer)?,
+        "TokenReview" => token(body, context.authn, now)?,
+        "SelfSubjectReview" => who_am_i(body, context.user, now),
         _ => return Err(Status::no_such_resource()),
     };
     // The request is echoed as Go encodes it; the status is complete, with empty lists that are not null.
@@ -65,14 +64,14 @@ pub(crate) fn review(kind: &Kind, body: &Value, asked: &Asked<'_>, now: Timestam
     Ok(answer)
 }
 
-/// The object that came, with another status.
+/// The object of the request, with another status.
 fn answered(body: &Value, status: Value) -> Value {
     let mut out = body.clone();
     out.put("status", status);
     out
 }
 
-/// An object of the kind that came, with nothing of it.
+/// An object of the kind of the request, without its contents.
 fn fresh(body: &Value, metadata: &Value, status: &Value) -> Value {
     json!({"kind": body["kind"], "apiVersion": body["apiVersion"], "metadata": metadata, "status": status})
 }
@@ -93,7 +92,7 @@ fn access(body: &Value, user: &User, authorizer: &Authorizer) -> Value {
     answered(body, status)
 }
 
-/// What the field selector of a review asks for.
+/// The terms of the field selector of a review.
 fn fields(body: &Value) -> Terms {
     let selector = body.at("spec.resourceAttributes.fieldSelector");
     let mut terms = api::selector::field_terms(selector.text("rawSelector"));
@@ -124,7 +123,7 @@ fn attributes<'a>(body: &'a Value, user: &'a User, fields: &'a [(String, bool, S
     }
 }
 
-/// The user a SubjectAccessReview is about.
+/// The user of a SubjectAccessReview.
 fn subject(body: &Value) -> User {
     let extra = body.map("spec.extra").into_iter().flatten().map(|(key, values)| {
         let values = values.as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -149,7 +148,7 @@ fn rules(body: &Value, user: &User, authorizer: &Authorizer) -> Result<Value, St
     let (on_paths, on_resources): (Vec<&PolicyRule>, Vec<&PolicyRule>) =
         rules.iter().partition(|rule| !rule.non_resource_urls.is_empty());
     let shown = |rules: Vec<&PolicyRule>| rules.into_iter().map(PolicyRule::to_value).collect::<Vec<Value>>();
-    // What a node may do depends on its Pods.
+    // The permissions of a node depend on its Pods.
     let is_node = authz::node::is_node(user);
     if is_node {
         problems.insert(0, "node authorizer does not support user rule resolution".to_owned());
@@ -176,14 +175,14 @@ fn token(body: &Value, authn: &Authenticator, now: Timestamp) -> Result<Value, S
     if audiences.is_empty() {
         audiences = vec![authn.accounts().issuer()];
     }
-    // Sent as a header in the original, so what follows a space is not looked at.
+    // kube-apiserver sends it as a header, so what follows a space is ignored.
     let token = token.split(' ').next().unwrap_or_default();
     let status = match authn.token_user(token, &audiences, now) {
         Ok(Verified { user, audiences, .. }) => {
             json!({"authenticated": true, "user": user_info(&user), "audiences": audiences})
         }
         Err(TokenError::Unknown) => json!({"user": {}, "error": TokenError::Unknown.to_string()}),
-        // What each of the sources said, as the original lists it.
+        // The errors of all authenticators, in the format of kube-apiserver.
         Err(error) => json!({"user": {}, "error": format!("[{}, {error}]", TokenError::Unknown)}),
     };
     Ok(answered(body, status))

@@ -1,12 +1,12 @@
-//! Where a URL leads: a path in, a [`Route`] out. No I/O.
+//! Routing: a path in, a [`Route`] out. No I/O.
 //!
-//! Kubernetes paths follow a rule (group, version, namespace, resource, name, subresource), so they are parsed by rule
-//! against the table of kinds and not matched against patterns.
+//! Kubernetes paths have a grammar (group, version, namespace, resource, name, subresource), so they are parsed against the table of
+//! kinds instead of matched against patterns.
 
 use api::kind::{Kind, Subresource};
 use api::kinds;
 
-/// What a path names.
+/// The target of a path.
 #[derive(Clone, Copy)]
 pub(crate) enum Route<'a> {
     /// `/`
@@ -35,17 +35,17 @@ pub(crate) enum Route<'a> {
     OpenIdConfiguration,
     /// `/openid/v1/jwks`
     JsonWebKeys,
-    /// `/page`, and what follows `/page/`.
-    Page(Option<&'a str>),
-    /// An object, a collection, or a part of an object.
+    /// `/page`, and what follows `/page/`: the web UI.
+    Ui(Option<&'a str>),
+    /// An object, a collection, or a subresource.
     Resource(Target<'a>),
-    /// Nothing, but inside a group version that exists.
+    /// Unknown, but inside an existing group version.
     NoSuchResource,
-    /// Nothing.
-    Nowhere,
+    /// Unknown.
+    NotFound,
 }
 
-/// An object, a collection, or a part of an object.
+/// An object, a collection, or a subresource.
 #[derive(Clone, Copy)]
 pub(crate) struct Target<'a> {
     /// The kind.
@@ -56,14 +56,14 @@ pub(crate) struct Target<'a> {
     pub(crate) name: Option<&'a str>,
     /// The subresource.
     pub(crate) subresource: Option<&'static Subresource>,
-    /// The old `/watch/` prefix.
+    /// The deprecated `/watch/` prefix.
     pub(crate) watch: bool,
 }
 
-/// Reads a path. Segments are still percent-encoded only where the caller left them so.
+/// Parses a path, which the caller has percent-decoded.
 pub(crate) fn parse(path: &str) -> Route<'_> {
     if path == "/page" || path.starts_with("/page/") {
-        return Route::Page(path.strip_prefix("/page/"));
+        return Route::Ui(path.strip_prefix("/page/"));
     }
     let trimmed = path.strip_suffix('/').unwrap_or(path);
     for page in ["healthz", "livez", "readyz"] {
@@ -95,10 +95,10 @@ pub(crate) fn parse(path: &str) -> Route<'_> {
     } else if let Some(rest) = trimmed.strip_prefix("/apis/") {
         rest.split_once('/').unwrap_or((rest, ""))
     } else {
-        return Route::Nowhere;
+        return Route::NotFound;
     };
     if !kinds::KINDS.iter().any(|kind| kind.group == group) {
-        return Route::Nowhere;
+        return Route::NotFound;
     }
     if rest.is_empty() {
         return if group.is_empty() { Route::CoreVersions } else { Route::Group(group) };
@@ -122,7 +122,7 @@ fn resource<'a>(group: &str, version: &str, rest: &'a str) -> Option<Target<'a>>
     let mut parts = rest.splitn(3, '/');
     let first = parts.next()?;
     let (namespace, rest) = match (first, parts.next(), parts.next()) {
-        // `namespaces/{ns}/{resource}…`, unless what follows is a part of the Namespace itself.
+        // `namespaces/{ns}/{resource}…`, unless what follows is a subresource of the Namespace itself.
         ("namespaces", Some(namespace), Some(inner)) if !is_namespace_part(inner) => (namespace, inner),
         _ => ("", rest),
     };
@@ -188,18 +188,18 @@ mod tests {
     }
 
     #[test]
-    fn unknown_paths_are_told_apart() {
+    fn unknown_paths_and_unknown_resources_differ() {
         assert!(matches!(parse("/api/v1/namespaces/a/frobs"), Route::NoSuchResource));
         assert!(matches!(parse("/api/v1/namespaces/a/services/web/frob"), Route::NoSuchResource));
-        assert!(matches!(parse("/apis/frob.example.com/v1/things"), Route::Nowhere));
+        assert!(matches!(parse("/apis/frob.example.com/v1/things"), Route::NotFound));
         assert!(matches!(parse("/api/v2"), Route::NoSuchResource));
         assert!(matches!(parse("/api/v1/namespaces//services"), Route::NoSuchResource));
-        assert!(matches!(parse("/healthzx"), Route::Nowhere));
+        assert!(matches!(parse("/healthzx"), Route::NotFound));
         assert!(matches!(parse("/readyz/store"), Route::Health { page: "readyz", check: Some("store") }));
     }
 
     #[test]
-    fn the_old_watch_prefix() {
+    fn the_deprecated_watch_prefix() {
         assert!(
             matches!(parse("/api/v1/watch/namespaces/a/services"), Route::Resource(t) if t.watch && t.namespace == "a")
         );

@@ -1,7 +1,7 @@
-//! The listener: TCP and TLS in, requests to the handler, a clean end.
+//! The listener: accepts TCP and TLS connections, passes requests to the handler, shuts down gracefully.
 //!
-//! Connections are counted, and closed when they bring no request ([`crate::connections`]). Limits that cost nothing to keep live
-//! here: how long the headers of a request may take, how many headers there may be, how many streams one connection may open.
+//! Connections are counted, and closed when they are idle ([`crate::connections`]). Limits of HTTP itself are set here: time
+//! for headers, number of headers, streams per connection.
 
 mod local;
 
@@ -32,63 +32,63 @@ use crate::dynamic_admission::DynamicAdmission;
 use crate::dynamic_admission::client::WebhookClient;
 use crate::fairness::Fairness;
 use crate::handler::{self, Peer, Shared};
-use crate::metrics::{Figures, Metrics};
+use crate::metrics::{ExtraMetrics, Metrics};
 use crate::offload::Offload;
 use crate::openapi::OpenApi;
-use crate::page;
 use crate::pki::{Clients, Live, Pki};
 use crate::registry::Registry;
+use crate::ui;
 use crate::upload::Uploads;
 
 use local::LocalListener;
 pub use local::LocalSocket;
 
-/// How long requests in progress may take after the server was asked to stop.
-const DRAIN: Duration = Duration::from_secs(10);
-/// How many requests of one HTTP/2 connection may be open at once.
-const STREAMS: u32 = 1000;
+/// The grace period of requests in progress when the server shuts down.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// The largest number of concurrent requests on one HTTP/2 connection.
+const MAX_STREAMS: u32 = 1000;
 
-/// What a server needs.
+/// Options of a server.
 pub struct Options {
-    /// Where to listen.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// Other addresses at which to listen, at the same port, as far as it can be had there.
+    /// Further addresses to listen on, at the same port; errors there are only logged.
     pub beside: Vec<IpAddr>,
-    /// A socket for components of this machine, if they run in another process.
+    /// A Unix socket for components of this machine in other processes.
     pub local: Option<LocalSocket>,
-    /// Certificates; they may be replaced while the server runs.
+    /// Certificates; can be replaced at run time.
     pub identity: Live,
-    /// Where it is noted which client showed a certificate of which CA.
+    /// Records which clients use certificates of which CA.
     pub clients: Arc<Clients>,
-    /// Who may come in.
+    /// The authenticator.
     pub authn: Authenticator,
-    /// The objects.
+    /// The store.
     pub store: Arc<dyn store::Store>,
-    /// Whether there may be agents of nodes to speak to.
+    /// Whether the cluster may have agents to connect to.
     pub agents: bool,
-    /// The Node whose agent runs in this process, if one does.
+    /// The Node whose agent runs in this process, if any.
     pub local_node: Option<String>,
-    /// What Services may have.
+    /// The ranges of Service addresses and node ports.
     pub ranges: store::allocation::Ranges,
     /// Which admission plugins run.
     pub plugins: Plugins,
-    /// Whether this cluster gives Nodes their pod CIDRs.
+    /// Whether this cluster allocates pod CIDRs of Nodes.
     pub allocates_pod_cidrs: bool,
-    /// How many connections there may be, and how long they may be idle.
+    /// Limits of connections, and their idle timeout.
     pub connections: ConnectionLimits,
-    /// How many requests may be answered at once; more wait.
+    /// The concurrency limit of requests; more are queued.
     pub max_in_flight: usize,
-    /// How long a request that is no watch may take.
+    /// The timeout of requests other than watches.
     pub request_timeout: Duration,
-    /// The audit log, if there is to be one.
+    /// The audit log, if enabled.
     pub audit: Option<Audit>,
-    /// Reads the figures of the store.
-    pub figures: Box<Figures>,
+    /// Renders metrics of other components.
+    pub extra_metrics: Box<ExtraMetrics>,
 }
 
-/// A server that listens, and is not ready yet.
+/// A bound server that is not ready yet.
 pub struct Server {
-    /// The one that was asked for, then those beside it.
+    /// The listener of `address`, then the further ones.
     listeners: Vec<TcpListener>,
     local: Option<LocalListener>,
     address: SocketAddr,
@@ -101,10 +101,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Begins to listen.
+    /// Binds the listeners.
     ///
     /// # Errors
-    /// When the address cannot be had.
+    /// When the address cannot be bound.
     pub async fn bind(options: Options) -> io::Result<Self> {
         let listener = TcpListener::bind(options.listen).await?;
         let address = listener.local_addr()?;
@@ -112,14 +112,14 @@ impl Server {
         for ip in options.beside {
             match TcpListener::bind((ip, address.port())).await {
                 Ok(listener) => listeners.push(listener),
-                Err(error) => tracing::warn!(%error, %ip, port = address.port(), "the API is not served at an address"),
+                Err(error) => tracing::warn!(%error, %ip, port = address.port(), "cannot listen on additional address"),
             }
         }
         let local = options.local.map(LocalListener::open).transpose()?;
         let (ready, is_ready) = watch::channel(false);
         let (draining, is_draining) = watch::channel(false);
         let listening = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-        let metrics = Metrics::new(options.figures, options.audit.as_ref().map(Audit::metrics));
+        let metrics = Metrics::new(options.extra_metrics, options.audit.as_ref().map(Audit::metrics));
         let connections = Connections::new(options.connections, metrics.clone());
         let fairness = Fairness::new(options.max_in_flight, options.request_timeout, metrics.clone());
         let dial = Arc::new(DialPolicy::new(listening, options.local_node));
@@ -139,7 +139,7 @@ impl Server {
             },
             authn: options.authn,
             impersonation: Impersonation::default(),
-            sessions: page::Sessions::default(),
+            sessions: ui::Sessions::default(),
             metrics,
             audit: options.audit.map(Arc::new),
             openapi: OpenApi::new(api::kinds::KINDS),
@@ -158,18 +158,18 @@ impl Server {
         Ok(Self { listeners, local, address, identity, clients, connections, shared, ready, draining })
     }
 
-    /// Where it listens.
+    /// The address of the main listener.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Every address at which it listens.
+    /// The addresses of all listeners.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.listeners.iter().filter_map(|listener| listener.local_addr().ok())
     }
 
-    /// The next connection, wherever it comes.
+    /// Accepts the next connection of any listener.
     async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         std::future::poll_fn(|context| {
             let mut accepted = self.listeners.iter().map(|listener| listener.poll_accept(context));
@@ -178,7 +178,7 @@ impl Server {
         .await
     }
 
-    /// A switch that tells `/readyz` the truth.
+    /// Sets the result of `/readyz`.
     #[must_use]
     pub fn readiness(&self) -> watch::Sender<bool> {
         self.ready.clone()
@@ -190,9 +190,9 @@ impl Server {
         store::admission::Dynamic(self.shared.registry.dynamic.clone())
     }
 
-    /// What every connection needs.
-    fn open(&self) -> Open {
-        Open {
+    /// The state of a new connection.
+    fn open(&self) -> ConnectionContext {
+        ConnectionContext {
             builder: Arc::new(builder()),
             identity: self.identity.subscribe(),
             clients: self.clients.clone(),
@@ -201,10 +201,10 @@ impl Server {
         }
     }
 
-    /// Answers requests until `stop` resolves, then lets those in progress end.
+    /// Serves until `stop` resolves, then drains requests in progress.
     pub async fn run(mut self, stop: impl Future<Output = ()>) {
         let open = self.open();
-        // Every connection holds a sender; when all are gone, so are the connections.
+        // Every connection holds a sender; the channel closes with the last connection.
         let (alive, mut ended) = mpsc::channel::<()>(1);
         let local = self.local.take().map(|local| tokio::spawn(local.run(open.clone(), alive.clone())));
         let mut stop = std::pin::pin!(stop);
@@ -215,7 +215,7 @@ impl Server {
             };
             match accepted {
                 Ok((stream, peer)) => {
-                    // One over a limit is closed before it costs anything more.
+                    // Connections over a limit are closed at once.
                     let Ok(slot) = self.connections.admit(peer.ip()) else { continue };
                     let (open, alive) = (open.clone(), alive.clone());
                     tokio::spawn(async move {
@@ -223,14 +223,14 @@ impl Server {
                         drop(alive);
                     });
                 }
-                // Out of file descriptors, most likely: those that are open will end.
+                // Most likely out of file descriptors: wait for connections to close.
                 Err(error) => {
-                    tracing::warn!(%error, "failed to accept a connection");
+                    tracing::warn!(%error, "failed to accept connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
         }
-        // Whoever comes now is refused at once instead of waiting for an answer that will not come.
+        // Closes the listeners, so that new connections are refused at once.
         drop(self.listeners);
         if let Some(local) = local {
             local.abort();
@@ -239,7 +239,7 @@ impl Server {
         let _ = self.draining.send(true);
         tokio::select! {
             _ = ended.recv() => {}
-            () = tokio::time::sleep(DRAIN) => tracing::warn!("some requests did not end in time"),
+            () = tokio::time::sleep(DRAIN_TIMEOUT) => tracing::warn!("drain timeout exceeded: close remaining requests"),
         }
         if let Some(audit) = &self.shared.audit {
             audit.close().await;
@@ -249,19 +249,19 @@ impl Server {
 
 fn builder() -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    // The limit to idle connections covers headers that are not sent; this one would also close every connection that waits for its next request.
+    // The idle timeout covers headers that do not arrive; hyper's own would also close connections that wait for their next request.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS)
+        .max_concurrent_streams(MAX_STREAMS)
         .keep_alive_interval(Duration::from_secs(30));
     builder
 }
 
-/// What a connection needs.
+/// The state of a connection.
 #[derive(Clone)]
-struct Open {
+struct ConnectionContext {
     builder: Arc<auto::Builder<TokioExecutor>>,
     identity: watch::Receiver<Arc<Pki>>,
     clients: Arc<Clients>,
@@ -269,8 +269,8 @@ struct Open {
     shared: Arc<Shared>,
 }
 
-impl Open {
-    /// Notes whose certificate of which CA was shown.
+impl ConnectionContext {
+    /// Records the CA of a client certificate.
     fn note(&self, certificate: &[u8]) {
         let (now, identity) = (Timestamp::now(), self.identity.borrow().clone());
         if let (Ok(Some(user)), Some(ca)) = (certificate::user(certificate, now), identity.client_issuer(certificate)) {
@@ -278,16 +278,16 @@ impl Open {
         }
     }
 
-    /// Secures a connection, and serves it.
+    /// Completes the TLS handshake and serves the connection.
     async fn serve(mut self, stream: TcpStream, address: IpAddr, mut slot: Slot) {
-        // Answers are written whole; waiting to fill a packet only delays the small ones.
+        // Responses are written whole; Nagle's algorithm would only delay small ones.
         let _ = stream.set_nodelay(true);
         let timeout = self.connections.limits().handshake_timeout;
         let mut draining = self.shared.draining.clone();
         let acceptor = TlsAcceptor::from(self.identity.borrow_and_update().server_config());
         let stream = tokio::select! {
             shaken = tokio::time::timeout(timeout, acceptor.accept(stream)) => shaken,
-            // No request has begun: there is nothing to wait for.
+            // No request has started: nothing to drain.
             _ = draining.wait_for(|draining| *draining) => return,
         };
         let Ok(Ok(stream)) = stream else { return };
@@ -300,8 +300,8 @@ impl Open {
         self.requests(Counted::new(stream, slot), Peer { address, certificate, is_local: false }).await;
     }
 
-    /// Serves a connection until it ends: by the client, by its being idle, by the end of the server, or because the CA of the client's certificate
-    /// is no longer trusted.
+    /// Serves a connection until the client closes it, it is idle, the server shuts down, or the CA of the client certificate is no
+    /// longer trusted.
     async fn requests(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer) {
         let limits = *self.connections.limits();
         let mut draining = self.shared.draining.clone();
@@ -320,11 +320,11 @@ impl Open {
             ended = &mut serving => return log_end(ended),
             () = activity.idle(limits.first_request_timeout, limits.idle_timeout) => true,
             _ = draining.wait_for(|draining| *draining) => false,
-            // Whatever goes on, also a watch, is of somebody who is not known any more.
+            // Ends watches too: their user is no longer authenticated.
             () = &mut distrusted => return,
         };
         serving.as_mut().graceful_shutdown();
-        // A client may have sent a request before it heard of the end; one that only withholds its acknowledgement is not waited for.
+        // A request may have crossed our GOAWAY; a client that withholds its acknowledgement is not waited for.
         let silence = async {
             tokio::time::sleep(limits.close_timeout).await;
             activity.none().await;
@@ -336,7 +336,7 @@ impl Open {
     }
 }
 
-/// Comes back when the CA of a client's certificate is not trusted any more; never for clients without one.
+/// Returns when the CA of a client certificate is no longer trusted; never for clients without one.
 async fn until_distrusted(mut identity: watch::Receiver<Arc<Pki>>, certificate: Option<Arc<[u8]>>) {
     let Some(certificate) = certificate else { return std::future::pending().await };
     while identity.changed().await.is_ok() {

@@ -1,7 +1,7 @@
-//! The Pods behind a Service, as the server itself reaches them: for `services/proxy` and for webhooks.
+//! The endpoints of a Service for connections of the server itself: `services/proxy` and webhooks.
 //!
-//! In: a Service and one of its ports. Out: addresses that a ready Pod of the same namespace has and that [`crate::dial`]
-//! allows: otherwise anyone who may write EndpointSlices could point the server at whatever it can reach.
+//! In: a Service and one of its ports. Out: addresses of ready Pods of the same namespace that [`crate::dial`] allows: otherwise
+//! users who may write EndpointSlices could make the server connect to anything.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,7 +17,7 @@ use store::{Key, Store, Table};
 
 use crate::dial::DialPolicy;
 
-/// Where Pods and Services are looked up.
+/// Looks up Pods and Services.
 #[derive(Clone, Copy)]
 pub(crate) struct ServiceBackends<'a> {
     pub(crate) store: &'a dyn Store,
@@ -76,7 +76,7 @@ impl ServiceBackends<'_> {
         pod.is_some_and(|pod| pod.items("status.podIPs").iter().any(|have| have.text("ip") == address))
     }
 
-    /// The ranges of Services: those the server was started with, and those of ServiceCIDRs.
+    /// The Service CIDRs of the command line and of ServiceCIDR objects.
     pub(crate) fn service_ranges(&self) -> Vec<IpNet> {
         let mut ranges = self.ranges.addresses.clone();
         let Ok(found) = self.store.range(Table::named("servicecidrs"), "", None) else { return ranges };

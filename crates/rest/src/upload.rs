@@ -1,8 +1,8 @@
-//! Request bodies, read whole before a request counts as in flight.
+//! Request bodies, read completely before a request counts as in flight.
 //!
-//! In: the body of a request and its user. Out: the bytes, with a share of memory that is released when they are dropped. The client decides
-//! how fast a body arrives, so reading it holds no permit: only memory, of which one user gets a bounded share. A client that sends one byte
-//! and waits delays nobody but itself.
+//! In: the body of a request and its user. Out: the bytes, with a share of memory that is released when they are dropped. The client
+//! determines how fast a body arrives, so reading it holds no permit, only memory, of which each user has a limited share. A slow client
+//! delays only itself.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::auth::User;
 use crate::body;
 use crate::memory::{Exhausted, Limits, Memory, Share};
 
-/// Memory for the bodies of one user or node, and of a class. Nodes send small objects, and a join token makes many nodes.
+/// Limits of memory for bodies, in bytes. Nodes send small objects, and one join token can make many nodes.
 const LIMITS: Limits = Limits { administrator: 64 << 20, user: 64 << 20, node: 8 << 20, class: 256 << 20 };
-/// What a request costs before any of its body has arrived: it bounds how many a user may begin (4096).
+/// The cost of a request before its body arrives, in bytes: it bounds how many requests a user may start (4096).
 const BASE_COST: usize = 16 * 1024;
 
 /// The memory that bodies hold.
@@ -38,7 +38,7 @@ impl Default for Uploads {
 }
 
 impl Uploads {
-    /// Reads a whole body within `limit` of time.
+    /// Reads a complete body within the timeout `limit`.
     ///
     /// # Errors
     /// 413 when it is too large, 429 when its user holds too much memory already, 504 when it does not arrive in time.
@@ -77,7 +77,7 @@ where
             return Err(Status::too_large(body::LIMIT));
         }
         share.grow(data.len()).map_err(refused)?;
-        // Most bodies arrive in one piece, which need not be copied.
+        // Most bodies arrive in one chunk, which need not be copied.
         if first.is_empty() {
             first = data;
         } else {
@@ -101,7 +101,7 @@ mod tests {
     use crate::authz::node;
     use crate::pki::MASTERS;
 
-    const SOON: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     fn user(name: &str, group: &str) -> User {
         User { name: name.into(), groups: vec![group.into()], ..User::default() }
@@ -112,25 +112,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_is_put_together_and_its_memory_released() {
+    async fn a_body_is_assembled_and_its_memory_released() {
         let uploads = Uploads::default();
         let alice = user("alice", "x");
         let body = pieces(vec![Bytes::from_static(b"one "), Bytes::from_static(b"two "), Bytes::from_static(b"three")]);
-        let read = uploads.read(&alice, body, SOON).await.unwrap_or_else(|status| panic!("{status:?}"));
+        let read = uploads.read(&alice, body, TIMEOUT).await.unwrap_or_else(|status| panic!("{status:?}"));
         assert_eq!(&read.bytes[..], b"one two three");
         assert_eq!(uploads.memory.held(), (BASE_COST + 13, 1));
         drop(read);
         assert_eq!(uploads.memory.held(), (0, 0));
         let large = Full::new(Bytes::from(vec![0; body::LIMIT + 1]));
-        assert_eq!(uploads.read(&alice, large, SOON).await.err().map(|status| status.code), Some(413));
+        assert_eq!(uploads.read(&alice, large, TIMEOUT).await.err().map(|status| status.code), Some(413));
         assert_eq!(uploads.memory.held(), (0, 0), "a refused body holds nothing");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_never_arrives_ends_with_its_time() {
+    async fn a_body_that_never_arrives_times_out() {
         let uploads = Uploads::default();
         let body = StreamBody::new(futures_util::stream::pending::<Result<Frame<Bytes>, std::convert::Infallible>>());
-        assert_eq!(uploads.read(&user("a", "x"), body, SOON).await.err().map(|status| status.code), Some(504));
+        assert_eq!(uploads.read(&user("a", "x"), body, TIMEOUT).await.err().map(|status| status.code), Some(504));
         assert_eq!(uploads.memory.held(), (0, 0));
     }
 

@@ -1,10 +1,13 @@
-//! The verbs: which one a request is, and what it does. One file a verb.
+//! The verbs of the API: which one a request is, and what it does.
+//!
+//! In: a request for a resource. Out: its reply. `api_request` parses what all verbs have in common; the other files have one verb or
+//! subresource each.
 
 mod agent;
-mod connect;
+mod api_request;
+mod connect_admission;
 mod delete;
-mod patch;
-mod placement;
+mod pod_messages;
 mod proxy;
 mod read;
 mod scale;
@@ -12,32 +15,28 @@ mod write;
 
 use std::sync::Arc;
 
-use api::dynamic_admission::request::Operation;
 use api::kind::SCALE;
-use api::options::WriteOptions;
 use api::status::Status;
 use api::value::ValueExt as _;
-use api::{apply, kinds, lifecycle, names};
-use http::{Method, header};
+use api::{apply, kinds, lifecycle};
+use http::Method;
 
-use crate::forward::Sent;
-use crate::handler::{Ask, Shared};
+use self::api_request::ApiRequest;
+use crate::forward::ClientBody;
+use crate::handler::{RequestContext, Shared};
 use crate::query;
-use crate::registry::{About, Call, Outcome, Shown};
 use crate::reply::Reply;
 use crate::reviews;
 use crate::route::Target;
 
-/// Parts of a Pod that nobody serves.
+/// Subresources of a Pod that are not implemented.
 const UNSERVED: [&str; 2] = ["ephemeralcontainers", "resize"];
-/// The longest name of a field manager that is taken from a User-Agent.
-const MANAGER_LIMIT: usize = 128;
 
-/// The verb of a request, or nothing where the resource does not have it.
-pub(crate) fn verb(ask: &Ask<'_>, target: &Target<'_>) -> Option<&'static str> {
-    let watch = target.watch || query::wants_watch(&ask.query);
+/// The verb of a request; `None` if the resource does not support it.
+pub(crate) fn verb(context: &RequestContext<'_>, target: &Target<'_>) -> Option<&'static str> {
+    let watch = target.watch || query::wants_watch(&context.query);
     if target.subresource.is_some_and(|sub| sub.name == "proxy") {
-        return match *ask.method {
+        return match *context.method {
             Method::GET | Method::HEAD | Method::OPTIONS => Some("get"),
             Method::POST => Some("create"),
             Method::PUT => Some("update"),
@@ -46,7 +45,7 @@ pub(crate) fn verb(ask: &Ask<'_>, target: &Target<'_>) -> Option<&'static str> {
             _ => None,
         };
     }
-    let verb = match (ask.method.as_str(), target.name.is_some()) {
+    let verb = match (context.method.as_str(), target.name.is_some()) {
         ("GET", false) if watch => "watch",
         ("GET", false) => "list",
         ("GET", true) if target.watch => "watch",
@@ -67,158 +66,97 @@ pub(crate) fn verb(ask: &Ask<'_>, target: &Target<'_>) -> Option<&'static str> {
     verbs.contains(&verb).then_some(verb)
 }
 
-/// Whether a request may take as long as it takes: somebody else answers it, or it is a conversation.
-pub(crate) fn takes_its_time(target: &Target<'_>) -> bool {
-    target.subresource.is_some_and(|sub| sub.name == "proxy" || agent::PARTS.contains(&sub.name))
+/// Whether a request has no timeout: it is proxied to a Pod or an agent, and may be a stream.
+pub(crate) fn is_long_running(target: &Target<'_>) -> bool {
+    target.subresource.is_some_and(|sub| sub.name == "proxy" || agent::SUBRESOURCES.contains(&sub.name))
 }
 
-/// Carries out a request that somebody else answers.
-pub(crate) async fn converse(
+/// Runs a long-running request: forwards it to a Pod or to the agent of a node.
+pub(crate) async fn connect(
     shared: &Arc<Shared>,
-    ask: &Ask<'_>,
+    context: &RequestContext<'_>,
     target: &Target<'_>,
-    sent: Sent,
+    sent: ClientBody,
 ) -> Result<Reply, Status> {
-    check_url_name(target)?;
-    let warnings = connect::admit(shared, ask, target).await?;
+    let request = ApiRequest::new(shared, context, target, &[])?;
+    let warnings = connect_admission::admit(&request).await?;
     let part = target.subresource.map_or("", |sub| sub.name);
-    let mut reply = match agent::PARTS.into_iter().find(|name| *name == part) {
-        Some(part) => agent::pod(shared, ask, target, part, sent).await?,
-        None => proxy::proxy(shared, ask, target, sent).await?,
+    let mut reply = if agent::SUBRESOURCES.contains(&part) {
+        agent::pod(&request, part, sent).await?
+    } else {
+        proxy::proxy(&request, sent).await?
     };
     reply.warnings.extend(warnings);
     Ok(reply)
 }
 
-/// Carries out any other request.
+/// Runs every other request.
 pub(crate) async fn run(
     shared: &Arc<Shared>,
-    ask: &Ask<'_>,
+    context: &RequestContext<'_>,
     target: &Target<'_>,
     verb: &str,
     body: &[u8],
     warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
-    check_url_name(target)?;
+    let request = &ApiRequest::new(shared, context, target, body)?;
     if target.kind.plural == kinds::binding::KIND.plural {
-        return placement::bind(shared, ask, target, body, warnings).await;
+        return pod_messages::bind(request, warnings).await;
     }
     if target.kind.table.is_empty() {
-        return review(shared, ask, target, body, warnings);
+        return review(request, warnings);
     }
     match target.subresource.map_or("", |sub| sub.name) {
-        SCALE => return scale::run(shared, ask, target, verb, body, warnings).await,
-        part if target.kind.plural == "pods" && UNSERVED.contains(&part) => return unserved(shared, target, part),
+        SCALE => return scale::run(request, verb, warnings).await,
+        part if target.kind.plural == "pods" && UNSERVED.contains(&part) => return Err(unserved(request, part)),
         _ => {}
     }
     match verb {
-        "get" => read::get(shared, ask, target).await,
-        "list" => read::list(shared, ask, target).await,
-        "watch" => read::watch(shared, ask, target).await,
-        "create" if target.subresource.is_some() => write::create_part(shared, ask, target, body, warnings).await,
-        "create" => write::create(shared, ask, target, body, warnings).await,
-        "update" => write::update(shared, ask, target, body, warnings).await,
-        "patch" => patch::patch(shared, ask, target, body, warnings).await,
-        "delete" => delete::delete(shared, ask, target, body, warnings).await,
-        "deletecollection" => delete::delete_collection(shared, ask, target, body, warnings).await,
+        "get" => read::get(request).await,
+        "list" => read::list(request).await,
+        "watch" => read::watch(request).await,
+        "create" if target.subresource.is_some() => write::create_subresource(request, warnings).await,
+        "create" => write::create(request, warnings).await,
+        "update" => write::update(request, warnings).await,
+        "patch" => write::patch(request, warnings).await,
+        "delete" => delete::delete(request, warnings).await,
+        "deletecollection" => delete::delete_collection(request, warnings).await,
         _ => Err(Status::method_not_allowed()),
     }
 }
 
-fn check_url_name(target: &Target<'_>) -> Result<(), Status> {
-    let Some(name) = target.name else { return Ok(()) };
-    let wrong = names::name_is_path_segment(name, false);
-    if wrong.is_empty() {
-        return Ok(());
-    }
-    let name = api::field::quote(name);
-    Err(Status::bad_request(format!("Name parameter invalid: {name}: {}", wrong.join(", "))))
-}
-
-/// The answer to a request about a part of a Pod where no agent runs.
-fn unserved(shared: &Shared, target: &Target<'_>, part: &str) -> Result<Reply, Status> {
-    let name = target.name.unwrap_or_default();
-    let entry = shared.registry.store.get(&crate::registry::key(target.kind, target.namespace, name));
-    let entry = entry.ok_or_else(|| Status::not_found(target.kind.resource(), name))?;
-    Err(match (part, crate::view::read(target.kind, &entry).text("spec.nodeName")) {
-        // Nothing can have been written yet.
-        ("log", "") => return Ok(Reply::no_content()),
+/// The error for a subresource of a Pod that is not implemented.
+fn unserved(request: &ApiRequest<'_>, part: &str) -> Status {
+    let name = request.name;
+    let pod = match request.shared.registry.get(&request.call("", false), name) {
+        Ok(entry) => crate::view::read(request.target.kind, &entry),
+        Err(not_found) => return not_found,
+    };
+    match (part, pod.text("spec.nodeName")) {
         ("ephemeralcontainers", _) => Status::bad_request(format!(
             "ephemeral containers cannot be added to pod {name}: this cluster does not run them; use kubectl exec, or kubectl debug \
              with --copy-to"
         )),
         (_, "") => Status::bad_request(format!("pod {name} does not have a host assigned")),
         (_, node) => Status::unavailable(format!("{part} of pod {name}: no agent runs on node {node}")),
-    })
+    }
 }
 
-/// Kinds that are answered and not stored.
-fn review(
-    shared: &Arc<Shared>,
-    ask: &Ask<'_>,
-    target: &Target<'_>,
-    body: &[u8],
-    warnings: &mut Vec<String>,
-) -> Result<Reply, Status> {
-    let options = WriteOptions::create(&ask.query)?;
-    let media = crate::negotiate::body_media(ask.header(header::CONTENT_TYPE))?;
-    let mut object = crate::body::object(target.kind, media, body, options.field_validation, warnings)?;
-    if target.kind.namespaced {
-        object.put("metadata.namespace", target.namespace);
+/// Kinds that are evaluated and not stored.
+fn review(request: &ApiRequest<'_>, warnings: &mut Vec<String>) -> Result<Reply, Status> {
+    let (context, kind) = (request.context, request.target.kind);
+    let (options, mut object) = request.create(kind, warnings)?;
+    if kind.namespaced {
+        object.put("metadata.namespace", request.target.namespace);
     }
-    let api_version = target.kind.api_version();
-    object.put("kind", target.kind.kind);
+    let api_version = kind.api_version();
+    object.put("kind", kind.kind);
     object.put("apiVersion", &*api_version);
-    let name = manager(ask, &options.field_manager);
-    let manager = apply::Manager { name: &name, api_version: &api_version, subresource: "" };
-    apply::track_update(target.kind.type_id(), None, &mut object, &manager, &lifecycle::seconds(ask.now));
-    let asked = reviews::Asked { user: ask.user, authn: &shared.authn, authorizer: &shared.registry.authorizer };
-    let answer = reviews::review(target.kind, &object, &asked, ask.now)?;
-    Ok(Reply::document(201, ask.view.object(target.kind, answer)?))
-}
-
-/// A call of the registry.
-fn call<'a>(ask: &Ask<'a>, target: &Target<'a>, manager: &'a str, dry_run: bool) -> Call<'a> {
-    Call {
-        kind: target.kind,
-        namespace: target.namespace,
-        subresource: target.subresource,
-        manager,
-        dry_run,
-        now: ask.now,
-        user: ask.user,
-        audit: Some(ask.audit),
-    }
-}
-
-/// The subject of an admission request: a message to the object of a URL, or a connection to it.
-fn about<'a>(target: &Target<'_>, operation: Operation, name: &'a str) -> About<'a> {
-    About { operation, kind: target.kind, subresource: target.subresource, name }
-}
-
-/// Who owns what this request writes: the manager it names, or its program.
-fn manager(ask: &Ask<'_>, named: &str) -> String {
-    if !named.is_empty() {
-        return named.to_owned();
-    }
-    let agent = ask.header(header::USER_AGENT).unwrap_or_default();
-    let program = agent.split('/').next().unwrap_or_default();
-    let mut out = String::new();
-    for c in program.chars().filter(|c| !c.is_control()) {
-        if out.len() + c.len_utf8() > MANAGER_LIMIT {
-            break;
-        }
-        out.push(c);
-    }
-    if out.is_empty() { "unknown".to_owned() } else { out }
-}
-
-/// The answer to a write.
-fn written(ask: &Ask<'_>, target: &Target<'_>, outcome: Outcome) -> Result<Reply, Status> {
-    let document = match outcome.shown {
-        Shown::Entry(entry) => ask.view.entry(target.kind, &entry)?,
-        Shown::Object(object) => ask.view.object(target.kind, object)?,
-        Shown::Status(status) => ask.view.success(&status),
-    };
-    Ok(Reply::document(outcome.code, document))
+    let manager = apply::Manager { name: &options.field_manager, api_version: &api_version, subresource: "" };
+    apply::track_update(kind.type_id(), None, &mut object, &manager, &lifecycle::seconds(context.now));
+    let shared = request.shared;
+    let review_context =
+        reviews::ReviewContext { user: context.user, authn: &shared.authn, authorizer: &shared.registry.authorizer };
+    let answer = reviews::review(kind, &object, &review_context, context.now)?;
+    Ok(Reply::document(201, context.view.object(kind, answer)?))
 }

@@ -1,8 +1,7 @@
 //! The `/version` document.
 //!
-//! Clients read `gitVersion` to learn which Kubernetes they may expect, so it names the release whose API is served;
-//! our own version follows as build metadata, which comparisons ignore. Nothing tells where or when the program was
-//! built: two builds of the same source answer alike.
+//! Clients read `gitVersion` to detect the Kubernetes release, so it names the release whose API is served; our own version follows as build
+//! metadata, which comparisons ignore. Build time and place are not included: builds are reproducible.
 
 use serde_json::{Value, json};
 
@@ -29,7 +28,7 @@ pub(crate) fn git_version() -> String {
     format!("v1.{MINOR}.0+waypost.{}", env!("CARGO_PKG_VERSION"))
 }
 
-/// Kubernetes names architectures as Go does.
+/// The architecture as Go names it.
 fn architecture(rust: &str) -> &str {
     match rust {
         "x86_64" => "amd64",

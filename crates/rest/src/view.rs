@@ -1,7 +1,7 @@
-//! Objects, lists and errors as the client wants to see them.
+//! Encodes objects, lists and errors in the negotiated form.
 //!
-//! In: stored entries or values, and the [`Form`] that was negotiated. Out: bytes and a content type. The common case, JSON
-//! without a transform, copies stored bytes; everything else goes through a value.
+//! In: stored entries or values, and the negotiated [`Form`]. Out: bytes and a content type. The common case, JSON without a transform,
+//! copies stored bytes; everything else is decoded.
 
 use std::io::Write as _;
 
@@ -16,7 +16,7 @@ use store::Entry;
 
 use crate::negotiate::{Form, Media, Transform};
 
-/// What rows of a Table carry besides their cells.
+/// What rows of a Table contain besides their cells (`includeObject`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Include {
     /// Everything.
@@ -44,7 +44,7 @@ impl Include {
     }
 }
 
-/// How to show something.
+/// The form of a response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
     pub(crate) form: Form,
@@ -61,19 +61,19 @@ pub(crate) struct ListMeta {
     pub(crate) remaining: Option<usize>,
 }
 
-/// Bytes and what they are.
+/// Bytes and their content type.
 #[derive(Clone, Debug)]
 pub(crate) struct Document {
     pub(crate) content_type: &'static str,
     pub(crate) body: Bytes,
 }
 
-/// A stored object as readers of this kind see it.
+/// A stored object as this kind shows it.
 pub(crate) fn read(kind: &Kind, entry: &Entry) -> Value {
     read_at(kind, entry, entry.modified)
 }
 
-/// A stored object under another revision (that of its deletion).
+/// A stored object with another revision (that of its deletion).
 pub(crate) fn read_at(kind: &Kind, entry: &Entry, revision: u64) -> Value {
     let object = object::decode(kind, &entry.value, revision);
     if kind.rules.converts() { typed(kind, kind.rules.stored_to_shown(object)) } else { object }
@@ -85,7 +85,7 @@ fn typed(kind: &Kind, mut object: Value) -> Value {
     object
 }
 
-/// Writes one stored object as JSON.
+/// Encodes one stored object as JSON.
 pub(crate) fn write_entry(out: &mut Vec<u8>, kind: &Kind, entry: &Entry, revision: u64, typed: bool) {
     if kind.rules.converts() {
         let mut object = read_at(kind, entry, revision);
@@ -120,7 +120,7 @@ impl View {
         Ok(self.write(&shown, |value| self.encode(kind, value)))
     }
 
-    /// The protobuf message of something shown in this form.
+    /// The protobuf message of a value in this form.
     pub(crate) fn encode(&self, kind: &Kind, shown: &Value) -> Vec<u8> {
         match self.form.transform {
             Transform::None => proto::encode(kind.type_id(), shown),
@@ -128,7 +128,7 @@ impl View {
         }
     }
 
-    /// What stands for one object in this form; also the object of a watch event.
+    /// One object in this form; also the object of a watch event.
     pub(crate) fn transformed(&self, kind: &Kind, object: Value) -> Result<Value, Status> {
         match self.form.transform {
             Transform::None => Ok(object),
@@ -182,7 +182,7 @@ impl View {
                 let items: Vec<Value> = objects.map(|object| partial(&object, version)).collect();
                 let list = json!({
                     "kind": "PartialObjectMetadataList", "apiVersion": format!("meta.k8s.io/{version}"),
-                    // The original's list of nothing is null here, unlike everywhere else.
+                    // An empty list is null here, as in kube-apiserver, unlike elsewhere.
                     "metadata": meta.to_value(), "items": if items.is_empty() { Value::Null } else { json!(items) },
                 });
                 self.write(&list, |_| proto::encode_partial_list(&meta.to_value(), &items))
@@ -203,7 +203,7 @@ impl View {
         }
     }
 
-    /// A Table; watch events carry the columns only once.
+    /// A Table; watch events have the columns only once.
     pub(crate) fn table(
         &self,
         kind: &Kind,
@@ -245,21 +245,21 @@ impl View {
         Value::Object(row)
     }
 
-    /// A failure.
+    /// An error Status.
     pub(crate) fn status(&self, status: &Status) -> Document {
         let form = Form { transform: Transform::None, ..self.form };
         let view = Self { form, ..*self };
         view.write(&status.to_value(), |value| proto::encode(schema::named("meta.Status"), value))
     }
 
-    /// The Status of a delete that succeeded.
+    /// The Status of a successful delete.
     pub(crate) fn success(&self, value: &Value) -> Document {
         let form = Form { transform: Transform::None, ..self.form };
         let view = Self { form, ..*self };
         view.write(value, |value| proto::encode(schema::named("meta.Status"), value))
     }
 
-    /// A discovery document, which is of no group: its `kind` names its message in the table `meta`.
+    /// A discovery document, which has no group: its `kind` names its message in the table `meta`.
     pub(crate) fn discovery(&self, document: &Value) -> Document {
         let message = |value: &Value| {
             let ty = schema::find(&format!("meta.{}", value.text("kind")));
@@ -283,11 +283,11 @@ impl View {
     }
 }
 
-/// The content type of protobuf answers.
+/// The content type of protobuf responses.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 impl ListMeta {
-    /// The JSON of it.
+    /// Its JSON.
     pub(crate) fn to_value(&self) -> Value {
         let mut out = Map::new();
         out.insert("resourceVersion".to_owned(), self.revision.to_string().into());
@@ -326,7 +326,7 @@ fn partial(object: &Value, version: &str) -> Value {
            "metadata": object.at("metadata")})
 }
 
-/// The Go package that the original prints before a type.
+/// The Go package that kube-apiserver prints before a type.
 pub(crate) fn go_package(kind: &Kind) -> &'static str {
     match kind.group {
         "" | "events.k8s.io" => "core",

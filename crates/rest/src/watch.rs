@@ -1,8 +1,7 @@
 //! Watches: events of the store in, a stream of encoded events out.
 //!
-//! The common event (JSON, no transform, no selector transition) is encoded once and shared by all watchers through the
-//! slot the store keeps with it. A watcher pulls: one that reads slowly holds a position in the history, not a queue, and
-//! one that falls out of the history is told so with a 410.
+//! The common event (JSON, no transform, no selector transition) is encoded once and shared by all watches through a cache in the
+//! event. Watches pull: a slow one holds a position in the history, not a queue, and one that falls behind the history gets 410.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,24 +19,24 @@ use tokio::time::Instant;
 use crate::negotiate::{Media, Transform};
 use crate::view::{self, View};
 
-/// How often an idle watcher is told how far the world has moved.
+/// The interval of bookmarks on an idle watch.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
-/// How long before its end a watch says for the last time where it is.
+/// How long before its end a watch sends its last bookmark.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
-/// How much is gathered into one write.
+/// The largest size of one write, in bytes.
 const CHUNK: usize = 64 * 1024;
 
-/// What a watch is asked to do.
+/// The options of a watch.
 pub(crate) struct Plan {
     pub(crate) kind: &'static Kind,
     pub(crate) selector: Selector,
     pub(crate) view: View,
-    /// Objects to begin with.
+    /// The initial objects.
     pub(crate) initial: Vec<Arc<Entry>>,
-    /// Say where the initial objects end, and at which revision.
+    /// The revision of the bookmark that ends the initial objects.
     pub(crate) initial_end: Option<u64>,
     pub(crate) bookmarks: bool,
-    /// The revision the watch begins after.
+    /// The watch starts after this revision.
     pub(crate) start: u64,
     pub(crate) timeout: Duration,
 }
@@ -49,13 +48,13 @@ pub(crate) struct Feed {
     watch: Watch,
     deadline: Instant,
     next_bookmark: Instant,
-    said: u64,
-    columns_said: bool,
+    reported: u64,
+    columns_sent: bool,
     done: bool,
 }
 
-/// The type and the object of an event as one watcher sees it.
-struct Seen<'a> {
+/// The type and the object of an event for one watch.
+struct WatchEvent<'a> {
     kind: &'static str,
     entry: &'a Entry,
     revision: u64,
@@ -64,7 +63,7 @@ struct Seen<'a> {
 impl Feed {
     pub(crate) fn new(mut plan: Plan, watch: Watch) -> Self {
         let now = Instant::now();
-        let (deadline, said) = (now + plan.timeout, plan.start);
+        let (deadline, reported) = (now + plan.timeout, plan.start);
         let initial = std::mem::take(&mut plan.initial).into_iter();
         Self {
             plan,
@@ -72,8 +71,8 @@ impl Feed {
             watch,
             deadline,
             next_bookmark: now + BOOKMARK_PERIOD,
-            said,
-            columns_said: false,
+            reported,
+            columns_sent: false,
             done: false,
         }
     }
@@ -117,7 +116,7 @@ impl Feed {
                 }
                 Err(compacted) => {
                     self.done = true;
-                    return Some(expired(&self.plan.view, compacted.asked, compacted.oldest));
+                    return Some(expired(&self.plan.view, compacted.requested, compacted.oldest));
                 }
             }
         }
@@ -127,13 +126,13 @@ impl Feed {
         let mut out = Vec::new();
         while out.len() < CHUNK {
             let Some(entry) = self.initial.next() else { break };
-            let seen = Seen { kind: "ADDED", entry: &entry, revision: entry.modified };
-            self.write_seen(&mut out, &seen);
+            let watch_event = WatchEvent { kind: "ADDED", entry: &entry, revision: entry.modified };
+            self.write_watch_event(&mut out, &watch_event);
         }
         if out.len() < CHUNK
             && let Some(revision) = self.plan.initial_end.take()
         {
-            self.said = revision;
+            self.reported = revision;
             self.write_bookmark(&mut out, revision, true);
         }
         (!out.is_empty()).then(|| out.into())
@@ -141,52 +140,52 @@ impl Feed {
 
     fn bookmark(&mut self) -> Option<Bytes> {
         let position = self.watch.position();
-        if position <= self.said {
+        if position <= self.reported {
             return None;
         }
-        self.said = position;
+        self.reported = position;
         let mut out = Vec::new();
         self.write_bookmark(&mut out, position, false);
         Some(out.into())
     }
 
     fn write_event(&mut self, out: &mut Vec<u8>, event: &Event) {
-        let Some(seen) = seen(&self.plan.selector, event) else { return };
-        self.said = self.said.max(event.revision);
+        let Some(watch_event) = watch_event(&self.plan.selector, event) else { return };
+        self.reported = self.reported.max(event.revision);
         let form = self.plan.view.form;
-        let natural = natural_kind(event);
-        // Two kinds may share a table; only the one that is stored as it is shown may share the slot.
+        let natural = event_type(event);
+        // Two kinds may share a table; only the one that is stored as shown may use the cache.
         let shared = form.media == Media::Json
             && form.transform == Transform::None
-            && seen.kind == natural
+            && watch_event.kind == natural
             && !self.plan.kind.rules.converts();
         if shared {
-            let line = event.line.get_or_init(|| {
-                let mut line = Vec::with_capacity(seen.entry.value.len() + 160);
-                write_json_line(&mut line, self.plan.kind, &seen);
+            let line = event.encoded.get_or_init(|| {
+                let mut line = Vec::with_capacity(watch_event.entry.value.len() + 160);
+                write_json_line(&mut line, self.plan.kind, &watch_event);
                 line.into()
             });
             out.extend_from_slice(line);
         } else {
-            self.write_seen(out, &seen);
+            self.write_watch_event(out, &watch_event);
         }
     }
 
-    fn write_seen(&mut self, out: &mut Vec<u8>, seen: &Seen<'_>) {
+    fn write_watch_event(&mut self, out: &mut Vec<u8>, watch_event: &WatchEvent<'_>) {
         let form = self.plan.view.form;
         if form.media == Media::Json && form.transform == Transform::None {
-            write_json_line(out, self.plan.kind, seen);
+            write_json_line(out, self.plan.kind, watch_event);
             return;
         }
-        let object = view::read_at(self.plan.kind, seen.entry, seen.revision);
-        self.write_object(out, seen.kind, object);
+        let object = view::read_at(self.plan.kind, watch_event.entry, watch_event.revision);
+        self.write_object(out, watch_event.kind, object);
     }
 
     fn write_object(&mut self, out: &mut Vec<u8>, kind: &str, object: Value) {
         let shown = match self.plan.view.form.transform {
             Transform::Table { version } => {
                 let meta = json!({"resourceVersion": object.text("metadata.resourceVersion")});
-                let columns = !std::mem::replace(&mut self.columns_said, true);
+                let columns = !std::mem::replace(&mut self.columns_sent, true);
                 self.plan.view.table(self.plan.kind, version, &meta, std::iter::once(object), columns)
             }
             _ => match self.plan.view.transformed(self.plan.kind, object) {
@@ -211,27 +210,27 @@ impl Feed {
     }
 }
 
-/// What a watcher with this selector sees of an event: entering the selection is an addition, leaving it a deletion.
-fn seen<'a>(selector: &Selector, event: &'a Event) -> Option<Seen<'a>> {
+/// The event for a watch with this selector: entering the selection is an addition, leaving it a deletion.
+fn watch_event<'a>(selector: &Selector, event: &'a Event) -> Option<WatchEvent<'a>> {
     let matches = |entry: &Entry| selects(selector, entry);
     let before = event.previous.as_deref().filter(|entry| matches(entry));
     let after = (!event.deleted && matches(&event.entry)).then_some(&*event.entry);
     let revision = event.revision;
     match (before, after) {
         (None, None) => None,
-        (None, Some(entry)) => Some(Seen { kind: "ADDED", entry, revision }),
-        (Some(_), Some(entry)) => Some(Seen { kind: "MODIFIED", entry, revision }),
-        (Some(entry), None) => Some(Seen { kind: "DELETED", entry, revision }),
+        (None, Some(entry)) => Some(WatchEvent { kind: "ADDED", entry, revision }),
+        (Some(_), Some(entry)) => Some(WatchEvent { kind: "MODIFIED", entry, revision }),
+        (Some(entry), None) => Some(WatchEvent { kind: "DELETED", entry, revision }),
     }
 }
 
-/// Whether a selector means this entry.
+/// Whether a selector matches an entry.
 pub(crate) fn selects(selector: &Selector, entry: &Entry) -> bool {
     let (namespace, name) = entry.key.name.split_once('/').unwrap_or(("", &entry.key.name));
     selector.matches(&entry.facts, namespace, name)
 }
 
-fn natural_kind(event: &Event) -> &'static str {
+fn event_type(event: &Event) -> &'static str {
     match (event.deleted, &event.previous) {
         (true, _) => "DELETED",
         (false, None) => "ADDED",
@@ -239,11 +238,11 @@ fn natural_kind(event: &Event) -> &'static str {
     }
 }
 
-fn write_json_line(out: &mut Vec<u8>, kind: &Kind, seen: &Seen<'_>) {
+fn write_json_line(out: &mut Vec<u8>, kind: &Kind, watch_event: &WatchEvent<'_>) {
     out.extend_from_slice(b"{\"type\":\"");
-    out.extend_from_slice(seen.kind.as_bytes());
+    out.extend_from_slice(watch_event.kind.as_bytes());
     out.extend_from_slice(b"\",\"object\":");
-    view::write_entry(out, kind, seen.entry, seen.revision, true);
+    view::write_entry(out, kind, watch_event.entry, watch_event.revision, true);
     out.extend_from_slice(b"}\n");
 }
 
@@ -260,13 +259,13 @@ fn write_value(out: &mut Vec<u8>, view: &View, kind: &str, object: &Value, raw: 
     }
 }
 
-/// The event that ends a watch whose history is gone.
-pub(crate) fn expired(view: &View, asked: u64, oldest: u64) -> Bytes {
-    let status = Status::expired(format!("too old resource version: {asked} ({oldest})"));
+/// The error event for compacted history.
+pub(crate) fn expired(view: &View, requested: u64, oldest: u64) -> Bytes {
+    let status = Status::expired(format!("too old resource version: {requested} ({oldest})"));
     error_event(view, &status)
 }
 
-/// An event that says what went wrong.
+/// An error event.
 pub(crate) fn error_event(view: &View, status: &Status) -> Bytes {
     let mut out = Vec::new();
     let shown = status.to_value();

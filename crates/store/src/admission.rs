@@ -1,10 +1,10 @@
-//! Admission against what is stored: what the cluster adds to an object, and what it refuses, in the transaction that writes it.
+//! Admission plugins that read the store: they complete and check an object in the transaction that writes it.
 //!
 //! ```text
 //! new object ─▶ fill (ServiceAccount, LimitRanger) ─▶ rules of the kind ─▶ check (LimitRanger, PodSecurity, ResourceQuota) ─▶ commit
 //! ```
-//! What a plugin relied on, and the use that a quota counts, become part of the transaction. The API server and controllers use this alike: no
-//! Pod evades it by coming from a template.
+//! The objects that a plugin relied on become conditions of the transaction, and the usage of a quota becomes part of it. The API
+//! server and controllers share this code, so that Pods from templates are checked too.
 
 mod dynamic;
 mod limits;
@@ -22,9 +22,9 @@ use crate::{Compare, Store, Txn};
 pub use dynamic::{AdmitNew, Dynamic};
 pub use service_account::account_key;
 
-/// Decides with these plugins.
+/// The plugins that run, and their input.
 pub struct Admission<'a> {
-    /// Where namespaces, accounts, limits and quotas are.
+    /// The store of namespaces, accounts, limits and quotas.
     pub store: &'a dyn Store,
     /// Which plugins run.
     pub plugins: &'a Plugins,
@@ -32,7 +32,7 @@ pub struct Admission<'a> {
     pub now: Timestamp,
 }
 
-/// What is written, and by whom.
+/// The write that is checked.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
     /// The kind of the object.
@@ -41,9 +41,9 @@ pub struct Request<'a> {
     pub namespace: &'a str,
     /// Its name.
     pub name: &'a str,
-    /// The part that is written; empty for the object itself.
+    /// The subresource; empty for the object itself.
     pub subresource: &'a str,
-    /// The name of the user who writes.
+    /// The name of the user.
     pub user: &'a str,
 }
 
@@ -58,20 +58,20 @@ impl Request<'_> {
 }
 
 impl Admission<'_> {
-    /// Completes a new object, before the rules of its kind; what that relied on must still hold when it is stored.
+    /// Completes a new object, before the rules of its kind. Returns the conditions that must hold when it is stored.
     ///
     /// # Errors
-    /// 403, when the object names what it may not use.
+    /// 403 when the object refers to something that it may not use.
     pub fn fill(&self, request: &Request<'_>, object: &mut Value) -> Result<Vec<Compare>, Status> {
         let account = self.fill_account(request, object)?;
         self.fill_limits(request, object);
         Ok(account.into_iter().collect())
     }
 
-    /// Checks an object that passed the rules of its kind; `old` is what it replaces. What quotas count goes into the transaction.
+    /// Checks an object that passed the rules of its kind; `old` is the object it replaces. The usage of quotas is added to the transaction.
     ///
     /// # Errors
-    /// 403, or 422 for labels of a Namespace that mean nothing.
+    /// 403, or 422 for invalid labels of a Namespace.
     pub fn check(
         &self,
         request: &Request<'_>,

@@ -1,9 +1,9 @@
-//! Addresses and node ports that Services hold, as entries of the store.
+//! Allocation of Service addresses and node ports, as entries of the store.
 //!
-//! In: what a request asks for. Out: compares and writes that go into the same transaction as the Service, so that an
-//! address or port is owned exactly when its Service is stored. An address is held by its `IPAddress` object, a port by an
-//! entry that names its Service; that the key must not exist yet is what keeps two Services from sharing one, whatever the
-//! concurrency. There is no bitmap to keep in step: looking for a free one probes the keys in memory.
+//! In: the claims of a request. Out: compares and writes for the transaction of the Service, so that an address or port is allocated
+//! exactly when its Service is stored. An address is allocated by its `IPAddress` object, a port by an entry that names its
+//! Service; the condition that the key does not exist prevents two Services from sharing one. There is no bitmap: a search
+//! for a free one probes the keys in memory.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use crate::{Compare, Key, Op, Store, Table, Txn};
 
-/// What the cluster can give to Services.
+/// The configured ranges of Service addresses and node ports.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ranges {
     /// Address ranges from the command line, primary first: at most one of each family.
@@ -39,7 +39,7 @@ impl Ranges {
         self.addresses.iter().map(|range| Family::of(range.addr())).collect()
     }
 
-    /// The first usable address of the primary range: the `kubernetes` Service has it.
+    /// The first usable address of the primary range, which the `kubernetes` Service has.
     #[must_use]
     pub fn first_address(&self) -> Option<IpAddr> {
         self.addresses.first().map(|range| Band::of(range).address(0))
@@ -64,13 +64,13 @@ pub fn port_key(port: u16) -> Key {
     Key { table: Table::named("nodeports"), name: port.to_string().into() }
 }
 
-/// The key whose presence says that node ports may be allocated.
+/// The key that must exist before node ports can be allocated.
 #[must_use]
 pub fn port_map_key() -> Key {
     Key { table: Table::named("ranges"), name: "servicenodeports".into() }
 }
 
-/// The entry of a node port: which Service holds it.
+/// The value of the entry of a node port: the Service that holds it.
 #[must_use]
 pub fn port_owner_value(namespace: &str, name: &str) -> Bytes {
     Bytes::from(json!({"service": format!("{namespace}/{name}")}).to_string())
@@ -117,7 +117,7 @@ pub fn put_address(address: IpAddr, object: &Value) -> Op {
     Op::Put { key: address_key(address), value: object::encode(object), facts: Arc::new(kind.facts(object)), ttl: None }
 }
 
-/// Every range that may be allocated from now: ServiceCIDR objects that are ready and not being deleted.
+/// The ranges of all ServiceCIDR objects that are ready and not being deleted.
 #[must_use]
 pub fn ready_ranges(store: &dyn Store) -> Vec<IpNet> {
     let Ok(found) = store.range(Table::named("servicecidrs"), "", None) else { return Vec::new() };
@@ -133,8 +133,8 @@ pub fn ready_ranges(store: &dyn Store) -> Vec<IpNet> {
     out
 }
 
-/// Claims for one Service, gathered into a transaction.
-pub struct Gather<'a> {
+/// Claims for one Service, collected in a transaction.
+pub struct TxnClaims<'a> {
     store: &'a dyn Store,
     ranges: &'a Ranges,
     families: Vec<Family>,
@@ -144,8 +144,8 @@ pub struct Gather<'a> {
     txn: Txn,
 }
 
-impl<'a> Gather<'a> {
-    /// Nothing claimed yet, for the Service `namespace/name`.
+impl<'a> TxnClaims<'a> {
+    /// No claims, for the Service `namespace/name`.
     #[must_use]
     pub fn new(
         store: &'a dyn Store,
@@ -158,7 +158,7 @@ impl<'a> Gather<'a> {
         Self { store, ranges, families: ranges.families(), owner, now, uid, txn: Txn::default() }
     }
 
-    /// What was gathered.
+    /// The transaction of all claims.
     #[must_use]
     pub fn into_txn(self) -> Txn {
         self.txn
@@ -168,13 +168,13 @@ impl<'a> Gather<'a> {
         self.store.get(key).is_none() && !self.txn.compares.iter().any(|compare| compare.key == *key)
     }
 
-    fn hold(&mut self, key: Key, op: Op) {
+    fn claim(&mut self, key: Key, op: Op) {
         self.txn.compares.push(Compare { key, modified: 0 });
         self.txn.ops.push(op);
     }
 
-    /// Deletes an entry if it is there, and only as it is now. A claim of this same transaction is taken back.
-    fn give_back(&mut self, key: Key) {
+    /// Deletes an entry, on condition that it does not change meanwhile. A claim of this transaction is removed from it.
+    fn release(&mut self, key: Key) {
         if let Some(index) = self.txn.compares.iter().position(|compare| compare.key == key) {
             self.txn.compares.remove(index);
             self.txn.ops.remove(index);
@@ -185,7 +185,7 @@ impl<'a> Gather<'a> {
     }
 }
 
-impl Claims for Gather<'_> {
+impl Claims for TxnClaims<'_> {
     fn families(&self) -> &[Family] {
         &self.families
     }
@@ -218,12 +218,12 @@ impl Claims for Gather<'_> {
             return Err(ClaimError::OwnerRefused { address, why });
         }
         let object = address_object(address, namespace, name, &(self.uid)(), self.now);
-        self.hold(address_key(address), put_address(address, &object));
+        self.claim(address_key(address), put_address(address, &object));
         Ok(address)
     }
 
     fn release_address(&mut self, address: IpAddr) {
-        self.give_back(address_key(address));
+        self.release(address_key(address));
     }
 
     fn claim_port(&mut self, wanted: Option<u16>) -> Result<u16, ClaimError> {
@@ -240,16 +240,16 @@ impl Claims for Gather<'_> {
         };
         let value = port_owner_value(&self.owner.0, &self.owner.1);
         let key = port_key(port);
-        self.hold(key.clone(), Op::Put { key, value, facts: Arc::new(Facts::default()), ttl: None });
+        self.claim(key.clone(), Op::Put { key, value, facts: Arc::new(Facts::default()), ttl: None });
         Ok(port)
     }
 
     fn release_port(&mut self, port: u16) {
-        self.give_back(port_key(port));
+        self.release(port_key(port));
     }
 }
 
-/// What keeps an allocation from referring to an owner of this name.
+/// Why an allocation cannot refer to an owner of this name.
 fn owner_problem(name: &str) -> Option<String> {
     if name.is_empty() {
         return Some("Required value".to_owned());
@@ -258,16 +258,16 @@ fn owner_problem(name: &str) -> Option<String> {
     wrong.first().map(|why| format!("Invalid value: {}: {why}", quote(name)))
 }
 
-/// Claims of a dry run: nothing is held, and free choices are answered with the dummies of the original.
-pub struct Rehearsal<'a> {
+/// Claims of a dry run: nothing is allocated, and automatic choices return the placeholders of kube-apiserver.
+pub struct DryRunClaims<'a> {
     store: &'a dyn Store,
     families: Vec<Family>,
     claimed: Vec<u16>,
     next_port: u16,
 }
 
-impl<'a> Rehearsal<'a> {
-    /// Nothing claimed yet.
+impl<'a> DryRunClaims<'a> {
+    /// No claims.
     #[must_use]
     pub fn new(store: &'a dyn Store, ranges: &Ranges) -> Self {
         let next_port = ranges.ports.end().saturating_add(2);
@@ -275,7 +275,7 @@ impl<'a> Rehearsal<'a> {
     }
 }
 
-impl Claims for Rehearsal<'_> {
+impl Claims for DryRunClaims<'_> {
     fn families(&self) -> &[Family] {
         &self.families
     }
@@ -320,7 +320,7 @@ impl Claims for Rehearsal<'_> {
     fn release_port(&mut self, _port: u16) {}
 }
 
-/// The usable addresses of a range: the first ones are kept for explicit requests as long as there are others.
+/// The usable addresses of a range. The first ones (the static band) are allocated automatically only when the others are exhausted.
 struct Band {
     first: u128,
     count: u128,
@@ -368,7 +368,7 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// A free index in `from..to`: forward from a random start, once around.
+/// A free index in `from..to`, searched from a random start with wraparound.
 fn scan(from: u128, to: u128, free: &dyn Fn(u128) -> bool) -> Option<u128> {
     let size = to.checked_sub(from).filter(|size| *size > 0)?;
     let start = fastrand::u128(0..size);
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn bands_have_the_sizes_of_the_original() {
+    fn static_bands_have_the_sizes_of_kube_apiserver() {
         for (range, reserved) in [("10.0.0.0/28", 0), ("10.0.0.0/24", 16), ("10.96.0.0/20", 256), ("10.96.0.0/12", 256)]
         {
             assert_eq!(band(range).reserved, reserved, "{range}");

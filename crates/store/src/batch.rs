@@ -1,7 +1,7 @@
-//! A batch: transactions that become durable together, each already seeing the ones before it.
+//! A batch: transactions that become durable together. Each sees the ones before it.
 //!
-//! Changes flow in, from writers or out of the log; events flow out, ready to be published. Both ways come through
-//! here, so that a restart finds exactly what was before.
+//! In: changes, from clients or from the log. Out: events, ready to be published. Commits and recovery share this code, so that a
+//! restart restores exactly the state before.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -13,7 +13,7 @@ use bytes::Bytes;
 use crate::memory::State;
 use crate::{Compare, Entry, Event, Key, Revision};
 
-/// What happens to a key: a put, or else a delete.
+/// A change of a key: a put, or a delete if `None`.
 pub(crate) struct Change {
     pub(crate) key: Key,
     pub(crate) put: Option<Put>,
@@ -30,23 +30,23 @@ pub(crate) struct Put {
 pub(crate) struct Batch {
     revision: Revision,
     events: Vec<Arc<Event>>,
-    /// What the events leave of the keys they touch.
-    touched: HashMap<Key, Option<Arc<Entry>>>,
+    /// The state of the changed keys after the events.
+    changed: HashMap<Key, Option<Arc<Entry>>>,
 }
 
 /// A condition that does not hold.
-pub(crate) struct Broken {
-    /// Because of a transaction of the same batch, which is not durable yet.
+pub(crate) struct CompareFailed {
+    /// Whether it failed on a transaction of the same batch, which is not durable yet.
     pub(crate) pending: bool,
 }
 
 impl Batch {
     /// An empty batch on top of a revision.
     pub(crate) fn after(revision: Revision) -> Self {
-        Self { revision, events: Vec::new(), touched: HashMap::new() }
+        Self { revision, events: Vec::new(), changed: HashMap::new() }
     }
 
-    /// The newest revision in the batch, or the one it stands on.
+    /// The newest revision in the batch, or the one before an empty batch.
     pub(crate) const fn revision(&self) -> Revision {
         self.revision
     }
@@ -56,22 +56,22 @@ impl Batch {
     }
 
     /// Whether the key is at the wanted revision, on top of `state` and this batch.
-    pub(crate) fn check(&self, state: &State, compare: &Compare) -> Result<(), Broken> {
-        let pending = self.touched.get(&compare.key);
+    pub(crate) fn check(&self, state: &State, compare: &Compare) -> Result<(), CompareFailed> {
+        let pending = self.changed.get(&compare.key);
         let now = pending.map_or_else(|| state.get(&compare.key), Option::as_ref);
         if now.map_or(0, |entry| entry.modified) == compare.modified {
             return Ok(());
         }
-        Err(Broken { pending: pending.is_some() })
+        Err(CompareFailed { pending: pending.is_some() })
     }
 
-    /// Adds the changes of one transaction and gives its events; none if it changes nothing. Each change has a revision
-    /// of its own, as it would have in a Kubernetes that makes the same changes one after the other.
+    /// Adds the changes of one transaction and returns its events; none if it changes nothing. Each change gets its own
+    /// revision, so that each object has a unique `resourceVersion`.
     pub(crate) fn add(&mut self, state: &State, changes: impl IntoIterator<Item = Change>) -> &[Arc<Event>] {
         let first = self.events.len();
         for Change { key, put } in changes {
             let revision = self.revision + 1;
-            let previous = self.touched.get(&key).map_or_else(|| state.get(&key), Option::as_ref).cloned();
+            let previous = self.changed.get(&key).map_or_else(|| state.get(&key), Option::as_ref).cloned();
             let entry = match (put, &previous) {
                 (Some(Put { value, facts, expires }), _) => {
                     let created = previous.as_ref().map_or(revision, |previous| previous.created);
@@ -80,7 +80,7 @@ impl Batch {
                 (None, Some(_)) => None,
                 (None, None) => continue,
             };
-            self.touched.insert(key, entry.clone());
+            self.changed.insert(key, entry.clone());
             let deleted = entry.is_none();
             let last = || previous.as_deref().map(|last| Arc::new(Entry { modified: revision, ..last.clone() }));
             if let Some(entry) = entry.or_else(last) {

@@ -1,49 +1,47 @@
-//! Keeps the log short: a snapshot of what is, then the segments before it can go.
+//! Log compaction: writes a snapshot, then removes the segments before it.
 //!
-//! The writer moves on to a fresh segment and hands over pointers to all entries; a thread of its own writes them
-//! out while commits go on. At every moment the files on disk are enough: old segments go only after the snapshot is
-//! durable under its name.
+//! The writer begins a new segment and passes pointers to all entries to a thread, which writes them while commits continue. The
+//! files on disk are complete at any time: old segments are removed only after the snapshot is durable under its name.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
+use crate::data_dir::snapshot_path;
 use crate::disk::{Disk, sync_parent};
 use crate::encryption::{Encryption, Encryptor};
-use crate::home::snapshot_path;
 use crate::{Entry, Revision, snapshot};
 
-/// After a failure, the log must grow by this before it is tried again.
+/// After a failure, the log must grow by this many bytes before the next attempt.
 const RETRY_AFTER: u64 = 1 << 20;
 
-/// What one snapshot needs.
+/// The input of one snapshot.
 pub(crate) struct Job {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) dir: PathBuf,
     pub(crate) revision: Revision,
     pub(crate) entries: Vec<Arc<Entry>>,
-    /// Files that the snapshot makes superfluous: segments that hold nothing after its revision, and what could not be removed
-    /// before.
+    /// Files to remove afterwards: segments that hold nothing after the revision, and what could not be removed before.
     pub(crate) obsolete: Vec<PathBuf>,
-    /// The snapshot before, if there is one.
+    /// The previous snapshot.
     pub(crate) previous: Option<Revision>,
     pub(crate) encryption: Arc<Encryption>,
     /// The generation of the encryption configuration.
     pub(crate) generation: u64,
 }
 
-/// A snapshot that is there.
+/// A finished snapshot.
 pub(crate) struct Written {
     pub(crate) revision: Revision,
     pub(crate) generation: u64,
-    /// Superfluous files that are still there, or may come back after a crash.
+    /// Obsolete files that still exist, or may reappear after a crash.
     pub(crate) left: Vec<PathBuf>,
 }
 
-/// When to write a snapshot.
+/// Decides when to write a snapshot.
 pub(crate) struct Compaction {
-    /// The log may always be this long.
+    /// A log shorter than this is not compacted, in bytes.
     least: u64,
     running: Option<JoinHandle<()>>,
     /// After a failure: the length of the log at which to try again.
@@ -62,7 +60,7 @@ impl Compaction {
         self.running.is_none()
     }
 
-    /// Whether the log has outgrown what it describes.
+    /// Whether the log is long enough to be compacted.
     pub(crate) fn is_due(&self, log_bytes: u64, live_bytes: u64) -> bool {
         self.is_idle() && log_bytes > self.least.max(2 * live_bytes).max(self.retry_at)
     }
@@ -78,7 +76,7 @@ impl Compaction {
         Ok(())
     }
 
-    /// Takes note of how the snapshot ended.
+    /// Records the result of a snapshot.
     pub(crate) fn ended(&mut self, result: &io::Result<Written>, log_bytes: u64) {
         self.join();
         match result {
@@ -90,9 +88,9 @@ impl Compaction {
         }
     }
 
-    /// Takes note that no snapshot could be written.
+    /// Records a failure.
     pub(crate) fn failed(&mut self, error: &io::Error, log_bytes: u64) {
-        tracing::warn!(%error, "the log cannot be compacted yet");
+        tracing::warn!(%error, "cannot compact the log: retrying when it has grown");
         self.retry_at = log_bytes + RETRY_AFTER;
     }
 
@@ -101,7 +99,7 @@ impl Compaction {
         if let Some(thread) = self.running.take()
             && thread.join().is_err()
         {
-            tracing::error!("the snapshot thread panicked");
+            tracing::error!("snapshot thread panicked");
         }
     }
 }
@@ -115,20 +113,20 @@ impl Job {
         obsolete.extend(previous.map(|previous| snapshot_path(&dir, previous)));
         let mut left = remove(&*disk, obsolete.iter().map(PathBuf::as_path));
         if let Err(error) = sync_parent(&path) {
-            tracing::warn!(dir = %dir.display(), %error, "cannot make the removal of old files durable");
+            tracing::warn!(dir = %dir.display(), %error, "cannot sync the directory after removing obsolete files");
             left = obsolete;
         }
         Ok(Written { revision, generation, left })
     }
 }
 
-/// Removes files nobody needs any more, and answers those that it could not remove.
+/// Removes obsolete files and returns those that it could not remove.
 pub(crate) fn remove<'a>(disk: &dyn Disk, paths: impl Iterator<Item = &'a Path>) -> Vec<PathBuf> {
     let mut left = Vec::new();
     for path in paths {
         match disk.remove(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(file = %path.display(), %error, "cannot remove an old file");
+                tracing::warn!(file = %path.display(), %error, "cannot remove obsolete file");
                 left.push(path.to_owned());
             }
             _ => {}

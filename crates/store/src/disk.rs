@@ -1,7 +1,7 @@
-//! The few things the store asks of a disk when it writes, so that tests can break each of them.
+//! The write operations of the store on a disk, as traits, so that tests can inject faults.
 //!
-//! Reading needs no seam: damage is tested on real files. [`Real`] is the operating system, [`fake::Faulty`] the same
-//! with faults on request.
+//! Reads are not abstracted: damage is tested on real files. [`Real`] is the file system, [`fake::Faulty`] the same with
+//! injected faults.
 
 pub mod fake;
 
@@ -10,12 +10,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Makes and removes files.
+/// Creates and removes files.
 pub trait Disk: Send + Sync {
-    /// Opens a file to write after its first `keep` bytes; what stood after them is cut off. Creates it if need be.
+    /// Opens a file for appending, truncated to its first `keep` bytes. Creates it if needed.
     fn open(&self, path: &Path, keep: u64) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Gives a file its final name, in place of what had it, and makes that durable.
+    /// Renames a file, replacing the target, and makes that durable.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file.
@@ -24,18 +24,18 @@ pub trait Disk: Send + Sync {
 
 /// A file open for writing at its end.
 pub trait DiskFile: Send {
-    /// Writes all the bytes; after an error, any part of them may be there.
+    /// Writes all the bytes; after an error, any part of them may be written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes durable what was written. After an error, nothing is known about what was written since the last
-    /// success, not even after another success.
+    /// Makes writes durable. After an error, the state of writes since the last success is unknown, even after another
+    /// success.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Cuts the file to this length.
+    /// Truncates the file to this length.
     fn truncate(&mut self, length: u64) -> io::Result<()>;
 }
 
-/// The disk of the operating system.
+/// The file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Real;
 
@@ -80,14 +80,14 @@ pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The name under which a file is written before it is whole.
+/// The temporary name of a file until it is complete.
 pub(crate) fn unfinished(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");
     PathBuf::from(name)
 }
 
-/// Writes a file so that it is either there in full, durable, or not at all. Gives it back open at its end.
+/// Writes a file atomically and durably. Returns it open at its end.
 pub(crate) fn create(
     disk: &dyn Disk,
     path: &Path,

@@ -1,4 +1,4 @@
-//! The store in this process: opening, closing, and the [`Store`] trait on top of memory and writer.
+//! The embedded store: open, close, and the [`Store`] trait on top of memory and writer.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,43 +14,42 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{oneshot, watch};
 
 use crate::compaction::{self, Compaction};
+use crate::data_dir::{DataDir, FORMAT_ENCRYPTED, FORMAT_PLAIN, snapshot_path};
 use crate::disk::{self, Disk};
 use crate::encryption::{DecryptError, Decryptor, Encryption, Encryptor};
 use crate::expiry::Expiry;
-use crate::figures::{Counters, Figures};
-use crate::history::Keep;
-use crate::home::{FORMAT_ENCRYPTED, FORMAT_PLAIN, Home, snapshot_path};
+use crate::history::Retention;
 use crate::log::Log;
 use crate::memory::Memory;
 use crate::queue::{Message, Queue};
 use crate::recover::Recovery;
 use crate::rotation::{Published, Rotation, RotationError};
 use crate::snapshot;
-use crate::writer::{Writer, alone};
+use crate::stats::{Counters, Stats};
+use crate::writer::{Writer, copied};
 use crate::{CommitError, Compacted, Entry, Key, Op, Range, Revision, Store, Table, TableSize, Txn, Watch};
 
-/// No transaction may be larger; far above what the API accepts.
+/// The largest transaction in bytes; far above what the API accepts.
 const MAX_TXN: usize = 64 << 20;
 
-/// Takes the facts out of a stored value, given its table's name; used when the store is opened.
+/// Returns the facts of a stored value, given the name of its table; used when the store is opened.
 pub type Index = fn(table: &str, value: &[u8]) -> Facts;
 
-/// Tells the time of day, by which entries expire.
+/// The wall clock, by which entries expire.
 pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
-/// How a store behaves. The default suits a server.
+/// Options of a store. The default suits a server.
 #[derive(Clone)]
 pub struct Options {
-    /// How much history is kept.
-    pub keep: Keep,
-    /// The log is not compacted before it is so many bytes long (nor before it is twice what it describes).
+    /// How much history is retained.
+    pub retention: Retention,
+    /// The log is compacted when it is longer than this, in bytes, and longer than twice the size of the entries.
     pub compact_after: u64,
-    /// The time of day.
+    /// The wall clock.
     pub clock: Clock,
     /// The disk.
     pub disk: Arc<dyn Disk>,
-    /// Where a new store begins to count. Revisions before it were never given out here: whoever has one got it elsewhere,
-    /// and is told to start again.
+    /// The first revision of a new store. Earlier revisions count as compacted, so that clients of another store list again.
     pub first_revision: Revision,
     /// Which values are encrypted in files, and with which keys.
     pub encryption: Arc<Encryption>,
@@ -61,7 +60,7 @@ impl Default for Options {
         #[allow(clippy::disallowed_methods, reason = "the one place where the store's clock is the machine's")]
         let clock = Arc::new(SystemTime::now);
         Self {
-            keep: Keep::default(),
+            retention: Retention::default(),
             compact_after: 16 << 20,
             clock,
             disk: Arc::new(disk::Real),
@@ -74,25 +73,25 @@ impl Default for Options {
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Somebody has it open.
+    /// Another process has it open.
     #[error("{} is in use by another process", dir.display())]
     Locked {
         /// The directory.
         dir: PathBuf,
     },
-    /// A version of the program that is not this one wrote it.
-    #[error("{} has format {found}, this program knows {known}; use the newer program that wrote it", dir.display())]
+    /// A newer version of the program wrote it.
+    #[error("{} has format {found}, this program supports up to {known}; use the newer version that wrote it", dir.display())]
     Format {
         /// The directory.
         dir: PathBuf,
         /// Its format.
         found: u32,
-        /// The newest format this program knows.
+        /// The newest supported format.
         known: u32,
     },
-    /// A file is not what was written.
+    /// A file is damaged.
     #[error(
-        "{}: damaged at byte {offset}: {why}; bring back a backup into an empty directory with `waypost store restore`",
+        "{}: damaged at byte {offset}: {why}; restore a backup into an empty directory with `waypost store restore`",
         file.display()
     )]
     Damaged {
@@ -111,12 +110,12 @@ pub enum OpenError {
         /// The first such value, and why.
         why: DecryptError,
     },
-    /// The operating system refused.
+    /// An I/O error.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What it said.
+        /// The error.
         source: io::Error,
     },
 }
@@ -131,60 +130,60 @@ pub struct Embedded {
     published: Arc<Published>,
 }
 
-/// What lives until the store is closed. The directory stays locked until the writer has ended.
+/// Dropped when the store is closed. The directory stays locked until the writer has ended.
 struct Running {
     writer: JoinHandle<()>,
-    _home: Home,
+    _data_dir: DataDir,
 }
 
 // === impl Embedded ===
 
 impl Embedded {
-    /// Opens the store in a directory, making it if need be, and recovers what was acknowledged.
+    /// Opens the store in a directory, creating it if needed, and recovers acknowledged transactions.
     ///
     /// # Errors
     ///
-    /// When the directory is in use, cannot be read, holds something that cannot be trusted, or a value whose key is missing.
+    /// When the directory is in use, cannot be read or is damaged, or the key of a value is missing.
     pub fn open(dir: impl AsRef<Path>, index: Index, options: Options) -> Result<Self, OpenError> {
-        let Options { keep, compact_after, clock, disk, first_revision, encryption } = options;
-        let home = Home::lock(dir.as_ref())?;
-        let failed = |source| OpenError::Io { path: home.dir().to_owned(), source };
-        let mut listing = home.list()?;
-        home.check_format(&listing)?;
+        let Options { retention, compact_after, clock, disk, first_revision, encryption } = options;
+        let data_dir = DataDir::lock(dir.as_ref())?;
+        let failed = |source| OpenError::Io { path: data_dir.dir().to_owned(), source };
+        let mut listing = data_dir.list()?;
+        data_dir.check_format(&listing)?;
         if first_revision > 1 && listing.is_empty() {
-            let path = snapshot_path(home.dir(), first_revision);
+            let path = snapshot_path(data_dir.dir(), first_revision);
             let mut encryptor = Encryptor::new(Arc::clone(&encryption));
             snapshot::write(&*disk, &path, first_revision, &[], &mut encryptor).map_err(failed)?;
-            listing = home.list()?;
+            listing = data_dir.list()?;
         }
-        let mut found = Recovery::new(index, &keep, Decryptor::new(Arc::clone(&encryption)));
-        found.run(&listing)?;
-        report(&found);
+        let mut recovery = Recovery::new(index, &retention, Decryptor::new(Arc::clone(&encryption)));
+        recovery.run(&listing)?;
+        report(&recovery);
 
-        let rotation = Rotation::new(Arc::clone(&encryption), found.decryptor.tally());
-        home.write_format(&*disk, if encryption.encrypts() { FORMAT_ENCRYPTED } else { FORMAT_PLAIN })?;
+        let rotation = Rotation::new(Arc::clone(&encryption), recovery.decryptor.tally());
+        data_dir.write_format(&*disk, if encryption.encrypts() { FORMAT_ENCRYPTED } else { FORMAT_PLAIN })?;
         let counters = Arc::new(Counters::default());
-        let mut log = Log::new(Arc::clone(&disk), home.dir(), Arc::clone(&counters));
-        log.resume(found.segments, found.salt).map_err(failed)?;
+        let mut log = Log::new(Arc::clone(&disk), data_dir.dir(), Arc::clone(&counters));
+        log.resume(recovery.segments, recovery.salt).map_err(failed)?;
         let leftover =
-            compaction::remove(&*disk, found.obsolete.iter().chain(&listing.unfinished).map(PathBuf::as_path));
+            compaction::remove(&*disk, recovery.obsolete.iter().chain(&listing.unfinished).map(PathBuf::as_path));
 
         let mut expiry = Expiry::default();
-        found.memory.read().entries().for_each(|entry| expiry.note(entry));
+        recovery.memory.read().entries().for_each(|entry| expiry.track(entry));
         let newest_snapshot = listing.snapshots.last().map(|(revision, _)| *revision);
         let (pending, _) = watch::channel(rotation.is_due());
         let published = Arc::new(Published { encryption: RwLock::new(Arc::clone(&encryption)), pending });
         let (queue, receiver) = mpsc::channel();
         let writer = Writer {
-            memory: Arc::clone(&found.memory),
+            memory: Arc::clone(&recovery.memory),
             log,
             queue: Queue::new(receiver),
-            mailbox: queue.clone(),
+            sender: queue.clone(),
             counters: Arc::clone(&counters),
             expiry,
             compaction: Compaction::new(compact_after, newest_snapshot),
             disk: Arc::clone(&disk),
-            dir: home.dir().to_owned(),
+            dir: data_dir.dir().to_owned(),
             clock,
             failing: false,
             encryptor: Encryptor::new(encryption),
@@ -193,27 +192,27 @@ impl Embedded {
             leftover,
         };
         let writer = Builder::new().name("waypost-store-writer".into()).spawn(move || writer.run()).map_err(failed)?;
-        let running = Mutex::new(Some(Running { writer, _home: home }));
-        Ok(Self { memory: found.memory, counters, queue, disk, running, published })
+        let running = Mutex::new(Some(Running { writer, _data_dir: data_dir }));
+        Ok(Self { memory: recovery.memory, counters, queue, disk, running, published })
     }
 
-    /// Answers what was asked for, ends the writer and frees the directory. Reads still work afterwards; commits
-    /// are [`CommitError::Closed`]. Blocks for as long as the disk does.
+    /// Finishes queued transactions, stops the writer and unlocks the directory. Reads still work afterwards; commits
+    /// fail with [`CommitError::Closed`]. Blocks on the disk.
     pub fn close(&self) {
         let Some(running) = self.running.lock().take() else { return };
-        // If nobody hears it, the writer has already ended.
+        // Fails if the writer has already ended.
         let _ = self.queue.send(Message::Stop);
         if running.writer.join().is_err() {
-            tracing::error!("the writer of the store panicked");
+            tracing::error!("store writer panicked");
         }
     }
 
-    /// Goes on with another encryption configuration while the store is in use. From the answer on, new values are written by
-    /// it; what is in files already is written anew in the background, after which [`Embedded::rewritten`] comes back.
+    /// Changes the encryption configuration of the running store. Once this returns, new values are written with it; existing
+    /// files are rewritten in the background, after which [`Embedded::reencrypted`] returns.
     ///
     /// # Errors
     ///
-    /// When something stored could not be read with it; then the configuration before stays in use.
+    /// When a stored value could not be read with it; the previous configuration stays in use.
     pub fn set_encryption(&self, encryption: Encryption) -> BoxFuture<'static, Result<(), RotationError>> {
         let (reply, answer) = oneshot::channel();
         if self.queue.send(Message::Encrypt((Arc::new(encryption), reply))).is_err() {
@@ -222,23 +221,23 @@ impl Embedded {
         answer.map(|answer| answer.unwrap_or(Err(RotationError::Closed))).boxed()
     }
 
-    /// The encryption configuration that is in use.
+    /// The current encryption configuration.
     #[must_use]
     pub fn encryption(&self) -> Arc<Encryption> {
         Arc::clone(&self.published.encryption.read())
     }
 
-    /// Comes back when no file holds a value that another encryption configuration wrote.
-    pub async fn rewritten(&self) {
+    /// Returns when no file holds a value written under another encryption configuration.
+    pub async fn reencrypted(&self) {
         // The sender lives as long as the store.
         let _ = self.published.pending.subscribe().wait_for(|pending| !pending).await;
     }
 
-    /// How the store is doing.
+    /// The current statistics.
     #[must_use]
-    pub fn figures(&self) -> Figures {
+    pub fn stats(&self) -> Stats {
         let state = self.memory.read();
-        Figures {
+        Stats {
             entries: state.counts().map(|(_, entries)| entries as u64).sum(),
             events_kept: state.events_kept() as u64,
             watchers: self.memory.watcher_count(),
@@ -248,7 +247,7 @@ impl Embedded {
         }
     }
 
-    /// Everything there is, at one revision.
+    /// All entries at one revision.
     pub(crate) fn view(&self) -> (Revision, Vec<Arc<Entry>>) {
         let state = self.memory.read();
         (state.revision(), state.entries().cloned().collect())
@@ -287,7 +286,7 @@ impl Store for Embedded {
         }
         for op in &mut txn.ops {
             if let Op::Put { value, .. } = op {
-                *value = alone(value);
+                *value = copied(value);
             }
         }
         let (reply, answer) = oneshot::channel();
@@ -308,12 +307,12 @@ impl Drop for Embedded {
     }
 }
 
-fn report(found: &Recovery) {
-    if let Some(torn) = &found.torn {
+fn report(recovery: &Recovery) {
+    if let Some(torn) = &recovery.torn {
         tracing::warn!(file = %torn.file.display(), offset = torn.offset, bytes = torn.bytes,
-            "the last write was torn by a crash and is cut off; nobody was told that it is durable");
+            "truncate torn write at the end of the log: it was never acknowledged");
     }
-    for avoided in &found.avoided {
-        tracing::warn!(%avoided, "an older snapshot and the log replace a damaged snapshot");
+    for damage in &recovery.damaged_snapshots {
+        tracing::warn!(%damage, "skip damaged snapshot: an older one and the log replace it");
     }
 }

@@ -1,8 +1,8 @@
-//! How bytes lie in the store's files: a header, then frames, each with its length and checksum.
+//! The file format: a header, then frames, each with its length and checksum.
 //!
-//! Payloads flow in and out; whatever the disk did to them is noticed here. Every file draws a random salt that its
-//! checksums include, so that neither a leftover of another file nor a stored value that looks like a frame can pass
-//! for one. A frame of the log is one batch, that is, one write and one fdatasync: only the last can be torn.
+//! In and out: payloads; damage is detected here. Every file has a random salt that its checksums include, so that neither leftovers of
+//! another file nor a stored value that looks like a frame are valid frames. A frame of the log is one batch, that is, one write
+//! and one fdatasync: only the last can be torn.
 //!
 //! ```text
 //! file    magic 8 │ salt 4 │ revision 8 │ crc 4 │ frames …
@@ -21,12 +21,12 @@ use crate::encryption::DecryptError;
 pub(crate) const HEADER: usize = 24;
 /// Bytes of a frame before its payload.
 pub(crate) const PREFIX: usize = 12;
-/// No payload is longer; a length beyond it is damage.
+/// The longest payload, in bytes; a larger length is damage.
 pub(crate) const MAX_PAYLOAD: usize = 128 << 20;
 
 const MARK: [u8; 4] = *b"\xf5wpf";
 
-/// What a file holds. The last byte of its magic is the version of the encoding.
+/// The type of a file. The last byte of its magic is the version of the encoding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Log,
@@ -42,17 +42,17 @@ impl Kind {
     }
 }
 
-/// The beginning of a file.
+/// The header of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,
     pub(crate) salt: u32,
-    /// Of a log: the first revision in it. Of a snapshot: the revision it shows.
+    /// Of a log: its first revision. Of a snapshot: its revision.
     pub(crate) revision: Revision,
 }
 
 impl Header {
-    /// A header with a fresh salt.
+    /// A header with a new salt.
     pub(crate) fn new(kind: Kind, revision: Revision) -> Self {
         let salt = RandomState::new().hash_one(revision) as u32;
         Self { kind, salt, revision }
@@ -76,14 +76,14 @@ impl Header {
     }
 }
 
-/// Starts a frame at the end of `buffer`; the payload is to be appended.
+/// Begins a frame at the end of `buffer`; the caller appends the payload.
 pub(crate) fn begin(buffer: &mut Vec<u8>) -> usize {
     let start = buffer.len();
     buffer.extend_from_slice(&[0; PREFIX]);
     start
 }
 
-/// Fills in the prefix of the frame that began at `start`. May be done again with another salt.
+/// Writes the prefix of the frame that begins at `start`. May be repeated with another salt.
 pub(crate) fn seal(buffer: &mut [u8], start: usize, salt: u32) {
     let (prefix, payload) = buffer[start..].split_at_mut(PREFIX);
     let length = (payload.len() as u32).to_le_bytes();
@@ -103,11 +103,11 @@ fn word(bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte))
 }
 
-/// Why a file cannot be read on.
+/// Why a file cannot be read further.
 #[derive(Debug)]
 pub(crate) enum FrameError {
     Io(io::Error),
-    /// The bytes from `offset` on are not what was written.
+    /// The file is damaged from `offset` on.
     Bad {
         offset: u64,
         why: &'static str,
@@ -138,11 +138,11 @@ impl Frames {
         let mut input = BufReader::with_capacity(256 << 10, file);
         let mut bytes = [0; HEADER];
         if length < HEADER as u64 {
-            return Err(FrameError::Bad { offset: 0, why: "it is shorter than its header" });
+            return Err(FrameError::Bad { offset: 0, why: "file is shorter than its header" });
         }
         input.read_exact(&mut bytes)?;
         let header = Header::decode(&bytes, kind)
-            .ok_or(FrameError::Bad { offset: 0, why: "its header is damaged or of another format" })?;
+            .ok_or(FrameError::Bad { offset: 0, why: "header is damaged or of another format" })?;
         Ok(Self { input, header, offset: HEADER as u64, length, payload: Vec::new() })
     }
 
@@ -164,28 +164,28 @@ impl Frames {
         }
         let bad = |why| FrameError::Bad { offset: self.offset, why };
         if left < PREFIX as u64 {
-            return Err(bad("a record is cut short"));
+            return Err(bad("record is truncated"));
         }
         let mut prefix = [0; PREFIX];
         self.input.read_exact(&mut prefix)?;
         let length = word(&prefix[4..8]) as usize;
         if prefix[..4] != MARK || length == 0 || length > MAX_PAYLOAD {
-            return Err(bad("there is no record where one must begin"));
+            return Err(bad("no record where one must begin"));
         }
         if left < (PREFIX + length) as u64 {
-            return Err(bad("a record is cut short"));
+            return Err(bad("record is truncated"));
         }
         self.payload.resize(length, 0);
         self.input.read_exact(&mut self.payload)?;
         if checksum(self.header.salt, (length as u32).to_le_bytes(), &self.payload) != word(&prefix[8..]) {
-            return Err(bad("the checksum of a record is wrong"));
+            return Err(bad("wrong checksum of a record"));
         }
         self.offset += (PREFIX + length) as u64;
         Ok(Some(&self.payload))
     }
 
-    /// Whether a whole frame begins anywhere after `offset`. If so, the bad bytes at `offset` are not a torn end:
-    /// what follows them was written after them.
+    /// Whether a complete frame begins anywhere after `offset`. If so, the damage at `offset` is not a torn end: the frame was
+    /// written after it.
     pub(crate) fn any_after(&mut self, offset: u64) -> io::Result<bool> {
         let mut rest = Vec::new();
         self.input.seek(SeekFrom::Start(offset))?;

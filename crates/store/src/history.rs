@@ -1,8 +1,7 @@
 //! The recent events of one table, oldest first.
 //!
-//! Events flow in when they are published; watchers read forward from where they were, and a range at an older
-//! revision reads backward and undoes. So an older version of an entry is kept by nothing but the event that replaced
-//! it: when the event is forgotten, the version goes with it.
+//! Watches read forward from their revision; a range at an older revision undoes later events. An older version of an entry is
+//! held only by the event that replaced it and is dropped with it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,57 +11,57 @@ use tokio::time::Instant;
 
 use crate::{Event, Revision};
 
-/// How long an encoded event is kept for watchers that have not read it yet; later ones encode it again. Without
-/// this limit, a busy server would hold every recent object twice.
-const LINE_LIFE: Duration = Duration::from_secs(10);
+/// How long the encoding of an event is cached for other watches; later ones encode it again. Without this limit, every
+/// recent object would be in memory twice.
+const ENCODED_TTL: Duration = Duration::from_secs(10);
 
-/// How much history is kept.
+/// How much history is retained.
 #[derive(Clone, Debug)]
-pub struct Keep {
-    /// Events younger than this are kept.
+pub struct Retention {
+    /// Events younger than this are retained.
     pub age: Duration,
-    /// So many events are kept in each table, however old.
+    /// This many events are retained in each table, however old.
     pub min_events: usize,
-    /// Never more events than this in all tables, however young (tables with `min_events` or fewer are left alone).
+    /// At most this many events in all tables, however young (tables with `min_events` or fewer are not trimmed).
     pub max_events: usize,
-    /// Never more bytes of replaced and deleted values than this, whatever the other limits say.
+    /// At most this many bytes of replaced and deleted values, whatever the other limits are.
     pub max_bytes: usize,
 }
 
-impl Default for Keep {
+impl Default for Retention {
     fn default() -> Self {
         Self { age: Duration::from_secs(300), min_events: 1_000, max_events: 100_000, max_bytes: 32 << 20 }
     }
 }
 
-struct Kept {
+struct Retained {
     event: Arc<Event>,
     at: Instant,
 }
 
 /// See the module.
 pub(crate) struct History {
-    kept: VecDeque<Kept>,
-    /// The newest forgotten revision: the state at it is known, the state before it is not.
+    events: VecDeque<Retained>,
+    /// The newest dropped revision: the oldest one at which the table can be read.
     floor: Revision,
-    /// Bytes of values that only history keeps.
+    /// Bytes of values that only history holds.
     bytes: usize,
-    /// How many of the oldest events have already given up their encoded line.
-    bare: usize,
+    /// How many of the oldest events no longer cache their encoding.
+    stripped: usize,
 }
 
 impl History {
     pub(crate) fn since(floor: Revision) -> Self {
-        Self { kept: VecDeque::new(), floor, bytes: 0, bare: 0 }
+        Self { events: VecDeque::new(), floor, bytes: 0, stripped: 0 }
     }
 
     pub(crate) fn push(&mut self, event: Arc<Event>, now: Instant) {
         self.bytes += weight(&event);
-        self.kept.push_back(Kept { event, at: now });
+        self.events.push_back(Retained { event, at: now });
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.kept.len()
+        self.events.len()
     }
 
     pub(crate) const fn bytes(&self) -> usize {
@@ -73,49 +72,49 @@ impl History {
         self.floor
     }
 
-    /// The revision of the newest event, kept or forgotten.
+    /// The revision of the newest event, retained or dropped.
     pub(crate) fn newest(&self) -> Revision {
-        self.kept.back().map_or(self.floor, |kept| kept.event.revision)
+        self.events.back().map_or(self.floor, |kept| kept.event.revision)
     }
 
     /// The events after a revision, oldest first.
     pub(crate) fn after(&self, revision: Revision) -> impl DoubleEndedIterator<Item = &Arc<Event>> {
-        let start = self.kept.partition_point(|kept| kept.event.revision <= revision);
-        self.kept.range(start..).map(|kept| &kept.event)
+        let start = self.events.partition_point(|kept| kept.event.revision <= revision);
+        self.events.range(start..).map(|kept| &kept.event)
     }
 
-    /// Forgets what is too old. What is dropped goes to `garbage`, to be freed when no lock is held.
-    pub(crate) fn expire(&mut self, now: Instant, keep: &Keep, garbage: &mut Vec<Arc<Event>>) {
-        while self.kept.len() > keep.min_events
-            && self.kept.front().is_some_and(|oldest| now.duration_since(oldest.at) > keep.age)
+    /// Drops what is too old. Dropped events go to `garbage`, to be freed outside the lock.
+    pub(crate) fn expire(&mut self, now: Instant, retention: &Retention, garbage: &mut Vec<Arc<Event>>) {
+        while self.events.len() > retention.min_events
+            && self.events.front().is_some_and(|oldest| now.duration_since(oldest.at) > retention.age)
         {
-            self.forget_oldest(garbage);
+            self.drop_oldest(garbage);
         }
-        while let Some(kept) = self.kept.get_mut(self.bare)
-            && now.duration_since(kept.at) > LINE_LIFE
+        while let Some(kept) = self.events.get_mut(self.stripped)
+            && now.duration_since(kept.at) > ENCODED_TTL
         {
-            if kept.event.line.get().is_some() {
+            if kept.event.encoded.get().is_some() {
                 let Event { revision, entry, previous, deleted, .. } = &*kept.event;
-                let bare = Event::new(*revision, Arc::clone(entry), previous.clone(), *deleted);
-                garbage.push(std::mem::replace(&mut kept.event, Arc::new(bare)));
+                let stripped = Event::new(*revision, Arc::clone(entry), previous.clone(), *deleted);
+                garbage.push(std::mem::replace(&mut kept.event, Arc::new(stripped)));
             }
-            self.bare += 1;
+            self.stripped += 1;
         }
     }
 
-    /// Forgets the oldest revision, which may be several events: half a revision is never kept.
-    pub(crate) fn forget_oldest(&mut self, garbage: &mut Vec<Arc<Event>>) {
-        let Some(oldest) = self.kept.front() else { return };
+    /// Drops all events of the oldest revision: a revision is never dropped in part.
+    pub(crate) fn drop_oldest(&mut self, garbage: &mut Vec<Arc<Event>>) {
+        let Some(oldest) = self.events.front() else { return };
         self.floor = oldest.event.revision;
-        while let Some(kept) = self.kept.pop_front_if(|kept| kept.event.revision == self.floor) {
+        while let Some(kept) = self.events.pop_front_if(|kept| kept.event.revision == self.floor) {
             self.bytes -= weight(&kept.event);
-            self.bare = self.bare.saturating_sub(1);
+            self.stripped = self.stripped.saturating_sub(1);
             garbage.push(kept.event);
         }
     }
 }
 
-/// What the event keeps in memory that the present state does not.
+/// The bytes that the event holds in memory and the current state does not.
 fn weight(event: &Event) -> usize {
     event.previous.as_ref().map_or(0, |previous| previous.value.len())
 }
@@ -135,13 +134,13 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_is_forgotten_whole() {
+    fn a_revision_is_dropped_whole() {
         let mut history = History::since(1);
         let now = Instant::now();
         for revision in [2, 2, 3] {
             history.push(event(revision), now);
         }
-        history.forget_oldest(&mut Vec::new());
+        history.drop_oldest(&mut Vec::new());
         assert_eq!((history.len(), history.floor(), history.bytes()), (1, 2, 5));
     }
 
@@ -150,24 +149,24 @@ mod tests {
         let mut history = History::since(1);
         let now = Instant::now();
         (2..=6).for_each(|revision| history.push(event(revision), now));
-        let keep = Keep { age: Duration::from_secs(300), min_events: 2, ..Keep::default() };
+        let retention = Retention { age: Duration::from_secs(300), min_events: 2, ..Retention::default() };
         let mut garbage = Vec::new();
-        history.expire(now + Duration::from_secs(299), &keep, &mut garbage);
+        history.expire(now + Duration::from_secs(299), &retention, &mut garbage);
         assert_eq!(history.len(), 5);
-        history.expire(now + Duration::from_secs(301), &keep, &mut garbage);
+        history.expire(now + Duration::from_secs(301), &retention, &mut garbage);
         assert_eq!((history.len(), history.floor()), (2, 4));
     }
 
     #[test]
-    fn an_encoded_line_is_given_up_but_the_event_stays() {
+    fn the_cached_encoding_expires_before_the_event() {
         let mut history = History::since(1);
         let now = Instant::now();
         let old = event(2);
-        assert!(old.line.set(Bytes::from_static(b"{}")).is_ok());
+        assert!(old.encoded.set(Bytes::from_static(b"{}")).is_ok());
         history.push(Arc::clone(&old), now);
-        history.expire(now + LINE_LIFE * 2, &Keep::default(), &mut Vec::new());
-        let kept = history.after(1).next().expect("the event is kept");
+        history.expire(now + ENCODED_TTL * 2, &Retention::default(), &mut Vec::new());
+        let kept = history.after(1).next().expect("the event is retained");
         assert_eq!(kept.entry, old.entry);
-        assert!(kept.line.get().is_none() && old.line.get().is_some());
+        assert!(kept.encoded.get().is_none() && old.encoded.get().is_some());
     }
 }

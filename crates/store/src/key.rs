@@ -1,6 +1,6 @@
-//! The nouns of the store: table, key, entry, event.
+//! The data model of the store: table, key, entry, event.
 //!
-//! They are shared by reference count between memory, readers and watchers, so they are built once and never change.
+//! Entries and events are immutable and shared by reference count between memory, readers and watches.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,8 +18,7 @@ use crate::Revision;
 pub struct Table(&'static str);
 
 impl Table {
-    /// The table of that name. Names are kept for the life of the process, so they must come from a fixed set and
-    /// never from a request.
+    /// The table of that name. Names are interned and never freed, so they must come from a fixed set, never from a request.
     #[must_use]
     pub fn named(name: &str) -> Self {
         static NAMES: RwLock<BTreeSet<&'static str>> = RwLock::new(BTreeSet::new());
@@ -54,7 +53,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// Where an entry lives.
+/// The key of an entry.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Key {
     /// The table.
@@ -81,15 +80,15 @@ impl fmt::Display for Key {
 pub struct Entry {
     /// The key.
     pub key: Key,
-    /// The revision that made the key.
+    /// The revision that created the key.
     pub created: Revision,
-    /// The revision that made this version.
+    /// The revision that wrote this version.
     pub modified: Revision,
-    /// When the store will delete it by itself, in milliseconds since 1970.
+    /// When the store deletes it (TTL), in milliseconds since 1970.
     pub expires: Option<NonZeroU64>,
     /// The stored bytes.
     pub value: Bytes,
-    /// What selectors ask of the value.
+    /// The facts of the value for selectors.
     pub facts: Arc<Facts>,
 }
 
@@ -104,16 +103,15 @@ pub struct Event {
     pub previous: Option<Arc<Entry>>,
     /// Whether the key was deleted.
     pub deleted: bool,
-    /// A place for the event as the wire wants it, encoded once for all watchers. The store gives it up again a few
-    /// seconds after the event.
-    pub line: OnceLock<Bytes>,
+    /// The event as it is sent to clients, encoded once for all watches. Cached for a few seconds.
+    pub encoded: OnceLock<Bytes>,
 }
 
 impl Event {
-    /// An event with nothing encoded yet.
+    /// An event without a cached encoding.
     #[must_use]
     pub const fn new(revision: Revision, entry: Arc<Entry>, previous: Option<Arc<Entry>>, deleted: bool) -> Self {
-        Self { revision, entry, previous, deleted, line: OnceLock::new() }
+        Self { revision, entry, previous, deleted, encoded: OnceLock::new() }
     }
 }
 
@@ -122,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_kept_once() {
+    fn table_names_are_interned() {
         let first = Table::named("tests/interned");
         let second = Table::named(&String::from("tests/interned"));
         assert_eq!(first, second);

@@ -1,9 +1,9 @@
 //! The write-ahead log: segments of frames, the newest of which is written to.
 //!
-//! Batches flow in, each becomes one frame, one write and one fdatasync. What matters is what happens when these fail:
-//! the end of the segment is then unknown, so it is cut back to the last good frame, or, when even that fails or a
-//! sync failed, given up for a fresh segment. The name of a segment is its first revision, and a reader believes no
-//! frame from that revision on in the segments before it; so what is left in a segment that was given up is harmless.
+//! In: batches. Each becomes one frame, one write and one fdatasync. After a failed write the end of the segment is unknown, so it
+//! is truncated to the last good frame; if that fails too, or a sync failed, the segment is abandoned for a new one. The name
+//! of a segment is its first revision, and recovery ignores frames from that revision on in earlier segments; so what is left in
+//! an abandoned segment is harmless.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::Revision;
+use crate::data_dir::segment_path;
 use crate::disk::{self, Disk, DiskFile};
-use crate::figures::Counters;
 use crate::frame::{self, HEADER, Header, Kind};
-use crate::home::segment_path;
+use crate::stats::Counters;
 
-/// A segment that is there.
+/// A segment on disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
     pub(crate) first: Revision,
     pub(crate) path: PathBuf,
-    /// Its good bytes.
+    /// The length of its valid frames, in bytes.
     pub(crate) bytes: u64,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Log {
     counters: Arc<Counters>,
     /// All segments that may still be needed, oldest first.
     segments: Vec<Segment>,
-    /// The last segment, open; `None` when the next batch must begin a fresh one.
+    /// The last segment, open; `None` when the next batch must begin a new one.
     tail: Option<Tail>,
 }
 
@@ -47,10 +47,9 @@ impl Log {
         Self { disk, dir: dir.to_owned(), counters, segments: Vec::new(), tail: None }
     }
 
-    /// Takes over what recovery found, to write on after the last good byte.
+    /// Continues the segments that recovery found, after the last good byte.
     ///
-    /// The end of the last segment is synced: it was read, so it will be seen, but the crash may have come before it
-    /// was durable.
+    /// Syncs the last segment: recovery has read it, but the crash may have come before its fdatasync.
     pub(crate) fn resume(&mut self, segments: Vec<Segment>, salt: Option<u32>) -> io::Result<()> {
         if let (Some(last), Some(salt)) = (segments.last(), salt) {
             let mut file = self.disk.open(&last.path, last.bytes)?;
@@ -62,8 +61,7 @@ impl Log {
         Ok(())
     }
 
-    /// Appends a frame that begins at the start of `frame` and holds revisions from `first` on. When this is `Ok`,
-    /// it is durable; otherwise it is as if it had never been asked for.
+    /// Appends a frame that holds revisions from `first` on. `Ok` means durable; after an error the frame is not in the log.
     pub(crate) fn append(&mut self, first: Revision, frame: &mut [u8]) -> io::Result<()> {
         if self.tail.is_none() {
             self.begin_segment(first)?;
@@ -74,19 +72,19 @@ impl Log {
         frame::seal(frame, 0, tail.salt);
         if let Err(error) = tail.file.append(frame) {
             if let Err(also) = tail.file.truncate(segment.bytes) {
-                tracing::warn!(file = %segment.path.display(), error = %also, "cannot cut a failed write off the log");
+                tracing::warn!(file = %segment.path.display(), error = %also, "cannot truncate failed write of the log");
                 self.tail = None;
             }
             return Err(error);
         }
-        let began = Instant::now();
+        let started = Instant::now();
         let synced = tail.file.sync();
-        self.counters.synced(began.elapsed());
+        self.counters.synced(started.elapsed());
         if let Err(error) = synced {
-            // Nobody knows which of the pages are on disk, and asking again does not tell. Cutting is only tidy: it
-            // keeps a write that was refused from coming back if the process ends before it writes anything else.
+            // It is unknown which pages are on disk, and another fdatasync may succeed wrongly. Truncating keeps a write that
+            // was refused from reappearing if the process ends before it writes anything else.
             if let Err(also) = tail.file.truncate(segment.bytes) {
-                tracing::warn!(file = %segment.path.display(), error = %also, "cannot cut a failed write off the log");
+                tracing::warn!(file = %segment.path.display(), error = %also, "cannot truncate failed write of the log");
             }
             self.tail = None;
             return Err(error);
@@ -97,11 +95,11 @@ impl Log {
         Ok(())
     }
 
-    /// Goes on in a fresh segment whose first revision will be `first`.
+    /// Begins a new segment whose first revision will be `first`.
     pub(crate) fn begin_segment(&mut self, first: Revision) -> io::Result<()> {
         let header = Header::new(Kind::Log, first);
         let path = segment_path(&self.dir, first);
-        // From here on the new name may exist, which takes the old segment's right to hold `first`.
+        // From here on the new file may exist, and recovery ignores `first` in the old segment.
         self.tail = None;
         let file = disk::create(&*self.disk, &path, |file| file.append(&header.encode()))?;
         self.segments.retain(|segment| segment.first < first);
@@ -116,18 +114,18 @@ impl Log {
         self.segments.iter().take_while(|segment| segment.first < first).map(|segment| segment.path.clone()).collect()
     }
 
-    /// Takes note that those segments are gone.
+    /// Removes those segments from the list.
     pub(crate) fn forget_before(&mut self, first: Revision) {
         self.segments.retain(|segment| segment.first >= first);
         self.count_bytes();
     }
 
-    /// How long the log is.
+    /// The length of the log, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
 
     fn count_bytes(&self) {
-        self.counters.log_is(self.bytes());
+        self.counters.set_log_bytes(self.bytes());
     }
 }

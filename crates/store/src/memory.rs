@@ -1,8 +1,7 @@
-//! The state of the store that everybody reads: every table's entries and recent events, behind one lock.
+//! The state of the store in memory: entries and recent events of every table, behind one lock.
 //!
-//! Events flow in through [`Memory::publish`], already durable and in the order of revisions; entries and events flow
-//! out by reference count. The lock is held to copy pointers and never while something waits, so a reader waits at
-//! most for a few others. Any implementation of the store can fill a `Memory`; watches read only from here.
+//! In: durable events in the order of revisions ([`Memory::publish`]). Out: reference-counted entries and events. The lock is
+//! held only to copy pointers, never during I/O. Any implementation of the store can fill a `Memory`; watches read only from it.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -15,60 +14,60 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::history::{History, Keep};
+use crate::history::{History, Retention};
 use crate::{Compacted, Entry, Event, Key, Range, Revision, Table, TableSize};
 
 /// See the module.
 pub(crate) struct Memory {
     state: RwLock<State>,
-    /// Rings when a table has new events. Apart from the state, so that ringing needs no lock that readers take.
-    bells: Mutex<HashMap<Table, watch::Sender<Revision>>>,
-    /// How many watches there are.
+    /// Signal new events of a table. Separate from the state, so that notifying takes no lock of readers.
+    notifiers: Mutex<HashMap<Table, watch::Sender<Revision>>>,
+    /// The number of watches.
     pub(crate) watchers: AtomicU64,
-    keep: Keep,
+    retention: Retention,
 }
 
-/// What the lock guards.
+/// The data that the lock guards.
 pub(crate) struct State {
     revision: Revision,
-    /// The revision at which this memory began; tables without events remember back to here.
+    /// The initial revision; tables without events can be read from here on.
     base: Revision,
     tables: BTreeMap<Table, Rows>,
     live_bytes: usize,
 }
 
 struct Rows {
-    entries: BTreeSet<Named>,
+    entries: BTreeSet<ByName>,
     /// The size of the values of the entries.
     bytes: usize,
     history: History,
 }
 
-/// An entry in the order of names; the name inside the entry is the key, so that it is stored once.
-struct Named(Arc<Entry>);
+/// An entry, ordered by its name. The entry holds the name, so that it is stored once.
+struct ByName(Arc<Entry>);
 
 // === impl Memory ===
 
 impl Memory {
-    /// Nothing, at revision 1.
-    pub(crate) fn empty(keep: Keep) -> Self {
-        Self::holding(1, 0, Vec::new(), keep)
+    /// Empty, at revision 1.
+    pub(crate) fn empty(retention: Retention) -> Self {
+        Self::holding(1, 0, Vec::new(), retention)
     }
 
-    /// The entries of a snapshot; what was before its revision is not known.
-    pub(crate) fn of_snapshot(revision: Revision, entries: Vec<Arc<Entry>>, keep: Keep) -> Self {
-        Self::holding(revision, revision, entries, keep)
+    /// The entries of a snapshot, without history.
+    pub(crate) fn of_snapshot(revision: Revision, entries: Vec<Arc<Entry>>, retention: Retention) -> Self {
+        Self::holding(revision, revision, entries, retention)
     }
 
-    fn holding(revision: Revision, base: Revision, entries: Vec<Arc<Entry>>, keep: Keep) -> Self {
+    fn holding(revision: Revision, base: Revision, entries: Vec<Arc<Entry>>, retention: Retention) -> Self {
         let mut state = State { revision, base, tables: BTreeMap::new(), live_bytes: 0 };
         for entry in entries {
             state.live_bytes += cost(&entry);
             let rows = state.rows(entry.key.table);
             rows.bytes += entry.value.len();
-            rows.entries.insert(Named(entry));
+            rows.entries.insert(ByName(entry));
         }
-        Self { state: RwLock::new(state), bells: Mutex::default(), watchers: AtomicU64::new(0), keep }
+        Self { state: RwLock::new(state), notifiers: Mutex::default(), watchers: AtomicU64::new(0), retention }
     }
 
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, State> {
@@ -79,8 +78,8 @@ impl Memory {
     pub(crate) fn range(&self, table: Table, prefix: &str, at: Option<Revision>) -> Result<Range, Compacted> {
         let state = self.state.read();
         let floor = state.floor(table);
-        if let Some(asked) = at.filter(|asked| *asked < floor) {
-            return Err(Compacted { asked, oldest: floor });
+        if let Some(requested) = at.filter(|requested| *requested < floor) {
+            return Err(Compacted { requested, oldest: floor });
         }
         let revision = state.revision;
         let Some(rows) = state.tables.get(&table) else {
@@ -97,7 +96,7 @@ impl Memory {
         Ok(Range { entries, revision })
     }
 
-    /// Makes events visible, up to and including `revision`.
+    /// Publishes events, up to and including `revision`.
     pub(crate) fn publish(&self, revision: Revision, events: &[Arc<Event>], now: Instant) {
         let mut garbage = Vec::new();
         {
@@ -106,30 +105,30 @@ impl Memory {
                 state.apply(event, now);
             }
             state.revision = revision;
-            state.forget(now, &self.keep, &mut garbage);
+            state.trim(now, &self.retention, &mut garbage);
         }
         drop(garbage);
     }
 
-    /// Wakes who watches the tables of these events. Apart from [`Memory::publish`], so that the writers who wait can be
-    /// answered first: waking a thousand watchers takes longer than an answer should.
-    pub(crate) fn ring(&self, revision: Revision, events: &[Arc<Event>]) {
+    /// Notifies watches of the tables of these events. Separate from [`Memory::publish`], so that commits are acknowledged
+    /// first: waking a thousand watches takes time.
+    pub(crate) fn notify(&self, revision: Revision, events: &[Arc<Event>]) {
         let tables: BTreeSet<Table> = events.iter().map(|event| event.entry.key.table).collect();
-        let bells = self.bells.lock();
-        for bell in tables.iter().filter_map(|table| bells.get(table)) {
-            bell.send_replace(revision);
+        let notifiers = self.notifiers.lock();
+        for notifier in tables.iter().filter_map(|table| notifiers.get(table)) {
+            notifier.send_replace(revision);
         }
     }
 
-    /// Forgets history that has become too old although nothing is written.
-    pub(crate) fn forget(&self, now: Instant) {
+    /// Drops history that has become too old, when nothing is written.
+    pub(crate) fn trim(&self, now: Instant) {
         let mut garbage = Vec::new();
-        self.state.write().forget(now, &self.keep, &mut garbage);
+        self.state.write().trim(now, &self.retention, &mut garbage);
     }
 
-    /// Rings whenever the table has new events.
-    pub(crate) fn bell(&self, table: Table) -> watch::Receiver<Revision> {
-        self.bells.lock().entry(table).or_insert_with(|| watch::Sender::new(0)).subscribe()
+    /// Signals new events of the table.
+    pub(crate) fn subscribe(&self, table: Table) -> watch::Receiver<Revision> {
+        self.notifiers.lock().entry(table).or_insert_with(|| watch::Sender::new(0)).subscribe()
     }
 
     pub(crate) fn watcher_count(&self) -> u64 {
@@ -150,22 +149,22 @@ impl State {
     }
 
     pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Entry>> {
-        self.tables.get(&key.table)?.entries.get(&*key.name).map(|named| &named.0)
+        self.tables.get(&key.table)?.entries.get(&*key.name).map(|entry| &entry.0)
     }
 
-    /// The recent events of a table, if it has had any.
+    /// The recent events of a table.
     pub(crate) fn history(&self, table: Table) -> Option<&History> {
         self.tables.get(&table).map(|rows| &rows.history)
     }
 
-    /// The oldest revision at which the table is known.
+    /// The oldest revision at which the table can be read.
     pub(crate) fn floor(&self, table: Table) -> Revision {
         self.history(table).map_or(self.base, History::floor)
     }
 
     /// All entries of all tables.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
-        self.tables.values().flat_map(|rows| rows.entries.iter().map(|named| &named.0))
+        self.tables.values().flat_map(|rows| rows.entries.iter().map(|entry| &entry.0))
     }
 
     /// See [`crate::Store::size`].
@@ -174,12 +173,12 @@ impl State {
         rows.map_or_else(TableSize::default, |rows| TableSize { entries: rows.entries.len(), bytes: rows.bytes })
     }
 
-    /// How many entries each table has.
+    /// The number of entries of each table.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (Table, usize)> {
         self.tables.iter().map(|(table, rows)| (*table, rows.entries.len()))
     }
 
-    /// About how many bytes the entries are on disk.
+    /// The approximate size of the entries on disk, in bytes.
     pub(crate) const fn live_bytes(&self) -> usize {
         self.live_bytes
     }
@@ -205,7 +204,7 @@ impl State {
             rows.entries.take(&*entry.key.name)
         } else {
             rows.bytes += entry.value.len();
-            rows.entries.replace(Named(Arc::clone(entry)))
+            rows.entries.replace(ByName(Arc::clone(entry)))
         };
         rows.bytes -= replaced.map_or(0, |replaced| replaced.0.value.len());
         rows.history.push(Arc::clone(event), now);
@@ -214,27 +213,27 @@ impl State {
         }
     }
 
-    fn forget(&mut self, now: Instant, keep: &Keep, garbage: &mut Vec<Arc<Event>>) {
+    fn trim(&mut self, now: Instant, retention: &Retention, garbage: &mut Vec<Arc<Event>>) {
         let (mut events, mut bytes) = (0, 0);
         for rows in self.tables.values_mut() {
-            rows.history.expire(now, keep, garbage);
+            rows.history.expire(now, retention, garbage);
             events += rows.history.len();
             bytes += rows.history.bytes();
         }
-        while events > keep.max_events
+        while events > retention.max_events
             && let Some(rows) = self.tables.values_mut().max_by_key(|rows| rows.history.len())
-            && rows.history.len() > keep.min_events
+            && rows.history.len() > retention.min_events
         {
             let before = (rows.history.len(), rows.history.bytes());
-            rows.history.forget_oldest(garbage);
+            rows.history.drop_oldest(garbage);
             events -= before.0 - rows.history.len();
             bytes -= before.1 - rows.history.bytes();
         }
-        while bytes > keep.max_bytes
+        while bytes > retention.max_bytes
             && let Some(rows) = self.tables.values_mut().max_by_key(|rows| rows.history.bytes())
         {
             let before = rows.history.bytes();
-            rows.history.forget_oldest(garbage);
+            rows.history.drop_oldest(garbage);
             bytes -= before - rows.history.bytes();
         }
     }
@@ -243,17 +242,17 @@ impl State {
 // === impl Rows ===
 
 impl Rows {
-    /// The present entries that were the same at a revision.
+    /// The current entries that have not changed since a revision.
     fn now(&self, prefix: &str, at: Revision) -> Vec<Arc<Entry>> {
-        // Two bounds instead of a look at every name: names are one more place in memory each.
+        // Two bounds instead of comparing every name: each name is another cache miss.
         let end = after_prefix(prefix);
         let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let entries = self.entries.range::<str, _>((Bound::Included(prefix), end)).map(|named| &named.0);
+        let entries = self.entries.range::<str, _>((Bound::Included(prefix), end)).map(|entry| &entry.0);
         entries.filter(|entry| entry.modified <= at).cloned().collect()
     }
 
-    /// The entries of a revision that were replaced or deleted since. Whatever happened to a key after that, only
-    /// the first event has a version from before it.
+    /// The entries of a revision that were replaced or deleted since. Of all later events of a key, only the first has a
+    /// previous version that is old enough.
     fn replaced(&self, prefix: &str, at: Revision) -> impl Iterator<Item = Arc<Entry>> {
         let versions = self.history.after(at).filter_map(|event| event.previous.as_ref());
         versions.filter(move |entry| entry.modified <= at && entry.key.name.starts_with(prefix)).cloned()
@@ -272,35 +271,35 @@ fn after_prefix(prefix: &str) -> Option<String> {
     None
 }
 
-// === impl Named ===
+// === impl ByName ===
 
-impl Borrow<str> for Named {
+impl Borrow<str> for ByName {
     fn borrow(&self) -> &str {
         &self.0.key.name
     }
 }
 
-impl PartialEq for Named {
+impl PartialEq for ByName {
     fn eq(&self, other: &Self) -> bool {
         self.0.key.name == other.0.key.name
     }
 }
 
-impl Eq for Named {}
+impl Eq for ByName {}
 
-impl PartialOrd for Named {
+impl PartialOrd for ByName {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Named {
+impl Ord for ByName {
     fn cmp(&self, other: &Self) -> Ordering {
         self.0.key.name.cmp(&other.0.key.name)
     }
 }
 
-/// About how many bytes the entry is on disk.
+/// The approximate size of the entry on disk, in bytes.
 fn cost(entry: &Entry) -> usize {
     entry.value.len() + entry.key.name.len() + entry.key.table.as_str().len() + 16
 }

@@ -1,9 +1,9 @@
-//! How transactions gather into a batch.
+//! Group commit: collects transactions into batches.
 //!
-//! Messages flow in from everybody; a [`Taken`] flows out to the writer: everything that waits, up to a limit. Clients
-//! that were just answered tend to come back at once. Taking only those that came first would split them into two
-//! crowds that take turns, each waiting for the other's fdatasync; so the queue lingers for the rest of the crowd, for
-//! a small part of the time that a sync takes. An idle store and a lone client never wait.
+//! In: messages from all threads. Out: [`Work`] for the writer: everything that is queued, up to a limit. Clients that got a reply
+//! tend to send their next transaction at once. Taking only the first of them would split clients into two groups that
+//! alternate, each waiting for the fdatasync of the other; so the queue lingers for the others, for a fraction of the duration of a
+//! sync. An idle store and a single client never wait.
 
 use std::io;
 use std::sync::Arc;
@@ -18,33 +18,33 @@ use crate::encryption::Encryption;
 use crate::rotation::RotationError;
 use crate::{CommitError, Revision, Txn};
 
-/// Limits of a batch, so that the first in it does not wait too long for the last.
+/// Limits of a batch, which bound its latency.
 const BATCH_TXNS: usize = 1_024;
 const BATCH_BYTES: usize = 4 << 20;
-/// The part of a sync's time that may be spent waiting for company, and its limit.
-const LINGER_PART: u32 = 8;
-const LINGER_MOST: Duration = Duration::from_micros(500);
+/// The fraction of the duration of a sync that may be spent lingering, and its limit.
+const LINGER_FRACTION: u32 = 8;
+const MAX_LINGER: Duration = Duration::from_micros(500);
 
-/// Where the answer to a transaction goes.
+/// The reply channel of a transaction.
 pub(crate) type Reply = oneshot::Sender<Result<Revision, CommitError>>;
 
-/// An encryption configuration to go on with, and where the answer goes.
+/// A new encryption configuration and its reply channel.
 pub(crate) type Rotate = (Arc<Encryption>, oneshot::Sender<Result<(), RotationError>>);
 
-/// What the writer is told.
+/// A message to the writer.
 pub(crate) enum Message {
     Commit(Txn, Reply),
     /// A snapshot ended.
     Snapshot(io::Result<Written>),
     /// Use another encryption configuration from now on.
     Encrypt(Rotate),
-    /// Finish what was asked for before this, then end.
+    /// Finish earlier messages, then stop.
     Stop,
 }
 
-/// What the writer has to do next.
+/// The next batch of messages.
 #[derive(Default)]
-pub(crate) struct Taken {
+pub(crate) struct Work {
     pub(crate) requests: Vec<(Txn, Reply)>,
     pub(crate) snapshot: Option<io::Result<Written>>,
     pub(crate) rotations: Vec<Rotate>,
@@ -55,12 +55,12 @@ pub(crate) struct Taken {
 /// See the module.
 pub(crate) struct Queue {
     messages: Receiver<Message>,
-    /// How many the last batch answered.
-    answered: usize,
+    /// The number of transactions of the last batch.
+    last_batch: usize,
     linger_until: Instant,
 }
 
-impl Taken {
+impl Work {
     fn add(&mut self, message: Message) {
         match message {
             Message::Commit(txn, reply) => {
@@ -85,41 +85,41 @@ impl Taken {
 
 impl Queue {
     pub(crate) fn new(messages: Receiver<Message>) -> Self {
-        Self { messages, answered: 0, linger_until: Instant::now() }
+        Self { messages, last_batch: 0, linger_until: Instant::now() }
     }
 
-    /// Waits at most `idle` for something to do, then takes what is there.
-    pub(crate) fn take(&mut self, idle: Duration) -> Taken {
-        let mut taken = Taken::default();
-        self.take_waiting(&mut taken);
-        let crowd = self.answered + taken.requests.len();
-        if taken.is_empty() {
+    /// Waits at most `idle` for a message, then takes all that are queued.
+    pub(crate) fn take(&mut self, idle: Duration) -> Work {
+        let mut work = Work::default();
+        self.drain(&mut work);
+        let expected = self.last_batch + work.requests.len();
+        if work.is_empty() {
             match self.messages.recv_timeout(idle) {
-                Ok(message) => taken.add(message),
+                Ok(message) => work.add(message),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => taken.stop = true,
+                Err(RecvTimeoutError::Disconnected) => work.stop = true,
             }
-            self.take_waiting(&mut taken);
+            self.drain(&mut work);
         }
-        while taken.requests.len() < crowd && !taken.is_full() {
+        while work.requests.len() < expected && !work.is_full() {
             let left = self.linger_until.saturating_duration_since(Instant::now());
             let Ok(message) = self.messages.recv_timeout(left) else { break };
-            taken.add(message);
+            work.add(message);
         }
-        taken
+        work
     }
 
-    /// Takes note that so many were answered after a sync that took so long.
-    pub(crate) fn answered(&mut self, answered: usize, sync: Duration) {
-        self.answered = answered;
-        self.linger_until = Instant::now() + (sync / LINGER_PART).min(LINGER_MOST);
+    /// Records the size of a batch that was acknowledged, and the duration of its sync.
+    pub(crate) fn acknowledged(&mut self, transactions: usize, sync: Duration) {
+        self.last_batch = transactions;
+        self.linger_until = Instant::now() + (sync / LINGER_FRACTION).min(MAX_LINGER);
     }
 
-    fn take_waiting(&self, taken: &mut Taken) {
-        while !taken.is_full()
+    fn drain(&self, work: &mut Work) {
+        while !work.is_full()
             && let Ok(message) = self.messages.try_recv()
         {
-            taken.add(message);
+            work.add(message);
         }
     }
 }

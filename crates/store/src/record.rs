@@ -1,8 +1,8 @@
-//! What stands inside a frame: transactions in the log, entries in a snapshot.
+//! The payload of frames: transactions in the log, entries in a snapshot.
 //!
-//! Numbers are little-endian base 128, strings and values have their length before them. What is derived (facts, the
-//! revision of creation, the version before) is not in the log: replay finds it again the way the writer found it. A value is
-//! encrypted or not, which its tag says; see [`crate::encryption`].
+//! Numbers are little-endian base 128 (varint), strings and values are length-prefixed. Derived data (facts, the revision of
+//! creation, the previous version) is not in the log: replay computes it as the writer did. The tag of a value tells whether it is
+//! encrypted; see [`crate::encryption`].
 
 use std::io;
 use std::num::NonZeroU64;
@@ -20,11 +20,11 @@ const DELETE: u8 = 4;
 const ENTRY: u8 = 5;
 const ENTRY_EXPIRING: u8 = 6;
 const END: u8 = 7;
-/// Besides the tag of a put or an entry: its value is encrypted.
+/// Set in the tag of a put or an entry whose value is encrypted.
 const ENCRYPTED: u8 = 0x40;
 
-/// What is said of bytes that passed their checksum and still make no sense.
-pub(crate) const SENSELESS: &str = "a record cannot be understood";
+/// The reason for bytes that passed their checksum and cannot be decoded.
+pub(crate) const INVALID_RECORD: &str = "invalid record";
 
 /// A transaction of the log.
 pub(crate) struct Record {
@@ -32,14 +32,14 @@ pub(crate) struct Record {
     pub(crate) changes: Vec<Change>,
 }
 
-/// A piece of a snapshot.
-pub(crate) enum Piece {
+/// A record of a snapshot.
+pub(crate) enum SnapshotRecord {
     Entry(Entry),
-    /// Nothing follows; so many entries came before.
+    /// The end, with the number of entries.
     End(u64),
 }
 
-/// Appends the transaction that these events are.
+/// Appends these events as one transaction.
 pub(crate) fn encode_txn(
     out: &mut Vec<u8>,
     revision: Revision,
@@ -66,15 +66,15 @@ pub(crate) fn encode_entry(out: &mut Vec<u8>, entry: &Entry, encryptor: &mut Enc
     encode_version(out, [ENTRY, ENTRY_EXPIRING], entry, &[entry.created, entry.modified], encryptor)
 }
 
-/// Appends a version of a key, with the tag for one that stays or for one that expires.
+/// Appends a version of a key. The tags are for entries without and with expiry.
 fn encode_version(
     out: &mut Vec<u8>,
-    [stays, expires]: [u8; 2],
+    [permanent, expiring]: [u8; 2],
     entry: &Entry,
     revisions: &[Revision],
     encryptor: &mut Encryptor,
 ) -> io::Result<()> {
-    let tag = if entry.expires.is_some() { expires } else { stays };
+    let tag = if entry.expires.is_some() { expiring } else { permanent };
     let chosen = encryptor.choose(entry.key.table);
     out.push(if chosen.is_some() { tag | ENCRYPTED } else { tag });
     key(out, &entry.key);
@@ -112,7 +112,7 @@ fn key(out: &mut Vec<u8>, key: &Key) {
     string(out, key.name.as_bytes());
 }
 
-/// Reads the payload of a frame from its front.
+/// Decodes the payload of a frame.
 pub(crate) struct Decoder<'a> {
     rest: &'a [u8],
     index: Index,
@@ -140,16 +140,16 @@ impl<'a> Decoder<'a> {
         Ok(Record { revision, changes })
     }
 
-    /// The next piece of a snapshot.
-    pub(crate) fn piece(&mut self) -> Result<Piece, Unreadable> {
+    /// The next record of a snapshot.
+    pub(crate) fn snapshot_record(&mut self) -> Result<SnapshotRecord, Unreadable> {
         let tag = self.byte()?;
         match tag & !ENCRYPTED {
-            END if tag == END => self.number().map(Piece::End),
+            END if tag == END => self.number().map(SnapshotRecord::End),
             ENTRY | ENTRY_EXPIRING => {
                 let key = self.key()?;
                 let (created, modified) = (self.number()?, self.number()?);
                 let Put { value, facts, expires } = self.put(&key, modified, tag, ENTRY_EXPIRING)?;
-                Ok(Piece::Entry(Entry { key, created, modified, expires, value, facts }))
+                Ok(SnapshotRecord::Entry(Entry { key, created, modified, expires, value, facts }))
             }
             _ => Err(Unreadable::Malformed),
         }
@@ -242,14 +242,14 @@ mod tests {
     }
 
     #[test]
-    fn transactions_come_back() {
+    fn transactions_round_trip() {
         let put = Arc::new(Event::new(999, Arc::new(Entry { modified: 999, ..entry("pods", Some(127)) }), None, false));
         let secret = Arc::new(Event::new(1_000, Arc::new(entry("secrets", None)), None, false));
         let delete = Arc::new(Event::new(1_001, Arc::new(entry("pods", None)), None, true));
         let mut bytes = Vec::new();
         let events = [put, secret, delete];
         encode_txn(&mut bytes, 999, &events, &mut Encryptor::new(secrets())).expect("encoded");
-        assert_eq!(bytes.windows(5).filter(|window| window == b"value").count(), 1, "the Secret is not to be read");
+        assert_eq!(bytes.windows(5).filter(|window| window == b"value").count(), 1, "the Secret is encrypted");
         let mut decryptor = Decryptor::new(secrets());
         let mut decoder = Decoder::new(&bytes, |_, _| Facts::default(), &mut decryptor);
         let record = decoder.txn().expect("it can be read");
@@ -266,15 +266,16 @@ mod tests {
     }
 
     #[test]
-    fn entries_come_back_and_nonsense_does_not() {
+    fn entries_round_trip_and_truncated_ones_are_errors() {
         for entry in
             [entry("pods", None), entry("pods", Some(128)), entry("secrets", None), entry("secrets", Some(128))]
         {
             let mut bytes = Vec::new();
             encode_entry(&mut bytes, &entry, &mut Encryptor::new(secrets())).expect("encoded");
-            let decode =
-                |bytes: &[u8]| Decoder::new(bytes, |_, _| Facts::default(), &mut Decryptor::new(secrets())).piece();
-            assert!(matches!(decode(&bytes), Ok(Piece::Entry(back)) if back == entry));
+            let decode = |bytes: &[u8]| {
+                Decoder::new(bytes, |_, _| Facts::default(), &mut Decryptor::new(secrets())).snapshot_record()
+            };
+            assert!(matches!(decode(&bytes), Ok(SnapshotRecord::Entry(back)) if back == entry));
             for end in 0..bytes.len() {
                 assert!(matches!(decode(&bytes[..end]), Err(Unreadable::Malformed)), "cut at {end}");
             }

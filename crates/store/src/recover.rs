@@ -1,9 +1,9 @@
-//! From files to memory, when a store is opened or checked. Nothing on disk is changed here.
+//! Recovery: loads files into memory when a store is opened or checked. Nothing on disk is changed.
 //!
-//! The newest whole snapshot flows in, then every batch of the log after it, through the same staging and publishing
-//! as when it was written; so recent history can be watched across a restart. Only one kind of damage is expected: a
-//! crash tears the last batch, which nobody was told is durable. Everything else is refused, because guessing would
-//! lose acknowledged writes in silence.
+//! In: the newest complete snapshot, then every batch of the log after it, through the same code as commits; so recent history can be
+//! watched across a restart. Out: the memory, and where to continue the log. Only one kind of damage is expected: a crash
+//! tears the last batch, which was never acknowledged. Any other damage is an error, because skipping it could lose acknowledged
+//! writes silently.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,63 +11,63 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::batch::Batch;
+use crate::data_dir::Listing;
 use crate::embedded::{Index, OpenError};
 use crate::encryption::{DecryptError, Decryptor, Unreadable};
 use crate::frame::{FrameError, Frames, Kind};
-use crate::history::Keep;
-use crate::home::Listing;
+use crate::history::Retention;
 use crate::log::Segment;
 use crate::memory::Memory;
-use crate::record::{Decoder, SENSELESS};
+use crate::record::{Decoder, INVALID_RECORD};
 use crate::{Revision, snapshot};
 
 /// A torn end of the log.
 #[derive(Clone, Debug)]
-pub(crate) struct Torn {
+pub(crate) struct TornTail {
     pub(crate) file: PathBuf,
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
 }
 
-/// What was found so far; complete once [`Recovery::run`] is `Ok`.
+/// The state of a recovery; complete once [`Recovery::run`] is `Ok`.
 pub(crate) struct Recovery {
     index: Index,
     pub(crate) memory: Arc<Memory>,
-    keep: Keep,
-    /// Decrypts, and counts how values are stored.
+    retention: Retention,
+    /// Decrypts values, and counts how they are stored.
     pub(crate) decryptor: Decryptor,
     /// The segments after the snapshot.
     pub(crate) segments: Vec<Segment>,
     /// The salt of the last segment.
     pub(crate) salt: Option<u32>,
-    pub(crate) torn: Option<Torn>,
-    /// Files that the snapshot has made superfluous.
+    pub(crate) torn: Option<TornTail>,
+    /// Files that the snapshot has made obsolete.
     pub(crate) obsolete: Vec<PathBuf>,
-    /// Damage that could be gone around.
-    pub(crate) avoided: Vec<String>,
+    /// Damaged snapshots that an older one and the log replace.
+    pub(crate) damaged_snapshots: Vec<String>,
 }
 
 impl Recovery {
-    pub(crate) fn new(index: Index, keep: &Keep, decryptor: Decryptor) -> Self {
+    pub(crate) fn new(index: Index, retention: &Retention, decryptor: Decryptor) -> Self {
         Self {
             index,
-            memory: Arc::new(Memory::empty(keep.clone())),
-            keep: keep.clone(),
+            memory: Arc::new(Memory::empty(retention.clone())),
+            retention: retention.clone(),
             decryptor,
             segments: Vec::new(),
             salt: None,
             torn: None,
             obsolete: Vec::new(),
-            avoided: Vec::new(),
+            damaged_snapshots: Vec::new(),
         }
     }
 
-    /// Reads everything.
+    /// Reads all files.
     pub(crate) fn run(&mut self, listing: &Listing) -> Result<(), OpenError> {
         self.load_snapshot(listing)?;
         let segments = &listing.segments;
         for (place, (first, path)) in segments.iter().enumerate() {
-            // A segment's successor takes over from its own first revision on, whatever follows in this one.
+            // A segment ends before the first revision of its successor, whatever follows in it.
             let last = segments.get(place + 1).map(|(next, _)| next.saturating_sub(1));
             let revision = self.revision();
             if last.is_some_and(|last| last <= revision) {
@@ -79,7 +79,7 @@ impl Recovery {
             }
         }
         match listing.snapshots.last() {
-            // The newest snapshot was unreadable, and the log does not reach as far as it did.
+            // The newest snapshot is damaged, and the log ends before its revision.
             Some((known, path)) if *known > self.revision() => Err(missing(path, 0, self.revision() + 1, *known)),
             _ => Ok(()),
         }
@@ -89,26 +89,25 @@ impl Recovery {
         self.memory.read().revision()
     }
 
-    /// Starts from the newest snapshot that is whole. An older one serves if the log reaches back to it, which `run`
-    /// finds out.
+    /// Loads the newest complete snapshot. An older one is sufficient if the log reaches back to it, which `run` checks.
     fn load_snapshot(&mut self, listing: &Listing) -> Result<(), OpenError> {
         let mut damage = None;
         for (place, (revision, path)) in listing.snapshots.iter().enumerate().rev() {
             let found = snapshot::read(path, self.index, &mut self.decryptor).and_then(|(found, entries)| {
-                let why = "it shows another revision than its name says";
+                let why = "revision differs from the file name";
                 if found == *revision { Ok(entries) } else { Err(FrameError::Bad { offset: 0, why }) }
             });
             match found {
                 Ok(entries) => {
-                    self.memory = Arc::new(Memory::of_snapshot(*revision, entries, self.keep.clone()));
+                    self.memory = Arc::new(Memory::of_snapshot(*revision, entries, self.retention.clone()));
                     self.obsolete.extend(listing.snapshots[..place].iter().map(|(_, path)| path.clone()));
                     return Ok(());
                 }
                 Err(error @ (FrameError::Io(_) | FrameError::Encrypted(_))) => return Err(failed(path, error)),
                 Err(error @ FrameError::Bad { .. }) => {
-                    self.decryptor.start_again();
+                    self.decryptor.reset();
                     let error = failed(path, error);
-                    self.avoided.push(error.to_string());
+                    self.damaged_snapshots.push(error.to_string());
                     damage.get_or_insert(error);
                 }
             }
@@ -120,21 +119,21 @@ impl Recovery {
     fn replay(&mut self, path: &Path, first: Revision, last: Option<Revision>) -> Result<(), OpenError> {
         let mut frames = Frames::open(path, Kind::Log).map_err(|error| failed(path, error))?;
         if frames.header.revision != first {
-            return Err(damaged(path, 0, "it begins with another revision than its name says"));
+            return Err(damaged(path, 0, "first revision differs from the file name"));
         }
         loop {
             let offset = frames.offset();
             match frames.next() {
                 Ok(None) => break,
                 Ok(Some(_)) if last == Some(self.revision()) => break,
-                Ok(Some(payload)) => self.apply(payload).map_err(|refused| refused.at(path, offset))?,
+                Ok(Some(payload)) => self.apply(payload).map_err(|error| error.at(path, offset))?,
                 Err(FrameError::Bad { .. }) if last == Some(self.revision()) => break,
                 Err(FrameError::Bad { offset, why }) => {
                     let whole_after = frames.any_after(offset).map_err(|error| failed(path, error.into()))?;
                     if last.is_some() || whole_after {
                         return Err(damaged(path, offset, why));
                     }
-                    self.torn = Some(Torn { file: path.to_owned(), offset, bytes: frames.length() - offset });
+                    self.torn = Some(TornTail { file: path.to_owned(), offset, bytes: frames.length() - offset });
                     break;
                 }
                 Err(error) => return Err(failed(path, error)),
@@ -149,7 +148,7 @@ impl Recovery {
     }
 
     /// Publishes the transactions of one frame, except those that the snapshot already has.
-    fn apply(&mut self, payload: &[u8]) -> Result<(), Refused> {
+    fn apply(&mut self, payload: &[u8]) -> Result<(), ApplyError> {
         let state = self.memory.read();
         let mut batch = Batch::after(state.revision());
         let mut decoder = Decoder::new(payload, self.index, &mut self.decryptor);
@@ -160,11 +159,11 @@ impl Recovery {
                 continue;
             }
             if record.revision > expected {
-                let why = format!("revision {} stands where {expected} must follow", record.revision);
-                return Err(Refused::Damaged(why));
+                let why = format!("revision {} found, {expected} expected", record.revision);
+                return Err(ApplyError::Damaged(why));
             }
             if batch.add(&state, record.changes).is_empty() {
-                return Err(Refused::Damaged(format!("revision {expected} changes nothing")));
+                return Err(ApplyError::Damaged(format!("revision {expected} changes nothing")));
             }
         }
         drop(state);
@@ -176,12 +175,12 @@ impl Recovery {
 }
 
 /// Why a frame cannot be applied.
-enum Refused {
+enum ApplyError {
     Damaged(String),
     Encrypted(DecryptError),
 }
 
-impl Refused {
+impl ApplyError {
     fn at(self, path: &Path, offset: u64) -> OpenError {
         match self {
             Self::Damaged(why) => damaged(path, offset, &why),
@@ -190,10 +189,10 @@ impl Refused {
     }
 }
 
-impl From<Unreadable> for Refused {
+impl From<Unreadable> for ApplyError {
     fn from(unreadable: Unreadable) -> Self {
         match unreadable {
-            Unreadable::Malformed => Self::Damaged(SENSELESS.to_owned()),
+            Unreadable::Malformed => Self::Damaged(INVALID_RECORD.to_owned()),
             Unreadable::Encrypted(error) => Self::Encrypted(error),
         }
     }

@@ -1,8 +1,8 @@
-//! Which encryption configuration the writer uses, and what older ones left in the files.
+//! Rotation of encryption keys: the current configuration, and which keys older values in files still need.
 //!
-//! In: configurations, and how snapshots ended. Out: whether a configuration can be accepted, and whether everything has to be
-//! written anew. New values are encrypted by a configuration as soon as it is accepted; older ones when the next snapshot
-//! replaces the log and the snapshot before it. Until then their keys are needed: a restart would read them.
+//! In: configurations, and results of snapshots. Out: whether a configuration is accepted, and whether all files must be rewritten. A
+//! configuration applies to new values as soon as it is accepted, and to older ones when the next snapshot replaces the log and
+//! the previous snapshot. Until then their keys are needed: a restart reads them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,11 +16,11 @@ use tokio::time::Instant;
 use crate::Table;
 use crate::encryption::{Encryption, KeyId, Values};
 
-/// After a failure, the files are not written anew before this; each further failure doubles it, up to [`MAX_RETRY_AFTER`].
+/// The backoff after a failed rewrite; doubles with each failure, up to [`MAX_RETRY_AFTER`].
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(2);
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// Why an encryption configuration is not accepted. What was before stays in use.
+/// Why an encryption configuration is not accepted. The previous one stays in use.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RotationError {
     /// A key is missing that a restart would need.
@@ -61,36 +61,36 @@ pub(crate) struct Rotation {
     current: Arc<Encryption>,
     /// Counts the accepted configurations.
     generation: u64,
-    /// What may stand in files and is not what `current` would write.
-    left: Left,
-    /// Whether the files have to be written anew.
+    /// Values in files that `current` would write differently.
+    outdated: Outdated,
+    /// Whether the files must be rewritten.
     due: bool,
-    /// After failures: when to try again, and how long to wait after the next one.
+    /// After failures: the time of the next attempt, and the next backoff.
     not_before: Option<Instant>,
     backoff: Duration,
 }
 
 /// How values are stored that older configurations wrote.
 #[derive(Default)]
-struct Left {
+struct Outdated {
     keys: BTreeMap<KeyId, Box<str>>,
     plain: BTreeSet<Table>,
 }
 
 impl Rotation {
-    /// With what recovery found in the files.
+    /// From what recovery found in the files.
     pub(crate) fn new(current: Arc<Encryption>, found: &BTreeMap<Table, Values>) -> Self {
-        let mut left = Left::default();
+        let mut outdated = Outdated::default();
         for (table, values) in found {
             let wanted = current.writing_key(*table);
             if values.plain > 0 && wanted.is_some() {
-                left.plain.insert(*table);
+                outdated.plain.insert(*table);
             }
             let others = values.encrypted.iter().filter(|(id, _)| Some(**id) != wanted);
-            left.keys.extend(others.map(|(id, (name, _))| (*id, name.as_str().into())));
+            outdated.keys.extend(others.map(|(id, (name, _))| (*id, name.as_str().into())));
         }
-        let due = !left.keys.is_empty() || !left.plain.is_empty();
-        Self { current, generation: 0, left, due, not_before: None, backoff: RETRY_AFTER }
+        let due = !outdated.keys.is_empty() || !outdated.plain.is_empty();
+        Self { current, generation: 0, outdated, due, not_before: None, backoff: RETRY_AFTER }
     }
 
     /// The configuration that new values are written with.
@@ -102,61 +102,61 @@ impl Rotation {
         self.generation
     }
 
-    /// Whether files may hold what another configuration wrote.
+    /// Whether files may hold values of another configuration.
     pub(crate) const fn is_due(&self) -> bool {
         self.due
     }
 
-    /// Whether it is time to write the files anew.
+    /// Whether it is time to rewrite the files.
     pub(crate) fn is_due_at(&self, now: Instant) -> bool {
         self.due && self.not_before.is_none_or(|then| now >= then)
     }
 
-    /// Whether this configuration can read everything that is stored. `tables` are those that there are.
+    /// Whether this configuration can read everything that is stored in `tables`, which are all.
     pub(crate) fn check(&self, next: &Encryption, tables: &[Table]) -> Result<(), RotationError> {
-        let in_use = self.current.writing_keys().into_iter().chain(self.left.keys.clone());
+        let in_use = self.current.writing_keys().into_iter().chain(self.outdated.keys.clone());
         if let Some((id, name)) = in_use.into_iter().find(|(id, _)| !next.has_key(*id)) {
             return Err(RotationError::KeyInUse { name: name.into(), id });
         }
         let written = tables.iter().filter(|table| self.current.writing_key(**table).is_none());
-        match written.chain(&self.left.plain).find(|table| !next.reads_plain(**table)) {
+        match written.chain(&self.outdated.plain).find(|table| !next.reads_plain(**table)) {
             Some(table) => Err(RotationError::PlainInUse { table: *table }),
             None => Ok(()),
         }
     }
 
-    /// Goes on with another configuration, which was checked. `tables` are those that there are.
+    /// Switches to another configuration, which was checked. `tables` are all tables.
     pub(crate) fn begin(&mut self, next: Arc<Encryption>, tables: &[Table]) {
         let current = std::mem::replace(&mut self.current, next);
         if tables.iter().all(|table| current.writing_key(*table) == self.current.writing_key(*table)) {
-            // Only what can be read has changed.
+            // Only the keys for reading have changed.
             return;
         }
-        self.left.keys.extend(current.writing_keys());
-        self.left.plain.extend(tables.iter().filter(|table| current.writing_key(**table).is_none()));
+        self.outdated.keys.extend(current.writing_keys());
+        self.outdated.plain.extend(tables.iter().filter(|table| current.writing_key(**table).is_none()));
         self.generation += 1;
         self.due = true;
-        self.settle();
+        self.reset_backoff();
     }
 
-    /// A snapshot that a generation wrote has replaced everything before it. Whether this ends a rotation.
+    /// Records that a snapshot of a generation has replaced all older files. Returns whether this completes the rotation.
     pub(crate) fn replaced(&mut self, generation: u64) -> bool {
         if !self.due || generation != self.generation {
             return false;
         }
-        self.left = Left::default();
+        self.outdated = Outdated::default();
         self.due = false;
-        self.settle();
+        self.reset_backoff();
         true
     }
 
-    /// Forgets failures.
-    fn settle(&mut self) {
+    /// Resets the backoff.
+    fn reset_backoff(&mut self) {
         self.not_before = None;
         self.backoff = RETRY_AFTER;
     }
 
-    /// The files could not be written anew, or not all old ones removed.
+    /// Records that the files could not be rewritten, or not all old ones removed.
     pub(crate) fn failed(&mut self, now: Instant) {
         if self.due {
             self.not_before = Some(now + self.backoff);
@@ -165,11 +165,11 @@ impl Rotation {
     }
 }
 
-/// What the rest of the process sees of it.
+/// The state that other threads read.
 pub(crate) struct Published {
-    /// The configuration that is in use.
+    /// The current configuration.
     pub(crate) encryption: RwLock<Arc<Encryption>>,
-    /// Whether files may still hold what another configuration wrote.
+    /// Whether files may still hold values of another configuration.
     pub(crate) pending: watch::Sender<bool>,
 }
 
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_finds_out_whether_files_are_as_the_configuration_wants_them() {
+    fn recovery_detects_values_of_other_configurations() {
         for (providers, plain, keys, due) in [
             (&["one:a"][..], 0, &["one:a"][..], false),
             (&["one:a"], 0, &[], false),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_only_added_or_taken_away_changes_no_file() {
+    fn adding_or_removing_a_read_key_rewrites_nothing() {
         let mut rotation = Rotation::new(config(&["one:a"]), &stored(0, &["one:a"]));
         rotation.begin(config(&["one:a", "two:b"]), &[secrets()]);
         assert!(!rotation.is_due());
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_tried_again_later() {
+    fn failures_are_retried_with_backoff() {
         let mut rotation = Rotation::new(config(&["two:b", "one:a"]), &stored(0, &["one:a"]));
         let now = Instant::now();
         assert!(rotation.is_due_at(now));

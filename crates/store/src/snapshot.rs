@@ -1,7 +1,6 @@
-//! All entries at one revision, in one file: what compaction writes, and what a backup is.
+//! Snapshots: all entries at one revision in one file. Compaction writes them; a backup is one.
 //!
-//! Entries flow in and out in frames of about a mebibyte. The last frame says how many there were, so that a file
-//! that ends early is noticed.
+//! Entries are stored in frames of about a mebibyte. The last frame has their number, so that a truncated file is detected.
 
 use std::io;
 use std::path::Path;
@@ -11,15 +10,15 @@ use crate::disk::{self, Disk, DiskFile};
 use crate::embedded::Index;
 use crate::encryption::{Decryptor, Encryptor, Unreadable};
 use crate::frame::{self, FrameError, Frames, Header, Kind};
-use crate::record::{self, Decoder, Piece, SENSELESS};
+use crate::record::{self, Decoder, INVALID_RECORD, SnapshotRecord};
 use crate::{Entry, Revision};
 
-/// Frames are about this long.
+/// The approximate length of a frame, in bytes.
 const FRAME: usize = 1 << 20;
-/// So many frames are made durable at a time: one large sync at the end would hold up the syncs of the log.
+/// The number of frames between syncs: one large sync at the end would delay the syncs of the log.
 const FRAMES_PER_SYNC: usize = 8;
 
-/// Writes a snapshot; it is there in full or not at all.
+/// Writes a snapshot atomically.
 pub(crate) fn write(
     disk: &dyn Disk,
     path: &Path,
@@ -73,13 +72,17 @@ pub(crate) fn read(
         let Some(payload) = frames.next()? else { break };
         let mut decoder = Decoder::new(payload, index, decryptor);
         while !decoder.is_done() {
-            match decoder.piece() {
-                Ok(Piece::Entry(entry)) if !ended => entries.push(Arc::new(entry)),
-                Ok(Piece::End(count)) if !ended && count == entries.len() as u64 => ended = true,
+            match decoder.snapshot_record() {
+                Ok(SnapshotRecord::Entry(entry)) if !ended => entries.push(Arc::new(entry)),
+                Ok(SnapshotRecord::End(count)) if !ended && count == entries.len() as u64 => ended = true,
                 Err(Unreadable::Encrypted(error)) => return Err(FrameError::Encrypted(error)),
-                _ => return bad(SENSELESS),
+                _ => return bad(INVALID_RECORD),
             }
         }
     }
-    if ended { Ok((revision, entries)) } else { Err(FrameError::Bad { offset: frames.offset(), why: "it ends early" }) }
+    if ended {
+        Ok((revision, entries))
+    } else {
+        Err(FrameError::Bad { offset: frames.offset(), why: "file is truncated" })
+    }
 }

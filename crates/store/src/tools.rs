@@ -1,6 +1,6 @@
-//! What an administrator does with a store: back it up while it runs, check it while it does not, bring it back.
+//! Administration of a store: online backup, offline check, restore.
 //!
-//! A backup is a snapshot file, so what is restored is read by the same code that every start uses.
+//! A backup is a snapshot file, so a restored one is read by the same code as at every start.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
@@ -11,29 +11,29 @@ use std::sync::Arc;
 
 use api::facts::Facts;
 
+use crate::data_dir::{self, DataDir, FORMAT_ENCRYPTED, FORMAT_PLAIN, snapshot_path};
 use crate::disk::{self, Disk, Real};
 use crate::embedded::OpenError;
 use crate::encryption::{DecryptError, Decryptor, Encryption, Encryptor, Values};
 use crate::frame::FrameError;
-use crate::history::Keep;
-use crate::home::{self, FORMAT_ENCRYPTED, FORMAT_PLAIN, Home, snapshot_path};
+use crate::history::Retention;
 use crate::recover::Recovery;
 use crate::{Embedded, Revision, snapshot};
 
-/// What [`check`] found.
+/// The result of [`check`].
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The newest revision that could be read.
     pub revision: Revision,
     /// Entries in each table.
     pub tables: BTreeMap<&'static str, usize>,
-    /// How the values of each table are stored: all that a start would read, older versions in the log included.
+    /// How the values of each table are stored, including older versions in the log.
     pub values: BTreeMap<&'static str, Values>,
-    /// The segments of the log after the newest snapshot, with their good bytes.
+    /// The segments of the log after the newest snapshot, with the length of their valid frames in bytes.
     pub segments: Vec<(PathBuf, u64)>,
     /// The snapshots.
     pub snapshots: Vec<PathBuf>,
-    /// What the next start mends by itself, such as a write torn by a crash.
+    /// What the next start repairs, such as a write torn by a crash.
     pub notes: Vec<String>,
     /// Damage, and values that cannot be decrypted. With any, the store does not open.
     pub problems: Vec<String>,
@@ -41,10 +41,10 @@ pub struct Report {
     pub unreadable: u64,
 }
 
-/// Why a backup cannot be made or brought back.
+/// Why a backup, check or restore failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
-    /// A restore only goes into an empty directory.
+    /// The target of a restore is not empty.
     #[error("{} is not empty; restore into a new directory, then start with it", dir.display())]
     NotEmpty {
         /// The directory.
@@ -56,14 +56,14 @@ pub enum ToolError {
         /// The directory.
         dir: PathBuf,
     },
-    /// The file is not a whole backup.
-    #[error("{} is not a whole backup: damaged at byte {offset}: {why}", file.display())]
+    /// The file is not a complete backup.
+    #[error("{} is not a complete backup: damaged at byte {offset}: {why}", file.display())]
     BadBackup {
         /// The file.
         file: PathBuf,
-        /// Where it goes wrong.
+        /// Where the damage begins.
         offset: u64,
-        /// How.
+        /// What is wrong.
         why: &'static str,
     },
     /// A value in the backup cannot be read with the encryption configuration that was given.
@@ -74,21 +74,21 @@ pub enum ToolError {
         /// The first such value, and why.
         why: DecryptError,
     },
-    /// The store's directory could not be taken.
+    /// The directory could not be locked or read.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The operating system refused.
+    /// An I/O error.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What it said.
+        /// The error.
         source: io::Error,
     },
 }
 
-/// Writes all entries at one revision to a file, while the store goes on, encrypted as the store is. Answers the revision. An
-/// existing file is replaced once the new one is whole.
+/// Writes all entries at one revision to a file while the store is in use, encrypted as the store is. Returns the revision. An
+/// existing file is replaced atomically.
 ///
 /// # Errors
 ///
@@ -100,50 +100,49 @@ pub fn backup(store: &Embedded, path: &Path) -> Result<Revision, ToolError> {
     Ok(revision)
 }
 
-/// Reads a store that is not running, as a start would, and changes nothing.
+/// Reads a store that is not in use, as a start does, and changes nothing.
 ///
 /// # Errors
 ///
-/// When the directory is not there, in use, or holds no store. Damage and missing keys are no error but part of the report.
+/// When the directory does not exist, is in use, or holds no store. Damage and missing keys are part of the report.
 pub fn check(dir: &Path, encryption: &Encryption) -> Result<Report, ToolError> {
-    if !home::is_store(dir).map_err(|source| ToolError::Io { path: dir.to_owned(), source })? {
+    if !data_dir::is_store(dir).map_err(|source| ToolError::Io { path: dir.to_owned(), source })? {
         return Err(ToolError::NoStore { dir: dir.to_owned() });
     }
-    let home = Home::lock(dir)?;
-    let listing = home.list()?;
-    let keep = Keep { max_events: 0, min_events: 0, ..Keep::default() };
+    let data_dir = DataDir::lock(dir)?;
+    let listing = data_dir.list()?;
+    let retention = Retention { max_events: 0, min_events: 0, ..Retention::default() };
     let decryptor = Decryptor::tolerant(Arc::new(encryption.clone()));
-    let mut found = Recovery::new(|_, _| Facts::default(), &keep, decryptor);
-    let result = home.check_format(&listing).and_then(|()| found.run(&listing));
-    let state = found.memory.read();
-    let mut notes = found.avoided.clone();
-    notes.extend(found.torn.as_ref().map(|torn| {
+    let mut recovery = Recovery::new(|_, _| Facts::default(), &retention, decryptor);
+    let result = data_dir.check_format(&listing).and_then(|()| recovery.run(&listing));
+    let state = recovery.memory.read();
+    let mut notes = recovery.damaged_snapshots.clone();
+    notes.extend(recovery.torn.as_ref().map(|torn| {
         let file = torn.file.display();
-        format!("{file}: the last write is torn at byte {}; the next start cuts off {} bytes", torn.offset, torn.bytes)
+        format!("{file}: the last write is torn at byte {}; the next start truncates {} bytes", torn.offset, torn.bytes)
     }));
-    notes.extend(found.obsolete.iter().map(|path| {
+    notes.extend(recovery.obsolete.iter().map(|path| {
         format!("{}: superseded by a snapshot; the next start removes it, with the values in it", path.display())
     }));
     let mut problems: Vec<String> = result.err().iter().map(ToString::to_string).collect();
-    problems.extend(found.decryptor.refused().iter().map(|(error, count)| format!("{error} ({count} values)")));
+    problems.extend(recovery.decryptor.refused().iter().map(|(error, count)| format!("{error} ({count} values)")));
     Ok(Report {
         revision: state.revision(),
         tables: state.counts().map(|(table, entries)| (table.as_str(), entries)).collect(),
-        values: found.decryptor.tally().iter().map(|(table, values)| (table.as_str(), values.clone())).collect(),
-        segments: found.segments.iter().map(|segment| (segment.path.clone(), segment.bytes)).collect(),
+        values: recovery.decryptor.tally().iter().map(|(table, values)| (table.as_str(), values.clone())).collect(),
+        segments: recovery.segments.iter().map(|segment| (segment.path.clone(), segment.bytes)).collect(),
         snapshots: listing.snapshots.iter().map(|(_, path)| path.clone()).collect(),
         notes,
         problems,
-        unreadable: found.decryptor.refused().iter().map(|(_, count)| count).sum(),
+        unreadable: recovery.decryptor.refused().iter().map(|(_, count)| count).sum(),
     })
 }
 
-/// Makes a store out of a backup, in a directory that is empty or not there yet. Answers its revision.
+/// Creates a store from a backup, in a directory that is empty or does not exist. Returns its revision.
 ///
 /// # Errors
 ///
-/// When the directory is not empty, the backup is not whole, or the encryption configuration cannot read it: what is restored could
-/// not be served.
+/// When the directory is not empty, the backup is not complete, or the encryption configuration cannot read it.
 pub fn restore(backup: &Path, dir: &Path, encryption: &Encryption) -> Result<Revision, ToolError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -161,10 +160,10 @@ pub fn restore(backup: &Path, dir: &Path, encryption: &Encryption) -> Result<Rev
         FrameError::Encrypted(why) => ToolError::Encryption { file: backup.to_owned(), why },
     })?;
     let encrypted = decryptor.tally().values().any(|values| !values.encrypted.is_empty());
-    let home = Home::lock(dir)?;
+    let data_dir = DataDir::lock(dir)?;
     let target = snapshot_path(dir, revision);
     copy(backup, &target).map_err(failed(&target))?;
-    home.write_format(&Real, if encrypted { FORMAT_ENCRYPTED } else { FORMAT_PLAIN })?;
+    data_dir.write_format(&Real, if encrypted { FORMAT_ENCRYPTED } else { FORMAT_PLAIN })?;
     Ok(revision)
 }
 

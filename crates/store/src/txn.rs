@@ -1,4 +1,4 @@
-//! What a writer asks for: conditions on revisions, and changes that happen together or not at all.
+//! Transactions: conditions on revisions, and changes that are applied atomically.
 
 use std::io;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ pub enum Op {
         key: Key,
         /// The new value.
         value: Bytes,
-        /// What selectors ask of the value; must be what the store's index function would say of it.
+        /// The facts of the value for selectors; must equal what the index function of the store returns for it.
         facts: Arc<Facts>,
-        /// How long the entry lives, counted from the commit; for ever if `None`.
+        /// The time to live, from the commit; unlimited if `None`.
         ttl: Option<Duration>,
     },
-    /// Deletes a key; nothing happens when it does not exist.
+    /// Deletes a key; no effect if it does not exist.
     Delete {
         /// The key.
         key: Key,
@@ -35,34 +35,35 @@ pub enum Op {
 pub struct Compare {
     /// The key.
     pub key: Key,
-    /// Its `modified` revision; 0 says that the key must not exist.
+    /// Its `modified` revision; 0 means that the key must not exist.
     pub modified: Revision,
 }
 
-/// Conditions and changes. Changes are applied in order, with consecutive revisions (in etcd they would share one);
-/// whoever reads the present sees all of them or none.
+/// Conditions and changes. Changes are applied in order. [`Embedded`](crate::Embedded) gives them consecutive revisions, etcd would give
+/// them one; callers may rely on neither, only on the contract of [`Store::commit`](crate::Store::commit). Readers see all of the
+/// changes or none.
 #[derive(Clone, Debug, Default)]
 pub struct Txn {
-    /// All must hold, else nothing happens.
+    /// All must hold, else nothing is applied.
     pub compares: Vec<Compare>,
-    /// What to change; may be empty to only check.
+    /// The changes; may be empty to only check.
     pub ops: Vec<Op>,
 }
 
 impl Txn {
-    /// A transaction that does nothing yet.
+    /// An empty transaction.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Only if the key does not exist.
+    /// Adds the condition that the key does not exist.
     #[must_use]
     pub fn absent(self, key: Key) -> Self {
         self.unchanged(key, 0)
     }
 
-    /// Only if the key is still at this revision.
+    /// Adds the condition that the key is still at this revision.
     #[must_use]
     pub fn unchanged(mut self, key: Key, modified: Revision) -> Self {
         self.compares.push(Compare { key, modified });
@@ -76,7 +77,7 @@ impl Txn {
         self
     }
 
-    /// Creates or replaces a key that lives only for a while.
+    /// Creates or replaces a key with a time to live.
     #[must_use]
     pub fn put_for(mut self, key: Key, value: impl Into<Bytes>, facts: Arc<Facts>, ttl: Duration) -> Self {
         self.ops.push(Op::Put { key, value: value.into(), facts, ttl: Some(ttl) });
@@ -90,7 +91,7 @@ impl Txn {
         self
     }
 
-    /// About how many bytes it puts on disk.
+    /// The approximate size on disk, in bytes.
     pub(crate) fn size(&self) -> usize {
         let size = |op: &Op| match op {
             Op::Put { key, value, .. } => key.name.len() + value.len() + 64,
@@ -100,7 +101,7 @@ impl Txn {
     }
 }
 
-/// Why a transaction did not happen.
+/// Why a transaction was not applied. Nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CommitError {
     /// A condition does not hold.
@@ -109,14 +110,14 @@ pub enum CommitError {
         /// The key of the first condition that does not hold.
         key: Key,
     },
-    /// There is no room on the disk. Nothing was changed; the next commit tries again.
-    #[error("no room to store the change: {0}")]
+    /// The disk is full; the next commit tries again.
+    #[error("disk full: {0}")]
     Full(String),
-    /// The disk failed. Nothing was changed; the next commit tries again.
-    #[error("the change could not be stored: {0}")]
+    /// The disk failed; the next commit tries again.
+    #[error("write to disk failed: {0}")]
     Io(String),
-    /// More bytes than one transaction may have.
-    #[error("a transaction of {bytes} bytes is too large")]
+    /// The transaction exceeds the size limit.
+    #[error("transaction of {bytes} bytes exceeds the limit")]
     TooLarge {
         /// Its size.
         bytes: usize,
@@ -127,13 +128,13 @@ pub enum CommitError {
 }
 
 impl CommitError {
-    /// Whether a condition did not hold: read again, then decide again.
+    /// Whether a condition did not hold: read again and retry.
     #[must_use]
     pub const fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict { .. })
     }
 
-    /// Whether room is missing.
+    /// Whether the disk is full.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         matches!(self, Self::Full(_))

@@ -1,8 +1,7 @@
 //! A cursor over the events of one table.
 //!
-//! A watch holds no events of its own: it remembers a revision and reads on from there, out of the memory all watches
-//! share. A thousand slow watchers therefore cost a thousand numbers, and one that is too slow learns so by
-//! [`Compacted`] instead of filling a buffer.
+//! A watch buffers no events: it holds a revision and reads on from there in the history that all watches share. A slow watch
+//! costs no memory, and one that is too slow gets [`Compacted`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,63 +13,61 @@ use crate::history::History;
 use crate::memory::Memory;
 use crate::{Compacted, Event, Revision, Table};
 
-/// One call of `next` answers about so many events at most, so that a watch of long ago does not hold up the others.
-const STEP: usize = 1_000;
+/// About how many events one call of `next` returns at most, so that a watch with a long backlog does not hold the lock for long.
+const MAX_EVENTS: usize = 1_000;
 
-/// Events of a table in order, each exactly once.
+/// The events of a table in order, each exactly once.
 pub struct Watch {
     memory: Arc<Memory>,
     table: Table,
     prefix: Box<str>,
-    /// Everything up to here was delivered; never goes back, because somebody may have been told.
+    /// Everything up to here was delivered. Never decreases: callers may have reported it.
     position: AtomicU64,
-    bell: Receiver<Revision>,
+    notifier: Receiver<Revision>,
 }
 
 impl Watch {
     pub(crate) fn start(memory: Arc<Memory>, table: Table, prefix: &str, after: Revision) -> Result<Self, Compacted> {
-        let bell = memory.bell(table);
+        let notifier = memory.subscribe(table);
         let oldest = memory.read().floor(table);
         if after < oldest {
-            return Err(Compacted { asked: after, oldest });
+            return Err(Compacted { requested: after, oldest });
         }
         memory.watchers.fetch_add(1, Relaxed);
-        Ok(Self { memory, table, prefix: prefix.into(), position: after.into(), bell })
+        Ok(Self { memory, table, prefix: prefix.into(), position: after.into(), notifier })
     }
 
-    /// Waits for the next events. Never empty; all events of one revision come together. Dropping the future before
-    /// it is ready loses nothing.
+    /// Waits for the next events. Never empty; all events of one revision are returned together. Cancellation safe.
     ///
     /// # Errors
     ///
-    /// When the events that follow were forgotten before they were read; the watch is of no more use then.
+    /// When the next events were compacted before they were read; the watch is then unusable.
     pub async fn next(&mut self) -> Result<Vec<Arc<Event>>, Compacted> {
         loop {
-            // Marked as heard before looking: what is published after the look rings again.
-            self.bell.borrow_and_update();
+            // Marked as seen before reading: what is published after the read notifies again.
+            self.notifier.borrow_and_update();
             let events = self.pull()?;
             if !events.is_empty() {
                 return Ok(events);
             }
-            if self.bell.changed().await.is_err() {
-                // The bell lives in the memory that we hold, so this cannot be; waiting is what a silent store asks.
+            if self.notifier.changed().await.is_err() {
+                // Unreachable: the sender lives in `self.memory`.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// The next events that are there already, without waiting; none when everything was delivered. Comes in steps, so it is called until it
-    /// is empty.
+    /// The next events without waiting; empty when everything was delivered. Returns a limited number, so call it until it is empty.
     ///
     /// # Errors
     ///
-    /// When the events that follow were forgotten before they were read; the watch is of no more use then.
+    /// When the next events were compacted before they were read; the watch is then unusable.
     pub fn ready(&mut self) -> Result<Vec<Arc<Event>>, Compacted> {
         self.pull()
     }
 
-    /// Everything up to this revision was delivered. Moves on with the revision of the whole store while this table
-    /// is quiet, so that a watcher can say how far it is without events.
+    /// Everything up to this revision was delivered. Advances with the revision of the store while the table has no events, which
+    /// bookmarks report.
     #[must_use]
     pub fn position(&self) -> Revision {
         let state = self.memory.read();
@@ -87,12 +84,12 @@ impl Watch {
         let position = self.position.get_mut();
         let oldest = state.floor(self.table);
         if *position < oldest {
-            return Err(Compacted { asked: *position, oldest });
+            return Err(Compacted { requested: *position, oldest });
         }
         let mut events: Vec<Arc<Event>> = Vec::new();
         let mut reached = state.revision().max(*position);
         for event in state.history(self.table).into_iter().flat_map(|history| history.after(*position)) {
-            if events.len() >= STEP && events.last().is_some_and(|last| last.revision < event.revision) {
+            if events.len() >= MAX_EVENTS && events.last().is_some_and(|last| last.revision < event.revision) {
                 reached = event.revision - 1;
                 break;
             }

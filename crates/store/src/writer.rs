@@ -1,8 +1,8 @@
-//! The one thread that changes the store.
+//! The writer thread, the only one that changes the store.
 //!
-//! Transactions flow in through the [`crate::queue`]; the thread takes all that wait, decides each on top of the ones
-//! before it, makes the whole batch durable at once, publishes it and answers. While it waits for the disk the next
-//! batch gathers by itself: the busier the store, the more commits share one fdatasync.
+//! In: transactions from the [`crate::queue`]. The thread takes all that are queued, checks each on top of the ones before it, makes
+//! the batch durable with one fdatasync, publishes it and replies. Out: events and replies. The next batch
+//! collects during the sync, so the busier the store, the more commits share one fdatasync.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,81 +13,81 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::batch::{Batch, Broken, Change, Put};
+use crate::batch::{Batch, Change, CompareFailed, Put};
 use crate::compaction::{Compaction, Job, Written};
 use crate::disk::Disk;
 use crate::embedded::Clock;
 use crate::encryption::{Encryption, Encryptor};
 use crate::expiry::{self, Expiry};
-use crate::figures::Counters;
 use crate::log::Log;
 use crate::memory::{Memory, State};
-use crate::queue::{Message, Queue, Reply, Taken};
+use crate::queue::{Message, Queue, Reply, Work};
 use crate::rotation::{Published, RETRY_AFTER, Rotation, RotationError};
-use crate::{CommitError, Compare, Event, Key, Op, Revision, Table, Txn, frame, home, record};
+use crate::stats::Counters;
+use crate::{CommitError, Compare, Event, Key, Op, Revision, Table, Txn, data_dir, frame, record};
 
-/// History is looked at this often even when nothing is written.
-const TICK: Duration = Duration::from_secs(10);
-/// A disk that takes longer than this is worth a word: people wait for it.
-const SLOW: Duration = Duration::from_secs(1);
+/// The interval at which history is trimmed when nothing is written.
+const TRIM_INTERVAL: Duration = Duration::from_secs(10);
+/// Writes that take longer than this are logged: commits wait for them.
+const SLOW_WRITE: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub(crate) struct Writer {
     pub(crate) memory: Arc<Memory>,
     pub(crate) log: Log,
     pub(crate) queue: Queue,
-    /// The other end of the queue, for the snapshot thread.
-    pub(crate) mailbox: Sender<Message>,
+    /// The sending end of the queue, for the snapshot thread.
+    pub(crate) sender: Sender<Message>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) expiry: Expiry,
     pub(crate) compaction: Compaction,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) dir: PathBuf,
     pub(crate) clock: Clock,
-    /// Whether the last batch could not be written; said once, not once per batch.
+    /// Whether the last batch could not be written; logged once, not for each batch.
     pub(crate) failing: bool,
     /// Encrypts what is written to the log.
     pub(crate) encryptor: Encryptor,
     pub(crate) rotation: Rotation,
     pub(crate) published: Arc<Published>,
-    /// Superfluous files that could not be removed yet.
+    /// Obsolete files that could not be removed yet.
     pub(crate) leftover: Vec<PathBuf>,
 }
 
-/// The frame of a batch. What cannot be encoded fails the batch as a whole, once it is complete.
+/// The frame of a batch. An encoding error fails the whole batch, in `finish`.
 struct Encoder<'a> {
     frame: Vec<u8>,
     encryptor: &'a mut Encryptor,
     failed: Option<io::Error>,
 }
 
-/// What a transaction comes to if its batch becomes durable.
-enum Verdict {
+/// The result of a transaction if its batch becomes durable.
+enum Decision {
     Commit(Revision),
-    /// Nothing to write: the conditions hold, and that is all.
+    /// The conditions hold and nothing changes.
     Unchanged(Revision),
     Conflict {
         key: Key,
-        /// The condition broke on a transaction of the same batch.
+        /// The condition failed on a transaction of the same batch.
         pending: bool,
     },
 }
 
 impl Writer {
-    /// Works until told to stop.
+    /// Runs until [`Message::Stop`].
     pub(crate) fn run(mut self) {
         if self.rotation.is_due() {
             self.compact();
         }
         loop {
-            let tick = if self.rotation.is_due() { RETRY_AFTER } else { TICK };
+            let tick = if self.rotation.is_due() { RETRY_AFTER } else { TRIM_INTERVAL };
             let idle = self.expiry.wait((self.clock)()).map_or(tick, |wait| wait.min(tick));
-            let Taken { requests, snapshot, rotations, stop, .. } = self.queue.take(idle);
+            let Work { requests, snapshot, rotations, stop, .. } = self.queue.take(idle);
             if let Some(result) = snapshot {
                 self.snapshot_ended(result);
             }
             for (next, reply) in rotations {
-                // Who asked may have gone; the configuration is in use.
+                // The caller may have dropped the future; the configuration is in use.
                 let _ = reply.send(self.rotate(next));
             }
             self.process(requests);
@@ -103,16 +103,16 @@ impl Writer {
         let now = (self.clock)();
         let expired = self.expiry.due(now);
         if requests.is_empty() && expired.is_empty() {
-            self.memory.forget(Instant::now());
+            self.memory.trim(Instant::now());
             return;
         }
         let state = self.memory.read();
         let mut batch = Batch::after(state.revision());
         let first = state.revision() + 1;
         let mut encoder = Encoder::new(&mut self.encryptor);
-        let mut verdicts = Vec::with_capacity(requests.len());
+        let mut decisions = Vec::with_capacity(requests.len());
         for (txn, reply) in requests {
-            verdicts.push((decide(&state, &mut batch, &mut encoder, txn, now), reply));
+            decisions.push((decide(&state, &mut batch, &mut encoder, txn, now), reply));
         }
         for compare in &expired {
             let txn = Txn { compares: vec![compare.clone()], ops: vec![Op::Delete { key: compare.key.clone() }] };
@@ -121,26 +121,26 @@ impl Writer {
         drop(state);
         let encoded = encoder.finish();
 
-        let began = Instant::now();
+        let started = Instant::now();
         let written = encoded.and_then(|mut frame| match batch.events().is_empty() {
             true => Ok(()),
             false => self.log.append(first, &mut frame),
         });
-        let took = began.elapsed();
-        if took > SLOW {
-            tracing::warn!(?took, "the disk took long to write; every answer to a change waits for it");
+        let took = started.elapsed();
+        if took > SLOW_WRITE {
+            tracing::warn!(?took, "slow write to the log: commits wait for the disk");
         }
         match &written {
             Ok(()) => self.publish(&batch),
             Err(error) => self.failed(error, expired, now),
         }
         let failure = written.err().map(|error| CommitError::from(&error));
-        let answered = verdicts.len();
-        self.answer(verdicts, failure.as_ref());
+        let count = decisions.len();
+        self.answer(decisions, failure.as_ref());
         if failure.is_none() {
-            self.memory.ring(batch.revision(), batch.events());
+            self.memory.notify(batch.revision(), batch.events());
         }
-        self.queue.answered(answered, took);
+        self.queue.acknowledged(count, took);
     }
 
     fn publish(&mut self, batch: &Batch) {
@@ -148,27 +148,27 @@ impl Writer {
             return;
         }
         if std::mem::take(&mut self.failing) {
-            tracing::info!("the log can be written again");
+            tracing::info!("the log is writable again");
         }
         for event in batch.events().iter().filter(|event| !event.deleted) {
-            self.expiry.note(&event.entry);
+            self.expiry.track(&event.entry);
         }
         self.memory.publish(batch.revision(), batch.events(), Instant::now());
     }
 
     fn failed(&mut self, error: &io::Error, expired: Vec<Compare>, now: SystemTime) {
         if !std::mem::replace(&mut self.failing, true) {
-            tracing::error!(%error, "the log cannot be written; changes are refused until it can");
+            tracing::error!(%error, "cannot write the log: changes are refused until it is writable");
         }
-        self.expiry.put_back(expired, now);
+        self.expiry.retry(expired, now);
     }
 
-    fn answer(&self, verdicts: Vec<(Verdict, Reply)>, failure: Option<&CommitError>) {
-        for (verdict, reply) in verdicts {
-            // Counted before it is answered: who has the answer finds it in the figures.
-            let answer = match (verdict, failure) {
-                // It was refused because of durable state, whatever became of the batch.
-                (Verdict::Conflict { key, pending: false }, _) | (Verdict::Conflict { key, .. }, None) => {
+    fn answer(&self, decisions: Vec<(Decision, Reply)>, failure: Option<&CommitError>) {
+        for (decision, reply) in decisions {
+            // Counted before the reply, so that a client with a reply finds it in the statistics.
+            let answer = match (decision, failure) {
+                // Refused because of durable state, even if the batch failed.
+                (Decision::Conflict { key, pending: false }, _) | (Decision::Conflict { key, .. }, None) => {
                     self.counters.conflict();
                     Err(CommitError::Conflict { key })
                 }
@@ -176,13 +176,13 @@ impl Writer {
                     self.counters.failure();
                     Err(failure.clone())
                 }
-                (Verdict::Commit(revision), None) => {
+                (Decision::Commit(revision), None) => {
                     self.counters.commit();
                     Ok(revision)
                 }
-                (Verdict::Unchanged(revision), None) => Ok(revision),
+                (Decision::Unchanged(revision), None) => Ok(revision),
             };
-            // Who asked may have gone; the change stands.
+            // The caller may have dropped the future; the change stands.
             let _ = reply.send(answer);
         }
     }
@@ -191,13 +191,13 @@ impl Writer {
         let (revision, live, entries) = {
             let state = self.memory.read();
             let live = state.live_bytes() as u64;
-            let anew = self.compaction.is_idle() && self.rotation.is_due_at(Instant::now());
-            if !anew && !self.compaction.is_due(self.log.bytes(), live) {
+            let rewrite = self.compaction.is_idle() && self.rotation.is_due_at(Instant::now());
+            if !rewrite && !self.compaction.is_due(self.log.bytes(), live) {
                 return;
             }
             (state.revision(), live, state.entries().cloned().collect::<Vec<_>>())
         };
-        tracing::debug!(revision, live, log = self.log.bytes(), "compacting the log");
+        tracing::debug!(revision, live, log = self.log.bytes(), "compact log");
         let started = self.log.begin_segment(revision + 1).and_then(|()| {
             let job = Job {
                 disk: Arc::clone(&self.disk),
@@ -209,10 +209,10 @@ impl Writer {
                 encryption: Arc::clone(self.rotation.current()),
                 generation: self.rotation.generation(),
             };
-            let mailbox = self.mailbox.clone();
+            let sender = self.sender.clone();
             self.compaction.start(job, move |result| {
-                // The writer waits for this thread before it ends, so the letter is at worst not read.
-                let _ = mailbox.send(Message::Snapshot(result));
+                // The writer joins this thread before it ends; at worst the message is dropped.
+                let _ = sender.send(Message::Snapshot(result));
             })
         });
         if let Err(error) = started {
@@ -257,12 +257,12 @@ impl Writer {
         let tables: Vec<Table> = self.memory.read().counts().map(|(table, _)| table).collect();
         self.rotation.check(&next, &tables)?;
         if next.encrypts() {
-            home::write_format(&self.dir, &*self.disk, home::FORMAT_ENCRYPTED)?;
+            data_dir::write_format(&self.dir, &*self.disk, data_dir::FORMAT_ENCRYPTED)?;
         }
         self.encryptor = Encryptor::new(Arc::clone(&next));
         self.rotation.begin(Arc::clone(&next), &tables);
         let rewrites = self.rotation.is_due();
-        tracing::info!(keys = ?key_names(&next), rewrites, "changed the encryption configuration of the store");
+        tracing::info!(keys = ?key_names(&next), rewrites, "changed encryption configuration");
         self.published.pending.send_replace(rewrites);
         *self.published.encryption.write() = next;
         Ok(())
@@ -283,7 +283,7 @@ impl<'a> Encoder<'a> {
         Self { frame, encryptor, failed: None }
     }
 
-    /// Appends the transaction that these events are.
+    /// Appends these events as one transaction.
     fn txn(&mut self, revision: Revision, events: &[Arc<Event>]) {
         if let Err(error) = record::encode_txn(&mut self.frame, revision, events, self.encryptor) {
             self.failed.get_or_insert(error);
@@ -295,22 +295,22 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// Checks a transaction on top of state and batch; if it holds, adds it to the batch and to the frame.
-fn decide(state: &State, batch: &mut Batch, encoder: &mut Encoder<'_>, txn: Txn, now: SystemTime) -> Verdict {
+/// Checks a transaction on top of state and batch; if its conditions hold, adds it to the batch and to the frame.
+fn decide(state: &State, batch: &mut Batch, encoder: &mut Encoder<'_>, txn: Txn, now: SystemTime) -> Decision {
     for compare in txn.compares {
-        if let Err(Broken { pending }) = batch.check(state, &compare) {
+        if let Err(CompareFailed { pending }) = batch.check(state, &compare) {
             let Compare { key, .. } = compare;
-            return Verdict::Conflict { key, pending };
+            return Decision::Conflict { key, pending };
         }
     }
     let changes = txn.ops.into_iter().map(|op| change(op, now));
     let before = batch.revision();
     let events = batch.add(state, changes);
     if events.is_empty() {
-        return Verdict::Unchanged(before);
+        return Decision::Unchanged(before);
     }
     encoder.txn(before + 1, events);
-    Verdict::Commit(batch.revision())
+    Decision::Commit(batch.revision())
 }
 
 fn change(op: Op, now: SystemTime) -> Change {
@@ -323,8 +323,7 @@ fn change(op: Op, now: SystemTime) -> Change {
     }
 }
 
-/// A value that keeps nothing but itself in memory: what is handed over may be a piece of a larger buffer, or have
-/// room to grow, and it will be kept for long.
-pub(crate) fn alone(value: &Bytes) -> Bytes {
+/// Copies a value out of its buffer, which may be larger, because entries live long.
+pub(crate) fn copied(value: &Bytes) -> Bytes {
     Bytes::copy_from_slice(value)
 }

@@ -1,4 +1,4 @@
-//! The log is compacted while writers go on; nothing is lost, and the files stay small.
+//! Compaction under load: nothing is lost, and the files stay small.
 
 mod common;
 
@@ -41,7 +41,7 @@ async fn compaction_under_load_loses_nothing() {
     }
     let expected: Vec<_> = seen.into_iter().collect();
     assert_eq!(contents(&store), expected);
-    assert!(store.figures().snapshots > 1, "{:?}", store.figures());
+    assert!(store.stats().snapshots > 1, "{:?}", store.stats());
     store.close();
 
     let report = check(dir.path()).expect("a report");

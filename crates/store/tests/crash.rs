@@ -1,7 +1,7 @@
-//! A process that is killed at any moment: what it was told is durable is there afterwards.
+//! A process that is killed at any moment: acknowledged writes survive.
 //!
-//! The test runs itself as a child that writes as fast as it can and says what was acknowledged; the parent kills it
-//! after a random number of answers, opens the same store and compares, many times on one directory.
+//! The test runs itself as a child that writes as fast as it can and prints acknowledged writes; the parent kills it after a random
+//! number of them, opens the same store and compares, many times on one directory.
 
 mod common;
 
@@ -40,7 +40,7 @@ async fn child() {
     tokio::spawn(async move {
         for keys in KEYS.iter().cycle().skip(1).take_while(|_| encrypts) {
             rotating.set_encryption(encryption(keys)).await.expect("it can read everything");
-            rotating.rewritten().await;
+            rotating.reencrypted().await;
         }
     });
     say(&format!("open {}", store.revision()));
@@ -69,7 +69,7 @@ fn filled(count: u64) -> String {
 }
 
 fn say(line: &str) {
-    // One write, so that lines of different writers do not mix and a line is said in full or not at all.
+    // One write, so that lines of different writers do not mix and a line is complete or absent.
     let _ = std::io::stdout().lock().write_all(format!("\n@{line}\n").as_bytes());
 }
 
@@ -81,7 +81,7 @@ struct Known {
 }
 
 impl Known {
-    fn hear(&mut self, line: &str) {
+    fn acknowledge(&mut self, line: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
             ["@open", revision] => assert!(revision.parse::<u64>().expect("a number") >= self.revision),
@@ -94,7 +94,7 @@ impl Known {
         }
     }
 
-    /// Compares, and takes what is found as known from now on.
+    /// Compares, and takes the stored values as acknowledged.
     fn compare(&mut self, found: &BTreeMap<String, String>) {
         for (name, (acknowledged, tried)) in &mut self.values {
             let value = found.get(name).cloned().unwrap_or_default();
@@ -109,16 +109,16 @@ impl Known {
 }
 
 #[test]
-fn killed_at_any_moment_every_acknowledged_write_is_there() {
+fn every_acknowledged_write_survives_a_kill() {
     kill_and_compare(false);
 }
 
 #[tokio::test]
-async fn killed_while_keys_are_rotated_every_acknowledged_write_is_there() {
+async fn every_acknowledged_write_survives_a_kill_during_key_rotation() {
     let dir = kill_and_compare(true);
     let store = open_with(dir.path(), options(true));
     let (name, value) = contents(&store).into_iter().next().expect("it wrote something");
-    store.rewritten().await;
+    store.reencrypted().await;
     assert_eq!(files_with(dir.path(), &value), Vec::<PathBuf>::new(), "{name} is encrypted again");
 }
 
@@ -140,13 +140,13 @@ fn kill_and_compare(encrypts: bool) -> TempDir {
         while heard < answers {
             let line = lines.next().expect("the child goes on until it is killed").expect("text");
             heard += usize::from(line.starts_with("@done"));
-            known.hear(&line);
+            known.acknowledge(&line);
         }
         child.kill().expect("it is killed");
         child.wait().expect("it ends");
-        // Whatever it still managed to say counts, except a last line that is cut short.
+        // Every complete line counts.
         let rest: Vec<_> = lines.map_while(Result::ok).collect();
-        rest.iter().for_each(|line| known.hear(line));
+        rest.iter().for_each(|line| known.acknowledge(line));
 
         let store = open_with(dir.path(), options(encrypts));
         assert!(store.revision() >= known.revision, "round {round}");

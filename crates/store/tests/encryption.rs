@@ -1,4 +1,4 @@
-//! Values encrypted on disk: none can be found in a file, keys change while writers go on, and what cannot be read is named.
+//! Encryption at rest: no plain value in any file, key rotation under load, errors that name key and object.
 
 mod common;
 
@@ -11,7 +11,7 @@ use store::encryption::DecryptError;
 use store::tools::{ToolError, backup, check, restore};
 use store::{Embedded, Encryption, Key, OpenError, Options, RotationError, Store, Table, Txn};
 
-/// A value that is nowhere else.
+/// A unique value.
 const VALUE: &str = "a-value-that-is-in-no-other-place";
 
 const NOWHERE: Vec<PathBuf> = Vec::new();
@@ -39,7 +39,7 @@ async fn b05_no_encrypted_value_is_found_in_any_file_or_backup() {
         store.commit(put(&name, &format!("{VALUE} {round}"))).await.expect("it commits");
         assert_eq!(files_with(&home, VALUE), NOWHERE, "round {round}");
     }
-    while store.figures().snapshots == 0 {
+    while store.stats().snapshots == 0 {
         store.commit(put("default/more", VALUE)).await.expect("it commits");
     }
     let file = dir.path().join("backup");
@@ -79,16 +79,16 @@ async fn b05_a_store_that_was_plain_holds_no_plain_value_once_it_is_rewritten() 
         "{refused}"
     );
     let store = open_with(dir.path(), encrypting(&["one:A", "identity"]));
-    store.rewritten().await;
+    store.reencrypted().await;
     assert_eq!(files_with(dir.path(), VALUE), NOWHERE);
-    assert_eq!((store.figures().reencryptions, store.figures().reencrypting), (1, 0));
+    assert_eq!((store.stats().reencryptions, store.stats().reencrypting), (1, 0));
     store.close();
     assert_eq!(stored(dir.path(), &encryption(&["one:A"])), (0, vec![("one".into(), 1)]));
 
-    // Not once more, and now without the way back.
+    // No further rewrite, also without `identity`.
     let store = open_with(dir.path(), strict);
-    store.rewritten().await;
-    assert_eq!((store.figures().reencryptions, contents(&store)), (0, vec![("b".into(), VALUE.into())]));
+    store.reencrypted().await;
+    assert_eq!((store.stats().reencryptions, contents(&store)), (0, vec![("b".into(), VALUE.into())]));
     assert_eq!(store.revision(), 5);
 }
 
@@ -104,14 +104,14 @@ async fn encryption_is_turned_on_and_off_while_the_store_runs() {
     assert_eq!(*store.encryption(), Encryption::default());
     let on = encryption(&["one:A", "identity"]);
     assert_eq!(store.set_encryption(on.clone()).await, Ok(()));
-    store.rewritten().await;
+    store.reencrypted().await;
     assert_eq!((files_with(dir.path(), VALUE), format()), (NOWHERE, "waypost-store 2\n".into()));
     assert_eq!(store.set_encryption(on).await, Ok(()));
-    assert_eq!(store.figures().reencryptions, 1, "the same again changes nothing");
+    assert_eq!(store.stats().reencryptions, 1, "the same again changes nothing");
 
     assert!(matches!(store.set_encryption(Encryption::default()).await, Err(RotationError::KeyInUse { .. })));
     assert_eq!(store.set_encryption(encryption(&["identity", "one:A"])).await, Ok(()));
-    store.rewritten().await;
+    store.reencrypted().await;
     assert_eq!(files_with(dir.path(), VALUE).len(), 1);
     assert_eq!(store.set_encryption(Encryption::default()).await, Ok(()));
     store.close();
@@ -139,14 +139,14 @@ async fn b05_keys_are_rotated_under_load_and_old_ones_go() {
     for pair in keys.windows(2) {
         let (old, new) = (pair[0], pair[1]);
         assert_eq!(store.set_encryption(encryption(&[new, old])).await, Ok(()));
-        store.rewritten().await;
+        store.reencrypted().await;
         assert_eq!(store.set_encryption(encryption(&[new])).await, Ok(()), "{old} is not needed any more");
     }
     for writer in writers {
         writer.await.expect("no commit failed");
     }
     let (held, revision) = (contents(&store), store.revision());
-    assert_eq!((held.len(), revision, store.figures().failures), (160, 1 + 8 * 400, 0));
+    assert_eq!((held.len(), revision, store.stats().failures), (160, 1 + 8 * 400, 0));
     store.close();
     assert_eq!(files_with(dir.path(), VALUE), NOWHERE);
     let (plain, encrypted) = stored(dir.path(), &encryption(&["k3:D"]));
@@ -156,7 +156,7 @@ async fn b05_keys_are_rotated_under_load_and_old_ones_go() {
 }
 
 #[tokio::test]
-async fn a_key_stays_in_use_while_files_cannot_be_written_anew() {
+async fn a_key_stays_in_use_while_files_cannot_be_rewritten() {
     let dir = tempfile::tempdir().expect("a directory");
     let disk = Faulty::default();
     let options = Options { disk: Arc::new(disk.clone()), ..encrypting(&["one:A"]) };
@@ -166,10 +166,10 @@ async fn a_key_stays_in_use_while_files_cannot_be_written_anew() {
     assert_eq!(store.set_encryption(encryption(&["two:B", "one:A"])).await, Ok(()));
     let without = store.set_encryption(encryption(&["two:B"])).await;
     assert!(matches!(&without, Err(RotationError::KeyInUse { name, .. }) if name == "one"), "{without:?}");
-    assert_eq!(store.figures().reencrypting, 1);
+    assert_eq!(store.stats().reencrypting, 1);
     assert_eq!(*store.encryption(), encryption(&["two:B", "one:A"]), "what was accepted before stays");
     disk.set_room(None);
-    store.rewritten().await;
+    store.reencrypted().await;
     assert_eq!(store.set_encryption(encryption(&["two:B"])).await, Ok(()));
     store.close();
     assert_eq!(stored(dir.path(), &encryption(&["two:B"])), (0, vec![("two".into(), 1)]));
@@ -217,7 +217,7 @@ async fn a_record_that_was_exchanged_for_another_is_not_read() {
     }
     let mut bytes = std::fs::read(&file).expect("the snapshot");
     assert_eq!(contents(&open_with(dir.path(), encrypting(&["one:A"]))).len(), 2);
-    // The names of both entries, exchanged; whoever can write the file can also make the checksum right.
+    // The names of both entries, exchanged; an attacker who can write the file can also fix the checksum.
     let places: Vec<usize> = ["\x01a", "\x01b"]
         .iter()
         .map(|name| {

@@ -1,4 +1,4 @@
-//! A process that ends between any two steps of a rotation: nothing is lost, and the next start finishes it.
+//! A crash between any two steps of a rotation: nothing is lost, and the next start completes it.
 //!
 //! The disk stops working after a number of operations, as if the process had been killed there; the store is opened again with
 //! a disk that works. Every number is tried until the rotation is over before the disk stops.
@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 const VALUE: &str = "a-value-that-is-in-no-other-place";
 
-/// Works for a number of operations.
+/// A disk that fails after a number of operations.
 #[derive(Clone)]
 struct Ending(Arc<State>);
 
@@ -84,14 +84,14 @@ impl DiskFile for EndingFile {
 async fn filled(dir: &Path, providers: &[&str]) -> Vec<(String, String)> {
     let store = open_with(dir, Options { compact_after: 2 << 10, ..encrypting(providers) });
     let mut round = 0;
-    while store.figures().snapshots == 0 || round % 7 != 0 {
+    while store.stats().snapshots == 0 || round % 7 != 0 {
         store.commit(put(&format!("default/{}", round % 5), &format!("{VALUE} {round}"))).await.expect("it commits");
         round += 1;
     }
     contents(&store)
 }
 
-/// Rotates with a disk that ends; whether it was over before.
+/// Rotates with a disk that fails; returns whether the rotation completed.
 async fn rotated(dir: &Path, disk: &Ending, at_start: bool, from: &[&str], to: &[&str]) -> bool {
     let options = Options { disk: Arc::new(disk.clone()), ..encrypting(if at_start { to } else { from }) };
     let Ok(store) = Embedded::open(dir, index, options) else { return false };
@@ -99,7 +99,7 @@ async fn rotated(dir: &Path, disk: &Ending, at_start: bool, from: &[&str], to: &
         return false;
     }
     tokio::select! {
-        () = store.rewritten() => !disk.is_over(),
+        () = store.reencrypted() => !disk.is_over(),
         () = disk.0.over.notified() => false,
     }
 }
@@ -110,11 +110,11 @@ async fn every_step(at_start: bool, from: &[&str], to: &[&str], readable: bool) 
         let dir = tempfile::tempdir().expect("a directory");
         let held = filled(dir.path(), from).await;
         done = rotated(dir.path(), &Ending::after(operations), at_start, from, to).await;
-        // Read with all keys there ever were, rewritten by the new rules.
+        // Read with all keys, rewritten by the new rules.
         let store = open_with(dir.path(), encrypting(to));
         assert_eq!(contents(&store), held, "after {operations} operations");
         store.commit(put("default/later", VALUE)).await.expect("it commits");
-        store.rewritten().await;
+        store.reencrypted().await;
         let files: Vec<PathBuf> = files_with(dir.path(), VALUE);
         assert_eq!(files.is_empty(), !readable, "after {operations} operations: {files:?}");
         store.close();
@@ -129,16 +129,16 @@ async fn every_step(at_start: bool, from: &[&str], to: &[&str], readable: bool) 
 }
 
 #[tokio::test]
-async fn a_start_that_rewrites_may_end_anywhere() {
+async fn a_rewrite_at_start_survives_a_crash_at_any_step() {
     every_step(true, &["identity"], &["one:A", "identity"], false).await;
 }
 
 #[tokio::test]
-async fn a_rotation_while_running_may_end_anywhere() {
+async fn a_rotation_at_run_time_survives_a_crash_at_any_step() {
     every_step(false, &["one:A"], &["two:B", "one:A"], false).await;
 }
 
 #[tokio::test]
-async fn encryption_turned_off_while_running_may_end_anywhere() {
+async fn turning_encryption_off_survives_a_crash_at_any_step() {
     every_step(false, &["one:A"], &["identity", "one:A"], true).await;
 }

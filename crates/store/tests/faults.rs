@@ -1,5 +1,5 @@
-//! A disk that is full, fails, hangs or loses power: nothing acknowledged is lost, nothing refused comes back, reads
-//! go on, and the store recovers by itself.
+//! A disk that is full, fails, hangs or loses power: no acknowledged write is lost, no refused one reappears, reads continue,
+//! and the store recovers.
 
 mod common;
 
@@ -40,7 +40,7 @@ async fn a_full_disk_refuses_and_recovers() {
             }
             disk.set_room(None);
             assert_eq!(store.commit(put("b", "value")).await, Ok(3));
-            assert_eq!(store.figures().failures, 3);
+            assert_eq!(store.stats().failures, 3);
             store.close();
             assert_eq!(check(dir.path()).expect("a report").problems, Vec::<String>::new());
             assert_eq!(names(&open(dir.path())), ["a", "b"], "room {room}");
@@ -49,14 +49,14 @@ async fn a_full_disk_refuses_and_recovers() {
 }
 
 #[tokio::test]
-async fn after_a_failed_sync_nothing_of_it_is_believed() {
+async fn writes_of_a_failed_sync_are_not_recovered() {
     for truncates_fail in [false, true] {
         let dir = tempfile::tempdir().expect("a directory");
         let (disk, store) = faulty(dir.path());
         store.commit(put("a", "value")).await.expect("it commits");
         disk.fail_truncates(truncates_fail);
         for _ in 0..2 {
-            // The second failure hits the header of the fresh segment.
+            // The second failure hits the header of the new segment.
             disk.fail_syncs(1);
             let error = store.commit(put("refused", "value")).await.expect_err("the sync fails");
             assert!(matches!(error, CommitError::Io(_)), "{error}");
@@ -83,7 +83,7 @@ async fn readers_do_not_wait_for_a_hanging_sync_and_see_nothing_of_it() {
     assert!(store.get(&key("b")).is_none());
     assert!(watch.next().now_or_never().is_none());
     assert_eq!(watch.position(), 2);
-    assert_eq!(store.figures().entries, 1);
+    assert_eq!(store.stats().entries, 1);
 
     disk.release_syncs();
     assert_eq!(hanging.await, Ok(3));
@@ -92,7 +92,7 @@ async fn readers_do_not_wait_for_a_hanging_sync_and_see_nothing_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_conflict_with_a_write_that_then_fails_is_not_called_a_conflict() {
+async fn a_conflict_with_a_failed_write_is_reported_as_failure() {
     let dir = tempfile::tempdir().expect("a directory");
     let (disk, store) = faulty(dir.path());
     store.commit(put("there", "value")).await.expect("it commits");
@@ -114,7 +114,7 @@ async fn a_conflict_with_a_write_that_then_fails_is_not_called_a_conflict() {
 }
 
 #[tokio::test]
-async fn a_power_cut_takes_nothing_that_was_acknowledged() {
+async fn acknowledged_writes_survive_a_power_cut() {
     for keep in [0, 1, 20, 1_000] {
         let dir = tempfile::tempdir().expect("a directory");
         let (disk, store) = faulty(dir.path());
@@ -136,8 +136,8 @@ async fn a_power_cut_takes_nothing_that_was_acknowledged() {
 }
 
 #[tokio::test]
-async fn a_compaction_that_does_not_fit_is_tried_again_later() {
-    // Room for not even a fresh segment; for that, but not for the snapshot.
+async fn a_compaction_on_a_full_disk_is_retried() {
+    // No room for a new segment; then room for that, but not for the snapshot.
     for spare in [0, 24] {
         let dir = tempfile::tempdir().expect("a directory");
         let disk = Faulty::default();
@@ -145,13 +145,13 @@ async fn a_compaction_that_does_not_fit_is_tried_again_later() {
         let store = open_with(dir.path(), options());
         let large = "x".repeat(300 << 10);
         store.commit(put("a", &large)).await.expect("it commits");
-        disk.set_room(Some(store.figures().bytes_written + spare));
-        // This makes the log more than twice as long as what it describes.
+        disk.set_room(Some(store.stats().bytes_written + spare));
+        // This makes the log more than twice as large as the entries.
         store.commit(put("a", &large)).await.expect("there is room for this");
         assert!(store.commit(put("b", "value")).await.is_err_and(|error| error.is_full()));
-        assert_eq!((names(&store), store.figures().snapshots), (vec!["a".into()], 0));
+        assert_eq!((names(&store), store.stats().snapshots), (vec!["a".into()], 0));
         disk.set_room(None);
-        while store.figures().snapshots == 0 {
+        while store.stats().snapshots == 0 {
             store.commit(put("a", &large)).await.expect("it commits");
         }
         let revision = store.revision();
@@ -162,14 +162,14 @@ async fn a_compaction_that_does_not_fit_is_tried_again_later() {
 }
 
 #[tokio::test]
-async fn a_segment_that_may_be_there_is_never_written_around() {
+async fn a_segment_that_may_exist_is_not_skipped() {
     let dir = tempfile::tempdir().expect("a directory");
     let disk = Faulty::default();
     let options = Options { disk: Arc::new(disk.clone()), compact_after: 1 << 10, ..Options::default() };
     let store = open_with(dir.path(), options);
     let large = "x".repeat(4 << 10);
     store.commit(put("a", &large)).await.expect("it commits");
-    // The compaction after this commit makes a fresh segment, is told that it could not, and gives up.
+    // The compaction after this commit creates a new segment, gets an error, and stops.
     disk.fail_renames(1);
     store.commit(put("a", &large)).await.expect("it commits");
     assert_eq!(store.commit(put("b", "value")).await, Ok(4));
@@ -179,7 +179,7 @@ async fn a_segment_that_may_be_there_is_never_written_around() {
 }
 
 #[tokio::test]
-async fn what_expires_while_the_disk_is_full_goes_when_there_is_room() {
+async fn entries_that_expire_on_a_full_disk_are_deleted_later() {
     let dir = tempfile::tempdir().expect("a directory");
     let disk = Faulty::default();
     let seconds = Arc::new(AtomicU64::new(1_000));
@@ -191,7 +191,7 @@ async fn what_expires_while_the_disk_is_full_goes_when_there_is_room() {
     let mut watch = store.watch(table(), "", 2).expect("the present is known");
     disk.set_room(Some(0));
     seconds.fetch_add(60, Relaxed);
-    // Any work makes the writer look at the clock; this has nothing to write but shares the batch of the delete.
+    // Any transaction makes the writer check the clock; this has nothing to write but shares the batch of the delete.
     assert!(store.commit(Txn::new()).await.is_err_and(|error| error.is_full()));
     assert_eq!(names(&store), ["short"]);
     disk.set_room(None);
@@ -202,7 +202,7 @@ async fn what_expires_while_the_disk_is_full_goes_when_there_is_room() {
 }
 
 #[tokio::test]
-async fn what_a_start_finds_is_made_durable_before_anyone_sees_it() {
+async fn recovered_writes_are_synced_before_they_are_visible() {
     let dir = tempfile::tempdir().expect("a directory");
     open(dir.path()).commit(put("a", "value")).await.expect("it commits");
     let disk = Faulty::default();

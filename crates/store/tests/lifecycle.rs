@@ -1,4 +1,4 @@
-//! What a store does over time: entries that expire, watches that move on, history that is forgotten, backups.
+//! Lifecycle of a store: TTLs, watches, compaction of history, revisions, backups.
 
 mod common;
 
@@ -10,10 +10,10 @@ use std::time::{Duration, SystemTime};
 use common::{check, contents, facts, key, open, open_with, put, restore, table};
 use futures_util::FutureExt;
 use store::tools::{ToolError, backup};
-use store::{CommitError, Compacted, Keep, Key, Options, Store, Table, Txn};
+use store::{CommitError, Compacted, Key, Options, Retention, Store, Table, Txn};
 
 #[tokio::test]
-async fn an_entry_with_a_time_to_live_ends_by_itself() {
+async fn an_entry_with_a_ttl_expires() {
     let dir = tempfile::tempdir().expect("a directory");
     let store = open(dir.path());
     let short = Txn::new().put_for(key("short"), "value", facts("value"), Duration::from_millis(5));
@@ -25,7 +25,7 @@ async fn an_entry_with_a_time_to_live_ends_by_itself() {
 }
 
 #[tokio::test]
-async fn a_deadline_outlives_the_process_and_a_new_value_has_a_new_one() {
+async fn ttl_deadlines_survive_restarts_and_are_renewed_by_writes() {
     let dir = tempfile::tempdir().expect("a directory");
     let seconds = Arc::new(AtomicU64::new(1_000));
     let options = || {
@@ -47,7 +47,7 @@ async fn a_deadline_outlives_the_process_and_a_new_value_has_a_new_one() {
     assert_eq!(contents(&store).len(), 3);
     let mut watch = store.watch(table(), "", store.revision()).expect("the present is known");
     seconds.fetch_add(1, Relaxed);
-    // Any work makes the writer look at the clock.
+    // Any transaction makes the writer check the clock.
     store.commit(Txn::new()).await.expect("nothing to do");
     let events = watch.next().await.expect("it is recent");
     assert_eq!((events.len(), &*events[0].entry.key.name), (1, "hour"));
@@ -63,12 +63,12 @@ async fn a_deadline_outlives_the_process_and_a_new_value_has_a_new_one() {
 }
 
 #[tokio::test]
-async fn a_watch_says_how_far_it_is_even_when_nothing_happens_to_it() {
+async fn the_position_of_a_watch_advances_without_events() {
     let dir = tempfile::tempdir().expect("a directory");
     let store = open(dir.path());
     let other = Key::new(Table::named("tests/others"), "a");
     let mut watch = store.watch(table(), "a", 1).expect("the present is known");
-    assert_eq!(store.figures().watchers, 1);
+    assert_eq!(store.stats().watchers, 1);
     store.commit(Txn::new().put(other, "value", facts("value"))).await.expect("it commits");
     assert_eq!(watch.position(), 2, "another table moves it on");
     store.commit(put("b", "value")).await.expect("it commits");
@@ -80,11 +80,11 @@ async fn a_watch_says_how_far_it_is_even_when_nothing_happens_to_it() {
     let events = watch.next().await.expect("it is recent");
     assert_eq!((events.len(), events[0].revision, watch.position()), (1, 4, 4));
     drop(watch);
-    assert_eq!(store.figures().watchers, 0);
+    assert_eq!(store.stats().watchers, 0);
 }
 
 #[tokio::test]
-async fn a_long_backlog_comes_in_pieces() {
+async fn a_long_backlog_is_delivered_in_chunks() {
     let dir = tempfile::tempdir().expect("a directory");
     let store = open(dir.path());
     for round in 0..5 {
@@ -101,17 +101,17 @@ async fn a_long_backlog_comes_in_pieces() {
 }
 
 #[tokio::test]
-async fn forgotten_history_is_said_not_skipped() {
+async fn compacted_history_is_an_error() {
     let dir = tempfile::tempdir().expect("a directory");
-    let keep = Keep { age: Duration::ZERO, min_events: 2, max_events: 3, max_bytes: 1 << 20 };
-    let store = open_with(dir.path(), Options { keep, ..Options::default() });
+    let retention = Retention { age: Duration::ZERO, min_events: 2, max_events: 3, max_bytes: 1 << 20 };
+    let store = open_with(dir.path(), Options { retention, ..Options::default() });
     let mut slow = store.watch(table(), "", 1).expect("the present is known");
     for count in 0..10 {
         store.commit(put("a", &count.to_string())).await.expect("it commits");
     }
     let oldest = store.compacted();
     assert!((2..11).contains(&oldest));
-    assert_eq!(slow.next().await.err(), Some(Compacted { asked: 1, oldest }));
+    assert_eq!(slow.next().await.err(), Some(Compacted { requested: 1, oldest }));
     assert!(store.watch(table(), "", oldest - 1).is_err());
     assert!(store.range(table(), "", Some(oldest - 1)).is_err());
     assert!(store.watch(table(), "", oldest).is_ok());
@@ -119,7 +119,7 @@ async fn forgotten_history_is_said_not_skipped() {
 }
 
 #[tokio::test]
-async fn a_backup_comes_back_whole() {
+async fn a_backup_is_restored_completely() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("backup");
     let store = open(&dir.path().join("store"));
@@ -154,7 +154,7 @@ async fn a_backup_comes_back_whole() {
 }
 
 #[tokio::test]
-async fn a_closed_store_answers_reads_and_refuses_writes() {
+async fn a_closed_store_serves_reads_and_refuses_writes() {
     let dir = tempfile::tempdir().expect("a directory");
     let store = open(dir.path());
     let asked_before = store.commit(put("a", "value"));
@@ -166,7 +166,27 @@ async fn a_closed_store_answers_reads_and_refuses_writes() {
 }
 
 #[tokio::test]
-async fn a_transaction_may_only_check_and_may_touch_a_key_twice() {
+async fn commit_returns_the_last_of_consecutive_revisions() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = open(dir.path());
+    let mut watch = store.watch(table(), "", 1).expect("the present is known");
+    let mut before = store.revision();
+    for round in ["1", "2"] {
+        let txn = ["a", "b", "c"].iter().fold(Txn::new(), |txn, name| txn.put(key(name), round, facts(round)));
+        let answer = store.commit(txn.delete(key("b")).delete(key("nothing"))).await.expect("it commits");
+        let events = watch.next().await.expect("it is recent");
+        let revisions: Vec<_> = events.iter().map(|event| event.revision).collect();
+        assert_eq!(revisions, (before + 1..=answer).collect::<Vec<_>>(), "unique, consecutive, the answer is the last");
+        assert_eq!((revisions.len(), store.revision()), (4, answer));
+        let at_answer = store.range(table(), "", Some(answer)).expect("it is recent").entries;
+        assert_eq!(at_answer.iter().map(|entry| entry.modified).collect::<Vec<_>>(), [before + 1, before + 3]);
+        assert!(at_answer.iter().all(|entry| entry.value == round), "a read at the answer sees every change");
+        before = answer;
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_may_only_check_or_write_a_key_twice() {
     let dir = tempfile::tempdir().expect("a directory");
     let store = open(dir.path());
     assert_eq!(store.commit(Txn::new().absent(key("a"))).await, Ok(1));
@@ -175,8 +195,8 @@ async fn a_transaction_may_only_check_and_may_touch_a_key_twice() {
     assert_eq!(store.commit(Txn::new().unchanged(key("a"), 4)).await, Ok(4));
     assert_eq!(store.commit(Txn::new().absent(key("a"))).await, Err(CommitError::Conflict { key: key("a") }));
     assert_eq!(store.commit(Txn::new().delete(key("nothing"))).await, Ok(4));
-    let figures = store.figures();
-    assert_eq!((figures.commits, figures.conflicts, figures.batches, figures.fsyncs), (1, 1, 1, 1));
+    let stats = store.stats();
+    assert_eq!((stats.commits, stats.conflicts, stats.batches, stats.fsyncs), (1, 1, 1, 1));
     store.close();
     assert_eq!(contents(&open(dir.path())), [("a".into(), "2".into())]);
 }

@@ -1,8 +1,8 @@
-//! The store against a model so simple that it is right: a map for every revision, and the list of all changes.
+//! The store against a simple model: a map for every revision, and the list of all changes.
 //!
-//! Random transactions, handed over several at a time so that they share batches; ranges at any revision; watches
-//! from anywhere; restarts and other encryption configurations in between. Twice: with all history kept, and with very little of
-//! it and many compactions.
+//! Random transactions, several at a time so that they share batches; ranges at any revision; watches from any revision; restarts and
+//! changes of the encryption configuration in between. Twice: with all history retained, and with little history and many
+//! compactions.
 
 mod common;
 
@@ -14,7 +14,7 @@ use common::{encryption, facts, index, open_with};
 use futures_util::future::{FutureExt, join_all};
 use proptest::prelude::*;
 use store::{
-    CommitError, Compacted, Embedded, Event, Keep, Key, Options, Revision, Store, Table, TableSize, Txn, Watch,
+    CommitError, Compacted, Embedded, Event, Key, Options, Retention, Revision, Store, Table, TableSize, Txn, Watch,
 };
 
 /// What a random transaction expects of a key.
@@ -129,7 +129,7 @@ impl Model {
     }
 }
 
-/// A watch under test: how it was asked for, and how far it has come.
+/// A watch under test: its range, and its position.
 struct Watcher {
     table: Table,
     prefix: &'static str,
@@ -142,7 +142,7 @@ impl Watcher {
         store.watch(table, prefix, position).map(|watch| Self { table, prefix, position, watch })
     }
 
-    /// Reads all that is there, and compares. `false` when it was told that it came too late.
+    /// Reads all events, and compares. `false` when the watch was compacted.
     fn drain(&mut self, model: &Model, store: &Embedded) -> bool {
         let inside = |change: &&Change| {
             change.0 > self.position && change.2.table == self.table && change.2.name.starts_with(self.prefix)
@@ -176,14 +176,14 @@ fn options(tight: bool, configuration: usize) -> Options {
     if !tight {
         return Options { encryption, ..Options::default() };
     }
-    let keep = Keep { age: Duration::ZERO, min_events: 4, max_events: 10, max_bytes: 100 };
-    Options { keep, compact_after: 400, encryption, ..Options::default() }
+    let retention = Retention { age: Duration::ZERO, min_events: 4, max_events: 10, max_bytes: 100 };
+    Options { retention, compact_after: 400, encryption, ..Options::default() }
 }
 
 async fn run(steps: &[Step], tight: bool) {
     let dir = tempfile::tempdir().expect("a directory");
     let mut configuration = 0;
-    // Rewriting the files is a compaction: a restart then does not find what was before.
+    // Rewriting the files is a compaction: history is gone after a restart.
     let mut forgets = tight;
     let mut store = open_with(dir.path(), options(tight, configuration));
     let mut model = Model::new();
@@ -233,8 +233,8 @@ fn read(store: &Embedded, model: &Model, table: Table, prefix: &str, at: usize, 
             assert_eq!(found, model.range(table, prefix, at));
             assert_eq!(range.revision, model.revision());
         }
-        Err(Compacted { asked, oldest }) => {
-            assert!(forgets && asked == at && asked < oldest && oldest <= store.compacted());
+        Err(Compacted { requested, oldest }) => {
+            assert!(forgets && requested == at && requested < oldest && oldest <= store.compacted());
         }
     }
     let present = model.range(table, "", model.revision());

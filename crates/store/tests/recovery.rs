@@ -1,4 +1,4 @@
-//! What a start makes of files that a crash, a bad disk or another program left behind.
+//! Recovery of files that a crash, a bad disk or another program left.
 
 mod common;
 
@@ -31,7 +31,7 @@ fn refusal(dir: &Path) -> OpenError {
 }
 
 #[tokio::test]
-async fn a_log_cut_anywhere_in_its_last_record_opens_without_it() {
+async fn a_truncated_last_record_is_dropped() {
     let origin = tempfile::tempdir().expect("a directory");
     let lengths = three_batches(origin.path()).await;
     let whole = fs::read(&files(origin.path(), "wal")[0]).expect("the log");
@@ -71,7 +71,7 @@ async fn damage_before_the_last_record_is_refused_and_named() {
 }
 
 #[tokio::test]
-async fn garbage_after_the_last_record_is_cut_off() {
+async fn garbage_after_the_last_record_is_truncated() {
     for garbage in [vec![0; 5_000], vec![0xff; 100], b"\xf5wpf\xff\xff\xff\x7f".to_vec()] {
         let dir = tempfile::tempdir().expect("a directory");
         let length = three_batches(dir.path()).await[2];
@@ -101,13 +101,13 @@ async fn a_stored_value_that_looks_like_a_record_does_not_matter() {
 }
 
 #[tokio::test]
-async fn a_missing_segment_is_noticed() {
+async fn a_missing_segment_is_an_error() {
     let dir = tempfile::tempdir().expect("a directory");
     let disk = Faulty::default();
     let store = common::open_with(dir.path(), Options { disk: Arc::new(disk.clone()), ..Options::default() });
     for name in ["a", "b", "c"] {
         store.commit(put(name, "value")).await.expect("it commits");
-        // A failed sync makes the store go on in a fresh segment.
+        // A failed sync makes the store begin a new segment.
         disk.fail_syncs(1);
         assert!(store.commit(put("refused", "value")).await.is_err());
     }
@@ -122,7 +122,7 @@ async fn a_missing_segment_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_crash_between_snapshot_and_tidying_leaves_a_good_store() {
+async fn a_crash_between_snapshot_and_cleanup_is_recovered() {
     let dir = tempfile::tempdir().expect("a directory");
     three_batches(dir.path()).await;
     let store = open(dir.path());
@@ -136,20 +136,20 @@ async fn a_crash_between_snapshot_and_tidying_leaves_a_good_store() {
     assert!(files(dir.path(), "tmp").is_empty());
     store.close();
 
-    // The snapshot goes bad, but the log still reaches back to the beginning.
+    // The snapshot is damaged, but the log is complete.
     let mut bytes = fs::read(&snapshot).expect("the snapshot");
     bytes[40] ^= 1;
     fs::write(&snapshot, bytes).expect("damage");
     assert_eq!(names(&open(dir.path())), ["a", "b", "c", "d"]);
 
-    // Without that log there is nothing to go by.
+    // Without that log recovery fails.
     fs::remove_file(&files(dir.path(), "wal")[0]).expect("removed");
     let OpenError::Damaged { file, .. } = refusal(dir.path()) else { panic!("it is damage") };
     assert_eq!(file, snapshot);
 }
 
 #[test]
-fn only_one_process_at_a_time() {
+fn a_store_is_locked_for_one_process() {
     let dir = tempfile::tempdir().expect("a directory");
     let store = open(dir.path());
     let second = refusal(dir.path());

@@ -11,16 +11,13 @@ mod dns;
 pub(crate) mod doctor;
 mod down;
 mod encryption;
-pub(crate) mod env;
 mod gateway;
 mod identity;
 mod image;
 mod join;
 mod node;
-pub(crate) mod page;
 mod privileges;
 mod proxy;
-pub(crate) mod reach;
 pub(crate) mod register;
 mod release;
 pub(crate) mod server;
@@ -30,7 +27,10 @@ mod token;
 mod up;
 pub(crate) mod version;
 
+use cli::{env, page, verbs, why};
+
 use crate::config::Subject;
+use crate::host::Waypost;
 
 pub(crate) use self::up::is_api_server as is_api_server_of_up;
 
@@ -47,15 +47,15 @@ pub(crate) fn run(subject: Subject) -> anyhow::Result<()> {
         Subject::Dig(arguments) => dig::exec(&arguments),
         Subject::Register(arguments) => register::exec(&arguments),
         Subject::Unregister(arguments) => register::exec_removal(&arguments),
-        Subject::Page(arguments) => page::exec(&arguments),
-        Subject::Why(subject) => crate::why::run(&subject),
+        Subject::Page(arguments) => page::exec(&arguments, &Waypost),
+        Subject::Why(subject) => why::run(&subject),
         Subject::Doctor(arguments) => doctor::exec(&arguments),
         Subject::Store(subject) => store::exec(subject),
         Subject::Certs(subject) => certs::exec(subject),
         Subject::Token(subject) => token::exec(&subject),
         Subject::Image(subject) => image::exec(subject),
         Subject::Version(arguments) => version::exec(&arguments),
-        Subject::Cli(verb) => crate::cli::carry_out(*verb),
+        Subject::Cli(verb) => verbs::run(*verb, &Waypost),
         Subject::Shim(subject) => shim::exec(subject),
     }
 }

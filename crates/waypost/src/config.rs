@@ -23,6 +23,7 @@ use std::ffi::OsString;
 use std::io::IsTerminal as _;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+pub(crate) use cli::kubeconfig::DataDir;
 
 pub(crate) use self::adopt::AdoptArguments;
 pub(crate) use self::agent::{AgentArguments, CleanupArguments, ImageSubject, ShimSubject};
@@ -35,7 +36,7 @@ pub(crate) use self::load_balancer::LoadBalancerArguments;
 pub(crate) use self::log::LogArguments;
 pub(crate) use self::node::{NodeArguments, Role};
 pub(crate) use self::proxy::{ProxyArguments, ProxyMode};
-pub(crate) use self::server::{Place, ServerArguments, StorePlace, StoreSubject};
+pub(crate) use self::server::{ServerArguments, StorePlace, StoreSubject};
 pub(crate) use self::up::{DownArguments, UpArguments};
 use crate::commands::version::VERSION;
 
@@ -65,17 +66,17 @@ pub(crate) enum Subject {
     /// Show Services at work on a node of their own, and leave nothing behind
     Demo(crate::commands::demo::Arguments),
     /// Print the variables that tell a container of the Services of its namespace
-    Env(crate::commands::env::Arguments),
+    Env(cli::env::Arguments),
     /// Show how a name is resolved: the search path, the records, and the objects behind them
     Dig(crate::commands::dig::Arguments),
     #[command(flatten)]
-    Cli(Box<crate::cli::Verb>),
+    Cli(Box<cli::verbs::Verb>),
     /// Say what is wrong with a Service, and the command that mends it
     Doctor(crate::commands::doctor::Arguments),
     #[command(flatten)]
-    Why(crate::why::Subject),
+    Why(cli::why::Subject),
     /// Look at Services in a browser: prints a link that lets you in once
-    Page(crate::commands::page::Arguments),
+    Page(cli::page::Arguments),
     /// Make a program that listens on this machine an endpoint of Services
     Register(crate::commands::register::Arguments),
     /// Take back what `register` did
@@ -100,8 +101,7 @@ pub(crate) enum Subject {
 }
 
 impl Subject {
-    /// What is logged unless it was said. Who asks one question wants the answer, not how it was found; and who sits before `up` wants its
-    /// five lines.
+    /// The default log level: `info` for long-running commands, `warn` for others and for `up` on a terminal.
     pub(crate) fn default_log(&self) -> &'static str {
         match self {
             Self::Up(_) if std::io::stderr().is_terminal() => "warn",
@@ -132,8 +132,8 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arg
     Arguments::from_arg_matches(&command.try_get_matches_from(arguments)?)
 }
 
-/// Reads the settings of the proxy again, as they are now in the configuration file.
-pub(crate) fn proxy_again() -> anyhow::Result<ProxyArguments> {
+/// Reads the current settings of the proxy again, with the configuration file.
+pub(crate) fn reload_proxy_arguments() -> anyhow::Result<ProxyArguments> {
     match parse(std::env::args_os())?.command {
         Subject::Up(arguments) => Ok(arguments.proxy),
         Subject::Node(arguments) => Ok(arguments.proxy),
@@ -186,6 +186,12 @@ mod tests {
         assert_eq!(arguments.service_cluster_ip_range.len(), 2);
         assert_eq!(arguments.request_timeout, Duration::from_secs(60));
     }
+
+    #[test]
+    fn arguments_of_all_commands_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
     #[test]
     fn the_mode_of_the_audit_log_is_checked() {
         assert!(server(&["--audit-log-path", "-", "--audit-log-mode", "blocking-strict"]).is_ok());

@@ -1,11 +1,11 @@
-//! The store's figures under the names that `/metrics` shows.
+//! Metrics of the store for `/metrics`.
 
 use std::fmt::Write as _;
 
-use store::Figures;
+use store::Stats;
 
-/// The figures as text.
-pub(crate) fn text(figures: &Figures) -> String {
+/// The metrics as text.
+pub(crate) fn text(figures: &Stats) -> String {
     let mut out = String::new();
     for (name, help, value) in named(figures) {
         let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
@@ -15,8 +15,8 @@ pub(crate) fn text(figures: &Figures) -> String {
     out
 }
 
-/// Name, meaning and value of each figure.
-fn named(figures: &Figures) -> Vec<(&'static str, &'static str, f64)> {
+/// Name, help and value of each metric.
+fn named(figures: &Stats) -> Vec<(&'static str, &'static str, f64)> {
     #[expect(clippy::cast_precision_loss, reason = "a metric may be off by one in 2^53")]
     let number = |value: u64| value as f64;
     vec![

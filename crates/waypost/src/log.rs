@@ -3,6 +3,7 @@
 
 use std::io::IsTerminal as _;
 
+use cli::terminal::has_colour;
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -10,7 +11,6 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, fmt, registry};
 
-use crate::cli::terminal::has_colour;
 use crate::config::LogArguments;
 use crate::trace_export::TraceExport;
 
@@ -46,7 +46,7 @@ pub(crate) fn init(
         }
     }
     if let Some(error) = problem {
-        tracing::warn!(filter = wanted, %error, "log filter is invalid; logging info");
+        tracing::warn!(filter = wanted, %error, "invalid log filter; logging info");
     }
     Ok(export)
 }
@@ -58,7 +58,7 @@ fn lines<S: Subscriber + for<'a> LookupSpan<'a>>(json: bool) -> Box<dyn Layer<S>
     if json { layer.json().boxed() } else { layer.boxed() }
 }
 
-/// Prints why the program ends.
+/// Prints the error that ends the program.
 pub(crate) fn fatal(error: &anyhow::Error) {
     eprintln!("waypost: {error:#}");
 }

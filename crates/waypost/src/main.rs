@@ -1,22 +1,20 @@
-//! `waypost`: arguments in, a running server (or an answer) out. No logic lives here.
+//! `waypost`: parses arguments and runs a command.
 
-mod cli;
 mod commands;
 mod config;
-mod doctor;
 mod figures;
-mod kubeconfig;
+mod host;
 mod log;
 mod notify;
 mod trace_export;
-mod why;
 
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
+use cli::verbs::Ended;
 use mimalloc::MiMalloc;
 
-/// A quarter of the time of a request went into glibc's allocator, and it kept what a large list had needed.
+/// glibc's allocator took a quarter of the time of a request, and did not release the memory of large lists.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
@@ -24,7 +22,7 @@ fn main() -> ExitCode {
     let arguments = match config::parse(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // clap words its own messages; printing them can only fail when nobody listens.
+            // Printing fails only if the stream is closed.
             let _ = error.print();
             let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
             return if asked { ExitCode::SUCCESS } else { ExitCode::from(2) };
@@ -47,7 +45,7 @@ fn main() -> ExitCode {
 
 fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
-    if let Some(cli::Ended(code)) = error.downcast_ref::<cli::Ended>() {
+    if let Some(Ended(code)) = error.downcast_ref::<Ended>() {
         return ExitCode::from(*code);
     }
     log::fatal(&error);

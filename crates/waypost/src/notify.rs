@@ -1,7 +1,6 @@
-//! Tells the service manager how we are: ready, alive, about to end.
+//! Notifications of the service manager (sd_notify): ready, watchdog, stopping.
 //!
-//! In: the socket that it names in `$NOTIFY_SOCKET`, and how often it wants to hear in `$WATCHDOG_USEC`. Out: datagrams. Where nobody
-//! asked, nothing is sent.
+//! In: `$NOTIFY_SOCKET` and `$WATCHDOG_USEC`. Out: datagrams; none without the variables.
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt as _;
@@ -9,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// Whoever started us, if it listens.
+/// The service manager, if there is one.
 #[derive(Clone, Debug)]
 pub(crate) struct Manager {
     address: Option<SocketAddr>,
@@ -17,7 +16,7 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    /// As the environment says.
+    /// From the environment.
     pub(crate) fn find() -> Self {
         let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
         let is_us = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
@@ -28,42 +27,41 @@ impl Manager {
         }
     }
 
-    /// Everything works.
+    /// Sends READY=1 with a status.
     pub(crate) fn ready(&self, what: &str) {
-        self.say(&format!("READY=1\nSTATUS={what}"));
+        self.send(&format!("READY=1\nSTATUS={what}"));
     }
 
-    /// We are about to end.
+    /// Sends STOPPING=1.
     pub(crate) fn stopping(&self) {
-        self.say("STOPPING=1");
+        self.send("STOPPING=1");
     }
 
-    /// Says for ever that we are alive, twice as often as is asked, each time after `alive` has come back. When that hangs, so do we, and
-    /// are started anew.
-    pub(crate) async fn keep_telling<F: Future<Output = ()>>(&self, mut alive: impl FnMut() -> F) {
+    /// Sends WATCHDOG=1 at half the interval, each time after `alive` has completed. If that hangs, the service manager restarts us.
+    pub(crate) async fn run_watchdog<F: Future<Output = ()>>(&self, mut alive: impl FnMut() -> F) {
         let Some(period) = self.period.filter(|_| self.address.is_some()) else { return std::future::pending().await };
         let mut clock = tokio::time::interval(period / 2);
         loop {
             clock.tick().await;
             alive().await;
-            self.say("WATCHDOG=1");
+            self.send("WATCHDOG=1");
         }
     }
 
-    fn say(&self, text: &str) {
+    fn send(&self, text: &str) {
         let Some(address) = &self.address else { return };
-        // A manager that does not read must not hold us up.
-        let said = UnixDatagram::unbound().and_then(|socket| {
+        // A manager that does not read must not block us.
+        let sent = UnixDatagram::unbound().and_then(|socket| {
             socket.set_nonblocking(true)?;
             socket.send_to_addr(text.as_bytes(), address)
         });
-        if let Err(error) = said {
-            tracing::debug!(%error, "the service manager cannot be told");
+        if let Err(error) = sent {
+            tracing::debug!(%error, "cannot notify the service manager");
         }
     }
 }
 
-/// The address that a name stands for: a path, or with an @ in front a name without a file.
+/// The address of the socket: a path, or an abstract name after an @.
 fn address(name: &OsStr) -> Option<SocketAddr> {
     match name.as_bytes() {
         [b'@', rest @ ..] => SocketAddr::from_abstract_name(rest).ok(),
@@ -77,30 +75,30 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whoever_listens_hears_all_of_it() {
+    async fn all_notifications_are_sent() {
         let folder = tempfile::TempDir::new().expect("a folder");
         let path = folder.path().join("notify");
         let manager = UnixDatagram::bind(&path).expect("a socket");
         let ours = Manager { address: address(path.as_os_str()), period: Some(Duration::from_millis(20)) };
-        let hear = || {
+        let receive = || {
             let mut buffer = [0; 100];
             let length = manager.recv(&mut buffer).expect("a word");
             String::from_utf8_lossy(&buffer[..length]).into_owned()
         };
         ours.ready("at https://127.0.0.1:6443");
-        assert_eq!(hear(), "READY=1\nSTATUS=at https://127.0.0.1:6443");
+        assert_eq!(receive(), "READY=1\nSTATUS=at https://127.0.0.1:6443");
         let mut asked = 0;
-        let telling = ours.keep_telling(|| {
+        let telling = ours.run_watchdog(|| {
             asked += 1;
             std::future::ready(())
         });
         let _ = tokio::time::timeout(Duration::from_millis(200), telling).await;
-        assert_eq!((hear(), hear()), ("WATCHDOG=1".to_owned(), "WATCHDOG=1".to_owned()));
+        assert_eq!((receive(), receive()), ("WATCHDOG=1".to_owned(), "WATCHDOG=1".to_owned()));
         assert!(asked >= 2);
     }
 
     #[test]
-    fn names_without_a_file_and_other_names() {
+    fn abstract_and_file_addresses_are_parsed() {
         assert!(address(OsStr::new("@waypost/x")).is_some_and(|found| found.as_abstract_name() == Some(b"waypost/x")));
         assert!(address(OsStr::new("relative")).is_none());
     }

@@ -170,7 +170,9 @@ impl Served {
 
     /// Ends the API server at once.
     pub fn kill_server(&self) {
-        self.server.lock().iter_mut().for_each(Process::kill);
+        for process in self.server.lock().iter_mut() {
+            process.kill();
+        }
     }
 
     /// Starts the API server again, on the same data.

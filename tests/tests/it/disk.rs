@@ -137,7 +137,7 @@ fn on_a_full_disk_writes_are_refused_and_reads_and_watches_go_on_until_there_is_
 
     server.kill();
     let log = server.whole_log();
-    assert!(log.contains("the log cannot be written") && log.contains("the log can be written again"), "{log}");
+    assert!(log.contains("cannot write the log") && log.contains("the log is writable again"), "{log}");
     let server = Server::start_with(disk.home(), &[]);
     assert_eq!(service_names(&mut server.session()), sorted(expected), "everything acknowledged, nothing else");
 }
@@ -348,7 +348,7 @@ fn a_store_of_a_newer_program_or_without_its_format_is_not_touched() {
     let (dir, _) = stopped();
     let format = dir.path().join("store/FORMAT");
     fs::write(&format, "waypost-store 99\n").expect("written");
-    assert_refused(&start_refused(dir.path()), &["format 99", "use the newer program"]);
+    assert_refused(&start_refused(dir.path()), &["format 99", "use the newer version"]);
     fs::remove_file(&format).expect("removed");
     assert_refused(&start_refused(dir.path()), &[&format.display().to_string(), "missing"]);
 }

@@ -336,7 +336,7 @@ fn b05_files_of_keys_that_protect_nothing_are_refused() {
     let arguments = ["--encryption-provider-config", inside.to_str().expect("a path")];
     says(
         &Server::start_refused(server_command(&place.data(), &arguments)),
-        &["lies in the data directory", "move it out"],
+        &["is in the data directory", "move it out"],
     );
     place.configure(&["one"]);
     let text = fs::read_to_string(place.file()).expect("a file").replace("aesgcm", "kms");

@@ -183,7 +183,7 @@ fn b03_the_socket_of_the_api_server_is_for_root_alone() {
         let run = testbed::run(command.arg("http://localhost/api/v1/secrets"), "");
         assert!(!run.ok && run.out.is_empty(), "uid {uid}: {run:?}");
         let uid = uid.to_string();
-        let is_said = |line: &str| line.contains("refused a local connection of another user") && line.contains(&uid);
+        let is_said = |line: &str| line.contains("refused local connection of another user") && line.contains(&uid);
         eventually("it is logged", || machine.process.log().lines().any(is_said));
     }
     let again = ask(UnixStream::connect(&path).expect("root may connect"));

@@ -4,6 +4,7 @@ mod bundle;
 mod dependencies;
 mod documents;
 mod imports;
+mod terms;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,22 +27,23 @@ const EDGES: &[(&str, &[&str])] = &[
     ("dataplane", &["api", "client", "plan", "kernel"]),
     ("announce", &["api", "client", "kernel"]),
     ("dns", &["api", "client", "kernel"]),
-    ("gateway", &["api", "client"]),
+    ("gateway", &["api", "client", "plan"]),
     ("rest", &["api", "client", "diagnose", "store"]),
     ("agent", &["api", "client", "kernel"]),
+    ("cli", &["api", "client", "diagnose", "plan"]),
     (
         "waypost",
         &[
             "agent",
             "announce",
             "api",
+            "cli",
             "client",
             "kernel",
             "store",
             "plan",
             "control",
             "dataplane",
-            "diagnose",
             "dns",
             "gateway",
             "rest",

@@ -153,7 +153,7 @@ fn a_damaged_or_cut_backup_is_refused_and_leaves_nothing_that_starts() {
         std::fs::write(&bad, bytes).expect("written");
         let refused = store("restore", &target, Some(&bad));
         assert_eq!(refused.code, Some(1), "{name}: {refused:?}");
-        assert!(refused.err.contains(name) && refused.err.contains("is not a whole backup"), "{name}: {refused:?}");
+        assert!(refused.err.contains(name) && refused.err.contains("is not a complete backup"), "{name}: {refused:?}");
         // The next try, with a good file, is not in the way of the first.
         let _ = store("restore", &target, Some(&file)).success();
     }

@@ -221,7 +221,7 @@ fn launch(
         stdin: container.flag("stdin"),
         stdin_once: container.flag("stdinOnce"),
         group,
-        own_groups: machine.groups.doors(&own),
+        own_groups: machine.groups.procs_files(&own),
         oom_score: Some(quantities::oom_score(pod, container, machine.capacity)),
         log: dir.log(name, number),
     };

@@ -3,14 +3,13 @@
 //! kubectl used SPDY for exec, attach and port-forward until version 1.31, still falls back to it, and tunnels it through WebSocket for port-forward.
 //! This is the complete protocol for a server that opens no streams. Data is passed on as it arrives; control frames are read whole, up to 64 KiB.
 
-pub mod headers;
 #[cfg(test)]
 mod tests;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use client::spdy::{Packer, Unpacker};
 
 use super::wire::{Decode, Encode, Event, Fault, Headers};
-use headers::{Packer, Unpacker};
 
 /// The longest control frame, in bytes.
 const CONTROL: usize = 64 * 1024;

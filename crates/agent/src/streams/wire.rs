@@ -3,10 +3,8 @@
 //! A decoder buffers only small control frames; data is passed on as it arrives.
 
 use bytes::{Bytes, BytesMut};
+pub use client::spdy::Headers;
 use thiserror::Error;
-
-/// Headers of a stream: lower-case names and values, in order.
-pub type Headers = Vec<(String, String)>;
 
 /// The first value of a header.
 #[must_use]

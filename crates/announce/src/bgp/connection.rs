@@ -1,8 +1,8 @@
-//! The connection of a session: bytes between a socket and the machine of states.
+//! I/O of a session: bytes between a socket and the state machine.
 //!
-//! In: a peer, its password, the addresses to announce, a wish to end. Out: what happened, told to people; and why it is over. The machine
-//! decides everything; here things are waited for and done. What a peer does not read is held up to a limit; beyond it the peer is not
-//! listened to either, until its silence ends the session.
+//! In: a peer, its password, the addresses to announce, the request to end. Out: reports to an [`Observer`], and why the
+//! session ended. The state machine makes all decisions. Output that a peer does not read is buffered up to a limit; beyond
+//! it nothing is read from the peer either, until the hold timer ends the session.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,119 +14,119 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::password::{Followed, Password};
+use super::password::{Password, PasswordWatch};
 use super::peers::Peer;
 use super::reasons::Down;
 use super::routes::Hops;
-use super::session::{Action, Event, Farewell, Offer, Report, Session};
+use super::session::{Action, EndMode, Event, Offer, Report, Session};
 
-/// How much waits for a peer that does not read, before it is not listened to.
-const FULL: usize = 1 << 20;
-/// How much is read at once.
-const PIECE: usize = 64 << 10;
-/// How long last words may take.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Bytes of buffered output above which the peer is not read from.
+const MAX_WRITE_BUFFER: usize = 1 << 20;
+/// Bytes per read.
+const READ_BUFFER_LEN: usize = 64 << 10;
+/// Time limit for sending the last messages.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-type Dialing = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
+type Connecting = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
 
-/// Why a connection is no longer held.
+/// Why a session ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Over {
-    /// Somebody wished so.
-    Ended,
-    /// The password is another one: there must be a new one.
+pub(super) enum EndReason {
+    /// On request.
+    Requested,
+    /// The password changed.
     NewPassword,
 }
 
-/// What whoever holds a connection looks at beside it.
-pub(super) struct Wishes {
+/// Inputs of the task of a peer.
+pub(super) struct TaskInputs {
     pub(super) offers: watch::Receiver<Offer>,
-    pub(super) end: oneshot::Receiver<Farewell>,
-    pub(super) password: Followed,
+    pub(super) end: oneshot::Receiver<EndMode>,
+    pub(super) password: PasswordWatch,
 }
 
-/// Whom is told what happens.
-pub(super) trait Watcher {
-    /// A message goes out.
+/// Receives reports of a session.
+pub(super) trait Observer {
+    /// A message was sent.
     fn sent(&self);
-    /// Something for people.
+    /// The session changed.
     fn report(&self, report: Report, session: &Session);
-    /// Something may have changed.
-    fn see(&self, session: &Session);
+    /// Counters may have changed.
+    fn update(&self, session: &Session);
 }
 
 struct Connection<'a> {
     peer: &'a Peer,
     password: Option<Vec<u8>>,
-    line: Option<TcpStream>,
-    dialing: Option<Dialing>,
-    outbox: Vec<u8>,
-    piece: Vec<u8>,
+    stream: Option<TcpStream>,
+    connecting: Option<Connecting>,
+    write_buffer: Vec<u8>,
+    read_buffer: Vec<u8>,
 }
 
-/// What was waited for.
-enum Came {
-    Time,
-    Dialed(io::Result<TcpStream>),
+/// Why the loop woke up.
+enum Wakeup {
+    Timer,
+    Connected(io::Result<TcpStream>),
     Ready(io::Result<Ready>),
     Offer,
-    End(Farewell),
+    End(EndMode),
     Password,
 }
 
-/// Holds the session with a peer, over as many connections as it takes.
-pub(super) async fn hold(
+/// Runs the session with a peer over any number of connections.
+pub(super) async fn run(
     session: &mut Session,
     peer: &Peer,
     password: &Password,
-    wishes: &mut Wishes,
-    watcher: &impl Watcher,
-) -> Over {
+    inputs: &mut TaskInputs,
+    observer: &impl Observer,
+) -> EndReason {
     let password = match password {
-        Password::Is(password) => Some(password.clone()),
+        Password::Set(password) => Some(password.clone()),
         _ => None,
     };
-    let (line, dialing, outbox, piece) = (None, None, Vec::new(), vec![0; PIECE]);
-    let mut connection = Connection { peer, password, line, dialing, outbox, piece };
+    let (stream, connecting, write_buffer, read_buffer) = (None, None, Vec::new(), vec![0; READ_BUFFER_LEN]);
+    let mut connection = Connection { peer, password, stream, connecting, write_buffer, read_buffer };
     loop {
-        let came = tokio::select! {
-            () = due(session.due()) => Came::Time,
-            dialed = dialed(&mut connection.dialing) => Came::Dialed(dialed),
-            ready = ready(connection.line.as_ref(), connection.outbox.len()) => Came::Ready(ready),
-            Ok(()) = wishes.offers.changed() => Came::Offer,
-            // Whoever could wish for an end is gone: so is the program.
-            farewell = &mut wishes.end => Came::End(farewell.unwrap_or(Farewell::ComeBack)),
-            () = wishes.password.changed() => Came::Password,
+        let wakeup = tokio::select! {
+            () = due(session.due()) => Wakeup::Timer,
+            connected = connected(&mut connection.connecting) => Wakeup::Connected(connected),
+            ready = ready(connection.stream.as_ref(), connection.write_buffer.len()) => Wakeup::Ready(ready),
+            Ok(()) = inputs.offers.changed() => Wakeup::Offer,
+            // The sender is dropped at shutdown.
+            mode = &mut inputs.end => Wakeup::End(mode.unwrap_or(EndMode::GracefulRestart)),
+            () = inputs.password.changed() => Wakeup::Password,
         };
-        let (now, mut over) = (Instant::now(), None);
-        let actions = match came {
-            Came::Time => session.on(Event::Time, now),
-            Came::Offer => session.on(Event::Offer(wishes.offers.borrow_and_update().clone()), now),
-            Came::Dialed(dialed) => connection.dialed(dialed, session, now),
-            Came::Ready(ready) => connection.moved(ready, session, now),
-            Came::End(farewell) => {
-                over = Some(Over::Ended);
-                session.on(Event::End(farewell), now)
+        let (now, mut end) = (Instant::now(), None);
+        let actions = match wakeup {
+            Wakeup::Timer => session.on(Event::Timer, now),
+            Wakeup::Offer => session.on(Event::Offer(inputs.offers.borrow_and_update().clone()), now),
+            Wakeup::Connected(connected) => connection.connected(connected, session, now),
+            Wakeup::Ready(ready) => connection.transferred(ready, session, now),
+            Wakeup::End(mode) => {
+                end = Some(EndReason::Requested);
+                session.on(Event::End(mode), now)
             }
-            Came::Password => {
-                over = Some(Over::NewPassword);
-                session.on(Event::End(Farewell::ComeBack), now)
+            Wakeup::Password => {
+                end = Some(EndReason::NewPassword);
+                session.on(Event::End(EndMode::GracefulRestart), now)
             }
         };
         for action in actions {
             match action {
-                Action::Connect => connection.dialing = Some(Box::pin(connection.dial())),
+                Action::Connect => connection.connecting = Some(Box::pin(connection.connect())),
                 Action::Send(bytes) => {
-                    connection.outbox.extend(bytes);
-                    watcher.sent();
+                    connection.write_buffer.extend(bytes);
+                    observer.sent();
                 }
                 Action::Close => connection.close().await,
-                Action::Tell(report) => watcher.report(report, session),
+                Action::Report(report) => observer.report(report, session),
             }
         }
-        watcher.see(session);
-        if let Some(over) = over {
-            return over;
+        observer.update(session);
+        if let Some(end) = end {
+            return end;
         }
     }
 }
@@ -138,25 +138,25 @@ async fn due(at: Option<Instant>) {
     }
 }
 
-async fn dialed(dialing: &mut Option<Dialing>) -> io::Result<TcpStream> {
-    let Some(dial) = dialing else { return std::future::pending().await };
-    let done = dial.await;
-    *dialing = None;
+async fn connected(connecting: &mut Option<Connecting>) -> io::Result<TcpStream> {
+    let Some(connect) = connecting else { return std::future::pending().await };
+    let done = connect.await;
+    *connecting = None;
     done
 }
 
-async fn ready(line: Option<&TcpStream>, waiting: usize) -> io::Result<Ready> {
-    let Some(line) = line else { return std::future::pending().await };
+async fn ready(stream: Option<&TcpStream>, waiting: usize) -> io::Result<Ready> {
+    let Some(stream) = stream else { return std::future::pending().await };
     let interest = match waiting {
         0 => Interest::READABLE,
-        waiting if waiting > FULL => Interest::WRITABLE,
+        waiting if waiting > MAX_WRITE_BUFFER => Interest::WRITABLE,
         _ => Interest::READABLE | Interest::WRITABLE,
     };
-    line.ready(interest).await
+    stream.ready(interest).await
 }
 
 impl Connection<'_> {
-    fn dial(&self) -> impl Future<Output = io::Result<TcpStream>> + Send + use<> {
+    fn connect(&self) -> impl Future<Output = io::Result<TcpStream>> + Send + use<> {
         let (to, source, ttl, password) = (self.peer.address, self.peer.source, self.peer.ttl, self.password.clone());
         async move {
             let socket = if to.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
@@ -170,65 +170,65 @@ impl Connection<'_> {
                 socket.bind(SocketAddr::new(source, 0))?;
             }
             let stream = socket.connect(to).await?;
-            // A withdrawal should not wait for company.
+            // Send withdrawals at once.
             stream.set_nodelay(true)?;
             Ok(stream)
         }
     }
 
-    fn dialed(&mut self, dialed: io::Result<TcpStream>, session: &mut Session, now: Instant) -> Vec<Action> {
-        let opened = dialed.and_then(|stream| Ok((stream.local_addr()?.ip(), stream)));
+    fn connected(&mut self, connected: io::Result<TcpStream>, session: &mut Session, now: Instant) -> Vec<Action> {
+        let opened = connected.and_then(|stream| Ok((stream.local_addr()?.ip(), stream)));
         match opened {
             Ok((local, stream)) => {
-                self.line = Some(stream);
+                self.stream = Some(stream);
                 session.on(Event::Connected(Hops::new(local, &self.peer.node)), now)
             }
             Err(error) => session.on(Event::Failed(Down::connecting(&error, self.peer.source)), now),
         }
     }
 
-    /// Sends and reads what can be without waiting.
-    fn moved(&mut self, ready: io::Result<Ready>, session: &mut Session, now: Instant) -> Vec<Action> {
-        let Some(line) = &self.line else { return Vec::new() };
-        let moved = ready.and_then(|ready| {
-            if ready.is_writable() && !self.outbox.is_empty() {
-                let sent = unless_waiting(line.try_write(&self.outbox))?;
-                self.outbox.drain(..sent.unwrap_or(0));
+    /// Writes and reads without blocking.
+    fn transferred(&mut self, ready: io::Result<Ready>, session: &mut Session, now: Instant) -> Vec<Action> {
+        let Some(stream) = &self.stream else { return Vec::new() };
+        let transferred = ready.and_then(|ready| {
+            if ready.is_writable() && !self.write_buffer.is_empty() {
+                let sent = unless_would_block(stream.try_write(&self.write_buffer))?;
+                self.write_buffer.drain(..sent.unwrap_or(0));
             }
             match ready.is_readable() || ready.is_read_closed() {
-                true => unless_waiting(line.try_read(&mut self.piece)),
+                true => unless_would_block(stream.try_read(&mut self.read_buffer)),
                 false => Ok(None),
             }
         });
-        match moved {
+        match transferred {
             Ok(None) => Vec::new(),
-            Ok(Some(0)) => session.on(Event::Closed("the peer hung up".to_owned()), now),
-            Ok(Some(count)) => session.on(Event::Heard(&self.piece[..count]), now),
+            Ok(Some(0)) => session.on(Event::Closed("closed by the peer".to_owned()), now),
+            Ok(Some(count)) => session.on(Event::Received(&self.read_buffer[..count]), now),
             Err(error) => session.on(Event::Closed(error.to_string()), now),
         }
     }
 
-    /// Says the last words, as far as somebody listens, and hangs up.
+    /// Sends pending messages and closes the connection.
     async fn close(&mut self) {
-        self.dialing = None;
-        let outbox = std::mem::take(&mut self.outbox);
-        let Some(mut line) = self.line.take() else { return };
-        if outbox.is_empty() {
+        self.connecting = None;
+        let write_buffer = std::mem::take(&mut self.write_buffer);
+        let Some(mut stream) = self.stream.take() else { return };
+        if write_buffer.is_empty() {
             return;
         }
-        // What a peer has sent and nobody read would make the kernel cut the line, last words and all.
-        let farewell = async {
-            line.write_all(&outbox).await?;
-            line.shutdown().await?;
-            while line.read(&mut self.piece).await? > 0 {}
+        // Unread input would make the kernel reset the connection and drop the output.
+        let flush = async {
+            stream.write_all(&write_buffer).await?;
+            stream.shutdown().await?;
+            while stream.read(&mut self.read_buffer).await? > 0 {}
             Ok::<(), io::Error>(())
         };
-        // It may be broken, or nobody may be there.
-        let _ = timeout(LAST_WORDS, farewell).await;
+        // The connection may have failed.
+        let _ = timeout(CLOSE_TIMEOUT, flush).await;
     }
 }
 
-fn unless_waiting(done: io::Result<usize>) -> io::Result<Option<usize>> {
+fn unless_would_block(done: io::Result<usize>) -> io::Result<Option<usize>> {
     match done {
         Ok(count) => Ok(Some(count)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),

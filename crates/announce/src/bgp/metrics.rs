@@ -1,4 +1,4 @@
-//! What the speaker counts.
+//! Metrics of the BGP speaker.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -13,7 +13,7 @@ struct Peer {
     peer: String,
 }
 
-/// The figures of a speaker. Clones count together.
+/// Metrics of a speaker. Clones share their values.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     up: Family<Peer, Gauge>,
@@ -24,17 +24,17 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Shows them.
+    /// Registers the metrics.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register("waypost_bgp_session_up", "Whether the session with a peer stands", self.up.clone());
-        registry.register("waypost_bgp_routes_announced", "Routes that a peer has from us", self.announced.clone());
-        registry.register("waypost_bgp_prefixes_received", "Networks that a peer told us of", self.received.clone());
+        registry.register("waypost_bgp_session_up", "Whether the session with a peer is established", self.up.clone());
+        registry.register("waypost_bgp_routes_announced", "Routes announced to a peer", self.announced.clone());
+        registry.register("waypost_bgp_prefixes_received", "Prefixes received from a peer", self.received.clone());
         registry.register("waypost_bgp_messages_sent", "Messages sent to a peer", self.messages.clone());
-        registry.register("waypost_bgp_session_ends", "Times that a session stood and ended", self.ends.clone());
+        registry.register("waypost_bgp_session_ends", "Established sessions that ended", self.ends.clone());
     }
 
-    /// How a session stands.
-    pub(super) fn see(&self, peer: &str, session: &Session) {
+    /// Updates the metrics of a session.
+    pub(super) fn update(&self, peer: &str, session: &Session) {
         let peer = Peer { peer: peer.to_owned() };
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let is_up = session.state() == State::Established;
@@ -49,8 +49,8 @@ impl Metrics {
         self.messages.get_or_create(&Peer { peer: peer.to_owned() }).inc();
     }
 
-    /// Nobody speaks to this peer any more.
-    pub(super) fn forget(&self, peer: &str) {
+    /// Removes a peer.
+    pub(super) fn remove(&self, peer: &str) {
         let peer = Peer { peer: peer.to_owned() };
         self.up.remove(&peer);
         self.announced.remove(&peer);

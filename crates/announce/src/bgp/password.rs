@@ -1,6 +1,6 @@
-//! The password of a peer, from the one Secret that its BGPPeer names; no other Secret is looked at.
+//! Password of a peer, from the Secret that its BGPPeer names; no other Secret is watched.
 //!
-//! In: a watch. Out: what is known of the password now, and a wake-up when that changes.
+//! In: a watch. Out: the current state of the password, and notifications of changes.
 
 use std::fmt;
 
@@ -15,20 +15,20 @@ use tokio::task::JoinSet;
 
 use super::peers::SecretRef;
 
-/// The longest that the kernel takes.
-const LONGEST: usize = 80;
+/// Maximum length of a TCP MD5 key (`TCP_MD5SIG_MAXKEYLEN`).
+const MAX_LEN: usize = 80;
 
-/// What is known of a password.
+/// State of a password.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Password {
-    /// The Secret was not read yet.
+    /// The Secret has not been read yet.
     Unknown,
-    /// There is none to be used; why.
+    /// The Secret is missing or invalid; why.
     Missing(String),
-    /// None is wanted.
-    Unwanted,
-    /// This one.
-    Is(Vec<u8>),
+    /// The BGPPeer has no password.
+    NotConfigured,
+    /// The password.
+    Set(Vec<u8>),
 }
 
 impl fmt::Debug for Password {
@@ -37,25 +37,25 @@ impl fmt::Debug for Password {
         f.write_str(match self {
             Self::Unknown => "unknown",
             Self::Missing(_) => "missing",
-            Self::Unwanted => "unwanted",
-            Self::Is(_) => "known",
+            Self::NotConfigured => "not configured",
+            Self::Set(_) => "set",
         })
     }
 }
 
-/// A password that is followed. Dropping it ends the watch.
+/// Watch of a password; dropping it stops the watch.
 #[derive(Debug)]
-pub(super) struct Followed {
+pub(super) struct PasswordWatch {
     now: watch::Receiver<Password>,
     _task: JoinSet<()>,
 }
 
-impl Followed {
-    /// Follows the password of a peer; to be called inside a tokio runtime.
+impl PasswordWatch {
+    /// Watches the password of a peer. Must be called within a tokio runtime.
     pub(super) fn start(source: &dyn Source, wanted: Option<&SecretRef>) -> Self {
         let mut task = JoinSet::new();
         let Some(wanted) = wanted.cloned() else {
-            return Self { now: watch::channel(Password::Unwanted).1, _task: task };
+            return Self { now: watch::channel(Password::NotConfigured).1, _task: task };
         };
         match Selection::all(&secret::KIND).within(&wanted.namespace).named(&wanted.name) {
             Ok(what) => {
@@ -95,10 +95,10 @@ impl Followed {
         }
     }
 
-    /// Waits until it is another one.
+    /// Waits for a change.
     pub(super) async fn changed(&mut self) {
         if self.now.changed().await.is_err() {
-            // Nobody will ever tell: none is wanted, or the runtime ends.
+            // No password is configured, or the runtime shuts down.
             std::future::pending::<()>().await;
         }
     }
@@ -107,8 +107,8 @@ impl Followed {
 fn absent(wanted: &SecretRef) -> Password {
     let SecretRef { namespace, name, key } = wanted;
     Password::Missing(format!(
-        "spec.password names the Secret {namespace}/{name}, which is not there; \
-         make it: kubectl -n {namespace} create secret generic {name} --from-literal={key}=…"
+        "spec.password names the Secret {namespace}/{name}, which does not exist; \
+         create it: kubectl -n {namespace} create secret generic {name} --from-literal={key}=…"
     ))
 }
 
@@ -117,11 +117,11 @@ fn read(object: &Object, wanted: &SecretRef) -> Password {
     let value: Value = serde_json::from_slice(&object.value).unwrap_or_default();
     let encoded = value.at("data").get(&**key).and_then(Value::as_str);
     match encoded.and_then(|text| STANDARD.decode(text).ok()) {
-        Some(password) if (1..=LONGEST).contains(&password.len()) => Password::Is(password),
+        Some(password) if (1..=MAX_LEN).contains(&password.len()) => Password::Set(password),
         Some(password) => {
             let length = password.len();
             Password::Missing(format!(
-                "the key {key} of the Secret {namespace}/{name} has {length} bytes; a password has 1 to {LONGEST}"
+                "the key {key} of the Secret {namespace}/{name} has {length} bytes; a password has 1 to {MAX_LEN}"
             ))
         }
         None => Password::Missing(format!("the Secret {namespace}/{name} of spec.password has no key {key}")),

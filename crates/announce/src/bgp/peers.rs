@@ -1,12 +1,13 @@
-//! What BGPPeers mean for this node: to whom it speaks, as whom, and of what.
+//! The BGP peers of this node, and the addresses that it announces.
 //!
-//! In: objects. Out: a [`Peer`] for each BGPPeer that means this node, and the addresses that this node announces to all of them. Pure.
-//! Only addresses of pools are ever announced, whatever the status of a Service says: the pools are the list of what is allowed.
+//! In: objects. Out: a [`Peer`] for each BGPPeer that selects this node, and the addresses to announce to all of them. Pure.
+//! Only addresses of IPPools are announced, whatever the status of a Service contains.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use api::facts::Facts;
+use api::hash::fnv1a32;
 use api::kinds::bgppeer::community;
 use api::selector;
 use api::value::ValueExt as _;
@@ -16,25 +17,25 @@ use super::session::Settings;
 use crate::objects::{Node, Objects};
 use crate::wanted::wanted;
 
-/// How much our routes are preferred inside of an autonomous system unless it was said; what routers take for absent ones.
+/// Default LOCAL_PREF, as of routers.
 const LOCAL_PREF: u32 = 100;
-/// More communities than this leave no room for routes in a message.
-const COMMUNITIES: usize = 500;
+/// Maximum number of communities; more would leave no room for routes in a message.
+const MAX_COMMUNITIES: usize = 500;
 
-/// To whom this node speaks, and how.
+/// A peer of this node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// The uid of its object.
+    /// uid of the BGPPeer.
     pub uid: Box<str>,
-    /// Where it listens.
+    /// Its address and port.
     pub address: SocketAddr,
-    /// From where we speak, if that was said.
+    /// Configured source address.
     pub source: Option<IpAddr>,
-    /// How many hops our packets may make, where that is limited.
+    /// TTL of our packets; none for the default.
     pub ttl: Option<u8>,
-    /// Where the password is.
+    /// Reference to the password.
     pub password: Option<SecretRef>,
-    /// What the session is to be.
+    /// Settings of the session.
     pub settings: Settings,
     /// Addresses of this node.
     pub node: Vec<IpAddr>,
@@ -51,16 +52,16 @@ pub struct SecretRef {
     pub key: Box<str>,
 }
 
-/// The peers of a node by the names of their objects; for those that cannot be spoken to, why.
+/// Peers of a node by the name of the BGPPeer; the error of an invalid one.
 #[must_use]
 pub fn peers(objects: &Objects, own: &str) -> BTreeMap<Box<str>, Result<Peer, String>> {
     let unknown = Node::default();
     let node = objects.nodes.get(own).unwrap_or(&unknown);
-    let meant = objects.peers.iter().filter(|(_, object)| is_meant(object, own, node));
-    meant.map(|(name, object)| (name.clone(), peer(object, own, node))).collect()
+    let selected = objects.peers.iter().filter(|(_, object)| selects(object, own, node));
+    selected.map(|(name, object)| (name.clone(), peer(object, own, node))).collect()
 }
 
-/// The addresses that a node announces.
+/// Addresses that a node announces.
 #[must_use]
 pub fn offer(objects: &Objects, own: &str) -> BTreeSet<IpAddr> {
     let allowed =
@@ -70,8 +71,8 @@ pub fn offer(objects: &Objects, own: &str) -> BTreeSet<IpAddr> {
     ours.map(|wanted| wanted.address).filter(|address| allowed(*address)).collect()
 }
 
-/// Whether a BGPPeer is for this node. A selector that means nothing means nobody.
-fn is_meant(object: &Value, own: &str, node: &Node) -> bool {
+/// Whether a BGPPeer selects this node. An invalid selector selects none.
+fn selects(object: &Value, own: &str, node: &Node) -> bool {
     if object.has("metadata.deletionTimestamp") {
         return false;
     }
@@ -91,7 +92,7 @@ fn peer(object: &Value, own: &str, node: &Node) -> Result<Peer, String> {
     let number = |field: &str| u32::try_from(spec.int(field)).map_err(|_| format!("spec.{field} is out of range"));
     let optional = |field: &str| match spec.text(field) {
         "" => Ok(None),
-        text => text.parse::<IpAddr>().map(Some).map_err(|_| format!("spec.{field} {text:?} is no address")),
+        text => text.parse::<IpAddr>().map(Some).map_err(|_| format!("spec.{field} {text:?} is not an IP address")),
     };
     let (my_asn, peer_asn) = (number("myASN")?, number("peerASN")?);
     let address = optional("peerAddress")?.ok_or("spec.peerAddress is missing")?;
@@ -99,8 +100,8 @@ fn peer(object: &Value, own: &str, node: &Node) -> Result<Peer, String> {
     let seconds = |field: &str| u16::try_from(spec.int(field)).map_err(|_| format!("spec.{field} is out of range"));
     let graceful = spec.at("gracefulRestart").as_bool().unwrap_or(true);
     let communities = spec.texts("communities");
-    if communities.len() > COMMUNITIES {
-        return Err(format!("spec.communities has more than {COMMUNITIES} entries"));
+    if communities.len() > MAX_COMMUNITIES {
+        return Err(format!("spec.communities has more than {MAX_COMMUNITIES} entries"));
     }
     let understood: Option<Vec<u32>> = communities.into_iter().map(community).collect();
     let secret = spec.at("password.secretRef");
@@ -108,7 +109,7 @@ fn peer(object: &Value, own: &str, node: &Node) -> Result<Peer, String> {
         uid: object.text("metadata.uid").into(),
         address: SocketAddr::new(address, port),
         source: optional("sourceAddress")?,
-        // A neighbour of another system is on the same wire, and packets from further away are not from it.
+        // An eBGP peer is directly connected unless multihop is configured.
         ttl: (my_asn != peer_asn && spec.at("ebgpMultiHop").as_bool() != Some(true)).then_some(1),
         password: (!secret.is_null()).then(|| SecretRef {
             namespace: secret.text("namespace").into(),
@@ -122,25 +123,23 @@ fn peer(object: &Value, own: &str, node: &Node) -> Result<Peer, String> {
             hold: seconds("holdTimeSeconds")?,
             restart: if graceful { Some(seconds("restartTimeSeconds")?) } else { None },
             max_prefixes: usize::try_from(spec.int("maxPrefixes")).map_err(|_| "spec.maxPrefixes is out of range")?,
-            communities: understood.ok_or("spec.communities has an entry that is none")?,
+            communities: understood.ok_or("spec.communities contains an invalid community")?,
             local_pref: Some(number("localPref")?).filter(|preference| *preference > 0).unwrap_or(LOCAL_PREF),
         },
         node: node.addresses.clone(),
     })
 }
 
-/// Our name among routers: what was said, the node's address of IPv4, or a number from the node's name.
-fn identifier(said: &str, own: &str, node: &Node) -> Result<Ipv4Addr, String> {
-    if !said.is_empty() {
-        return said.parse().map_err(|_| format!("spec.routerID {said:?} has not the form of an IPv4 address"));
+/// Router ID: the configured one, the IPv4 address of the node, or a hash of its name.
+fn identifier(configured: &str, own: &str, node: &Node) -> Result<Ipv4Addr, String> {
+    if !configured.is_empty() {
+        return configured.parse().map_err(|_| format!("spec.routerID {configured:?} is not an IPv4 address"));
     }
     let v4 = node.addresses.iter().find_map(|address| match address {
         IpAddr::V4(address) => Some(*address),
         IpAddr::V6(_) => None,
     });
-    // FNV-1a: nodes of different names are told apart, and a node is the same one after a restart.
-    let hash = || own.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    Ok(v4.unwrap_or_else(|| Ipv4Addr::from(hash().max(1))))
+    Ok(v4.unwrap_or_else(|| Ipv4Addr::from(fnv1a32(own.as_bytes()).max(1))))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Why a session is not there, in words that help.
+//! Why a session is down.
 //!
-//! In: what the machine, the wire or the peer said. Out: a [`Down`], whose text names the likely cause and what to look at. Equal reasons
-//! are equal, so that people hear of each once and not at every try.
+//! In: errors of the socket, the protocol or the peer. Out: a [`Down`], whose text names the likely cause and the next step.
+//! Equal reasons compare equal, so that each is reported once and not at every attempt.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -9,38 +9,38 @@ use std::net::IpAddr;
 
 use super::wire::Notification;
 
-/// Why a session is not there.
+/// Why a session is down.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Down {
-    /// Nobody listens there.
+    /// Connection refused.
     Refused,
-    /// Nobody answers.
-    NoAnswer,
-    /// The address that we are to speak from is none of ours.
+    /// The connect timed out.
+    ConnectTimeout,
+    /// The configured source address is not an address of this node.
     NoSource(Option<IpAddr>),
-    /// The machine cannot do it.
-    Machine(String),
-    /// The peer hung up before it said who it is.
+    /// Local error.
+    Local(String),
+    /// The peer closed the connection before its OPEN.
     Rejected,
-    /// The connection broke.
+    /// The connection failed.
     Broken(String),
-    /// Nothing was heard for so many seconds.
-    Silent(u64),
-    /// The peer says why.
-    Told(Notification),
-    /// The peer says what cannot be understood.
-    Fault(Notification),
-    /// The peer is of another autonomous system.
-    OtherSystem {
-        /// Which one we were told.
+    /// The hold timer expired after so many seconds.
+    HoldTimerExpired(u64),
+    /// The peer sent a NOTIFICATION.
+    Notified(Notification),
+    /// The peer violated the protocol.
+    ProtocolError(Notification),
+    /// The peer has another AS number.
+    AsMismatch {
+        /// The configured one.
         expected: u32,
-        /// Which one it is.
+        /// The one in its OPEN.
         is: u32,
     },
-    /// The peer has our identifier.
-    SameIdentifier,
-    /// The peer told us of more networks than this.
-    TooMany(usize),
+    /// The peer has our router ID.
+    RouterIdConflict,
+    /// The peer exceeded this number of prefixes.
+    PrefixLimit(usize),
 }
 
 impl Down {
@@ -49,9 +49,9 @@ impl Down {
     pub fn connecting(error: &io::Error, source: Option<IpAddr>) -> Self {
         match error.kind() {
             ErrorKind::ConnectionRefused => Self::Refused,
-            ErrorKind::TimedOut | ErrorKind::HostUnreachable => Self::NoAnswer,
+            ErrorKind::TimedOut | ErrorKind::HostUnreachable => Self::ConnectTimeout,
             ErrorKind::AddrNotAvailable => Self::NoSource(source),
-            _ => Self::Machine(error.to_string()),
+            _ => Self::Local(error.to_string()),
         }
     }
 }
@@ -63,35 +63,35 @@ impl fmt::Display for Down {
                 "the connection was refused: nothing listens at this address and port, or a firewall is between; \
                  check spec.peerAddress and spec.peerPort, and that BGP runs there",
             ),
-            Self::NoAnswer => f.write_str(
-                "no answer; if a password is set, both sides must have the same; \
+            Self::ConnectTimeout => f.write_str(
+                "connection timed out; if a password is set, both sides must have the same; \
                  else check spec.peerAddress, the route to it, and firewalls",
             ),
             Self::NoSource(Some(source)) => {
                 write!(f, "this node has no address {source}; check spec.sourceAddress, or spec.nodeSelector")
             }
-            Self::NoSource(None) => f.write_str("this node has no address to speak from"),
-            Self::Machine(why) => write!(f, "the connection cannot be opened: {why}"),
+            Self::NoSource(None) => f.write_str("this node has no source address"),
+            Self::Local(why) => write!(f, "the connection cannot be opened: {why}"),
             Self::Rejected => f.write_str(
-                "the peer hung up before it said who it is: \
+                "the peer closed the connection before its OPEN: \
                  does its configuration have this node's address as a neighbour?",
             ),
-            Self::Broken(why) => write!(f, "the connection broke: {why}"),
-            Self::Silent(seconds) => {
-                write!(f, "nothing was heard for {seconds} seconds (hold timer): the router is down, or the way to it")
+            Self::Broken(why) => write!(f, "the connection failed: {why}"),
+            Self::HoldTimerExpired(seconds) => {
+                write!(f, "hold timer expired after {seconds} seconds: the router or the path to it is down")
             }
-            Self::Told(notification) => write!(f, "the peer ended it: {notification}"),
-            Self::Fault(notification) => write!(f, "the peer said what BGP does not allow: {notification}"),
-            Self::OtherSystem { expected, is } => {
-                write!(f, "the peer is of AS {is}, not {expected}; check spec.peerASN")
+            Self::Notified(notification) => write!(f, "the peer sent NOTIFICATION: {notification}"),
+            Self::ProtocolError(notification) => write!(f, "protocol error of the peer: {notification}"),
+            Self::AsMismatch { expected, is } => {
+                write!(f, "the peer has AS number {is}, not {expected}; check spec.peerASN")
             }
-            Self::SameIdentifier => {
+            Self::RouterIdConflict => {
                 f.write_str("the peer has the same router ID as this node; set spec.routerID, or another one there")
             }
-            Self::TooMany(limit) => write!(
+            Self::PrefixLimit(limit) => write!(
                 f,
                 "the peer sent more than {limit} prefixes (spec.maxPrefixes); filter them there: nodes need none; \
-                 it is tried again after ten minutes, or at once when the BGPPeer changes"
+                 retried after ten minutes, or at once when the BGPPeer changes"
             ),
         }
     }

@@ -1,20 +1,20 @@
-//! Routes to single addresses, as messages.
+//! UPDATE messages for host routes.
 //!
-//! In: addresses that come, addresses that go, and what holds for all of them. Out: UPDATEs, each as long as a message may be, in the
-//! order of addresses: equal input, equal bytes.
+//! In: addresses to announce or withdraw, and their common attributes. Out: UPDATEs of up to the maximum length, in the
+//! order of addresses; deterministic.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use super::wire::{Attributes, Family, HEAD, LONGEST, Reach, Segment, Terms, Unreach, Update};
+use super::wire::{Attributes, Family, HEADER_LEN, MAX_LEN, Negotiated, Reach, Segment, Unreach, Update};
 
-/// What a message holds beside attributes and networks: the head, and two lengths.
-const FRAME: usize = HEAD + 4;
-/// At most so much are the head, the family and the next hop of an attribute that carries networks.
-const CARRIER: usize = 32;
+/// Length of the header and the two length fields.
+const FRAME_LEN: usize = HEADER_LEN + 4;
+/// Maximum length of MP_REACH_NLRI without its prefixes.
+const MP_REACH_LEN: usize = 32;
 
-/// Where packets go: addresses of this node.
+/// Next hops: addresses of this node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hops {
     /// For IPv4.
@@ -24,14 +24,14 @@ pub struct Hops {
 }
 
 impl Hops {
-    /// Those of a session: the address that it is spoken from, and for the other family an address of the node.
+    /// Next hops of a session: its local address, and an address of the node for the other family.
     #[must_use]
     pub fn new(local: IpAddr, node: &[IpAddr]) -> Self {
         let mut hops = Self::default();
         for address in [local].iter().chain(node) {
             match address.to_canonical() {
                 IpAddr::V4(address) => hops.v4 = hops.v4.or(Some(address)),
-                // One that means something on one wire alone is no next hop for others.
+                // A link-local address is no next hop for others.
                 IpAddr::V6(address) if address.is_unicast_link_local() => {}
                 IpAddr::V6(address) => hops.v6 = hops.v6.or(Some(address)),
             }
@@ -39,7 +39,7 @@ impl Hops {
         hops
     }
 
-    /// That of a family.
+    /// The next hop of a family.
     #[must_use]
     pub fn of(&self, family: Family) -> Option<IpAddr> {
         match family {
@@ -50,28 +50,28 @@ impl Hops {
     }
 }
 
-/// What holds for all routes of a session.
+/// Common attributes of the routes of a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Manner {
-    /// What was agreed on.
-    pub terms: Terms,
-    /// Our autonomous system.
+pub struct RouteAttributes {
+    /// Negotiated parameters.
+    pub negotiated: Negotiated,
+    /// Our AS number.
     pub asn: u32,
-    /// How much they are preferred; said inside of an autonomous system alone.
+    /// LOCAL_PREF; sent to iBGP peers only.
     pub local_pref: u32,
     /// Communities.
     pub communities: Vec<u32>,
-    /// Where packets go.
+    /// Next hops.
     pub hops: Hops,
 }
 
-impl Manner {
+impl RouteAttributes {
     fn attributes(&self) -> Attributes {
         let system = || vec![Segment { ordered: true, systems: vec![self.asn] }];
         Attributes {
             origin: Some(0),
-            path: Some(if self.terms.internal { Vec::new() } else { system() }),
-            local_pref: self.terms.internal.then_some(self.local_pref),
+            path: Some(if self.negotiated.internal { Vec::new() } else { system() }),
+            local_pref: self.negotiated.internal.then_some(self.local_pref),
             communities: self.communities.clone(),
             ..Attributes::default()
         }
@@ -85,7 +85,7 @@ impl Manner {
         if let IpAddr::V4(hop) = hop {
             attributes.next_hop = Some(hop);
         }
-        let alone = Update { attributes: attributes.clone(), ..Update::default() }.write(self.terms).len();
+        let alone = Update { attributes: attributes.clone(), ..Update::default() }.write(self.negotiated).len();
         let update = |chunk: &[IpAddr]| {
             let routes = hosts(chunk);
             match family {
@@ -96,8 +96,8 @@ impl Manner {
                 }
             }
         };
-        let each = per_message(family, alone + CARRIER);
-        addresses.chunks(each).map(|chunk| update(chunk).write(self.terms)).collect()
+        let each = per_message(family, alone + MP_REACH_LEN);
+        addresses.chunks(each).map(|chunk| update(chunk).write(self.negotiated)).collect()
     }
 
     /// The messages that withdraw these addresses of one family.
@@ -110,18 +110,18 @@ impl Manner {
                 Update { attributes: Attributes { unreach, ..Attributes::default() }, ..Update::default() }
             }
         };
-        let each = per_message(family, FRAME + CARRIER);
-        addresses.chunks(each).map(|chunk| update(chunk).write(self.terms)).collect()
+        let each = per_message(family, FRAME_LEN + MP_REACH_LEN);
+        addresses.chunks(each).map(|chunk| update(chunk).write(self.negotiated)).collect()
     }
 }
 
-/// How many hosts of a family fit beside so many bytes.
+/// Number of host prefixes that fit beside `beside` bytes.
 fn per_message(family: Family, beside: usize) -> usize {
     let host = if family == Family::V4 { 1 + 4 } else { 1 + 16 };
-    (LONGEST.saturating_sub(beside) / host).max(1)
+    (MAX_LEN.saturating_sub(beside) / host).max(1)
 }
 
-/// Addresses as networks of one host.
+/// Addresses as host prefixes.
 fn hosts(addresses: &[IpAddr]) -> Vec<IpNet> {
     addresses.iter().map(|address| IpNet::from(*address)).collect()
 }

@@ -1,14 +1,14 @@
-//! A session with one peer, as a machine of states: no clock, no socket.
+//! Finite state machine of a session with one peer (RFC 4271, section 8). Pure: no clock, no socket.
 //!
-//! In: [`Event`]s, each with its time. Out: [`Action`]s for whoever has the connection, and [`Session::due`], when to come again.
+//! In: [`Event`]s, each with its time. Out: [`Action`]s for the connection, and [`Session::due`], the next timer.
 //!
 //! ```text
 //! Idle ──due──▶ Connect ──connected──▶ OpenSent ──OPEN──▶ OpenConfirm ──KEEPALIVE──▶ Established
-//!  ▲______________│________________________│__________________│__________________________│   whatever goes wrong: a pause, longer each time
+//!  ▲______________│________________________│__________________│__________________________│   on any error: exponential backoff
 //! ```
-//! We open connections and take none, so there are no two of them that collide. What the peer announces is counted and forgotten: nodes
-//! have their own routes. We are the one that restarts (RFC 4724): rules stay in the kernel while this program is away, so a peer may keep
-//! our routes; after a start we say so once, tell all routes again, and mark their end.
+//! We only open connections, so there are no connection collisions. Routes of the peer are counted and not used. We are
+//! the restarting speaker of RFC 4724: rules stay in the kernel while the process is down, so the peer may keep our routes;
+//! the first OPEN after a start has the restart bit, and the updates that follow end with End-of-RIB.
 
 #[cfg(test)]
 mod tests;
@@ -22,113 +22,114 @@ use ipnet::IpNet;
 use tokio::time::Instant;
 
 use super::reasons::Down;
-use super::routes::{Hops, Manner};
+use super::routes::{Hops, RouteAttributes};
 use super::wire::open::AS_TRANS;
-use super::wire::{self, Capability, Family, Message, Notification, Open, Restart, Taken, Terms, Update};
+use super::wire::{self, Capability, Family, Message, Negotiated, Notification, Open, ReceivedUpdate, Restart, Update};
 
-/// How long a connection may take to open. A peer with another password does not answer at all.
-const CONNECTING: Duration = Duration::from_secs(10);
-/// How long a peer may take to say who it is.
-const INTRODUCING: Duration = Duration::from_secs(60);
-/// The pause after a failure, and the longest one after many.
-const PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The pause after a peer has told us of too many networks: somebody has to change something.
-const LONG_PAUSE: Duration = Duration::from_secs(600);
-/// A session that lasted so long was a good one: failures before it count no more.
-const LASTING: Duration = Duration::from_secs(30);
+/// Timeout of a TCP connect. A peer with another password does not respond at all.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for the OPEN of the peer.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
+/// Backoff after the first failure, doubled after each further one, and its maximum.
+const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
+/// Backoff after the prefix limit was exceeded: the configuration of the peer must be changed.
+const PREFIX_LIMIT_BACKOFF: Duration = Duration::from_secs(600);
+/// A session that was established for this long resets the backoff.
+const STABLE_AFTER: Duration = Duration::from_secs(30);
 
-/// What a session is to be.
+/// Settings of a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Our autonomous system.
+    /// Our AS number.
     pub my_asn: u32,
-    /// That of the peer.
+    /// AS number of the peer.
     pub peer_asn: u32,
-    /// Our name among routers.
+    /// Our router ID.
     pub id: Ipv4Addr,
-    /// How many seconds of silence are fine.
+    /// Proposed hold time in seconds.
     pub hold: u16,
-    /// For how many seconds a peer should keep our routes while this program is away.
+    /// Graceful restart time in seconds; none disables graceful restart.
     pub restart: Option<u16>,
-    /// How many networks a peer may tell us of.
+    /// Maximum number of prefixes of the peer.
     pub max_prefixes: usize,
     /// Communities of all routes.
     pub communities: Vec<u32>,
-    /// How much they are preferred.
+    /// LOCAL_PREF of all routes.
     pub local_pref: u32,
 }
 
-/// Where a session is.
+/// State of a session.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum State {
-    /// Nothing is tried until a pause is over.
+    /// Waiting for the backoff.
     Idle,
     /// A connection is being opened.
     Connect,
-    /// We have said who we are.
+    /// OPEN was sent.
     OpenSent,
-    /// Both have.
+    /// OPEN was sent and received.
     OpenConfirm,
-    /// Routes are told.
+    /// Routes are exchanged.
     Established,
-    /// It is over for good.
+    /// Ended for good.
     Stopped,
 }
 
 /// Addresses to announce.
 pub type Offer = Arc<BTreeSet<IpAddr>>;
 
-/// How a session is ended from our side.
+/// How we end a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Farewell {
-    /// We come back soon, with the same routes: a peer that can keep them is not told to forget them.
-    ComeBack,
-    /// We go for good; routes go with us.
-    Leave(Notification),
+pub enum EndMode {
+    /// The session will be established again with the same routes: a peer with graceful restart gets no NOTIFICATION and
+    /// keeps them.
+    GracefulRestart,
+    /// With a NOTIFICATION; the peer removes the routes.
+    Cease(Notification),
 }
 
-/// What happens.
+/// An event of the state machine.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// Time has passed.
-    Time,
-    /// The connection is open; packets for us go there.
+    /// A timer is due.
+    Timer,
+    /// The connection is open; with the next hops of our routes.
     Connected(Hops),
     /// It could not be opened.
     Failed(Down),
-    /// The peer hung up, or the connection broke.
+    /// The connection was closed or failed.
     Closed(String),
-    /// Bytes came.
-    Heard(&'a [u8]),
-    /// Other addresses are to be announced.
+    /// Bytes were received.
+    Received(&'a [u8]),
+    /// The addresses to announce changed.
     Offer(Offer),
-    /// It is to end.
-    End(Farewell),
+    /// End the session.
+    End(EndMode),
 }
 
-/// What is to be done.
+/// An action of the state machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Open a connection; answer with [`Event::Connected`] or [`Event::Failed`].
+    /// Open a connection; respond with [`Event::Connected`] or [`Event::Failed`].
     Connect,
-    /// Send this.
+    /// Send a message.
     Send(Vec<u8>),
-    /// Close the connection, when all is sent that was to be sent before; or give up opening it.
+    /// Close the connection after pending messages were sent; or cancel the connect.
     Close,
-    /// Tell people.
-    Tell(Report),
+    /// Report a change.
+    Report(Report),
 }
 
-/// What people are told, once for each change.
+/// A change of the session, reported once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Report {
-    /// It stands.
+    /// Established.
     Up,
-    /// It does not.
+    /// Not established.
     Down(Down),
-    /// The peer said something that is wrong, but not wrong enough to end the session.
-    Odd(&'static str),
+    /// An UPDATE with an error that does not end the session (RFC 7606).
+    MalformedUpdate(&'static str),
 }
 
 /// A session.
@@ -136,44 +137,44 @@ pub enum Report {
 pub struct Session {
     settings: Settings,
     state: State,
-    /// When the present state is over: a pause, a patience, the hold timer. Nothing: never.
+    /// Deadline of the state: backoff, timeout or hold timer.
     until: Option<Instant>,
-    /// When to say that we are still here.
+    /// When the next KEEPALIVE is due.
     keepalive: Option<Instant>,
-    /// How long silence is fine, as both agreed.
+    /// Negotiated hold time.
     hold: Option<Duration>,
-    manner: Manner,
-    /// What the peer takes.
+    route_attributes: RouteAttributes,
+    /// Address families of the peer.
     families: Vec<Family>,
-    /// Whether the peer keeps routes of those who restart.
-    keeps: bool,
+    /// Whether the peer supports graceful restart.
+    peer_keeps_routes: bool,
     offer: Offer,
-    /// What the peer has from us.
+    /// Announced addresses.
     sent: BTreeSet<IpAddr>,
-    /// What we have from the peer.
-    heard: HashSet<IpNet>,
-    /// Whether the peer asked to be told again.
-    again: bool,
-    /// Bytes of a message that is not complete.
-    inbox: Vec<u8>,
-    /// Whether no session has stood since this program began.
+    /// Prefixes of the peer.
+    received: HashSet<IpNet>,
+    /// Whether the peer requested a route refresh.
+    refresh: bool,
+    /// Bytes of an incomplete message.
+    read_buffer: Vec<u8>,
+    /// Whether no session was established since the process started.
     fresh: bool,
     since: Option<Instant>,
     failures: u32,
-    told: Option<Report>,
-    /// Which oddities people were told of.
-    odd: BTreeSet<&'static str>,
-    luck: fastrand::Rng,
+    reported: Option<Report>,
+    /// Errors of UPDATEs that were reported.
+    malformed: BTreeSet<&'static str>,
+    rng: fastrand::Rng,
 }
 
 impl Session {
-    /// A session that begins at once. `fresh`: the first with this peer since this program began. `seed` keeps nodes apart that begin
-    /// together.
+    /// A session that connects at once. `fresh`: no session with this peer was established since the process started. `seed`
+    /// spreads the backoff of nodes.
     #[must_use]
     pub fn new(settings: Settings, offer: Offer, fresh: bool, seed: u64, now: Instant) -> Self {
-        let terms = Terms { wide: true, internal: settings.my_asn == settings.peer_asn };
-        let manner = Manner {
-            terms,
+        let negotiated = Negotiated { four_octet_as: true, internal: settings.my_asn == settings.peer_asn };
+        let route_attributes = RouteAttributes {
+            negotiated,
             asn: settings.my_asn,
             local_pref: settings.local_pref,
             communities: settings.communities.clone(),
@@ -185,86 +186,86 @@ impl Session {
             until: Some(now),
             keepalive: None,
             hold: None,
-            manner,
+            route_attributes,
             families: Vec::new(),
-            keeps: false,
+            peer_keeps_routes: false,
             offer,
             sent: BTreeSet::new(),
-            heard: HashSet::new(),
-            again: false,
-            inbox: Vec::new(),
+            received: HashSet::new(),
+            refresh: false,
+            read_buffer: Vec::new(),
             fresh,
             since: None,
             failures: 0,
-            told: None,
-            odd: BTreeSet::new(),
-            luck: fastrand::Rng::with_seed(seed),
+            reported: None,
+            malformed: BTreeSet::new(),
+            rng: fastrand::Rng::with_seed(seed),
         }
     }
 
-    /// Where it is.
+    /// Current state.
     #[must_use]
     pub const fn state(&self) -> State {
         self.state
     }
 
-    /// How many routes the peer has from us.
+    /// Number of announced routes.
     #[must_use]
     pub fn announced(&self) -> usize {
         self.sent.len()
     }
 
-    /// How many networks the peer told us of.
+    /// Number of prefixes of the peer.
     #[must_use]
     pub fn received(&self) -> usize {
-        self.heard.len()
+        self.received.len()
     }
 
-    /// Whether no session with this peer has stood since this program began.
+    /// Whether no session with this peer was established since the process started.
     #[must_use]
     pub const fn is_fresh(&self) -> bool {
         self.fresh
     }
 
-    /// When [`Event::Time`] is due.
+    /// When [`Event::Timer`] is due.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         [self.until, self.keepalive].into_iter().flatten().min()
     }
 
-    /// Something happens.
+    /// Handles an event.
     pub fn on(&mut self, event: Event<'_>, now: Instant) -> Vec<Action> {
         let mut out = Vec::new();
         if self.state == State::Stopped {
             return out;
         }
         match event {
-            Event::Time => self.time(now, &mut out),
+            Event::Timer => self.on_timer(now, &mut out),
             Event::Connected(hops) => self.connected(hops, now, &mut out),
             Event::Failed(why) => self.down(why, None, now, &mut out),
             Event::Closed(_) if self.state == State::OpenSent => self.down(Down::Rejected, None, now, &mut out),
             Event::Closed(why) => self.down(Down::Broken(why), None, now, &mut out),
-            Event::Heard(bytes) => self.hear(bytes, now, &mut out),
+            Event::Received(bytes) => self.receive(bytes, now, &mut out),
             Event::Offer(offer) => {
                 self.offer = offer;
-                self.say(&mut out);
+                self.send_updates(&mut out);
             }
-            Event::End(farewell) => self.end(&farewell, &mut out),
+            Event::End(mode) => self.end(&mode, &mut out),
         }
         out
     }
 
-    fn time(&mut self, now: Instant, out: &mut Vec<Action>) {
+    fn on_timer(&mut self, now: Instant, out: &mut Vec<Action>) {
         if self.until.is_some_and(|until| until <= now) {
             match self.state {
                 State::Idle => {
-                    self.enter(State::Connect, Some(now + CONNECTING));
+                    self.enter(State::Connect, Some(now + CONNECT_TIMEOUT));
                     out.push(Action::Connect);
                 }
-                State::Connect => self.down(Down::NoAnswer, None, now, out),
+                State::Connect => self.down(Down::ConnectTimeout, None, now, out),
                 _ => {
-                    let patience = self.hold.filter(|_| self.state > State::OpenSent).unwrap_or(INTRODUCING);
-                    self.down(Down::Silent(patience.as_secs()), Some(Notification::HOLD_EXPIRED), now, out);
+                    let timeout = self.hold.filter(|_| self.state > State::OpenSent).unwrap_or(OPEN_TIMEOUT);
+                    self.down(Down::HoldTimerExpired(timeout.as_secs()), Some(Notification::HOLD_EXPIRED), now, out);
                 }
             }
         }
@@ -284,18 +285,18 @@ impl Session {
         if self.state != State::Connect {
             return;
         }
-        self.manner.hops = hops;
-        self.enter(State::OpenSent, Some(now + INTRODUCING));
+        self.route_attributes.hops = hops;
+        self.enter(State::OpenSent, Some(now + OPEN_TIMEOUT));
         out.push(Action::Send(self.open().write()));
     }
 
-    /// Who we are.
+    /// Our OPEN.
     fn open(&self) -> Open {
         let mut capabilities: Vec<Capability> = Family::OURS.map(Capability::Multiprotocol).into();
         capabilities.push(Capability::Refresh);
-        capabilities.push(Capability::Wide(self.settings.my_asn));
+        capabilities.push(Capability::FourOctetAs(self.settings.my_asn));
         if let Some(seconds) = self.settings.restart {
-            // Rules stay in the kernel whatever becomes of this program, so packets are always forwarded.
+            // Rules stay in the kernel, so packets are forwarded while the process is down.
             let families = Family::OURS.map(|family| (family, true)).into();
             capabilities.push(Capability::Restart(Restart { restarted: self.fresh, seconds, families }));
         }
@@ -307,50 +308,50 @@ impl Session {
         }
     }
 
-    fn hear(&mut self, bytes: &[u8], now: Instant, out: &mut Vec<Action>) {
-        self.inbox.extend(bytes);
-        let mut inbox = std::mem::take(&mut self.inbox);
-        let mut rest = &inbox[..];
+    fn receive(&mut self, bytes: &[u8], now: Instant, out: &mut Vec<Action>) {
+        self.read_buffer.extend(bytes);
+        let mut buffer = std::mem::take(&mut self.read_buffer);
+        let mut rest = &buffer[..];
         while self.state > State::Connect && self.state < State::Stopped {
             let message = match wire::length(rest) {
                 Ok(Some(length)) if length <= rest.len() => {
                     let (message, after) = rest.split_at(length);
                     rest = after;
-                    wire::read(message, self.manner.terms)
+                    wire::read(message, self.route_attributes.negotiated)
                 }
                 Ok(_) => {
-                    let read = inbox.len() - rest.len();
-                    inbox.drain(..read);
-                    self.inbox = inbox;
-                    if std::mem::take(&mut self.again) {
-                        self.say(out);
+                    let read = buffer.len() - rest.len();
+                    buffer.drain(..read);
+                    self.read_buffer = buffer;
+                    if std::mem::take(&mut self.refresh) {
+                        self.send_updates(out);
                     }
                     return;
                 }
-                Err(fault) => Err(fault),
+                Err(error) => Err(error),
             };
             match message {
-                Ok(message) => self.take(message, now, out),
-                Err(fault) => self.down(Down::Fault(fault.clone()), Some(fault), now, out),
+                Ok(message) => self.handle(message, now, out),
+                Err(error) => self.down(Down::ProtocolError(error.clone()), Some(error), now, out),
             }
         }
     }
 
-    /// Takes a message.
-    fn take(&mut self, message: Message, now: Instant, out: &mut Vec<Action>) {
+    /// Handles a message.
+    fn handle(&mut self, message: Message, now: Instant, out: &mut Vec<Action>) {
         if self.state > State::OpenSent {
             self.until = self.hold.map(|hold| now + hold);
         }
         match (self.state, message) {
-            (_, Message::Notification(why)) => self.down(Down::Told(why), None, now, out),
-            (State::OpenSent, Message::Open(open)) => self.introduced(&open, now, out),
+            (_, Message::Notification(why)) => self.down(Down::Notified(why), None, now, out),
+            (State::OpenSent, Message::Open(open)) => self.on_open(&open, now, out),
             (State::OpenConfirm, Message::Keepalive) => self.established(now, out),
             (State::Established, Message::Keepalive) => {}
-            (State::Established, Message::Update(taken)) => self.count(&taken, now, out),
-            // Told again when all that came with it is read: who asks a hundred times at once is answered once.
+            (State::Established, Message::Update(update)) => self.count(&update, now, out),
+            // Sent after all buffered messages are handled, so that many requests cost one refresh.
             (State::Established, Message::Refresh(family)) => {
                 self.sent.retain(|address| Family::of(*address) != family);
-                self.again = true;
+                self.refresh = true;
             }
             (state, _) => {
                 let place = match state {
@@ -358,27 +359,27 @@ impl Session {
                     State::OpenConfirm => 2,
                     _ => 3,
                 };
-                let fault = Notification::unexpected(place);
-                self.down(Down::Fault(fault.clone()), Some(fault), now, out);
+                let error = Notification::unexpected(place);
+                self.down(Down::ProtocolError(error.clone()), Some(error), now, out);
             }
         }
     }
 
-    /// The peer says who it is.
-    fn introduced(&mut self, open: &Open, now: Instant, out: &mut Vec<Action>) {
+    /// Handles the OPEN of the peer.
+    fn on_open(&mut self, open: &Open, now: Instant, out: &mut Vec<Action>) {
         let expected = self.settings.peer_asn;
         if open.asn() != expected {
-            let why = Down::OtherSystem { expected, is: open.asn() };
+            let why = Down::AsMismatch { expected, is: open.asn() };
             return self.down(why, Some(Notification::BAD_AS), now, out);
         }
-        if self.manner.terms.internal && open.id == self.settings.id {
-            return self.down(Down::SameIdentifier, Some(Notification::BAD_IDENTIFIER), now, out);
+        if self.route_attributes.negotiated.internal && open.id == self.settings.id {
+            return self.down(Down::RouterIdConflict, Some(Notification::BAD_IDENTIFIER), now, out);
         }
         let hold = open.hold.min(self.settings.hold);
         self.hold = (hold > 0).then(|| Duration::from_secs(hold.into()));
-        self.manner.terms.wide = open.is_wide();
-        self.families = Family::OURS.into_iter().filter(|family| open.takes(*family)).collect();
-        self.keeps = open.restart().is_some();
+        self.route_attributes.negotiated.four_octet_as = open.has_four_octet_as();
+        self.families = Family::OURS.into_iter().filter(|family| open.supports(*family)).collect();
+        self.peer_keeps_routes = open.restart().is_some();
         self.keepalive = self.hold.map(|hold| now + hold / 3);
         let until = self.hold.map(|hold| now + hold);
         self.enter(State::OpenConfirm, until);
@@ -390,107 +391,112 @@ impl Session {
         self.enter(State::Established, until);
         self.since = Some(now);
         self.fresh = false;
-        self.tell(Report::Up, out);
-        self.say(out);
+        self.report(Report::Up, out);
+        self.send_updates(out);
         for family in &self.families {
-            out.push(Action::Send(Update::end_of_rib(*family).write(self.manner.terms)));
+            out.push(Action::Send(Update::end_of_rib(*family).write(self.route_attributes.negotiated)));
         }
     }
 
-    /// Says what the peer does not know yet of what is offered.
-    fn say(&mut self, out: &mut Vec<Action>) {
+    /// Sends the difference between announced and current addresses.
+    fn send_updates(&mut self, out: &mut Vec<Action>) {
         if self.state != State::Established {
             return;
         }
-        for family in self.families.iter().copied().filter(|family| self.manner.hops.of(*family).is_some()) {
+        for family in self.families.iter().copied().filter(|family| self.route_attributes.hops.of(*family).is_some()) {
             let of_family = |address: &&IpAddr| Family::of(**address) == family;
-            let go: Vec<IpAddr> = self.sent.difference(&self.offer).filter(of_family).copied().collect();
-            let come: Vec<IpAddr> = self.offer.difference(&self.sent).filter(of_family).copied().collect();
-            let messages = self.manner.withdraw(family, &go).into_iter().chain(self.manner.announce(family, &come));
+            let withdrawn: Vec<IpAddr> = self.sent.difference(&self.offer).filter(of_family).copied().collect();
+            let announced: Vec<IpAddr> = self.offer.difference(&self.sent).filter(of_family).copied().collect();
+            let messages = self
+                .route_attributes
+                .withdraw(family, &withdrawn)
+                .into_iter()
+                .chain(self.route_attributes.announce(family, &announced));
             out.extend(messages.map(Action::Send));
-            for address in go {
+            for address in withdrawn {
                 self.sent.remove(&address);
             }
-            self.sent.extend(come);
+            self.sent.extend(announced);
         }
     }
 
-    /// Counts what the peer announces.
-    fn count(&mut self, taken: &Taken, now: Instant, out: &mut Vec<Action>) {
-        if let Some(fault) = &taken.fault
-            && self.odd.insert(fault.what)
+    /// Counts the prefixes of the peer.
+    fn count(&mut self, update: &ReceivedUpdate, now: Instant, out: &mut Vec<Action>) {
+        if let Some(error) = &update.error
+            && self.malformed.insert(error.what)
         {
-            out.push(Action::Tell(Report::Odd(fault.what)));
+            out.push(Action::Report(Report::MalformedUpdate(error.what)));
         }
-        for network in taken.withdrawn() {
-            self.heard.remove(&network);
+        for network in update.withdrawn() {
+            self.received.remove(&network);
         }
         let limit = self.settings.max_prefixes;
-        for network in taken.announced() {
-            self.heard.insert(network);
-            if self.heard.len() > limit {
-                return self.down(Down::TooMany(limit), Some(Notification::TOO_MANY_PREFIXES), now, out);
+        for network in update.announced() {
+            self.received.insert(network);
+            if self.received.len() > limit {
+                return self.down(Down::PrefixLimit(limit), Some(Notification::TOO_MANY_PREFIXES), now, out);
             }
         }
     }
 
-    /// The session is down, or did not come up.
-    fn down(&mut self, why: Down, last_words: Option<Notification>, now: Instant, out: &mut Vec<Action>) {
+    /// Closes the connection and backs off.
+    fn down(&mut self, why: Down, notification: Option<Notification>, now: Instant, out: &mut Vec<Action>) {
         if self.state == State::Idle {
             return;
         }
-        if let Some(words) = last_words.filter(|_| self.state > State::Connect) {
-            out.push(Action::Send(words.write()));
+        if let Some(notification) = notification.filter(|_| self.state > State::Connect) {
+            out.push(Action::Send(notification.write()));
         }
         out.push(Action::Close);
-        if self.since.take().is_some_and(|since| now.duration_since(since) >= LASTING) {
+        if self.since.take().is_some_and(|since| now.duration_since(since) >= STABLE_AFTER) {
             self.failures = 0;
         }
-        let pause = if matches!(why, Down::TooMany(_)) { LONG_PAUSE } else { self.pause() };
-        self.forget();
-        self.enter(State::Idle, Some(now + pause));
-        self.tell(Report::Down(why), out);
+        let backoff = if matches!(why, Down::PrefixLimit(_)) { PREFIX_LIMIT_BACKOFF } else { self.backoff() };
+        self.reset();
+        self.enter(State::Idle, Some(now + backoff));
+        self.report(Report::Down(why), out);
     }
 
-    /// The pause after a failure: longer each time, and never the same for all nodes.
-    fn pause(&mut self) -> Duration {
-        let whole = PAUSE.saturating_mul(1 << self.failures.min(10)).min(LONGEST_PAUSE);
+    /// Exponential backoff with jitter.
+    fn backoff(&mut self) -> Duration {
+        let whole = INITIAL_BACKOFF.saturating_mul(1 << self.failures.min(10)).min(MAX_BACKOFF);
         self.failures = self.failures.saturating_add(1);
-        whole.mul_f64(0.75 + self.luck.f64() / 4.0)
+        whole.mul_f64(0.75 + self.rng.f64() / 4.0)
     }
 
-    /// Forgets what belongs to a connection.
-    fn forget(&mut self) {
+    /// Resets the state of a connection.
+    fn reset(&mut self) {
         self.sent.clear();
-        self.heard.clear();
-        self.inbox.clear();
+        self.received.clear();
+        self.read_buffer.clear();
         self.families.clear();
-        self.manner.terms.wide = true;
-        (self.hold, self.keepalive, self.keeps, self.again) = (None, None, false, false);
+        self.route_attributes.negotiated.four_octet_as = true;
+        (self.hold, self.keepalive, self.peer_keeps_routes, self.refresh) = (None, None, false, false);
     }
 
-    /// Tells people what they have not been told last.
-    fn tell(&mut self, report: Report, out: &mut Vec<Action>) {
-        if self.told.as_ref() != Some(&report) {
-            self.told = Some(report.clone());
-            out.push(Action::Tell(report));
+    /// Reports a change, once.
+    fn report(&mut self, report: Report, out: &mut Vec<Action>) {
+        if self.reported.as_ref() != Some(&report) {
+            self.reported = Some(report.clone());
+            out.push(Action::Report(report));
         }
     }
 
-    /// Ends it for good.
-    fn end(&mut self, farewell: &Farewell, out: &mut Vec<Action>) {
-        let stays = self.state == State::Established && self.keeps && self.settings.restart.is_some();
-        let words = match farewell {
-            // Silence is what keeps the routes.
-            Farewell::ComeBack if stays => None,
-            Farewell::ComeBack => Some(Notification::shutdown("waypost stops on this node")),
-            Farewell::Leave(why) => Some(why.clone()),
+    /// Ends the session for good.
+    fn end(&mut self, mode: &EndMode, out: &mut Vec<Action>) {
+        let keeps_routes =
+            self.state == State::Established && self.peer_keeps_routes && self.settings.restart.is_some();
+        let notification = match mode {
+            // Without a NOTIFICATION the peer keeps the routes.
+            EndMode::GracefulRestart if keeps_routes => None,
+            EndMode::GracefulRestart => Some(Notification::shutdown("waypost stops on this node")),
+            EndMode::Cease(why) => Some(why.clone()),
         };
-        if let Some(words) = words.filter(|_| self.state > State::Connect) {
-            out.push(Action::Send(words.write()));
+        if let Some(notification) = notification.filter(|_| self.state > State::Connect) {
+            out.push(Action::Send(notification.write()));
         }
         out.push(Action::Close);
-        self.forget();
+        self.reset();
         self.enter(State::Stopped, None);
     }
 }

@@ -1,8 +1,7 @@
-//! The messages of BGP-4 (RFC 4271), read and written.
+//! Parsing and encoding of BGP-4 messages (RFC 4271). No I/O, no state.
 //!
-//! In: bytes of somebody whom nobody vouches for, or a message. Out: a [`Message`], or the [`Notification`] that the sender of such bytes
-//! deserves; or bytes. No I/O, no state: what a message means for a session is the session's to say. Every length is checked before it is
-//! believed; nothing is allocated that the bytes themselves do not pay for.
+//! In: untrusted bytes, or a message. Out: a [`Message`], or the [`Notification`] for the sender; or bytes. Every length is
+//! checked before it is used, and allocations are bounded by the length of the input.
 
 pub mod notification;
 pub mod open;
@@ -10,7 +9,7 @@ pub mod update;
 
 mod attributes;
 mod prefix;
-mod taken;
+mod received;
 #[cfg(test)]
 mod tests;
 
@@ -20,13 +19,13 @@ use std::net::IpAddr;
 pub use attributes::{Attributes, Large, Reach, Segment, Unreach};
 pub use notification::Notification;
 pub use open::{Capability, Open, Restart};
-pub use taken::{Fault, Taken, Weight};
+pub use received::{ErrorAction, ReceivedUpdate, UpdateError};
 pub use update::Update;
 
-/// How long the head of a message is: sixteen ones, a length, a type.
-pub const HEAD: usize = 19;
-/// How long a message may be.
-pub const LONGEST: usize = 4096;
+/// Length of the header: marker, length, type.
+pub const HEADER_LEN: usize = 19;
+/// Maximum length of a message.
+pub const MAX_LEN: usize = 4096;
 
 const MARKER: [u8; 16] = [0xff; 16];
 
@@ -36,24 +35,24 @@ const NOTIFICATION: u8 = 3;
 const KEEPALIVE: u8 = 4;
 const ROUTE_REFRESH: u8 = 5;
 
-/// A kind of routes: the family of their addresses, and what they are for.
+/// Address family (AFI) and subsequent address family (SAFI).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Family {
-    /// The number of the family of addresses.
+    /// AFI.
     pub afi: u16,
-    /// The number of what they are for.
+    /// SAFI.
     pub safi: u8,
 }
 
 impl Family {
-    /// Routes to single receivers of IPv4.
+    /// IPv4 unicast.
     pub const V4: Self = Self { afi: 1, safi: 1 };
-    /// Routes to single receivers of IPv6.
+    /// IPv6 unicast.
     pub const V6: Self = Self { afi: 2, safi: 1 };
-    /// What this program speaks of.
+    /// Supported families.
     pub const OURS: [Self; 2] = [Self::V4, Self::V6];
 
-    /// The family of the routes to an address.
+    /// The family of an address.
     #[must_use]
     pub const fn of(address: IpAddr) -> Self {
         match address {
@@ -73,46 +72,46 @@ impl fmt::Display for Family {
     }
 }
 
-/// What both sides agreed on, without which an UPDATE cannot be read.
+/// Negotiated parameters that the encoding of UPDATE depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Terms {
-    /// Whether numbers of autonomous systems have four octets (RFC 6793).
-    pub wide: bool,
-    /// Whether both are of the same autonomous system.
+pub struct Negotiated {
+    /// Whether AS numbers have four octets (RFC 6793).
+    pub four_octet_as: bool,
+    /// Whether the session is iBGP.
     pub internal: bool,
 }
 
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
-    /// Who speaks, and what it can do.
+    /// OPEN.
     Open(Open),
-    /// Routes that come and go, as a receiver should take them.
-    Update(Box<Taken>),
-    /// Why the session ends.
+    /// UPDATE.
+    Update(Box<ReceivedUpdate>),
+    /// NOTIFICATION.
     Notification(Notification),
-    /// Still here.
+    /// KEEPALIVE.
     Keepalive,
-    /// Tell me all routes of this family again (RFC 2918).
+    /// ROUTE-REFRESH of a family (RFC 2918).
     Refresh(Family),
 }
 
-/// How long the message is that begins with these bytes; nothing while too few of them are there to tell.
+/// Length of the message at the start of the bytes; none if the header is incomplete.
 ///
 /// # Errors
-/// When no message begins so.
+/// When the header is invalid.
 pub fn length(bytes: &[u8]) -> Result<Option<usize>, Notification> {
-    let Some(head) = bytes.first_chunk::<HEAD>() else { return Ok(None) };
+    let Some(head) = bytes.first_chunk::<HEADER_LEN>() else { return Ok(None) };
     if head[..16] != MARKER {
         return Err(Notification::NOT_SYNCHRONIZED);
     }
     let length = u16::from_be_bytes([head[16], head[17]]);
     let (at_least, at_most) = match head[18] {
-        OPEN => (29, LONGEST),
-        UPDATE => (23, LONGEST),
-        NOTIFICATION => (21, LONGEST),
-        KEEPALIVE => (HEAD, HEAD),
-        ROUTE_REFRESH => (23, LONGEST),
+        OPEN => (29, MAX_LEN),
+        UPDATE => (23, MAX_LEN),
+        NOTIFICATION => (21, MAX_LEN),
+        KEEPALIVE => (HEADER_LEN, HEADER_LEN),
+        ROUTE_REFRESH => (23, MAX_LEN),
         unknown => return Err(Notification::bad_type(unknown)),
     };
     match usize::from(length) {
@@ -121,22 +120,22 @@ pub fn length(bytes: &[u8]) -> Result<Option<usize>, Notification> {
     }
 }
 
-/// Reads a message, which must be as long as [`length`] says.
+/// Parses a message of the length that [`length`] returned.
 ///
 /// # Errors
-/// When it is none.
-pub fn read(bytes: &[u8], terms: Terms) -> Result<Message, Notification> {
-    let said = length(bytes)?;
-    if said != Some(bytes.len()) {
+/// When it is malformed.
+pub fn read(bytes: &[u8], negotiated: Negotiated) -> Result<Message, Notification> {
+    let expected = length(bytes)?;
+    if expected != Some(bytes.len()) {
         return Err(Notification::bad_length(u16::try_from(bytes.len()).unwrap_or(u16::MAX)));
     }
-    let (kind, body) = (bytes[18], &bytes[HEAD..]);
+    let (kind, body) = (bytes[18], &bytes[HEADER_LEN..]);
     match kind {
         OPEN => Open::read(body).map(Message::Open),
-        UPDATE => taken::read(body, terms).map(|taken| Message::Update(Box::new(taken))),
+        UPDATE => received::read(body, negotiated).map(|taken| Message::Update(Box::new(taken))),
         NOTIFICATION => Ok(Message::Notification(Notification::read(body))),
         KEEPALIVE => Ok(Message::Keepalive),
-        // The octet in the middle is reserved. What is longer carries filters (RFC 5291), which nobody asked us to keep.
+        // The third octet is reserved. Longer messages carry outbound route filters (RFC 5291), which are not supported.
         ROUTE_REFRESH => {
             let afi = u16::from_be_bytes([body[0], body[1]]);
             Ok(Message::Refresh(Family { afi, safi: body[3] }))
@@ -145,34 +144,34 @@ pub fn read(bytes: &[u8], terms: Terms) -> Result<Message, Notification> {
     }
 }
 
-/// Writes KEEPALIVE.
+/// KEEPALIVE.
 #[must_use]
 pub fn keepalive() -> Vec<u8> {
-    framed(KEEPALIVE, &[])
+    frame(KEEPALIVE, &[])
 }
 
-/// Writes ROUTE-REFRESH.
+/// ROUTE-REFRESH.
 #[must_use]
 pub fn refresh(family: Family) -> Vec<u8> {
     let [high, low] = family.afi.to_be_bytes();
-    framed(ROUTE_REFRESH, &[high, low, 0, family.safi])
+    frame(ROUTE_REFRESH, &[high, low, 0, family.safi])
 }
 
-/// Puts a head before the body of a message.
-fn framed(kind: u8, body: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(HEAD + body.len());
+/// Prepends the header.
+fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(HEADER_LEN + body.len());
     out.extend(MARKER);
-    out.extend(u16::try_from(HEAD + body.len()).unwrap_or(u16::MAX).to_be_bytes());
+    out.extend(u16::try_from(HEADER_LEN + body.len()).unwrap_or(u16::MAX).to_be_bytes());
     out.push(kind);
     out.extend(body);
     out
 }
 
-/// Bytes that are taken from the front, as long as there are any.
+/// Reads bytes from the front.
 #[derive(Clone, Copy, Debug)]
-struct Rest<'a>(&'a [u8]);
+struct Reader<'a>(&'a [u8]);
 
-impl<'a> Rest<'a> {
+impl<'a> Reader<'a> {
     const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -66,7 +66,7 @@ fn policy_local_means_nodes_with_ready_endpoints() {
     let local = json!({"externalTrafficPolicy": "Local"});
     assert_eq!(nodes(&objects(&local, &[])), [""; 0]);
     assert_eq!(nodes(&objects(&local, &[("n2", true), ("n1", false)])), ["n2"]);
-    assert_eq!(nodes(&objects(&local, &[("n1", false)])), ["n1"], "better somebody who leaves than nobody");
+    assert_eq!(nodes(&objects(&local, &[("n1", false)])), ["n1"], "terminating endpoints are the last resort");
     assert_eq!(nodes(&objects(&local, &[("n3", true)])), [""; 0], "that node is not ready");
 }
 

@@ -17,7 +17,7 @@ pub const DEFAULT: &str = "default";
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// The volume with the token.
 const VOLUME: &str = "kube-api-access";
-/// How long tokens are good, in seconds. A number of its own tells them from those that somebody asked for.
+/// Lifetime of tokens in seconds. An unusual number, which distinguishes them from requested ones.
 const LIFETIME: u32 = 3607;
 /// The ConfigMap with the CA, in every namespace.
 const ROOT_CA: &str = "kube-root-ca.crt";

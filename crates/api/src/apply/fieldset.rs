@@ -2,7 +2,7 @@
 //!
 //! A tree of sorted steps; a path is in the set when its last step is marked `own`. In: paths, pushed in any order, or
 //! a `FieldsV1` object. Out: the set algebra that ownership is made of, and the `FieldsV1` object again. Removing a
-//! path never removes what is below it ([`Set::difference`]) unless that is asked for ([`Set::without`]).
+//! path never removes what is below it ([`Set::difference`]) unless that is requested ([`Set::without`]).
 
 use std::cmp::Ordering;
 

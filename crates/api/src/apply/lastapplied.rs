@@ -1,6 +1,6 @@
 //! Objects that `kubectl apply` used to manage on the client's side.
 //!
-//! Such an object carries its last configuration in an annotation, and its fields belong to whoever wrote them. In: the
+//! Such an object carries its last configuration in an annotation, and its fields belong to the managers that wrote them. In: the
 //! annotation of the live object, or an applied configuration. Out: the paths that `kubectl` may take over without a
 //! conflict, because it had applied the very values that are live, and the annotation brought up to date.
 

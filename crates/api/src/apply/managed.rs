@@ -156,7 +156,7 @@ impl<'a> Managed<'a> {
         &mut self.0[index]
     }
 
-    /// Every path that somebody owns.
+    /// Every path that a manager owns.
     pub(super) fn everything(&self) -> Set<'a> {
         self.0.iter().fold(Set::default(), |all, owned| all.union(owned.set.clone()))
     }

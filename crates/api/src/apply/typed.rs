@@ -77,7 +77,7 @@ impl List {
         Node::of_shape(self.item)
     }
 
-    /// How an item is told apart from the others; the words say why it cannot be.
+    /// The key of an item among the others; the error says why there is none.
     pub(super) fn element(self, item: &Value) -> Result<Element<'_>, String> {
         if self.keys.is_empty() {
             return match item {

@@ -1,7 +1,7 @@
 //! What Go calls the things that a message about a wrong type names.
 //!
 //! The tables know shapes, not Go types; clients of the original read `of type v1.ServiceType` and
-//! `Go struct field ServicePort.spec.ports.port`. These functions find those names when an error is told, never before.
+//! `Go struct field ServicePort.spec.ports.port`. These functions find those names when an error is reported, never before.
 
 use super::walk::Step;
 use crate::schema::{Field, Shape, TypeId};

@@ -25,7 +25,7 @@ pub(super) enum Fault {
     /// It has another type: what it is (`number 80.5`). The type is the one of the field unless a parser behind the
     /// field had its own.
     Mismatch { found: String, wanted: Option<&'static str>, fatal: bool },
-    /// Told in its own words.
+    /// With a message of its own.
     Other { message: String, fatal: bool },
 }
 

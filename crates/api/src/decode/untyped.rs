@@ -1,7 +1,7 @@
 //! JSON of no particular type, with its duplicate fields.
 //!
 //! Patches are parsed so: their fields are not those of any message. The last of several equal keys wins; each key that
-//! came again is told once, by its path.
+//! came again is reported once, by its path.
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};

@@ -17,7 +17,7 @@ pub(super) struct Context<'a> {
     object: Value,
     old_object: Value,
     request: Value,
-    /// The request as match conditions see it: in the form that was asked for, but for the resource that was sent.
+    /// The request as match conditions see it: in the requested form, but for the resource that was sent.
     request_sent: Value,
     namespace: &'a Value,
     params: &'a Value,
@@ -25,7 +25,7 @@ pub(super) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// A request in the form that a rule asked for.
+    /// A request in the form that a rule requests.
     pub(super) fn new(
         request: &Request<'_>,
         form: &Form,
@@ -129,7 +129,7 @@ impl MatchConditions {
         Self { expressions, all, ignores_failure }
     }
 
-    /// Evaluates them on a request in the form that a rule asked for.
+    /// Evaluates them on a request in the form that a rule requests.
     #[must_use]
     pub fn check(&self, request: &Request<'_>, form: &Form, authorizer: &dyn Authorize) -> MatchResult {
         if self.all.is_empty() {

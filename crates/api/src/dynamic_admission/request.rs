@@ -101,7 +101,7 @@ impl<'a> Request<'a> {
         Form::of(self.kind, self.subresource)
     }
 
-    /// An `AdmissionRequest` without uid, objects and empty fields, in the form that a rule asked for.
+    /// An `AdmissionRequest` without uid, objects and empty fields, in the form that a rule requests.
     #[must_use]
     pub fn describe(&self, form: &Form) -> Value {
         let kind = |form: &Form| json!({"group": form.kind_group, "version": form.kind_version, "kind": form.kind});
@@ -134,7 +134,7 @@ impl<'a> Request<'a> {
         Status::forbidden(self.kind.resource(), name, why)
     }
 
-    /// Its objects, new and old, in the form that a rule asked for.
+    /// Its objects, new and old, in the form that a rule requests.
     #[must_use]
     pub fn objects(&self, form: &Form) -> (Value, Value) {
         (self.convert(self.object, form), self.convert(self.old_object, form))

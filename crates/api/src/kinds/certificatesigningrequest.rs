@@ -1,4 +1,4 @@
-//! CertificateSigningRequest: somebody has a key, says who they are, and asks the cluster's authority to say so too.
+//! CertificateSigningRequest: a key and a subject, to be certified by a CA of the cluster.
 //!
 //! Who asks is written down by the server, who may have it is decided through `approval`, and the certificate comes through
 //! `status`; each of the three leaves the others' parts alone.

@@ -139,7 +139,7 @@ impl Rules for PodRules {
         keep_observed_generations(new, old);
     }
 
-    /// Whoever binds a Pod brings it as it was but for its node ([`bind`]).
+    /// A binding changes nothing of the Pod but its node ([`bind`]).
     fn prepare_part(&self, part: &str, new: &mut Value, old: &Value) {
         if part != BINDING {
             self.prepare_status(new, old);
@@ -264,7 +264,7 @@ fn keep_observed_generations(new: &mut Value, old: &Value) {
     }
 }
 
-/// How long a deleted Pod may take to end: what is asked for, or what it says; nothing when no node runs it.
+/// Grace period of a deleted Pod: as requested, or as in its spec; none when no node runs it.
 #[must_use]
 fn grace_period(pod: &Value, asked: Option<i64>) -> i64 {
     let idle = pod.text("spec.nodeName").is_empty() || matches!(pod.text("status.phase"), "Failed" | "Succeeded");

@@ -1,4 +1,4 @@
-//! StatefulSet: Pods that are told apart, each with a name of its own that outlives it.
+//! StatefulSet: Pods with stable identities; a name outlives its Pod.
 //!
 //! There are no persistent volumes here, so a set that asks for some is refused: without them its Pods would start with
 //! nothing each time, which is what such a set is made to prevent.

@@ -17,7 +17,7 @@ pub(super) fn apply(object: &Value, patch: &Value, checked: bool) -> Result<Valu
             let words = mismatch(patch, "value of type map[string]interface {}");
             return Err(PatchError::Malformed(format!("error decoding patch: {words}")));
         }
-        // Unchecked, a list is the whole result; whoever decodes it will complain.
+        // Unchecked, a list is the whole result; decoding it fails.
         (out, Value::Array(_)) => *out = without_nulls(patch),
         _ => return Err(not_a_patch()),
     }

@@ -1,4 +1,4 @@
-//! Whether the rules somebody has cover the rules they want to grant.
+//! Whether the rules of a user cover the rules that they want to grant.
 //!
 //! Rules are taken apart into the smallest ones; each must be covered by a single rule of the owner. What is not covered is put together
 //! again, by resource, and worded as Kubernetes words it.
@@ -184,7 +184,7 @@ mod tests {
     proptest! {
         // Few pairs of random rules cover each other.
         #![proptest_config(ProptestConfig::with_cases(8192))]
-        /// Whoever grants only what is covered gives nobody a request they could not make themselves.
+        /// A grant of covered rules allows no request that its author could not make.
         #[test]
         fn covered_rules_allow_nothing_more(
             owned in prop::collection::vec(any_rule(), 0..3), wanted in any_rule(),

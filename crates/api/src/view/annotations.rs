@@ -10,6 +10,10 @@ pub const TOPOLOGY_AWARE_HINTS: &str = "service.kubernetes.io/topology-aware-hin
 pub const SSL_CERT: &str = "service.beta.kubernetes.io/aws-load-balancer-ssl-cert";
 /// The protocol that a load balancer speaks with Pods.
 pub const BACKEND_PROTOCOL: &str = "service.beta.kubernetes.io/aws-load-balancer-backend-protocol";
+/// The ports of a load balancer with TLS, by number or name; `*` or empty means all.
+pub const SSL_PORTS: &str = "service.beta.kubernetes.io/aws-load-balancer-ssl-ports";
+/// `*`: the load balancer sends a PROXY protocol v1 header to Pods.
+pub const PROXY_PROTOCOL: &str = "service.beta.kubernetes.io/aws-load-balancer-proxy-protocol";
 /// The default IngressClass: `true`.
 pub const DEFAULT_INGRESS_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
 /// The class of an Ingress, in the form that `spec.ingressClassName` replaced.

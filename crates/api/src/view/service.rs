@@ -129,10 +129,6 @@ pub struct ServicePort {
     /// Its number on nodes; 0 for none.
     #[serde(deserialize_with = "number")]
     pub node_port: u16,
-    /// Whether the gateway of this node serves its load-balancer addresses. No API server sends it; the gateway adds it to
-    /// the Services that the proxy of the same process sees.
-    #[serde(rename = "waypost.dev/gateway")]
-    pub at_gateway: bool,
 }
 
 /// The port of each Pod that a port of a Service leads to.

@@ -1,7 +1,7 @@
 //! YAML text becomes a value.
 //!
 //! Only the first document is read, as the original does. Aliases are copied, and what they copy is bounded, so a small
-//! text cannot become a large value. Keys that come twice are told with their line; the last one wins.
+//! text cannot become a large value. Duplicate keys are reported with their line; the last one wins.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

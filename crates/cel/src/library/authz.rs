@@ -50,7 +50,7 @@ pub enum Subject {
     },
 }
 
-/// A resource, or resources, that somebody wants something with.
+/// A resource, or resources, that a check is about.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Resource {
     /// API group; empty for the core group.
@@ -69,7 +69,7 @@ pub struct Resource {
     pub label_selector: String,
 }
 
-/// What somebody wants to use.
+/// The subject of a check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target {
     /// A path that is no resource.

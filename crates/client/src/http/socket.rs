@@ -62,7 +62,7 @@ impl Client {
         let io = timeout(CONNECT_TIMEOUT, connect(&self.access)).await.map_err(|_| late())?.map_err(failed)?;
         let broken = |error: hyper::Error| ClientError::Broken(full(&error));
         let (mut sender, connection) = http1::handshake(TokioIo::new(io)).await.map_err(broken)?;
-        // The end of the connection is told to whoever reads from it.
+        // The reader sees the end of the connection.
         tokio::spawn(async { drop(connection.with_upgrades().await) });
         let key = STANDARD.encode(std::array::from_fn::<u8, 16, _>(|_| fastrand::u8(..)));
         let mut request = Request::builder()

@@ -1,8 +1,8 @@
 //! Reading a kubeconfig: how to reach a server and who to be there.
 //!
 //! In: a file as `kubectl` reads it. Out: an [`Access`]: the address, the TLS settings, and the headers that say who asks.
-//! What we cannot honour (programs that fetch credentials, proxies) is refused by its name; ignoring it would end in an error that
-//! nobody understands, or in being somebody else than the file says.
+//! What we cannot honour (programs that fetch credentials, proxies) is refused by its name; ignoring it would end in an unrelated error, or in another
+//! identity than the file says.
 
 use std::path::{Path, PathBuf};
 
@@ -109,7 +109,7 @@ impl Access {
         }
         let context = named(config, "contexts", current, "context")?;
         let cluster = named(config, "clusters", context.text("cluster"), "cluster")?;
-        // A context without a user is somebody unknown, which some servers allow.
+        // A context without a user is anonymous, which some servers allow.
         let user = match context.text("user") {
             "" => &Value::Null,
             name => named(config, "users", name, "user")?,

@@ -1,4 +1,4 @@
-//! Contexts in somebody's own kubeconfig: one is added to what is there, and taken out again.
+//! Contexts in the kubeconfig of a user: adds one, and removes it again.
 //!
 //! In: that kubeconfig and one of ours, as values. Out: the two in one, or the first without the second. What others wrote there stays as
 //! it is; only entries of our name are ours.

@@ -14,7 +14,7 @@ use crate::testing::{node, pod, service};
 use crate::write::object_key;
 
 /// The timeout of all waits.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Bench {
     store: Arc<dyn Store>,
@@ -76,7 +76,7 @@ impl Bench {
                 watch.next().await.expect("history that is kept");
             }
         };
-        tokio::time::timeout(PATIENCE, waiting).await.expect("the wish is fulfilled in time");
+        tokio::time::timeout(TIMEOUT, waiting).await.expect("the condition holds in time");
     }
 }
 

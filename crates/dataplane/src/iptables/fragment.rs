@@ -231,7 +231,8 @@ impl Builder<'_> {
             false => (self.names.cluster(), &port.cluster),
         };
         let hidden = self.context.masquerade_rule().map(|rule| {
-            let rule = rule.when(to(port.cluster_ip.into())).when(self.at(port.port));
+            let rule = port.cluster_ip.into_iter().fold(rule, |rule, ip| rule.when(to(ip.into())));
+            let rule = rule.when(self.at(port.port));
             self.context.comment(rule, || self.label(Role::Cluster))
         });
         self.choose(name.clone(), list, hidden);

@@ -47,8 +47,10 @@ pub(super) struct Names {
 impl Names {
     /// Names of a port.
     pub(super) fn of(key: &PortKey) -> Self {
-        let PortKey { service, port, .. } = key;
-        let port = if port.is_empty() { service.to_string() } else { format!("{service}:{port}") };
+        let PortKey { service, port, redirected, .. } = key;
+        // Unique: names of Services contain no dots.
+        let suffix = if *redirected { ".gateway" } else { "" };
+        let port = if port.is_empty() { format!("{service}{suffix}") } else { format!("{service}{suffix}:{port}") };
         let protocol = key.protocol.as_str().to_lowercase();
         let hash = hash(&[&port, &protocol]);
         Self { port, protocol, hash }
@@ -109,9 +111,11 @@ mod tests {
             port: "p80".into(),
             protocol: plan::Protocol::Tcp,
             family: api::ip::Family::V4,
+            redirected: false,
         };
         let names = Names::of(&key);
         assert_eq!(&*names.cluster(), "KUBE-SVC-XPGD46QRK7WJZT7O");
+        assert_ne!(Names::of(&PortKey { redirected: true, ..key }).cluster(), names.cluster());
         let backend = Backend { ip: "10.180.0.1".parse().expect("an address"), port: 80 };
         assert_eq!(&*names.endpoint(backend), "KUBE-SEP-SXIVWICOYRO3J4NJ");
         assert!(is_ours(&names.endpoint(backend)) && is_ours(SERVICES));

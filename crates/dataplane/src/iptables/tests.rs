@@ -53,6 +53,7 @@ fn everything(number: u8) -> ServiceSpec {
         external_ip: true,
         lb_ip: true,
         ranges: 2,
+        gateway: false,
         endpoints: vec![(2, 0), (9, 0)],
     }
 }

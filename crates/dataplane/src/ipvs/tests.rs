@@ -142,6 +142,7 @@ fn with(endpoints: &[u8], protocol: usize) -> ServiceSpec {
         external_ip: false,
         lb_ip: false,
         ranges: 0,
+        gateway: false,
         endpoints: endpoints.iter().map(|place| (*place, 0)).collect(),
     }
 }
@@ -339,6 +340,7 @@ fn the_rules_text_lists_every_virtual_server() {
         external_ip: true,
         lb_ip: true,
         ranges: 0,
+        gateway: false,
         endpoints: vec![(2, 0), (9, 0)],
     };
     planner.update_all(updates(&spec));

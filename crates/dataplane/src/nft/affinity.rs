@@ -111,22 +111,7 @@ impl<'a> AffinityChains<'a> {
 
 /// Content hash for names; stable across processes because names outlive them.
 fn hash(content: &impl std::hash::Hash) -> u32 {
-    let mut hasher = Fnv(0x811c_9dc5);
+    let mut hasher = api::hash::Fnv1a32::default();
     content.hash(&mut hasher);
     hasher.0
-}
-
-/// FNV-1a; the standard hasher is not stable.
-struct Fnv(u32);
-
-impl std::hash::Hasher for Fnv {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
-        }
-    }
-
-    fn finish(&self) -> u64 {
-        u64::from(self.0)
-    }
 }

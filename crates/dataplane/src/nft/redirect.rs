@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 
+use api::hash::fnv1a64;
 use api::ip::Family;
 use kernel::nft::{Chain, Field, Key, Name, Part, Set, SetValue, Statement, Type, Value, Verdict};
 use plan::{Frontend, Options, Plan, Protocol, Role, ServicePort};
@@ -187,8 +188,6 @@ pub(crate) fn chains(options: &Options, family: Family) -> BTreeMap<Name, Chain>
 
 /// Identifies the version and the chains.
 pub(crate) fn tag(chains: &BTreeMap<Name, Chain>) -> String {
-    let sum = format!("{chains:?}")
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let sum = fnv1a64(format!("{chains:?}").as_bytes());
     format!("waypost userspace {VERSION} {sum:016x}")
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use api::hash::fnv1a64;
 use api::ip::Family;
 use kernel::nft::{Chain, Dump, Key, Name, Set, Value};
 use plan::Plan;
@@ -162,9 +163,6 @@ fn reconcile_elements(name: &str, mut have: Set, wanted: Vec<(Key, Value)>, writ
 
 /// Identifies the version and the options that are part of the rules.
 fn tag(chains: &BTreeMap<Name, Chain>) -> String {
-    let mut sum: u64 = 0xcbf2_9ce4_8422_2325;
-    for byte in format!("{chains:?}").bytes() {
-        sum = (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
+    let sum = fnv1a64(format!("{chains:?}").as_bytes());
     format!("waypost {VERSION} {sum:016x}")
 }

@@ -90,6 +90,7 @@ fn a_failed_sync_changes_nothing_and_is_retried() {
         external_ip: false,
         lb_ip: false,
         ranges: 0,
+        gateway: false,
         endpoints: vec![(2, 0), (9, 0)],
     };
     let mut touched = plan::Touched::default();

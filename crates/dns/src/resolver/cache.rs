@@ -1,6 +1,6 @@
 //! Cache of upstream answers, bounded in entries and bytes.
 //!
-//! In: answers with their TTL. Out: the same with their age, until they expire and as stale answers for some time
+//! In: answers with their TTL; NXDOMAIN and NODATA, too (a negative cache, RFC 2308). Out: the same with their age, until they expire and as stale answers for some time
 //! after. Each shard uses S3-FIFO: new answers enter a small queue and move to the main queue only if they are used
 //! again, so a scan of many names used once does not evict popular ones.
 

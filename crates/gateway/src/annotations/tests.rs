@@ -125,7 +125,7 @@ proptest! {
         let gateway_spec = gateway_spec(&asked);
         for port in asked.spec.ports.iter().filter(|port| port.is_tcp()) {
             let served = gateway_spec.ports.iter().find(|served| served.number == port.port);
-            let named = names(asked.metadata.annotation(SSL_PORTS), port);
+            let named = asked.has_tls(port);
             prop_assert_eq!(served.is_some_and(|served| served.front == ClientProtocol::Tls), named);
             prop_assert!(served.is_none_or(|served| served.mode == Mode::Http || !served.proxy_protocol));
         }

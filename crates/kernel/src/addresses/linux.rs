@@ -83,8 +83,8 @@ impl Watcher {
         Ok(Self { socket })
     }
 
-    /// Reads everything that has been said so far. Whether it was about addresses.
-    fn hear(&mut self) -> Result<bool, Errno> {
+    /// Reads all pending messages; returns whether any is about addresses.
+    fn receive(&mut self) -> Result<bool, Errno> {
         let mut changed = false;
         loop {
             match self.socket.receive() {
@@ -107,7 +107,7 @@ impl Monitor for Watcher {
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             self.socket.ready(left).map_err(failed)?;
-            if self.hear().map_err(failed)? {
+            if self.receive().map_err(failed)? {
                 return Ok(true);
             }
             if left.is_some_and(|left| left.is_zero()) {

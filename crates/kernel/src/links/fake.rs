@@ -65,7 +65,7 @@ impl Inner {
 }
 
 impl Links for Fake {
-    fn look(&mut self, device: &str) -> Result<DeviceState, LinksError> {
+    fn state(&mut self, device: &str) -> Result<DeviceState, LinksError> {
         let inner = self.0.lock();
         let others = inner.devices.iter().filter(|(name, _)| *name != device).flat_map(|(_, ips)| ips);
         let elsewhere = inner.elsewhere.iter().chain(others).copied().collect();
@@ -111,9 +111,9 @@ mod tests {
         fake.make("d").expect("made");
         fake.make("d").expect("it is there already");
         fake.add("d", &[ip, ip]).expect("added");
-        let found = fake.look("d").expect("found");
+        let found = fake.state("d").expect("found");
         assert_eq!((found.here, found.elsewhere.len(), fake.changes()), (BTreeSet::from([ip]), 1, 2));
         assert!(fake.delete("d").expect("deleted") && !fake.delete("d").expect("it is gone"));
-        assert_eq!(fake.look("d").expect("looked").index, None);
+        assert_eq!(fake.state("d").expect("looked").index, None);
     }
 }

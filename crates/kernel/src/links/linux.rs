@@ -101,7 +101,7 @@ impl Linux {
 }
 
 impl Links for Linux {
-    fn look(&mut self, device: &str) -> Result<DeviceState, LinksError> {
+    fn state(&mut self, device: &str) -> Result<DeviceState, LinksError> {
         let failed = |errno| LinksError { device: device.to_owned(), errno, address: None, doing: "reading addresses" };
         let index = self.index(device).map_err(failed)?;
         let list = self.addresses.list().map_err(|error| failed(error.errno))?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 
-use super::{Heard, Interface, Mac, Packets, PacketsError, Waker};
+use super::{Interface, Mac, Packets, PacketsError, Received, Waker};
 
 /// Index of the only interface of every host.
 pub const INDEX: u32 = 2;
@@ -28,7 +28,7 @@ struct Inner {
 struct Port {
     mac: Mac,
     groups: BTreeSet<Ipv6Addr>,
-    waiting: VecDeque<Heard>,
+    waiting: VecDeque<Received>,
     cut: bool,
 }
 
@@ -78,9 +78,9 @@ impl Segment {
             let of_group = |group: &Ipv6Addr| Mac::of_group(*group) == to;
             // Every host is in the all-nodes group.
             let all_nodes = to == Mac([0x33, 0x33, 0, 0, 0, 1]);
-            let hears = to == Mac::BROADCAST || to == port.mac || all_nodes || port.groups.iter().any(of_group);
-            if place != from && !port.cut && hears {
-                port.waiting.push_back(Heard::Frame(INDEX, frame.to_vec()));
+            let receives = to == Mac::BROADCAST || to == port.mac || all_nodes || port.groups.iter().any(of_group);
+            if place != from && !port.cut && receives {
+                port.waiting.push_back(Received::Frame(INDEX, frame.to_vec()));
             }
         }
         drop(inner);
@@ -122,18 +122,18 @@ impl Packets for Host {
         sent.map_err(Self::failed("sending"))
     }
 
-    fn receive(&mut self, timeout: Option<Duration>) -> Result<Heard, PacketsError> {
+    fn receive(&mut self, timeout: Option<Duration>) -> Result<Received, PacketsError> {
         let (inner, news) = &*self.segment.0;
         let mut inner = inner.lock();
         loop {
             let port = inner.ports.get_mut(self.port).ok_or(Errno::NODEV).map_err(Self::failed("receiving"))?;
-            if let Some(heard) = port.waiting.pop_front() {
-                return Ok(heard);
+            if let Some(received) = port.waiting.pop_front() {
+                return Ok(received);
             }
             match timeout {
                 None => news.wait(&mut inner),
                 Some(timeout) if timeout.is_zero() || news.wait_for(&mut inner, timeout).timed_out() => {
-                    return Ok(Heard::Nothing);
+                    return Ok(Received::Timeout);
                 }
                 Some(_) => {}
             }
@@ -144,7 +144,7 @@ impl Packets for Host {
         let (segment, place) = (self.segment.clone(), self.port);
         Waker::new(move || {
             if let Some(port) = segment.0.0.lock().ports.get_mut(place) {
-                port.waiting.push_back(Heard::Woken);
+                port.waiting.push_back(Received::Woken);
             }
             segment.0.1.notify_all();
         })
@@ -167,16 +167,20 @@ mod tests {
         let group: Ipv6Addr = "ff02::1:ff00:7".parse().expect("a group");
         c.join(INDEX, group).expect("joined");
         let frame = |to: Mac| [&to.0[..], &[0; 8]].concat();
-        for (to, heard_by_b, heard_by_c) in [
+        for (to, received_by_b, received_by_c) in [
             (Mac::BROADCAST, true, true),
             (macs[1], true, false),
             (Mac::of_group(group), false, true),
             (Mac([2, 9, 9, 9, 9, 9]), false, false),
         ] {
             a.send(INDEX, &frame(to)).expect("sent");
-            for (host, hears) in [(&mut b, heard_by_b), (&mut c, heard_by_c), (&mut a, false)] {
-                let heard = host.receive(Some(Duration::ZERO)).expect("heard");
-                assert_eq!(heard, if hears { Heard::Frame(INDEX, frame(to)) } else { Heard::Nothing }, "{to}");
+            for (host, receives) in [(&mut b, received_by_b), (&mut c, received_by_c), (&mut a, false)] {
+                let received = host.receive(Some(Duration::ZERO)).expect("received");
+                assert_eq!(
+                    received,
+                    if receives { Received::Frame(INDEX, frame(to)) } else { Received::Timeout },
+                    "{to}"
+                );
             }
         }
         segment.cut(macs[0], true);

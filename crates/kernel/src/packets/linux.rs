@@ -13,7 +13,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
 use super::raw::{self, Step};
-use super::{Heard, Interface, Mac, Packets, PacketsError, Waker};
+use super::{Interface, Mac, Packets, PacketsError, Received, Waker};
 use crate::addresses::{self, Addresses as _};
 use crate::netlink::{Message, Messages, Socket};
 
@@ -83,16 +83,16 @@ impl Linux {
     }
 
     /// A pending frame.
-    fn take(&mut self) -> Result<Option<Heard>, Errno> {
+    fn take(&mut self) -> Result<Option<Received>, Errno> {
         for socket in [&self.arp, &self.discovery] {
             if let Some((length, interface)) = raw::receive(socket, &mut self.buffer)? {
                 let frame = self.buffer.get(..length).unwrap_or_default().to_vec();
-                return Ok(Some(Heard::Frame(interface, frame)));
+                return Ok(Some(Received::Frame(interface, frame)));
             }
         }
         let mut count = [0; 8];
         match rustix::io::read(&*self.woken, &mut count) {
-            Ok(_) => Ok(Some(Heard::Woken)),
+            Ok(_) => Ok(Some(Received::Woken)),
             Err(Errno::AGAIN | Errno::INTR) => Ok(None),
             Err(errno) => Err(errno),
         }
@@ -141,7 +141,7 @@ impl Packets for Linux {
         raw::send(&self.arp, interface, frame).map_err(|errno| PacketsError { errno, doing: "sending" })
     }
 
-    fn receive(&mut self, timeout: Option<Duration>) -> Result<Heard, PacketsError> {
+    fn receive(&mut self, timeout: Option<Duration>) -> Result<Received, PacketsError> {
         let failed = |errno| PacketsError { errno, doing: "receiving" };
         if let Some(heard) = self.take().map_err(failed)? {
             return Ok(heard);
@@ -153,8 +153,8 @@ impl Packets for Linux {
             PollFd::new(&*self.woken, PollFlags::IN),
         ];
         match poll(&mut all, timeout.as_ref()) {
-            Ok(0) | Err(Errno::INTR) => Ok(Heard::Nothing),
-            Ok(_) => Ok(self.take().map_err(failed)?.unwrap_or(Heard::Nothing)),
+            Ok(0) | Err(Errno::INTR) => Ok(Received::Timeout),
+            Ok(_) => Ok(self.take().map_err(failed)?.unwrap_or(Received::Timeout)),
             Err(errno) => Err(failed(errno)),
         }
     }

@@ -27,7 +27,7 @@ pub(super) fn open(kind: u16, filter: &[Step]) -> Result<OwnedFd, Errno> {
     if raw < 0 {
         return Err(last());
     }
-    // SAFETY: the kernel has just given us this descriptor, and nobody else knows it.
+    // SAFETY: the kernel has just given us this descriptor, and nothing else has it.
     let fd = unsafe { OwnedFd::from_raw_fd(raw) };
     let steps: Vec<libc::sock_filter> =
         filter.iter().map(|&(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k }).collect();

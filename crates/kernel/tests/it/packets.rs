@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use kernel::packets::linux::Linux;
-use kernel::packets::{Heard, Interface, Mac, Packets as _};
+use kernel::packets::{Interface, Mac, Packets as _, Received};
 
 use crate::namespace::Namespace;
 
@@ -41,9 +41,9 @@ fn named<'a>(all: &'a [Interface], name: &str) -> &'a Interface {
 fn heard(packets: &mut Linux, interface: u32, begins: &[u8]) -> bool {
     loop {
         match packets.receive(Some(TIMEOUT)).expect("heard") {
-            Heard::Frame(on, frame) if on == interface && frame.starts_with(begins) => return true,
-            Heard::Frame(..) | Heard::Woken => {}
-            Heard::Nothing => return false,
+            Received::Frame(on, frame) if on == interface && frame.starts_with(begins) => return true,
+            Received::Frame(..) | Received::Woken => {}
+            Received::Timeout => return false,
         }
     }
 }
@@ -86,6 +86,6 @@ fn frames_are_sent_and_received_and_the_waker_ends_waiting() {
     packets.leave(right.index, group).expect("left");
     let waker = packets.waker();
     waker.wake();
-    while packets.receive(Some(TIMEOUT)).expect("heard") != Heard::Woken {}
+    while packets.receive(Some(TIMEOUT)).expect("heard") != Received::Woken {}
     assert!(packets.send(9999, &question).is_err(), "there is no such wire");
 }

@@ -63,6 +63,7 @@ impl fmt::Display for MasqueradeReason {
 impl fmt::Display for RejectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NoEndpoints(key) if key.redirected => write!(f, "no listener on this node is known for {key}"),
             Self::NoEndpoints(key) => write!(f, "{key} has no endpoint that could answer"),
             Self::NoLocalEndpoints(key) => {
                 write!(f, "{key} wants this traffic to stay on its node (policy Local), and has no endpoint here")
@@ -193,12 +194,17 @@ impl Explanation {
 }
 
 fn name(key: &PortKey) -> String {
-    let family = key.family.as_str();
-    if key.port.is_empty() { format!("{} ({family})", key.protocol) } else { format!("{} ({family})", key.port) }
+    let name = if key.port.is_empty() { key.protocol.as_str() } else { &key.port };
+    let place = if key.redirected { " at the gateway" } else { "" };
+    format!("{name}{place} ({})", key.family.as_str())
 }
 
 /// State of a port.
 fn summary(port: &Port) -> String {
+    if port.planned.key.redirected {
+        let none = port.candidates.is_empty();
+        return if none { "no listener on this node is known" } else { "the listener gets traffic" }.to_owned();
+    }
     let inside = port.candidates.iter().filter(|one| one.is_in()).count();
     let all = port.candidates.len();
     let mut says = match (inside, all) {

@@ -109,7 +109,8 @@ fn follow(plan: &Plan, packet: &Packet, (role, port): (Role, &ServicePort), outc
         return;
     }
     let treatment = oracle::treatment(plan, role, port, packet);
-    step(Stage::Policy, treatment.rule.to_string());
+    let redirected = "redirected to a listener on this node: no endpoint of the Service may answer";
+    step(Stage::Policy, if port.key.redirected { redirected.to_owned() } else { treatment.rule.to_string() });
     let Outcome::Forward(forward) = outcome else {
         step(Stage::Candidates, "none".to_owned());
         return;

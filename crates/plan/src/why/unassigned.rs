@@ -71,7 +71,8 @@ pub(super) fn unassigned(ports: &[Port], subject: &Subject<'_>, rootless: bool) 
     if ports.is_empty() {
         return Vec::new();
     }
-    let has = |family: Family| ports.iter().any(|port| port.planned.key.family == family);
+    let has =
+        |family: Family| ports.iter().map(|port| &port.planned.key).any(|key| key.family == family && !key.redirected);
     let mut found = Vec::new();
     for slice in subject.slices {
         for endpoint in &slice.endpoints {

@@ -112,7 +112,7 @@ fn a_contested_frontend_touches_both() {
     let contested = &plan::Frontend::Address(ip("198.51.100.1"), plan::Protocol::Tcp, 80);
     assert_eq!(
         world.0.plan().owner(contested).map(|(role, port)| (role, port.cluster_ip)),
-        Some((Role::External, ip("10.96.0.1")))
+        Some((Role::External, Some(ip("10.96.0.1"))))
     );
     let touched = world.say(gone("a"));
     assert_eq!(names(&touched), ["default/a/TCP", "default/b/TCP"]);

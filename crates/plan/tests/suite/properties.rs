@@ -2,10 +2,13 @@
 //! packets go only where they may, and no input panics the planner.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
+use api::view::annotations::BACKEND_PROTOCOL;
 use api::view::{EndpointSlice, Node, Service, ServiceCidr};
 use plan::oracle::{Outcome, Packet, judge};
-use plan::{LocalDetector, NodePortAddresses, Options, Plan, Planner, Problem, Protocol, Touched, Update};
+use plan::{LocalDetector, NodePortAddresses, Options, Plan, Planner, Problem, Protocol, Redirect, Touched, Update};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -39,6 +42,7 @@ pub(crate) enum Thing {
     Cidr(u8),
     Node,
     Machine,
+    Redirects,
 }
 
 pub(crate) type Said = (Thing, Option<Value>);
@@ -56,6 +60,15 @@ pub(crate) fn say((thing, object): &Said) -> Update {
         (Thing::Cidr(name), None) => Update::CidrGone(name.to_string()),
         (Thing::Node, object) => Update::Node(object.as_ref().map(|object| Box::new(read::<Node>(object)))),
         (Thing::Machine, object) => Update::Machine(object.as_ref().map(read).unwrap_or_default()),
+        (Thing::Redirects, object) => {
+            let all: Vec<(String, String, SocketAddr)> = object.as_ref().map(read).unwrap_or_default();
+            let redirect = |(name, port, listener): (String, String, SocketAddr)| Redirect {
+                service: format!("ns/{name}").into(),
+                port: port.into(),
+                listener,
+            };
+            Update::Redirects(Arc::new(all.into_iter().map(redirect).collect()))
+        }
     }
 }
 
@@ -82,19 +95,21 @@ fn service() -> impl Strategy<Value = Said> {
         (policy(), policy(), select(vec!["ClientIP", "None"])),
         some_of(&["203.0.113.0/24", "192.0.2.0/24", "2001:db8::/32", "0.0.0.0/0"]),
         ports,
-        any::<bool>(),
+        (any::<bool>(), select(vec![json!({}), json!({BACKEND_PROTOCOL: "http"})])),
     )
-        .prop_map(|(name, kind, cluster, (external, lb), (etp, itp, affinity), ranges, ports, gone)| {
-            let ingress: Vec<Value> = lb.iter().map(|ip| json!({"ip": ip})).collect();
-            let object = json!({
-                "metadata": {"namespace": "ns", "name": name},
-                "spec": {"type": kind, "clusterIPs": cluster, "externalIPs": external, "externalTrafficPolicy": etp,
-                    "internalTrafficPolicy": itp, "sessionAffinity": affinity, "loadBalancerSourceRanges": ranges,
-                    "healthCheckNodePort": 31000, "ports": ports},
-                "status": {"loadBalancer": {"ingress": ingress}},
-            });
-            (Thing::Service(name), (!gone || cluster.len() > 1).then_some(object))
-        })
+        .prop_map(
+            |(name, kind, cluster, (external, lb), (etp, itp, affinity), ranges, ports, (gone, annotations))| {
+                let ingress: Vec<Value> = lb.iter().map(|ip| json!({"ip": ip})).collect();
+                let object = json!({
+                    "metadata": {"namespace": "ns", "name": name, "annotations": annotations},
+                    "spec": {"type": kind, "clusterIPs": cluster, "externalIPs": external, "externalTrafficPolicy": etp,
+                        "internalTrafficPolicy": itp, "sessionAffinity": affinity, "loadBalancerSourceRanges": ranges,
+                        "healthCheckNodePort": 31000, "ports": ports},
+                    "status": {"loadBalancer": {"ingress": ingress}},
+                });
+                (Thing::Service(name), (!gone || cluster.len() > 1).then_some(object))
+            },
+        )
 }
 
 fn slice() -> impl Strategy<Value = Said> {
@@ -143,7 +158,10 @@ pub(crate) fn anything() -> impl Strategy<Value = Said> {
         (Thing::Cidr(name), (!gone).then_some(object))
     });
     let machine = some_of(&NODES).prop_map(|addresses| (Thing::Machine, Some(json!(addresses))));
-    prop_oneof![5 => service(), 6 => slice(), 1 => node(), 1 => cidr, 1 => machine]
+    let listener = select(vec!["192.0.2.1:41000", "192.0.2.1:41001", "[2001:db8::1]:41000", "169.254.1.1:41000"]);
+    let redirects = vec((select(&SERVICES[..]), select(vec!["a", "b"]), listener), 0..4)
+        .prop_map(|redirects| (Thing::Redirects, Some(json!(redirects))));
+    prop_oneof![5 => service(), 6 => slice(), 1 => node(), 1 => cidr, 1 => machine, 2 => redirects]
 }
 
 pub(crate) fn any_options() -> impl Strategy<Value = Options> {

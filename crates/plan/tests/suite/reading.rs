@@ -58,7 +58,7 @@ fn families_are_planned_separately() {
         let port = only(&world, family).expect("planned");
         assert_eq!(
             (port.cluster_ip, &*port.external_ips, &*port.lb_ips),
-            (ip(cluster), &[ip(external)][..], &[ip(lb)][..])
+            (Some(ip(cluster)), &[ip(external)][..], &[ip(lb)][..])
         );
         assert_eq!(port.cluster.iter().map(|one| one.ip).collect::<Vec<_>>(), [ip(backend)]);
         assert_eq!(port.frontends().len(), 4);

@@ -79,11 +79,11 @@ struct State {
     is_closed: bool,
 }
 
-/// What the writer takes at once.
+/// A batch for the writer.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) items: VecDeque<Item>,
-    /// Who waits for an event of it to be written.
+    /// Requests that wait for an event of it to be written.
     waiting: Vec<Written>,
     /// How many events it has, and how much room they hold.
     pub(super) events: usize,
@@ -91,7 +91,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Tells whoever waits whether their event was written.
+    /// Reports to waiting requests whether their event was written.
     pub(super) fn resolve(&mut self, written: bool) {
         for waiting in self.waiting.drain(..) {
             let _ = waiting.send(written);
@@ -197,7 +197,7 @@ impl Queue {
         self.room.notify_waiters();
     }
 
-    /// An attempt to write failed: whoever waits for an event to be written hears so.
+    /// Reports a failed write to waiting requests.
     pub(super) fn fail(&self) {
         let mut state = self.state.lock();
         state.is_failing = true;
@@ -211,7 +211,7 @@ impl Queue {
         self.room.notify_waiters();
     }
 
-    /// Blocks until the queue is closed, at most for this long; tells whether it is.
+    /// Blocks until the queue is closed, at most for this long; returns whether it is.
     pub(super) fn wait_closed(&self, limit: Duration) -> bool {
         let mut state = self.state.lock();
         // Events also wake this.

@@ -184,7 +184,7 @@ impl<'a> Recorder<'a> {
         reply.body = match reply.body {
             Body::Stream(stream) => Body::Stream(Held { stream, _trail: trail.clone() }.boxed()),
             Body::Passed(stream) => Body::Passed(Held { stream, _trail: trail.clone() }.boxed()),
-            whole @ (Body::Whole(_) | Body::Pieces(_)) => whole,
+            whole @ (Body::Whole(_) | Body::Chunks(_)) => whole,
         };
         reply
     }
@@ -279,7 +279,7 @@ impl<T> Stream for Held<T> {
     }
 }
 
-/// Watches, and subresources that are connections to somebody else.
+/// Watches, and subresources that are connections to a backend.
 fn is_long_running(info: &RequestInfo<'_>) -> bool {
     let by_subresource = matches!(info.subresource, "attach" | "exec" | "log" | "portforward" | "proxy");
     info.path.is_none() && (by_subresource || matches!(&*info.verb, "watch" | "proxy"))

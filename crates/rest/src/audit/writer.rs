@@ -51,7 +51,7 @@ impl<O: Output> Writer<O> {
             self.queue.release(batch);
         }
         if lost > 0 {
-            tracing::error!(events = lost, "lost audit events: the audit log could not be written before the end");
+            tracing::error!(events = lost, "lost audit events: the log could not be written before shutdown");
         }
     }
 
@@ -85,7 +85,7 @@ impl<O: Output> Writer<O> {
             self.metrics.write_failed();
             failures += 1;
             if failures == 1 {
-                tracing::error!(%error, "failed to write audit log, trying again");
+                tracing::error!(%error, "failed to write audit log: retrying");
             }
             batch.resolve(false);
             self.queue.fail();
@@ -100,7 +100,7 @@ impl<O: Output> Writer<O> {
             backoff = (backoff * 2).min(MAX_BACKOFF);
         }
         if failures > 0 {
-            tracing::info!(failures, "audit log is written again");
+            tracing::info!(failures, "audit log is writable again");
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! Users by bootstrap token: machines that are about to join.
+//! Bootstrap tokens: credentials of machines that join.
 //!
-//! In: a bearer token of the form `id.secret`, and the Secret that keeps the token of that id. Out: the user `system:bootstrap:ID`, in
-//! the groups that the Secret names. The Secret is read at each request: deleting it ends its token.
+//! In: a bearer token of the form `id.secret`, and the Secret of that id. Out: the user `system:bootstrap:ID`, in the groups of the
+//! Secret. The Secret is read at each request: deleting it revokes the token.
 
 use api::bootstrap_token::{GROUP, Kept, Token};
 use jiff::Timestamp;
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::User;
 
-/// What the names of such users begin with.
+/// The prefix of the user names.
 pub const USER_PREFIX: &str = "system:bootstrap:";
 
-/// The user of a token, when its Secret lets it in.
+/// The user of a token, if its Secret allows authentication.
 #[must_use]
 pub fn user(token: &Token, secret: &Value, now: Timestamp) -> Option<User> {
     let kept = Kept::read(secret)?;
@@ -23,17 +23,17 @@ pub fn user(token: &Token, secret: &Value, now: Timestamp) -> Option<User> {
     Some(User { name: format!("{USER_PREFIX}{}", token.id()), groups, ..User::default() })
 }
 
-/// A token that nobody can guess.
+/// A new random token.
 ///
 /// # Panics
-/// Never: the machine gives far more random bytes than are needed.
+/// Never: the system returns far more random bytes than are needed.
 #[must_use]
 pub fn new_token() -> Token {
     use ring::rand::SecureRandom as _;
     let mut bytes = [0; 64];
     loop {
         ring::rand::SystemRandom::new().fill(&mut bytes).expect("a kernel with a source of random bytes");
-        // All but four of 256 values can be used, so 64 bytes are hardly ever too few for 22 letters.
+        // All but four of 256 values can be used, so 64 bytes are almost always enough for 22 letters.
         if let Some(token) = Token::from_random(&bytes) {
             return token;
         }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_secret_says_who_comes() {
+    fn the_secret_determines_user_and_groups() {
         let (token, now) = (new_token(), Timestamp::from_second(1_800_000_000).unwrap());
         assert_ne!(token, new_token());
         let mut kept = token.keep("", None);

@@ -1,7 +1,7 @@
-//! Users by client certificate: the common name is the user, each organization a group.
+//! Client certificates: the common name is the user, each organization a group.
 //!
-//! In: a certificate whose chain the handshake has verified. Out: its user. Only the end of its life is looked at
-//! again, because connections and resumed sessions outlive handshakes.
+//! In: a certificate whose chain the TLS handshake has verified. Out: its user. Expiry is checked again, because connections and
+//! resumed sessions outlive handshakes.
 
 use jiff::Timestamp;
 use ring::digest::{SHA256, digest};
@@ -10,22 +10,22 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use super::{CREDENTIAL_ID, User};
 use crate::authz::node;
 
-/// The group of machines that showed the certificate of a node: they run proxy, DNS server and announcer besides the kubelet's part. The
-/// ClusterRole `system:waypost:node` says what they may do for that.
+/// The group of nodes with a client certificate: they run proxy, DNS server and announcer besides the agent. The ClusterRole
+/// `system:waypost:node` has the permissions for that.
 const WAYPOST_NODES: &str = "system:waypost:nodes";
 
-/// Why a certificate is no credential.
+/// Why a certificate is not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CertificateError {
     /// It is not X.509.
     #[error("the client certificate cannot be read")]
     Unreadable,
-    /// Its time is over.
+    /// It has expired.
     #[error("the client certificate has expired")]
     Expired,
 }
 
-/// The user a certificate names; none when it has no common name.
+/// The user of a certificate; `None` when it has no common name.
 ///
 /// # Errors
 /// When it cannot be read or has expired.
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_without_a_common_name_names_nobody() {
+    fn a_certificate_without_a_common_name_has_no_user() {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();

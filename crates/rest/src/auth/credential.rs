@@ -1,9 +1,9 @@
-//! What is kept of a credential that was shown, so that it can be checked again later.
+//! Credentials that can be verified again after a request, for sessions of the web UI.
 //!
-//! In: a request, once. Out: the user, and a [`Credential`] from which [`Authenticator::renew`] makes the user again as long as what was shown
-//! is good: until the token or the certificate ends, its key or CA is given up, its account or bound object is deleted, or its Secret or line is
-//! removed. What is
-//! kept opens nothing by itself: a certificate without its key, claims without their signature, the hash of a token.
+//! In: a request, once. Out: the user, and a [`Credential`] from which [`Authenticator::renew`] derives the user as long as the credential is
+//! valid: until the token or certificate expires, its key or CA is no longer trusted, its account or bound object is deleted, or its Secret or
+//! line is removed. What is stored cannot be used to authenticate: a certificate without its key, claims without their signature, the
+//! hash of a token.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::objects::Referent;
 use super::token_file::{self, TokenHash};
 use super::{Authenticator, User, bearer, bootstrap, certificate, impersonate};
 
-/// A credential that was shown.
+/// A credential that was verified.
 #[derive(Clone, Debug)]
 pub struct Credential(Proof);
 
@@ -26,17 +26,17 @@ enum Proof {
     Certificate(Arc<[u8]>),
     /// The claims of a ServiceAccount token, and the key that signed it.
     Account(Arc<Value>, String),
-    /// A bootstrap token: its id, and the hash of all of it.
+    /// A bootstrap token: its id and its hash.
     Bootstrap(String, TokenHash),
     /// A token of the token file.
     Static(TokenHash),
 }
 
 impl Authenticator {
-    /// The user of a request, as [`Self::authenticate`] finds it, and what is to be kept of their credential; nothing of those who showed none.
+    /// The user of a request, as [`Self::authenticate`] returns it, and the credential; `None` for anonymous requests.
     ///
     /// # Errors
-    /// As [`Self::authenticate`]; 400 with `Impersonate-*` headers, since whether a user may impersonate is decided request by request.
+    /// As [`Self::authenticate`]; 400 with `Impersonate-*` headers, because impersonation is authorized for each request.
     pub fn identify(
         &self,
         headers: &HeaderMap,
@@ -52,7 +52,7 @@ impl Authenticator {
         Ok((user, self.proof(headers, client_cert, now)?.map(Credential)))
     }
 
-    /// What is kept of a request that was authenticated; the sources are tried in the same order.
+    /// The credential of an authenticated request; authenticators run in the same order.
     fn proof(&self, headers: &HeaderMap, client_cert: Option<&[u8]>, now: Timestamp) -> Result<Option<Proof>, Status> {
         if let Some(der) = client_cert
             && certificate::user(der, now).is_ok_and(|user| user.is_some())
@@ -71,7 +71,7 @@ impl Authenticator {
         Ok(Some(Proof::Account(Arc::new(verified.claims), verified.key_id)))
     }
 
-    /// The user of a credential that was shown before; nobody once it has ended.
+    /// The user of an earlier credential; `None` once it is invalid.
     #[must_use]
     pub fn renew(&self, credential: &Credential, now: Timestamp) -> Option<User> {
         let user = match &credential.0 {
@@ -111,7 +111,7 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    struct Bed {
+    struct Fixture {
         _scratch: Scratch,
         pki: Pki,
         authn: Authenticator,
@@ -120,7 +120,7 @@ mod tests {
         bootstrap: Token,
     }
 
-    fn bed() -> Bed {
+    fn fixture() -> Fixture {
         let scratch = Scratch::new();
         let pki = load_or_create(scratch.path(), &ServingNames::default(), at(NOW)).unwrap();
         let there = Arc::new(Mutex::new(vec![Referent::ServiceAccount, Referent::Pod, Referent::Secret]));
@@ -134,10 +134,10 @@ mod tests {
         });
         let tokens = TokenFile::parse("t,root,1,system:masters", "f").unwrap();
         let accounts = ServiceAccounts::new(pki.signing_key(), "cluster.local").unwrap();
-        Bed { authn: Authenticator::new(tokens, accounts, lookup), _scratch: scratch, pki, there, bootstrap }
+        Fixture { authn: Authenticator::new(tokens, accounts, lookup), _scratch: scratch, pki, there, bootstrap }
     }
 
-    impl Bed {
+    impl Fixture {
         fn shown(&self, token: &str) -> Credential {
             let mut headers = HeaderMap::new();
             headers.insert("authorization", HeaderValue::from_str(&format!("Bearer {token}")).unwrap());
@@ -164,31 +164,31 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_ends_with_its_time() {
-        let bed = bed();
-        let account = bed.shown(&bed.account_token());
-        assert_eq!((bed.lasts(&account, NOW + 600), bed.lasts(&account, NOW + 661)), (true, false));
-        let bootstrap = bed.shown(&bed.bootstrap.text());
-        assert_eq!((bed.lasts(&bootstrap, NOW + 3599), bed.lasts(&bootstrap, NOW + 3601)), (true, false));
+    fn a_credential_expires() {
+        let fixture = fixture();
+        let account = fixture.shown(&fixture.account_token());
+        assert_eq!((fixture.lasts(&account, NOW + 600), fixture.lasts(&account, NOW + 661)), (true, false));
+        let bootstrap = fixture.shown(&fixture.bootstrap.text());
+        assert_eq!((fixture.lasts(&bootstrap, NOW + 3599), fixture.lasts(&bootstrap, NOW + 3601)), (true, false));
 
-        let issued = bed.pki.issue_client("ada", "dev", at(NOW)).unwrap();
+        let issued = fixture.pki.issue_client("ada", "dev", at(NOW)).unwrap();
         let der = CertificateDer::from_pem_slice(issued.certificate_pem.as_bytes()).unwrap();
-        let (_, certificate) = bed.authn.identify(&HeaderMap::new(), Some(&der), at(NOW)).unwrap();
+        let (_, certificate) = fixture.authn.identify(&HeaderMap::new(), Some(&der), at(NOW)).unwrap();
         let certificate = certificate.unwrap();
-        assert_eq!(bed.authn.renew(&certificate, at(NOW)).unwrap().name, "ada");
-        assert!(!bed.lasts(&certificate, NOW + 366 * 86_400));
-        assert!(bed.authn.identify(&HeaderMap::new(), None, at(NOW)).unwrap().1.is_none(), "nothing was shown");
+        assert_eq!(fixture.authn.renew(&certificate, at(NOW)).unwrap().name, "ada");
+        assert!(!fixture.lasts(&certificate, NOW + 366 * 86_400));
+        assert!(fixture.authn.identify(&HeaderMap::new(), None, at(NOW)).unwrap().1.is_none(), "nothing was shown");
     }
 
     #[test]
-    fn a_credential_ends_with_what_it_depends_on() {
-        let bed = bed();
-        let (account, bootstrap) = (bed.shown(&bed.account_token()), bed.shown(&bed.bootstrap.text()));
-        bed.gone(Referent::Pod);
-        assert!(!bed.lasts(&account, NOW), "the Pod is gone");
-        assert!(bed.lasts(&bootstrap, NOW));
-        bed.gone(Referent::Secret);
-        assert!(!bed.lasts(&bootstrap, NOW), "the Secret is gone");
+    fn a_credential_ends_with_the_objects_it_depends_on() {
+        let fixture = fixture();
+        let (account, bootstrap) = (fixture.shown(&fixture.account_token()), fixture.shown(&fixture.bootstrap.text()));
+        fixture.gone(Referent::Pod);
+        assert!(!fixture.lasts(&account, NOW), "the Pod is gone");
+        assert!(fixture.lasts(&bootstrap, NOW));
+        fixture.gone(Referent::Secret);
+        assert!(!fixture.lasts(&bootstrap, NOW), "the Secret is gone");
     }
 
     #[test]
@@ -196,16 +196,16 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("authorization", HeaderValue::from_static("Bearer t"));
         headers.insert("impersonate-user", HeaderValue::from_static("ada"));
-        assert_eq!(bed().authn.identify(&headers, None, at(NOW)).unwrap_err().code, 400);
+        assert_eq!(fixture().authn.identify(&headers, None, at(NOW)).unwrap_err().code, 400);
     }
 
     #[test]
-    fn a_line_that_left_the_token_file_ends_its_credential() {
-        let mut bed = bed();
-        let root = bed.shown("t");
-        assert!(bed.lasts(&root, NOW + 86_400));
-        bed.authn.tokens = TokenFile::parse("other,root,1,system:masters", "f").unwrap();
-        assert!(!bed.lasts(&root, NOW));
+    fn removing_a_line_of_the_token_file_ends_its_credential() {
+        let mut fixture = fixture();
+        let root = fixture.shown("t");
+        assert!(fixture.lasts(&root, NOW + 86_400));
+        fixture.authn.tokens = TokenFile::parse("other,root,1,system:masters", "f").unwrap();
+        assert!(!fixture.lasts(&root, NOW));
         assert!(!format!("{root:?}").contains("\"t\""), "the token is not kept");
     }
 }

@@ -1,9 +1,9 @@
-//! Acting as someone else: the `Impersonate-*` headers.
+//! Impersonation: the `Impersonate-*` headers.
 //!
-//! In: who asks, the headers, and what the request is. Out: the user to act as. Each thing that is taken on (name, uid, groups, extra) must be
-//! allowed with the verb of a mode. The constrained modes also demand the right to do this request while impersonating
-//! (`impersonate-on:MODE:VERB`); the verb `impersonate` allows whatever the impersonated user may do. The first mode that allows it counts, and
-//! the words of a refusal are those of the first mode that was tried.
+//! In: the user, the headers, and the request. Out: the user to act as. Each impersonated attribute (name, uid, groups, extra) must be
+//! allowed with the verb of a mode. The constrained modes also need permission for this request while impersonating
+//! (`impersonate-on:MODE:VERB`); the verb `impersonate` allows everything that the impersonated user may do. The first mode that allows it
+//! is used; a refusal has the message of the first mode that was tried.
 
 use std::collections::HashMap;
 
@@ -21,14 +21,14 @@ const USER: HeaderName = HeaderName::from_static("impersonate-user");
 const UID: HeaderName = HeaderName::from_static("impersonate-uid");
 const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 const EXTRA: &str = "impersonate-extra-";
-/// The group of the resources that stand for parts of a user.
+/// The API group of the resources for attributes of a user.
 const API_GROUP: &str = "authentication.k8s.io";
 /// In a token of a Pod: the node that it runs on.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
-/// For how many users the last mode is remembered.
-const REMEMBERED: usize = 1024;
+/// For how many users the last mode is cached.
+const MAX_CACHED: usize = 1024;
 
-/// How impersonation may be allowed, in the order in which it is tried.
+/// The modes of impersonation, in the order in which they are tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
     /// The node that the Pod of the ServiceAccount runs on.
@@ -36,42 +36,42 @@ enum Mode {
     /// Any node.
     ArbitraryNode,
     ServiceAccount,
-    /// Everybody who is neither node nor ServiceAccount.
+    /// Users that are neither nodes nor ServiceAccounts.
     UserInfo,
-    /// By the verb `impersonate`, without constraint.
+    /// The verb `impersonate`, without constraint.
     Unconstrained,
 }
 
 const MODES: [Mode; 5] =
     [Mode::AssociatedNode, Mode::ArbitraryNode, Mode::ServiceAccount, Mode::UserInfo, Mode::Unconstrained];
 
-/// Decides on impersonation, and remembers by which mode a user may: it is tried first the next time.
+/// Authorizes impersonation, and caches the mode of a user: it is tried first the next time.
 #[derive(Default)]
 pub(crate) struct Impersonation {
     last: Mutex<HashMap<String, Mode>>,
 }
 
 impl Impersonation {
-    /// The user as whom a request acts, and the constrained mode that allowed it, if it was one; `asked` is the request as the user
-    /// who sends it makes it.
+    /// The user as whom a request acts, and the constrained mode that allowed it, if any; `attributes` are those of the request with the
+    /// authenticated user.
     ///
     /// # Errors
-    /// 403 when that is not allowed, 400 when the headers name no user.
+    /// 403 when that is not allowed, 400 when the headers are invalid.
     pub(crate) fn resolve(
         &self,
         authorizer: &Authorizer,
         headers: &HeaderMap,
-        asked: &Attributes<'_>,
+        attributes: &Attributes<'_>,
     ) -> Result<Option<(User, Option<&'static str>)>, Status> {
         let Some(wanted) = wanted(headers)? else { return Ok(None) };
-        let known = self.last.lock().get(&asked.user.name).copied();
+        let known = self.last.lock().get(&attributes.user.name).copied();
         let others = MODES.into_iter().filter(|mode| Some(*mode) != known);
         let mut refusal = None;
-        for mode in known.into_iter().chain(others).filter(|mode| mode.applies(&wanted, asked.user)) {
-            match mode.check(authorizer, &wanted, asked) {
+        for mode in known.into_iter().chain(others).filter(|mode| mode.applies(&wanted, attributes.user)) {
+            match mode.check(authorizer, &wanted, attributes) {
                 Ok(user) => {
-                    self.remember(&asked.user.name, mode);
-                    tracing::debug!(user = asked.user.name, impersonated = user.name, ?mode, "impersonate user");
+                    self.remember(&attributes.user.name, mode);
+                    tracing::debug!(user = attributes.user.name, impersonated = user.name, ?mode, "impersonate user");
                     return Ok(Some((user, mode.name())));
                 }
                 Err(status) => refusal = refusal.or(Some(status)),
@@ -82,7 +82,7 @@ impl Impersonation {
 
     fn remember(&self, user: &str, mode: Mode) {
         let mut last = self.last.lock();
-        if last.len() >= REMEMBERED && !last.contains_key(user) {
+        if last.len() >= MAX_CACHED && !last.contains_key(user) {
             last.clear();
         }
         last.insert(user.to_owned(), mode);
@@ -90,7 +90,7 @@ impl Impersonation {
 }
 
 impl Mode {
-    /// The name in verbs; none for the mode without constraint.
+    /// The name in verbs; `None` for the mode without constraint.
     const fn name(self) -> Option<&'static str> {
         match self {
             Self::AssociatedNode => Some("associated-node"),
@@ -101,7 +101,7 @@ impl Mode {
         }
     }
 
-    /// Whether this mode is for such a user.
+    /// Whether this mode applies to such a user.
     fn applies(self, wanted: &User, user: &User) -> bool {
         let only_name = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
         let (node, account) = (node_name(&wanted.name), service_account::split_username(&wanted.name));
@@ -118,17 +118,17 @@ impl Mode {
         }
     }
 
-    fn check(self, authorizer: &Authorizer, wanted: &User, asked: &Attributes<'_>) -> Result<User, Status> {
+    fn check(self, authorizer: &Authorizer, wanted: &User, attributes: &Attributes<'_>) -> Result<User, Status> {
         let verb = match self.name() {
             Some(name) => {
-                let on = format!("impersonate-on:{name}:{}", asked.verb);
-                authorizer.require(&Attributes { verb: &on, ..*asked })?;
+                let on = format!("impersonate-on:{name}:{}", attributes.verb);
+                authorizer.require(&Attributes { verb: &on, ..*attributes })?;
                 format!("impersonate:{name}")
             }
             None => "impersonate".to_owned(),
         };
         let base = Attributes {
-            user: asked.user,
+            user: attributes.user,
             verb: &verb,
             group: API_GROUP,
             resource: "",
@@ -155,7 +155,7 @@ impl Mode {
     fn check_name(self, authorizer: &Authorizer, wanted: &User, base: &Attributes<'_>) -> Result<(), Status> {
         let name = match (service_account::split_username(&wanted.name), node_name(&wanted.name)) {
             (Some((namespace, name)), _) => Attributes { resource: "serviceaccounts", namespace, name, ..*base },
-            // Which node it is was compared already.
+            // The node was compared already.
             (None, Some(_)) if self == Self::AssociatedNode => Attributes { resource: "nodes", name: "*", ..*base },
             (None, Some(name)) if self != Self::Unconstrained => Attributes { resource: "nodes", name, ..*base },
             _ => Attributes { resource: "users", name: &wanted.name, ..*base },
@@ -177,7 +177,7 @@ impl Mode {
         Ok(())
     }
 
-    /// The user with the groups that come with the name.
+    /// The user with the groups that the name implies.
     fn acting(self, wanted: &User) -> User {
         let mut user = wanted.clone();
         if let Some((namespace, _)) = service_account::split_username(&user.name)
@@ -197,12 +197,12 @@ impl Mode {
     }
 }
 
-/// The node that a user name is for.
+/// The node of a user name.
 fn node_name(user: &str) -> Option<&str> {
     user.strip_prefix(NODE_PREFIX).filter(|name| names::dns_subdomain(name).is_empty())
 }
 
-/// As whom a request is to act, in the words of its headers; nobody else when there are none.
+/// The user that the headers name; `None` without them.
 pub(super) fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
     let mut wanted = User { name: single(headers, &USER)?, uid: single(headers, &UID)?, ..User::default() };
     for value in headers.get_all(GROUP) {
@@ -222,7 +222,7 @@ pub(super) fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
     Err(Status::bad_request(format!("requested {} without impersonating a user name", printed(&wanted))))
 }
 
-/// A user as Go prints one.
+/// A user in the format of Go's `%v`.
 fn printed(user: &User) -> String {
     let list = |words: &[String]| words.iter().map(|word| api::field::quote(word)).collect::<Vec<_>>().join(", ");
     let groups = match &user.groups[..] {
@@ -243,7 +243,7 @@ fn printed(user: &User) -> String {
     format!("&user.DefaultInfo{{Name:\"\", UID:{uid}, Groups:{groups}, Extra:{extra}}}")
 }
 
-/// A header that may be there once; absent reads as empty.
+/// A header that may occur once; empty if absent.
 fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<String, Status> {
     let mut values = headers.get_all(name).iter();
     let first: Option<&'h HeaderValue> = values.next();
@@ -257,7 +257,7 @@ fn text(value: &HeaderValue) -> Result<&str, Status> {
     std::str::from_utf8(value.as_bytes()).map_err(|_| Status::unauthorized())
 }
 
-/// Undoes percent-encoding; what is not well encoded stays as it is.
+/// Percent-decodes; invalid encoding stays as it is.
 fn unescape(key: &str) -> String {
     let mut out = Vec::with_capacity(key.len());
     let mut rest = key.as_bytes();

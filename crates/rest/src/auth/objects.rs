@@ -1,8 +1,7 @@
-//! The objects that credentials depend on, read from the store at each request.
+//! Objects that credentials depend on, read from the store at each request.
 //!
-//! In: what kind of object, its namespace and name. Out: the object as it is now. A ServiceAccount token ends with its account and with the
-//! Pod, Secret or Node that it is bound to; a bootstrap token ends with its Secret. Nothing is cached, so an end takes effect with the
-//! write that causes it.
+//! In: a kind, a namespace and a name. Out: the current object. A ServiceAccount token is valid while its account and the Pod, Secret or
+//! Node that it is bound to exist; a bootstrap token while its Secret exists. Nothing is cached, so a deletion takes effect at once.
 
 use std::sync::Arc;
 
@@ -26,7 +25,7 @@ pub enum Referent {
 }
 
 impl Referent {
-    /// What the API says of the kind.
+    /// The kind in the API.
     #[must_use]
     pub fn kind(self) -> &'static Kind {
         match self {
@@ -38,10 +37,10 @@ impl Referent {
     }
 }
 
-/// Finds an object by kind, namespace and name.
+/// Looks up an object by kind, namespace and name.
 pub type ObjectLookup = Box<dyn Fn(Referent, &str, &str) -> Option<Value> + Send + Sync>;
 
-/// Finds objects in a store.
+/// Looks up objects in a store.
 #[must_use]
 pub fn stored(store: Arc<dyn Store>) -> ObjectLookup {
     Box::new(move |what, namespace, name| {

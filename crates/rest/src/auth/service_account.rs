@@ -1,8 +1,8 @@
-//! Users by ServiceAccount token: JSON Web Tokens that this server signed (ES256).
+//! ServiceAccount tokens: JSON Web Tokens signed by this server (ES256).
 //!
-//! In: an account, or a token. Out: a token, or the account's user. A token is good while its signature, times and
-//! audience are, and while the very account (same uid) and the object it is bound to exist. The only algorithm is ES256,
-//! whatever a token's header says, so the header cannot talk the server into another one.
+//! In: an account, or a token. Out: a token, or the user of the account. A token is valid while its signature, times and audience are,
+//! and while the account (with the same uid) and the bound object exist. Only ES256 is accepted, whatever the header of a token
+//! names, which prevents algorithm confusion.
 
 mod bound;
 mod keys;
@@ -27,76 +27,76 @@ use crate::pki::SigningKeys;
 pub use bound::{Binding, Reference};
 pub(crate) use keys::subject_public_key_info;
 
-/// The issuer of earlier versions, also the audience of their tokens. Still accepted: those tokens live on, and manifests name it.
+/// The issuer of earlier versions, also the audience of their tokens. Still accepted, because such tokens and manifests exist.
 const EARLIER_ISSUER: &str = "https://kubernetes.default.svc";
-/// What names of ServiceAccount users begin with.
+/// The prefix of the user names.
 pub const USER_PREFIX: &str = "system:serviceaccount:";
-/// The group of all ServiceAccounts; with `:namespace` behind it, of those of one namespace.
+/// The group of all ServiceAccounts; followed by `:namespace`, of those of one namespace.
 pub const GROUP: &str = "system:serviceaccounts";
-/// How long tokens live at most unless an operator says otherwise, in seconds.
+/// The default limit of the lifetime of tokens, in seconds.
 const MAX_LIFETIME: i64 = 24 * 3600;
-/// Clocks differ: times are taken this many seconds less strictly, as in the original.
+/// The tolerance for clock skew in seconds, as in kube-apiserver.
 const LEEWAY: i64 = 60;
-/// Why a token is not good.
+/// Why a token is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// Nobody knows it, or it is not a token of ours at all.
+    /// Not a token of this server.
     #[error("invalid bearer token")]
     Unknown,
-    /// It says that it is ours, but was signed by another key.
+    /// The issuer is this server, but the key is unknown.
     #[error("invalid signature, no keys found")]
     OtherKey,
-    /// The signature does not fit.
-    #[error("the signature of the token does not fit")]
+    /// The signature is wrong.
+    #[error("invalid signature of the token")]
     Signature,
-    /// It is for someone else.
+    /// It is for other audiences.
     #[error("token audiences [{}] is invalid for the target audiences [{}]", quoted(have), quoted(want))]
     Audience {
-        /// Whom it is for.
+        /// The audiences of the token.
         have: Vec<String>,
-        /// Who was named.
+        /// The accepted audiences.
         want: Vec<String>,
     },
-    /// Its time is over.
+    /// It has expired.
     #[error("service account token has expired")]
     Expired,
-    /// Its time has not come.
+    /// It is not valid yet.
     #[error("service account token is not valid yet")]
     NotYet,
-    /// It was issued later than now.
+    /// It was issued in the future.
     #[error("service account token is issued in the future")]
     FromTheFuture,
     /// The account was deleted.
     #[error("serviceaccounts {0:?} not found")]
     NoAccount(String),
-    /// The account is being deleted, for longer than clocks may differ.
+    /// The account is being deleted, for longer than the clock tolerance.
     #[error("service account {0} has been deleted")]
     Deleted(String),
-    /// The object that it was bound to is gone.
+    /// The bound object does not exist.
     #[error("service account token has been invalidated")]
     Invalidated,
-    /// The object that it was bound to was deleted and made anew.
+    /// The bound object was deleted and created again.
     #[error("{what} UID ({have}) does not match service account {what} ref claim ({claimed})")]
     OtherObject {
         /// The kind, in lower case.
         what: String,
-        /// The uid of the object that is there.
+        /// The uid of the current object.
         have: String,
         /// The uid in the token.
         claimed: String,
     },
-    /// The account was deleted and made anew.
+    /// The account was deleted and created again.
     #[error("service account UID ({have}) does not match claim ({claimed})")]
     OtherAccount {
-        /// The uid of the account that is there.
+        /// The uid of the current account.
         have: String,
         /// The uid in the token.
         claimed: String,
     },
 }
 
-/// What a token is issued for.
+/// The claims of a new token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant<'a> {
     /// The namespace of the account.
@@ -105,41 +105,41 @@ pub struct Grant<'a> {
     pub name: &'a str,
     /// Its uid.
     pub uid: &'a str,
-    /// Who may accept the token.
+    /// The audiences.
     pub audiences: &'a [&'a str],
-    /// For how many seconds.
+    /// The lifetime in seconds.
     pub seconds: i64,
-    /// What its end is tied to besides the account.
+    /// The bound object besides the account.
     pub bound: Binding<'a>,
 }
 
-/// A token that was verified.
+/// A verified token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verified {
     /// The user.
     pub user: User,
-    /// The audiences asked for that it is good for.
+    /// The requested audiences that it is valid for.
     pub audiences: Vec<String>,
-    /// The claims of a ServiceAccount token, by which it can be checked again.
+    /// The claims of a ServiceAccount token, for later checks.
     pub claims: Value,
     /// The key that signed it; empty for other tokens.
     pub key_id: String,
 }
 
-/// Finds an object that a token depends on.
+/// Looks up an object that a token depends on.
 pub type Lookup<'a> = &'a dyn Fn(Referent, &str, &str) -> Option<Value>;
 
-/// The key of a damaged kind: it was read as a P-256 key before, so this does not happen to keys from [`crate::pki`].
+/// The key is not a P-256 key. Does not happen to keys from [`crate::pki`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the key for ServiceAccount tokens cannot be used")]
 pub struct KeyError;
 
-/// How long tokens may live.
+/// The limit of the lifetime of tokens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lifetime {
-    /// In seconds, at most.
+    /// In seconds.
     pub seconds: i64,
-    /// Whether an operator chose this.
+    /// Whether it was configured.
     pub is_configured: bool,
 }
 
@@ -158,7 +158,7 @@ impl Debug for ServiceAccounts {
 }
 
 impl ServiceAccounts {
-    /// Takes the signing key (PKCS #8, DER) and the domain of the cluster, which names the issuer.
+    /// Uses a signing key (PKCS #8, DER); the domain of the cluster is in the issuer.
     ///
     /// # Errors
     /// When it is not a P-256 key.
@@ -169,10 +169,10 @@ impl ServiceAccounts {
         Ok(Self { keys: Arc::new(RwLock::new(Arc::new(keys))), issuer, max_lifetime })
     }
 
-    /// Signs and verifies with these from now on, and so do all clones.
+    /// Replaces the keys, also of all clones.
     ///
     /// # Errors
-    /// When the one that signs is not a P-256 key; those before stay.
+    /// When the signing key is not a P-256 key; the previous keys stay in use.
     pub fn set_keys(&self, keys: &SigningKeys) -> Result<(), KeyError> {
         *self.keys.write() = Arc::new(Keys::new(keys)?);
         Ok(())
@@ -182,48 +182,48 @@ impl ServiceAccounts {
         self.keys.read().clone()
     }
 
-    /// The public keys whose tokens are accepted now, as JSON Web Keys; the one that signs first.
+    /// The accepted public keys as JSON Web Keys; the signing key first.
     #[must_use]
     pub fn public_keys(&self, now: Timestamp) -> Vec<Value> {
         self.keys().accepted(now, self.max_lifetime.seconds).map(|key| key.json_web_key()).collect()
     }
 
-    /// Whether tokens of the key of this name are accepted now.
+    /// Whether tokens of the key with this id are accepted.
     #[must_use]
     pub fn accepts_key(&self, key_id: &str, now: Timestamp) -> bool {
         self.keys().accepted(now, self.max_lifetime.seconds).any(|key| key.id == key_id)
     }
 
-    /// Whether a token names a key that is accepted now, or none: then it is not one of ours. The signature is not looked at.
+    /// Whether the key id of a token is accepted, or absent (then it is not one of ours). The signature is not verified.
     #[must_use]
     pub fn accepts_key_of(&self, token: &str, now: Timestamp) -> bool {
         let header = token.split('.').next().and_then(|part| json_part(part).ok()).unwrap_or_default();
         !header.has("kid") || header["alg"] != "ES256" || self.accepts_key(header.text("kid"), now)
     }
 
-    /// The same with another limit to the life of tokens, in seconds.
+    /// Sets the limit of the lifetime of tokens, in seconds.
     #[must_use]
     pub fn with_max_lifetime(mut self, seconds: i64) -> Self {
         self.max_lifetime = Lifetime { seconds, is_configured: true };
         self
     }
 
-    /// How long tokens may live.
+    /// The limit of the lifetime of tokens.
     #[must_use]
     pub fn max_lifetime(&self) -> Lifetime {
         self.max_lifetime
     }
 
-    /// The issuer of tokens, also the audience of tokens for this server.
+    /// The issuer of tokens, also the audience of this server.
     #[must_use]
     pub fn issuer(&self) -> &str {
         &self.issuer
     }
 
-    /// A token.
+    /// Signs a token.
     ///
     /// # Errors
-    /// When there is no randomness to be had.
+    /// When the system has no random bytes.
     pub fn sign(&self, grant: &Grant<'_>, now: Timestamp) -> Result<String, KeyError> {
         let issued = now.as_second();
         let mut claims = json!({
@@ -243,10 +243,10 @@ impl ServiceAccounts {
         self.signed(&claims)
     }
 
-    /// A token that a Secret keeps, and that is good for as long as it does. The account is given by name and uid.
+    /// Signs a token for a Secret, without expiry. The account is given by name and uid.
     ///
     /// # Errors
-    /// When there is no randomness to be had.
+    /// When the system has no random bytes.
     pub fn sign_kept(&self, namespace: &str, account: (&str, &str), secret: &str) -> Result<String, KeyError> {
         self.signed(&legacy::claims(namespace, account, secret))
     }
@@ -263,10 +263,10 @@ impl ServiceAccounts {
         Ok(token)
     }
 
-    /// The user of a token meant for one of the audiences.
+    /// Verifies a token for one of the audiences.
     ///
     /// # Errors
-    /// Why the token is not good.
+    /// Why the token is invalid.
     pub fn verify(
         &self,
         token: &str,
@@ -294,10 +294,10 @@ impl ServiceAccounts {
         Ok(Verified { user, audiences: good, claims, key_id })
     }
 
-    /// The user of claims whose signature was verified before: times, account and bound object are looked at anew.
+    /// The user of claims whose signature was verified earlier: times, account and bound object are checked again.
     ///
     /// # Errors
-    /// Why they are not good any more.
+    /// Why they are no longer valid.
     pub fn holder(&self, claims: &Value, now: Timestamp, lookup: Lookup<'_>) -> Result<User, TokenError> {
         if claims["iss"] == legacy::ISSUER {
             return legacy::holder(claims, now, lookup);
@@ -325,7 +325,7 @@ impl ServiceAccounts {
         Ok(user)
     }
 
-    /// The claims of a token that an accepted key signed, and which.
+    /// The claims of a token signed by an accepted key, and the key's id.
     fn claims(&self, token: &str, now: Timestamp) -> Result<(Value, String), TokenError> {
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Unknown)?;
         let (header, payload) = signed.split_once('.').ok_or(TokenError::Unknown)?;
@@ -335,7 +335,7 @@ impl ServiceAccounts {
         }
         let header = json_part(header)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| TokenError::Unknown)?;
-        // `crit` names extensions that must be understood; there are none here.
+        // `crit` lists extensions that must be understood; none are supported.
         if header["alg"] != "ES256" || header.has("crit") {
             return Err(TokenError::Signature);
         }
@@ -354,12 +354,12 @@ impl ServiceAccounts {
     }
 }
 
-/// A list of texts as Go prints it.
+/// A list of strings in the format of Go's `%q`.
 fn quoted(list: &[String]) -> String {
     list.iter().map(|text| api::field::quote(text)).collect::<Vec<String>>().join(" ")
 }
 
-/// The id by which a token is known in users and in the audit log. The signature is not looked at.
+/// The id of a token in users and in the audit log. The signature is not verified.
 pub(crate) fn credential_id(token: &str) -> Option<String> {
     let claims = json_part(token.split('.').nth(1)?).ok()?;
     claims["jti"].as_str().map(|id| format!("JTI={id}"))
@@ -371,7 +371,7 @@ fn json_part(part: &str) -> Result<Value, TokenError> {
     if value.is_object() { Ok(value) } else { Err(TokenError::Unknown) }
 }
 
-/// A token without an end is none of ours.
+/// Checks the times. A token without expiry is not accepted.
 fn check_times(claims: &Value, now: i64) -> Result<(), TokenError> {
     if claims["nbf"].as_i64().is_some_and(|from| now.saturating_add(LEEWAY) < from) {
         return Err(TokenError::NotYet);
@@ -391,13 +391,13 @@ pub fn username(namespace: &str, name: &str) -> String {
     format!("{USER_PREFIX}{namespace}:{name}")
 }
 
-/// The groups of an account, but for the one of all users.
+/// The groups of an account, without `system:authenticated`.
 #[must_use]
 pub fn groups(namespace: &str) -> Vec<String> {
     vec![GROUP.to_owned(), format!("{GROUP}:{namespace}")]
 }
 
-/// Namespace and name of a user that is an account.
+/// Namespace and name of an account's user name.
 #[must_use]
 pub fn split_username(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(USER_PREFIX)?.split_once(':')?;

@@ -38,7 +38,7 @@ fn bearer_of(token: &str) -> HeaderMap {
 }
 
 #[test]
-fn each_source_gives_its_user() {
+fn each_authenticator_returns_its_user() {
     let (_scratch, pki, authn) = sources();
     let alice = authn.authenticate(&bearer_of("alice-token"), None, now()).unwrap();
     assert_eq!((alice.name.as_str(), alice.uid.as_str()), ("alice", "2"));

@@ -1,7 +1,7 @@
-//! Users by static token: a CSV file with `token,user,uid,"group1,group2"` in each line.
+//! Static tokens: a CSV file with `token,user,uid,"group1,group2"` in each line.
 //!
-//! In: the text of the file, read once at start. Out: a map from the hash of a token to its user. Only hashes are kept
-//! and compared, so neither a core dump nor the time an answer takes tells anything of a token.
+//! In: the text of the file, read once at start. Out: a map from the hash of a token to its user. Only hashes are stored and
+//! compared, so neither a core dump nor timing reveals a token.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,15 +14,15 @@ use super::User;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenFileError {
-    /// The file system refused.
+    /// An I/O error.
     #[error("reading the token file {path}: {source}")]
     Io {
         /// The file.
         path: String,
-        /// Why not.
+        /// The error.
         source: std::io::Error,
     },
-    /// A line is not as it should be.
+    /// A line is invalid.
     #[error("token file {path}, line {line}: {why}")]
     Line {
         /// The file.
@@ -102,15 +102,15 @@ impl TokenFile {
     }
 }
 
-/// What is kept of a token.
+/// The hash of a token.
 pub(super) fn hash(token: &str) -> TokenHash {
     let mut out = [0; 32];
     out.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
     out
 }
 
-/// The records of a CSV text with the lines they begin in. A field in quotes may hold commas, line ends and doubled
-/// quotes; empty lines are no records.
+/// The records of a CSV text with the lines they begin in. A quoted field may contain commas, line ends and doubled quotes; empty lines are
+/// skipped.
 struct Records<'a> {
     rest: &'a str,
     line: usize,
@@ -121,7 +121,7 @@ impl<'a> Records<'a> {
         Self { rest: text.strip_prefix('\u{feff}').unwrap_or(text), line: 1 }
     }
 
-    /// Takes one field and says whether another follows in this record.
+    /// Parses one field; whether another follows in this record.
     fn field(&mut self) -> Result<(String, bool), &'static str> {
         let field = if let Some(rest) = self.rest.strip_prefix('"') {
             self.rest = rest;

@@ -1,7 +1,7 @@
-//! Who has which rules: roles and bindings, indexed by subject.
+//! RBAC: roles and bindings, indexed by subject.
 //!
 //! In: Roles, ClusterRoles and their bindings, one change at a time. Out: the rules of a user in a namespace, each with the binding that
-//! grants it. A decision looks only at the bindings of the user and of their groups, however many others there are.
+//! grants it. A decision reads only the bindings of the user and of the user's groups.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::auth::{User, service_account};
 /// The bindings of a subject by namespace; those of ClusterRoleBindings have an empty one.
 type Scopes = HashMap<String, Vec<Arc<Binding>>>;
 
-/// Roles and bindings. A decision, of which every request needs one or two, looks up borrowed names and allocates nothing but its reason.
+/// Roles and bindings. A decision looks up borrowed names and allocates only its reason.
 #[derive(Debug, Default)]
 pub struct Grants {
     /// Roles by namespace and name; ClusterRoles have an empty namespace.
@@ -29,7 +29,7 @@ pub struct Grants {
     groups: HashMap<String, Scopes>,
 }
 
-/// Whom a binding is for. A ServiceAccount is the user of its name.
+/// The subject of a binding. A ServiceAccount is the user of its name.
 #[derive(PartialEq, Eq, Debug)]
 enum Subject {
     User(String),
@@ -43,20 +43,20 @@ struct Binding {
     /// `Role` or `ClusterRole`.
     role_kind: String,
     role: String,
-    /// Each with why it is allowed what the role allows, in the words of the original.
+    /// Each with the reason for an allowed request, in the format of kube-apiserver.
     subjects: Vec<(Subject, String)>,
 }
 
-/// A rule that a user has, or a role that a binding names and that does not exist.
+/// The rules of a binding's role, or the error when the role does not exist.
 pub struct Granted<'a> {
-    /// Why a request that the rules allow is allowed.
+    /// The reason for a request that the rules allow.
     reason: &'a str,
     /// The rules of the role.
     pub rules: Result<&'a [PolicyRule], String>,
 }
 
 impl Grants {
-    /// Takes over an object as it is now; one that is gone is `None`.
+    /// Applies a change; `None` for a deleted object.
     pub fn change(&mut self, kind: &Kind, namespace: &str, name: &str, object: Option<&Value>) {
         if kind.kind == role::ROLE.kind || kind.kind == role::CLUSTER_ROLE.kind {
             let roles = self.roles.entry(namespace.to_owned()).or_default();
@@ -97,7 +97,7 @@ impl Grants {
         }
     }
 
-    /// The index in which a subject is, and its name there.
+    /// The index of a subject, and its name there.
     fn subjects<'s>(&mut self, subject: &'s Subject) -> (&mut HashMap<String, Scopes>, &'s str) {
         match subject {
             Subject::User(name) => (&mut self.users, name),
@@ -105,7 +105,7 @@ impl Grants {
         }
     }
 
-    /// What a user has in a namespace: what they have everywhere, then what they have there.
+    /// The rules of a user in a namespace: those of ClusterRoleBindings, then those of RoleBindings.
     pub fn of<'a>(&'a self, user: &User, namespace: &str) -> impl Iterator<Item = Granted<'a>> {
         let scopes = [Some(""), Some(namespace).filter(|namespace| !namespace.is_empty())];
         scopes.into_iter().flatten().flat_map(move |scope| {
@@ -139,10 +139,10 @@ impl Grants {
         self.roles.get(namespace)?.get(name).map(|rules| &**rules)
     }
 
-    /// Whether a user may make a request: the reason, or what could not be found out.
+    /// Whether a user may make a request: the reason, or errors.
     ///
     /// # Errors
-    /// Roles that bindings of the user name and that do not exist; empty when all exist and none allows it.
+    /// The missing roles of bindings of the user; empty when all exist and none allows the request.
     pub fn allow(&self, user: &User, namespace: &str, request: &Request<'_>) -> Result<String, Vec<String>> {
         let mut problems = Vec::new();
         for granted in self.of(user, namespace) {
@@ -176,7 +176,7 @@ impl Binding {
     }
 }
 
-/// A subject and its description; a ServiceAccount without namespace is one of the namespace of the binding.
+/// A subject and its description; a ServiceAccount without a namespace has that of the binding.
 fn read_subject(binding_namespace: &str, subject: &Value) -> Option<(Subject, String)> {
     let name = subject.text("name");
     match subject.text("kind") {
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_away_is_gone() {
+    fn removed_bindings_and_roles_grant_nothing() {
         let (mut grants, alice) = (grants(), user("alice", &["dev"]));
         grants.change(&role::CLUSTER_ROLE, "", "nodes", None);
         assert_eq!(

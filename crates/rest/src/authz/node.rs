@@ -1,8 +1,8 @@
-//! What a node may do: its own Node, its own Pods and what they use, and what every kubelet must know of the cluster.
+//! The Node authorizer: a node may use its own Node, its own Pods and what they refer to, and what every kubelet needs.
 //!
-//! In: a request of a user `system:node:NAME` of the group `system:nodes`, and [`Relations`], which know what runs where. Out: yes, or no with
-//! a reason. A machine that was taken over can then do harm only to what it runs. What this lets through is looked at once more with the
-//! object in hand (`registry::restriction`): names and labels of new objects are not known here.
+//! In: a request of a user `system:node:NAME` in the group `system:nodes`, and [`Relations`] between Pods, nodes and objects. Out: allowed, or
+//! denied with a reason. A compromised node can then affect only what it runs. NodeRestriction (`registry::restriction`) checks the objects as
+//! well: names and labels of new objects are not known here.
 
 use api::bootstrap_token::CLUSTER_INFO;
 use api::rbac::defaults::NODE_RULES;
@@ -12,23 +12,23 @@ use crate::auth::User;
 
 /// The group of nodes.
 pub const NODES: &str = "system:nodes";
-/// What the user name of a node begins with.
+/// The prefix of user names of nodes.
 pub(crate) const USER_PREFIX: &str = "system:node:";
-/// Where nodes say that they live.
+/// The namespace of node heartbeats.
 const LEASES: &str = "kube-node-lease";
-/// Where nodes agree on who announces which address, and what the Leases for that are called.
+/// The namespace and name prefixes of the Leases by which nodes elect who announces which address.
 const ANNOUNCERS: &str = "kube-system";
 const ANNOUNCER_PREFIXES: [&str; 2] = ["waypost-announcer-", "waypost-address-"];
 
-/// Whether a Lease is one by which nodes agree on who announces which address.
+/// Whether a Lease is one of the announcers.
 #[must_use]
 pub fn is_of_announcers(namespace: &str, name: &str) -> bool {
     namespace == ANNOUNCERS && ANNOUNCER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// What Pods use.
+/// Kinds that Pods refer to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Used {
+pub enum Referenced {
     /// A Secret.
     Secret,
     /// A ConfigMap.
@@ -37,15 +37,15 @@ pub enum Used {
     ServiceAccount,
 }
 
-/// What runs where, and what it uses.
+/// Which Pods run where, and what they refer to.
 pub trait Relations {
-    /// The node of a Pod; nothing when there is no such Pod.
+    /// The node of a Pod; `None` when the Pod does not exist.
     fn node_of(&self, namespace: &str, pod: &str) -> Option<String>;
-    /// Whether a Pod of a node uses something.
-    fn uses(&self, node: &str, namespace: &str, what: Used, name: &str) -> bool;
+    /// Whether a Pod of a node refers to an object.
+    fn uses(&self, node: &str, namespace: &str, what: Referenced, name: &str) -> bool;
 }
 
-/// Where nothing runs.
+/// No Pods.
 pub struct Nothing;
 
 impl Relations for Nothing {
@@ -53,7 +53,7 @@ impl Relations for Nothing {
         None
     }
 
-    fn uses(&self, _: &str, _: &str, _: Used, _: &str) -> bool {
+    fn uses(&self, _: &str, _: &str, _: Referenced, _: &str) -> bool {
         false
     }
 }
@@ -66,61 +66,63 @@ pub fn is_node(user: &User) -> bool {
     user.name.starts_with(USER_PREFIX) && user.is_in(NODES)
 }
 
-/// The name of the node that a user is.
+/// The name of the node of a user.
 #[must_use]
 pub fn name_of(user: &User) -> Option<&str> {
     user.name.strip_prefix(USER_PREFIX).filter(|name| !name.is_empty() && is_node(user))
 }
 
-/// Decides a request about a resource; nothing when a node is not who asks.
-pub(super) fn decide(asked: &Attributes<'_>, relations: &dyn Relations) -> Option<Result<(), String>> {
-    if !is_node(asked.user) || asked.path.is_some() {
+/// Decides a request for a resource; `None` when the user is not a node.
+pub(super) fn decide(attributes: &Attributes<'_>, relations: &dyn Relations) -> Option<Result<(), String>> {
+    if !is_node(attributes.user) || attributes.path.is_some() {
         return None;
     }
-    let Some(node) = name_of(asked.user) else {
-        return Some(Err(format!("unknown node for user {:?}", asked.user.name)));
+    let Some(node) = name_of(attributes.user) else {
+        return Some(Err(format!("unknown node for user {:?}", attributes.user.name)));
     };
-    let asks = Question { node, asked, relations };
-    Some(match (asked.group, asked.resource) {
-        ("", "secrets") => asks.read(Used::Secret),
-        // The CAs to trust, which everybody may read: nodes follow their rotation.
-        ("", "configmaps") if asked.verb == "get" && (asked.namespace, asked.name) == CLUSTER_INFO => Ok(()),
-        ("", "configmaps") => asks.read(Used::ConfigMap),
-        ("", "serviceaccounts") => asks.account(),
-        ("", "pods") => asks.pod(),
-        ("", "nodes") => asks.node(),
-        ("coordination.k8s.io", "leases") => asks.lease(),
-        _ if NODE_RULES.iter().any(|rule| rule.allows(&asked.request())) => Ok(()),
+    let request = NodeRequest { node, attributes, relations };
+    Some(match (attributes.group, attributes.resource) {
+        ("", "secrets") => request.read(Referenced::Secret),
+        // The CAs to trust, which everyone may read: nodes follow their rotation.
+        ("", "configmaps") if attributes.verb == "get" && (attributes.namespace, attributes.name) == CLUSTER_INFO => {
+            Ok(())
+        }
+        ("", "configmaps") => request.read(Referenced::ConfigMap),
+        ("", "serviceaccounts") => request.account(),
+        ("", "pods") => request.pod(),
+        ("", "nodes") => request.node(),
+        ("coordination.k8s.io", "leases") => request.lease(),
+        _ if NODE_RULES.iter().any(|rule| rule.allows(&attributes.request())) => Ok(()),
         _ => Err(String::new()),
     })
 }
 
-struct Question<'a> {
+struct NodeRequest<'a> {
     node: &'a str,
-    asked: &'a Attributes<'a>,
+    attributes: &'a Attributes<'a>,
     relations: &'a dyn Relations,
 }
 
-impl Question<'_> {
+impl NodeRequest<'_> {
     fn unrelated(&self) -> Result<(), String> {
         Err(format!("no relationship found between node '{}' and this object", self.node))
     }
 
-    fn used(&self, what: Used) -> Result<(), String> {
-        let Attributes { namespace, name, .. } = *self.asked;
+    fn used(&self, what: Referenced) -> Result<(), String> {
+        let Attributes { namespace, name, .. } = *self.attributes;
         if self.relations.uses(self.node, namespace, what, name) { Ok(()) } else { self.unrelated() }
     }
 
-    /// One object at a time, by its name; a list or a watch of one name is one object.
-    fn read(&self, what: Used) -> Result<(), String> {
-        let asked = self.asked;
-        let why = if !READ.contains(&asked.verb) {
+    /// One object by its name; also a list or watch of one name.
+    fn read(&self, what: Referenced) -> Result<(), String> {
+        let attributes = self.attributes;
+        let why = if !READ.contains(&attributes.verb) {
             "can only read resources of this type"
-        } else if !asked.subresource.is_empty() {
+        } else if !attributes.subresource.is_empty() {
             "cannot read subresource"
-        } else if asked.namespace.is_empty() {
+        } else if attributes.namespace.is_empty() {
             "can only read namespaced object of this type"
-        } else if asked.name.is_empty() {
+        } else if attributes.name.is_empty() {
             "No Object name found"
         } else {
             return self.used(what);
@@ -128,68 +130,68 @@ impl Question<'_> {
         Err(why.to_owned())
     }
 
-    /// Accounts of its Pods: it may read each, and have tokens for it.
+    /// Accounts of its Pods: read, and create tokens.
     fn account(&self) -> Result<(), String> {
-        let asked = self.asked;
-        match (asked.verb, asked.subresource) {
-            ("get", "") => self.read(Used::ServiceAccount),
-            ("create", _) if asked.name.is_empty() => {
+        let attributes = self.attributes;
+        match (attributes.verb, attributes.subresource) {
+            ("get", "") => self.read(Referenced::ServiceAccount),
+            ("create", _) if attributes.name.is_empty() => {
                 Err("can only create tokens for individual service accounts".to_owned())
             }
-            ("create", "token") => self.used(Used::ServiceAccount),
+            ("create", "token") => self.used(Referenced::ServiceAccount),
             ("create", _) => Err("can only create token subresource of serviceaccount".to_owned()),
             _ => Err("can only create tokens for individual service accounts".to_owned()),
         }
     }
 
     fn pod(&self) -> Result<(), String> {
-        let asked = self.asked;
-        let of = |name: &str| self.relations.node_of(asked.namespace, name);
+        let attributes = self.attributes;
+        let of = |name: &str| self.relations.node_of(attributes.namespace, name);
         let is_ours = |name: &str| of(name).as_deref() == Some(self.node);
-        match (asked.verb, asked.subresource) {
-            ("get", "") if is_ours(asked.name) => Ok(()),
+        match (attributes.verb, attributes.subresource) {
+            ("get", "") if is_ours(attributes.name) => Ok(()),
             ("get", "") => self.unrelated(),
-            ("list" | "watch", "") if asked.requires("spec.nodeName") == Some(self.node) => Ok(()),
-            ("list" | "watch", "") if !asked.name.is_empty() && is_ours(asked.name) => Ok(()),
-            ("list" | "watch", "") if !asked.name.is_empty() => self.unrelated(),
+            ("list" | "watch", "") if attributes.requires("spec.nodeName") == Some(self.node) => Ok(()),
+            ("list" | "watch", "") if !attributes.name.is_empty() && is_ours(attributes.name) => Ok(()),
+            ("list" | "watch", "") if !attributes.name.is_empty() => self.unrelated(),
             ("list" | "watch", "") => Err("can only list/watch pods with spec.nodeName field selector".to_owned()),
-            // Which Pods these may be is decided on the object, inside the transaction (`registry::restriction`): what is true when the
-            // headers arrive need not be true when the object is written.
+            // NodeRestriction checks the Pod inside the transaction (`registry::restriction`): what holds when the headers arrive may not hold
+            // when the object is written.
             ("create", "" | "eviction") | ("delete", "") | ("update" | "patch", "status") => Ok(()),
             _ => Err(String::new()),
         }
     }
 
     fn node(&self) -> Result<(), String> {
-        let asked = self.asked;
-        match (asked.verb, asked.subresource) {
-            // Which Node this may be is decided on the object as well.
+        let attributes = self.attributes;
+        match (attributes.verb, attributes.subresource) {
+            // NodeRestriction checks the name of the Node.
             ("create", "") | ("update" | "patch", "" | "status") => Ok(()),
-            (verb, "") if READ.contains(&verb) && asked.name == self.node => Ok(()),
-            (verb, "") if READ.contains(&verb) && asked.name.is_empty() => {
+            (verb, "") if READ.contains(&verb) && attributes.name == self.node => Ok(()),
+            (verb, "") if READ.contains(&verb) && attributes.name.is_empty() => {
                 Err(format!("node '{}' cannot read all nodes, only its own Node object", self.node))
             }
             (verb, "") if READ.contains(&verb) => {
-                Err(format!("node '{}' cannot read '{}', only its own Node object", self.node, asked.name))
+                Err(format!("node '{}' cannot read '{}', only its own Node object", self.node, attributes.name))
             }
             _ => Err(String::new()),
         }
     }
 
     fn lease(&self) -> Result<(), String> {
-        let asked = self.asked;
-        if !["get", "create", "update", "patch", "delete"].contains(&asked.verb) {
+        let attributes = self.attributes;
+        if !["get", "create", "update", "patch", "delete"].contains(&attributes.verb) {
             return Err("can only get, create, update, patch, or delete a node lease".to_owned());
         }
-        // The name of a new Lease is looked at with the object in hand.
-        let is_new = asked.verb == "create" && asked.name.is_empty() && asked.namespace == ANNOUNCERS;
-        if is_new || is_of_announcers(asked.namespace, asked.name) {
+        // NodeRestriction checks the name of a new Lease.
+        let is_new = attributes.verb == "create" && attributes.name.is_empty() && attributes.namespace == ANNOUNCERS;
+        if is_new || is_of_announcers(attributes.namespace, attributes.name) {
             return Ok(());
         }
-        if asked.namespace != LEASES {
+        if attributes.namespace != LEASES {
             return Err(format!("can only access leases in the {LEASES:?} system namespace"));
         }
-        if asked.verb != "create" && asked.name != self.node {
+        if attributes.verb != "create" && attributes.name != self.node {
             return Err("can only access node lease with the same name as the requesting node".to_owned());
         }
         Ok(())

@@ -1,7 +1,7 @@
-//! What runs where, read from the store.
+//! Relations between Pods, nodes and objects, read from the store.
 //!
-//! In: the Pods of a namespace. Out: whether one of them runs on a node and uses something. Asked at each request of a node for an object, so
-//! what cannot be is found out from the bytes of a Pod, without reading it.
+//! In: the Pods of a namespace. Out: whether one of them runs on a node and refers to an object. Evaluated for each request of a node, so most
+//! Pods are excluded by their bytes, without parsing.
 
 use api::value::ValueExt as _;
 use api::view::annotations::SSL_CERT;
@@ -9,7 +9,7 @@ use api::{adopted, balancer_certificate, object, selector};
 use serde_json::Value;
 use store::{Entry, Key, Store, Table};
 
-use super::node::{Relations, Used};
+use super::node::{Referenced, Relations};
 
 const PODS: &str = "pods";
 const BGP_PEERS: &str = "bgppeers";
@@ -25,8 +25,8 @@ impl Relations for Stored<'_> {
         Some(object::decode_light(&entry.value).text("spec.nodeName").to_owned())
     }
 
-    fn uses(&self, node: &str, namespace: &str, what: Used, name: &str) -> bool {
-        if what == Used::Secret
+    fn uses(&self, node: &str, namespace: &str, what: Referenced, name: &str) -> bool {
+        if what == Referenced::Secret
             && (self.is_password_of_a_peer(node, namespace, name) || self.is_certificate_of_a_balancer(namespace, name))
         {
             return true;
@@ -34,7 +34,7 @@ impl Relations for Stored<'_> {
         let Ok(found) = self.0.range(Table::named(PODS), &format!("{namespace}/"), None) else { return false };
         found.entries.iter().filter(|entry| may_say(entry, node) && may_use(entry, what, name)).any(|entry| {
             let pod = object::decode_light(&entry.value);
-            // What runs without us uses nothing, and nodes make such Pods themselves.
+            // Adopted Pods refer to nothing, and nodes create them themselves.
             let is_run = adopted::how(&pod).is_none() && pod.text("spec.nodeName") == node;
             is_run && names(&pod, what).contains(&name)
         })
@@ -62,7 +62,7 @@ impl Stored<'_> {
         selector::from_object(selector).is_some_and(|selector| selector.matches(&entry.facts, "", node))
     }
 
-    /// Every node may get the packets of a load balancer, so every node may read the certificate that its Service asks for.
+    /// Any node may receive packets for a load balancer, so every node may read the certificate of its Service.
     fn is_certificate_of_a_balancer(&self, namespace: &str, name: &str) -> bool {
         let secret = self.0.get(&Key::new(Table::named(SECRETS), format!("{namespace}/{name}")));
         let (Some(secret), Ok(found)) = (secret, self.0.range(Table::named(SERVICES), "", None)) else { return false };
@@ -72,40 +72,40 @@ impl Stored<'_> {
     }
 }
 
-/// Whether a text could stand in an object, as a whole string.
+/// Whether an object may contain a text as a whole string.
 fn may_say(entry: &Entry, text: &str) -> bool {
     let quoted = format!("\"{text}\"");
     entry.value.windows(quoted.len()).any(|window| window == quoted.as_bytes())
 }
 
-fn may_use(entry: &Entry, what: Used, name: &str) -> bool {
-    // The account of a Pod that names none is not written there.
-    what == Used::ServiceAccount || may_say(entry, name)
+fn may_use(entry: &Entry, what: Referenced, name: &str) -> bool {
+    // The default account is not in the Pod.
+    what == Referenced::ServiceAccount || may_say(entry, name)
 }
 
-/// The names of what a Pod uses.
-fn names(pod: &Value, what: Used) -> Vec<&str> {
+/// The names of the objects that a Pod refers to.
+fn names(pod: &Value, what: Referenced) -> Vec<&str> {
     let mut out: Vec<&str> = Vec::new();
     match what {
-        Used::ServiceAccount => {
+        Referenced::ServiceAccount => {
             let name = pod.text("spec.serviceAccountName");
             out.push(if name.is_empty() { "default" } else { name });
         }
-        Used::ConfigMap => variables(pod, "configMapKeyRef", "configMapRef", &mut out),
-        Used::Secret => {
+        Referenced::ConfigMap => variables(pod, "configMapKeyRef", "configMapRef", &mut out),
+        Referenced::Secret => {
             variables(pod, "secretKeyRef", "secretRef", &mut out);
             out.extend(pod.items("spec.imagePullSecrets").iter().map(|secret| secret.text("name")));
         }
     }
     let (own, projected) = match what {
-        Used::Secret => ("secret.secretName", "secret.name"),
-        Used::ConfigMap => ("configMap.name", "configMap.name"),
-        Used::ServiceAccount => return out,
+        Referenced::Secret => ("secret.secretName", "secret.name"),
+        Referenced::ConfigMap => ("configMap.name", "configMap.name"),
+        Referenced::ServiceAccount => return out,
     };
     for volume in pod.items("spec.volumes") {
         out.push(volume.text(own));
         out.extend(volume.items("projected.sources").iter().map(|source| source.text(projected)));
-        if what == Used::Secret {
+        if what == Referenced::Secret {
             out.push(volume.text("csi.nodePublishSecretRef.name"));
         }
     }
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_pod_uses_is_found() {
+    fn references_of_a_pod_are_found() {
         let pod = json!({"spec": {
             "imagePullSecrets": [{"name": "pull"}],
             "containers": [{
@@ -142,8 +142,8 @@ mod tests {
                 {"name": "p", "projected": {"sources": [{"secret": {"name": "part"}}, {"configMap": {"name": "root"}}]}},
             ],
         }});
-        assert_eq!(names(&pod, Used::Secret), ["one", "first", "pull", "files", "part"]);
-        assert_eq!(names(&pod, Used::ConfigMap), ["all", "map", "root"]);
-        assert_eq!(names(&pod, Used::ServiceAccount), ["default"]);
+        assert_eq!(names(&pod, Referenced::Secret), ["one", "first", "pull", "files", "part"]);
+        assert_eq!(names(&pod, Referenced::ConfigMap), ["all", "map", "root"]);
+        assert_eq!(names(&pod, Referenced::ServiceAccount), ["default"]);
     }
 }

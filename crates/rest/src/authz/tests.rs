@@ -47,7 +47,7 @@ fn masters_may_do_everything() {
 }
 
 #[test]
-fn everyone_known_may_ask_what_they_may_and_read_discovery() {
+fn authenticated_users_may_review_their_access_and_read_discovery() {
     let alice = user("alice", &["system:authenticated"]);
     for verb in ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "impersonate", "*"]
     {
@@ -89,11 +89,11 @@ impl Relations for World {
             .map(|(_, node)| (*node).into())
     }
 
-    fn uses(&self, node: &str, namespace: &str, what: node::Used, name: &str) -> bool {
+    fn uses(&self, node: &str, namespace: &str, what: node::Referenced, name: &str) -> bool {
         let used = match what {
-            node::Used::Secret => [("n1", "tls"), ("n2", "theirs")].contains(&(node, name)),
-            node::Used::ConfigMap => name == "kube-root-ca.crt",
-            node::Used::ServiceAccount => name == "default",
+            node::Referenced::Secret => [("n1", "tls"), ("n2", "theirs")].contains(&(node, name)),
+            node::Referenced::ConfigMap => name == "kube-root-ca.crt",
+            node::Referenced::ServiceAccount => name == "default",
         };
         used && namespace == "ns"
     }
@@ -158,7 +158,7 @@ fn nodes_read_what_proxies_and_their_pods_need() {
 }
 
 #[test]
-fn nodes_agree_on_who_announces_what_and_touch_no_other_lease() {
+fn nodes_write_announcer_leases_and_no_others() {
     let node = user("system:node:n1", &["system:nodes", "system:waypost:nodes", "system:authenticated"]);
     let may = |verb: &str, namespace: &str, name: &str| {
         let base = Attributes::path(&node, verb, "");
@@ -203,7 +203,7 @@ fn nodes_select_their_own_pods() {
 }
 
 #[test]
-fn nodes_write_what_nodes_write() {
+fn nodes_write_their_node_status_pods_and_events() {
     for verb in ["create", "patch", "update"] {
         assert_eq!(node_may(verb, "", "events", "e"), Ok(()));
         assert_eq!(node_may(verb, "events.k8s.io", "events", "e"), Ok(()));
@@ -235,7 +235,7 @@ fn nodes_write_what_nodes_write() {
 }
 
 #[test]
-fn a_node_without_a_name_is_nobody() {
+fn a_node_user_without_a_name_is_denied() {
     let nameless = user("system:node:", &["system:nodes", "system:authenticated"]);
     let asked = Attributes { verb: "get", group: "", resource: "nodes", ..Attributes::path(&nameless, "", "") };
     let decision = authorize(&Attributes { path: None, ..asked }, &World);
@@ -249,7 +249,7 @@ fn a_node_without_a_name_is_nobody() {
 }
 
 #[test]
-fn bootstrappers_ask_for_certificates_and_nothing_else() {
+fn bootstrap_tokens_may_only_request_certificates() {
     let groups = ["system:bootstrappers", api::bootstrap_token::NODE_GROUP, "system:authenticated"];
     let new = user("system:bootstrap:abcdef", &groups);
     for verb in ["create", "get", "list", "watch"] {
@@ -261,7 +261,7 @@ fn bootstrappers_ask_for_certificates_and_nothing_else() {
 }
 
 #[test]
-fn everybody_may_read_how_to_join() {
+fn everyone_may_read_cluster_info() {
     for someone in
         [User::anonymous(), user("system:bootstrap:abcdef", &["system:authenticated", "system:bootstrappers"])]
     {
@@ -286,7 +286,7 @@ fn everybody_may_read_how_to_join() {
 }
 
 #[test]
-fn strangers_see_health_and_version_only() {
+fn anonymous_users_read_health_and_version_only() {
     let nobody = User::anonymous();
     for path in ["/healthz", "/livez", "/readyz", "/version"] {
         assert!(may_path(&nobody, "get", path), "{path}");
@@ -299,7 +299,7 @@ fn strangers_see_health_and_version_only() {
 }
 
 #[test]
-fn refusals_have_the_words_of_the_original() {
+fn refusals_have_the_messages_of_kube_apiserver() {
     let bob = user("bob", &[]);
     let base = Attributes {
         user: &bob,

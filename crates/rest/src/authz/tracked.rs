@@ -1,7 +1,7 @@
 //! [`Grants`] that follow a store.
 //!
-//! Before each decision the changes since the last one are taken over, so that a binding counts from the moment its creation was answered
-//! and no longer than until its deletion was. Nothing runs in the background, and a quiet table costs one comparison.
+//! Changes since the last decision are applied before each decision, so that a binding takes effect when its creation is acknowledged, and
+//! ends when its deletion is. There is no background task; without changes the cost is one comparison.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,19 +13,19 @@ use store::{Compacted, Entry, Revision, Store, Table, Watch};
 
 use super::grants::Grants;
 
-/// The kinds that grants are made of.
+/// The kinds that RBAC reads.
 static KINDS: [&Kind; 4] =
     [&role::ROLE, &role::CLUSTER_ROLE, &rolebinding::ROLE_BINDING, &rolebinding::CLUSTER_ROLE_BINDING];
 
 pub(super) struct Tracked {
     state: RwLock<State>,
-    /// Everything up to this revision of the store is in the state.
+    /// Everything up to this revision of the store was applied.
     seen: AtomicU64,
 }
 
 struct State {
     grants: Grants,
-    /// How many changes of roles and bindings were taken over.
+    /// The number of applied changes.
     version: u64,
     watches: Vec<(&'static Kind, Watch)>,
 }
@@ -36,12 +36,12 @@ impl Tracked {
         Self { state: RwLock::new(State::load(store)), seen: AtomicU64::new(seen) }
     }
 
-    /// A number that is larger after every change of what is granted.
+    /// Increases with every change.
     pub(super) fn version(&self, store: &dyn Store) -> u64 {
         self.now(store).version
     }
 
-    /// Looks at what is granted now.
+    /// Reads the current grants.
     pub(super) fn read<T>(&self, store: &dyn Store, look: impl FnOnce(&Grants) -> T) -> T {
         look(&self.now(store).grants)
     }
@@ -66,7 +66,7 @@ impl State {
             let loaded = KINDS.iter().try_for_each(|kind| state.load_kind(kind, store));
             match loaded {
                 Ok(()) => return state,
-                // History was forgotten between reading and watching: what is there now is read again.
+                // History was compacted between list and watch: list again.
                 Err(error) => tracing::debug!(%error, "reload roles and bindings"),
             }
         }
@@ -82,7 +82,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes over what changed.
+    /// Applies changes.
     fn follow(&mut self) -> Result<(), Compacted> {
         let mut watches = std::mem::take(&mut self.watches);
         for (kind, watch) in &mut watches {

@@ -1,7 +1,7 @@
-//! Whether a connection has a request in progress, and since when it has none.
+//! Tracks requests in progress on a connection.
 //!
-//! In: the beginning of each request and the end of its answer. Out: a future that resolves when the connection has been idle for too long.
-//! A watch is in progress until its body ends, so however quiet it is, its connection is not idle.
+//! In: the start of each request and the end of its response. Out: a future that resolves when the connection was idle for too long.
+//! A watch is in progress until its body ends, so its connection is not idle.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Activity {
         Self(Arc::new(watch::Sender::default()))
     }
 
-    /// A request begins.
+    /// A request starts.
     pub(crate) fn begin(&self) -> Busy {
         self.0.send_modify(|requests| {
             requests.begun += 1;
@@ -36,14 +36,14 @@ impl Activity {
         Busy(self.clone())
     }
 
-    /// Resolves when there has been no request for `first` in the beginning, or for `later` after one.
+    /// Resolves after `first` without a request at the start, or after `later` without one thereafter.
     pub(crate) async fn idle(&self, first: Duration, later: Duration) {
         let mut requests = self.0.subscribe();
         loop {
             let now = *requests.borrow_and_update();
             let limit = if now.begun == 0 { first } else { later };
             if now.open > 0 {
-                // The sender is ours: this does not fail.
+                // The sender is in `self`, so this does not fail.
                 let _ = requests.changed().await;
             } else if tokio::time::timeout(limit, requests.changed()).await.is_err() {
                 return;
@@ -66,7 +66,7 @@ impl Drop for Busy {
     }
 }
 
-/// The body of an answer, until whose end its request is in progress.
+/// The body of a response; its request is in progress until it ends.
 pub(crate) struct Tracked<B> {
     body: B,
     _busy: Busy,

@@ -18,7 +18,7 @@ fn refusal(connections: &Arc<Connections>, from: &str) -> Option<Refusal> {
 }
 
 #[test]
-fn a_source_has_its_share_and_no_more() {
+fn connections_are_limited_per_source() {
     let connections = connections(100, 3);
     let held: Vec<Slot> = (0..3).map(|_| connections.admit(ip("192.0.2.1")).ok().unwrap()).collect();
     assert_eq!(refusal(&connections, "192.0.2.1"), Some(Refusal::Source));
@@ -36,7 +36,7 @@ fn a_source_has_its_share_and_no_more() {
 }
 
 #[test]
-fn loopback_and_others_leave_room_for_each_other() {
+fn loopback_and_others_have_reserved_slots() {
     let connections = connections(20, 100);
     let others: Vec<Slot> = (0..18).map(|_| connections.admit(ip("192.0.2.1")).ok().unwrap()).collect();
     assert_eq!(refusal(&connections, "192.0.2.2"), Some(Refusal::Total));

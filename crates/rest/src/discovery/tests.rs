@@ -8,7 +8,7 @@ fn entry<'a>(list: &'a Value, key: &str, name: &str) -> &'a Value {
 }
 
 #[test]
-fn the_core_group_has_its_own_place() {
+fn the_core_group_is_only_below_api() {
     let api = core_versions(KINDS, "10.0.0.1:6443");
     assert_eq!(api["versions"], json!(["v1"]));
     assert_eq!(api["serverAddressByClientCIDRs"][0]["serverAddress"], "10.0.0.1:6443");
@@ -74,7 +74,7 @@ fn events_of_both_groups_are_stored_once() {
 }
 
 #[test]
-fn the_aggregated_form_says_the_same() {
+fn aggregated_discovery_equals_legacy_discovery() {
     let core = aggregated_core(KINDS);
     let document: Value = serde_json::from_slice(&core.body).expect("JSON");
     assert_eq!(document["items"][0]["metadata"], json!({}));

@@ -1,8 +1,8 @@
 //! The HTTPS client of webhooks.
 //!
-//! In: a [`Target`] and a review. Out: the body of a 2xx answer, or why there is none, in the words of Go's HTTP client where
-//! clients of the original know them. A Service is resolved to one of its ready Pods at each call; a URL to addresses that
-//! [`crate::dial`] allows. Connections speak HTTP/1.1, stay open for the next call, and are never redirected elsewhere.
+//! In: a [`Target`] and a review. Out: the body of a 2xx response, or an error in the words of Go's HTTP client where clients rely on
+//! them. A Service is resolved to one of its ready Pods at each call; a URL to addresses that [`crate::dial`] allows. Connections use
+//! HTTP/1.1 with keep-alive, and redirects are not followed.
 
 mod pool;
 mod status;
@@ -27,14 +27,14 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::Caller;
-use super::target::{Place, Target};
+use super::target::{Backend, Target};
 use crate::dial::DialPolicy;
 use crate::service_backends::{self, ServiceBackends};
 use client::http::full;
 use pool::Pool;
 use tls::TlsConfigs;
 
-/// Bytes of an answer: as large as a request to the API may be.
+/// The largest response, in bytes: as large as a request to the API may be.
 const MAX_ANSWER: usize = 3 * 1024 * 1024;
 const USER_AGENT: &str = "kube-apiserver-admission";
 
@@ -78,11 +78,11 @@ impl WebhookClient {
         }
     }
 
-    /// Where a target may be reached, in the order in which to try.
+    /// The addresses of a target, in the order in which to try them.
     async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, String> {
         let backends = ServiceBackends { store: &*self.store, ranges: &self.ranges, dial: &self.dial };
         match &target.place {
-            Place::Service { namespace, name, port } => {
+            Backend::Service { namespace, name, port } => {
                 let service = backends.service(namespace, name);
                 let service = service.ok_or_else(|| format!("service {} not found", quote(name)))?;
                 let port_name = service_backends::port_name(&service, name, i64::from(*port))?;
@@ -93,7 +93,7 @@ impl WebhookClient {
                 fastrand::shuffle(&mut found);
                 Ok(found)
             }
-            Place::Host { name, port, .. } => {
+            Backend::Host { name, port, .. } => {
                 let ranges = backends.service_ranges();
                 let found = lookup(name, *port).await?;
                 let refused = found.first().and_then(|at| Some((at, self.dial.webhook(*at, &ranges).err()?)));
@@ -130,7 +130,7 @@ impl Call<'_> {
     async fn run(&self, body: Bytes) -> Result<(http::StatusCode, Bytes), String> {
         let addresses = self.client.resolve(self.target).await?;
         let mut request = Some(self.request(body)?);
-        // A connection that was kept may have been closed meanwhile; then the request was not sent, and is again.
+        // An idle connection may have been closed meanwhile; then the request was not sent, and is sent again.
         while let Some((address, mut sender)) = self.client.pool.take(self.target, &addresses) {
             let Some(unsent) = request.take() else { break };
             match sender.try_send_request(unsent).await {
@@ -159,7 +159,7 @@ impl Call<'_> {
         request.map_err(|error| error.to_string())
     }
 
-    /// Reads an answer, and keeps the connection for the next call.
+    /// Reads a response, and keeps the connection for the next call.
     async fn read(
         &self,
         address: SocketAddr,
@@ -173,7 +173,7 @@ impl Call<'_> {
         Ok((status, body.to_bytes()))
     }
 
-    /// Connects to the first address that answers.
+    /// Connects to the first address that accepts.
     async fn connect(&self, addresses: &[SocketAddr]) -> Result<(SocketAddr, Sender), String> {
         let mut first_failure = None;
         for address in addresses {

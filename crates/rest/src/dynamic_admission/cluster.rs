@@ -1,4 +1,4 @@
-//! What policies look up: namespaces, and objects that are parameters.
+//! Objects that policies look up: namespaces and parameters.
 
 use api::dynamic_admission::policy::{Cluster, ParamKind, Params};
 use api::kind::Kind;
@@ -9,7 +9,7 @@ use store::{Store, Table};
 use crate::registry::key;
 use crate::view;
 
-/// What a store has.
+/// Lookup in a store.
 pub(super) struct Stored<'a> {
     pub(super) store: &'a dyn Store,
 }
@@ -43,7 +43,7 @@ impl Params for Objects<'_> {
 
     fn list(&self, namespace: &str) -> Vec<Value> {
         let prefix = if self.kind.namespaced { format!("{namespace}/") } else { String::new() };
-        // The present is always there to be read.
+        // The current state can always be read.
         let Ok(range) = self.store.range(Table::named(self.kind.table), &prefix, None) else { return Vec::new() };
         range.entries.iter().map(|entry| view::read(self.kind, entry)).collect()
     }

@@ -1,8 +1,8 @@
-//! The policies and webhooks that are configured, following a store.
+//! The configured policies and webhooks, following a store.
 //!
-//! Before each request the changes since the last one are taken over, so that a configuration counts from the moment its
-//! creation was answered and no longer than until its deletion was. Expressions are compiled when an object changes, not
-//! when a request comes. Nothing runs in the background, and quiet tables cost one comparison.
+//! Changes since the last request are applied before each request, so that a configuration takes effect when its creation is acknowledged, and
+//! ends when its deletion is. Expressions are compiled when an object changes. There is no background task; without changes the
+//! cost is one comparison.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use store::{Compacted, Entry, Revision, Store, Table, Watch};
 
 use super::webhook::Webhook;
 
-/// The kinds that configurations are of.
+/// The kinds of configurations.
 static KINDS: [&Kind; 4] = [&policy::KIND, &binding::KIND, &webhooks::MUTATING, &webhooks::VALIDATING];
 
-/// What is configured, by name.
+/// The configuration, by name.
 #[derive(Clone, Default)]
 pub(super) struct Configuration {
     pub(super) policies: BTreeMap<String, Arc<Policy>>,
@@ -32,7 +32,7 @@ pub(super) struct Configuration {
 }
 
 impl Configuration {
-    /// The policies that are in force, each with its bindings, by name.
+    /// The effective policies, each with its bindings, by name.
     pub(super) fn bound(&self) -> Vec<(&Policy, Vec<&Binding>)> {
         let mut by_policy: BTreeMap<&str, Vec<&Binding>> = BTreeMap::new();
         for binding in self.bindings.values() {
@@ -42,7 +42,7 @@ impl Configuration {
         policies.filter_map(|(name, bindings)| Some((self.policies.get(name)?.as_ref(), bindings))).collect()
     }
 
-    /// Takes over an object as it is now; one that is gone is `None`.
+    /// Applies a change; `None` for a deleted object.
     fn change(&mut self, kind: &Kind, name: &str, object: Option<&Value>, compiler: &dyn Compiler) {
         fn put<T>(map: &mut BTreeMap<String, T>, name: &str, value: Option<T>) {
             match value {
@@ -65,7 +65,7 @@ impl Configuration {
 pub(super) struct Tracked {
     compiler: &'static dyn Compiler,
     state: RwLock<State>,
-    /// Everything up to this revision of the store is in the state.
+    /// Everything up to this revision of the store was applied.
     seen: AtomicU64,
 }
 
@@ -80,7 +80,7 @@ impl Tracked {
         Self { compiler, state: RwLock::new(State::load(store, compiler)), seen: AtomicU64::new(seen) }
     }
 
-    /// What is configured now.
+    /// The current configuration.
     pub(super) fn read(&self, store: &dyn Store) -> Arc<Configuration> {
         let revision: Revision = store.revision();
         if self.seen.load(Ordering::Acquire) < revision {
@@ -99,7 +99,7 @@ impl State {
         loop {
             match Self::try_load(store, compiler) {
                 Ok(state) => return state,
-                // History was forgotten between reading and watching: what is there now is read again.
+                // History was compacted between list and watch: list again.
                 Err(error) => tracing::debug!(%error, "reload admission configurations"),
             }
         }
@@ -118,7 +118,7 @@ impl State {
         Ok(Self { configuration: Arc::new(configuration), watches })
     }
 
-    /// Takes over what changed.
+    /// Applies changes.
     fn follow(&mut self, compiler: &dyn Compiler) -> Result<(), Compacted> {
         for (kind, watch) in &mut self.watches {
             loop {

@@ -1,4 +1,4 @@
-//! Policies and webhooks for what controllers of this process create.
+//! Policies and webhooks for objects that controllers of this process create.
 
 use api::admission::Notes;
 use api::dynamic_admission::request::{Operation, Request};
@@ -11,7 +11,7 @@ use store::admission::{self, AdmitNew};
 use super::{DynamicAdmission, user_info};
 use crate::auth::{AUTHENTICATED, User};
 
-/// The manager of fields that controllers write.
+/// The field manager of controllers.
 const MANAGER: &str = "kube-controller-manager";
 
 impl AdmitNew for DynamicAdmission {
@@ -25,7 +25,7 @@ impl AdmitNew for DynamicAdmission {
         object: &'a mut Value,
     ) -> BoxFuture<'a, Result<(), Status>> {
         async move {
-            let asked = Asked::new(request);
+            let asked = ControllerRequest::new(request);
             let before = asked.request(&Value::Null);
             self.mutate(&before, &asked.user, object, &|_| Ok(()), &mut Notes::default()).await
         }
@@ -34,7 +34,7 @@ impl AdmitNew for DynamicAdmission {
 
     fn validate<'a>(&'a self, request: admission::Request<'a>, object: &'a Value) -> BoxFuture<'a, Result<(), Status>> {
         async move {
-            let asked = Asked::new(request);
+            let asked = ControllerRequest::new(request);
             self.validate(&asked.request(object), &asked.user, &mut Notes::default()).await
         }
         .boxed()
@@ -42,14 +42,14 @@ impl AdmitNew for DynamicAdmission {
 }
 
 /// A request of a controller.
-struct Asked<'a> {
+struct ControllerRequest<'a> {
     about: admission::Request<'a>,
     user: User,
     info: Value,
     options: Value,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> ControllerRequest<'a> {
     fn new(about: admission::Request<'a>) -> Self {
         let user = User { name: about.user.to_owned(), groups: vec![AUTHENTICATED.to_owned()], ..User::default() };
         let options = json!({"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": MANAGER});

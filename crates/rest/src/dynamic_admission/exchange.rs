@@ -1,4 +1,4 @@
-//! One webhook, one request: the review is sent, the answer read, and a failure becomes a refusal or is passed over.
+//! One call of a webhook: sends the review, parses the response, and applies the failure policy.
 
 use api::dynamic_admission::request::{Form, Request};
 use api::field::quote;
@@ -8,16 +8,16 @@ use super::review::{self, Answer, Malformed};
 use super::webhook::Webhook;
 use super::{Caller, Notes, described};
 
-/// Why a webhook does not let a request pass.
+/// Why a webhook does not admit a request.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Failure {
-    /// It could not be asked, or did not answer properly: its failure policy decides.
+    /// The call failed: the failure policy decides.
     Calling(String),
-    /// It refuses, or the server does.
+    /// The webhook or the server refuses.
     Refused(Box<Status>),
 }
 
-/// Asks a webhook; an answer that allows is returned.
+/// Calls a webhook; returns an allowing response.
 pub(super) async fn ask(
     caller: &dyn Caller,
     webhook: &Webhook,
@@ -50,7 +50,7 @@ pub(super) async fn ask(
     Err(Failure::Refused(Box::new(review::denied(&webhook.name, &answer.result))))
 }
 
-/// What a failure means for the request: it is refused, or goes on without this webhook, which is noted under a key.
+/// Applies the failure policy: an error, or the request continues without this webhook, which is recorded under a key.
 pub(super) fn settle<T>(
     webhook: &Webhook,
     request: &Request<'_>,
@@ -64,7 +64,7 @@ pub(super) fn settle<T>(
         Err(Failure::Calling(why)) => why,
     };
     let (name, request) = (webhook.name.as_str(), described(request));
-    tracing::warn!(webhook = name, %request, error = %why, fails_open = webhook.ignores_failure, "call webhook failed");
+    tracing::warn!(webhook = name, %request, error = %why, fails_open = webhook.ignores_failure, "failed to call webhook");
     if webhook.ignores_failure {
         notes.annotations.push((failed_open.to_owned(), webhook.name.clone()));
         return Ok(None);

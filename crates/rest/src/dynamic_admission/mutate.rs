@@ -1,7 +1,7 @@
-//! Webhooks that change objects: one after the other, and some of them a second time.
+//! Mutating webhooks: sequential, with reinvocation.
 //!
-//! Each sees what the one before it left. When one changed the object, plugins complete it again, and those webhooks that
-//! were asked before the change and want to see such changes (`IfNeeded`) are asked once more.
+//! Each sees the result of the one before. When one changed the object, plugins run again, and webhooks that were called before the change and
+//! have `reinvocationPolicy: IfNeeded` are called once more.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use super::{DynamicAdmission, Notes, Refill};
 use crate::auth::User;
 
 impl DynamicAdmission {
-    /// Lets webhooks change the object of a request; null where there is none (DELETE). `request.object` is not looked at.
+    /// Runs mutating webhooks on the object of a request; null where there is none (DELETE). `request.object` is ignored.
     ///
     /// # Errors
-    /// The refusal of a webhook, or that one could not be asked.
+    /// The refusal of a webhook, or a failed call.
     pub(crate) async fn mutate(
         &self,
         request: &Request<'_>,
@@ -58,20 +58,20 @@ impl DynamicAdmission {
     }
 }
 
-/// Which webhooks are asked again.
+/// Tracks which webhooks are called again.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Invocations {
     second_round: bool,
     /// A webhook changed the object.
     changed: bool,
-    /// Were asked since the last change, and want to see changes.
+    /// Called since the last change, with `IfNeeded`.
     seen: BTreeSet<String>,
-    /// Are asked again in the second round.
+    /// Called again in the second round.
     again: BTreeSet<String>,
 }
 
 impl Invocations {
-    /// The object changed: those who saw it before must see it again.
+    /// The object changed: earlier webhooks must see it again.
     fn require_again(&mut self) {
         self.again.append(&mut self.seen);
     }
@@ -91,7 +91,7 @@ impl Invocations {
     }
 }
 
-/// A request on its way through the webhooks.
+/// A request in progress.
 struct Run<'a> {
     admission: &'a DynamicAdmission,
     request: &'a Request<'a>,
@@ -134,14 +134,14 @@ impl Run<'_> {
     }
 }
 
-/// Whether a webhook changed the object, as the audit log tells it. The patch itself is not told: it may hold secrets.
+/// The audit annotation whether a webhook changed the object. The patch itself is not recorded: it may hold secrets.
 fn mutation(webhook: &Webhook, changed: bool) -> String {
     let text = |text: &str| Value::from(text).to_string();
     let (configuration, name) = (text(&webhook.configuration), text(&webhook.name));
     format!("{{\"configuration\":{configuration},\"webhook\":{name},\"mutated\":{changed}}}")
 }
 
-/// The object of a request after the patch of an answer; none without a patch.
+/// The object after the patch of a response; `None` without a patch.
 fn patched(webhook: &Webhook, request: &Request<'_>, form: &Form, answer: &Answer) -> Result<Option<Value>, Failure> {
     let internal = |why: String| Failure::Refused(Box::new(Status::internal(why)));
     if answer.patch.is_empty() {
@@ -169,7 +169,7 @@ fn patched(webhook: &Webhook, request: &Request<'_>, form: &Form, answer: &Answe
     let parsed = Patch::parse(PatchKind::Json, &answer.patch, FieldValidation::Ignore);
     let applied = parsed.and_then(|patch| patch.apply(request.kind.type_id(), &object));
     let mut new = applied.map_err(|error: patch::PatchError| internal(error.to_string()))?;
-    // Which kind an object is of is not the webhook's to say.
+    // A webhook cannot change the kind of an object.
     for field in ["kind", "apiVersion"] {
         new.put(field, object.at(field).clone());
     }
@@ -177,7 +177,7 @@ fn patched(webhook: &Webhook, request: &Request<'_>, form: &Form, answer: &Answe
     Ok(Some(new))
 }
 
-/// Checks a patched object against its type, fills in defaults, and brings it back into the form of the request.
+/// Checks a patched object against its type, sets defaults, and converts it back into the form of the request.
 fn complete(request: &Request<'_>, form: &Form, object: &mut Value) -> Result<(), String> {
     let (kind, api_version) = (object.at("kind").clone(), object.at("apiVersion").clone());
     let shown_as = kinds::find(form.group, form.version, form.resource).unwrap_or(request.kind);
@@ -200,7 +200,7 @@ fn complete(request: &Request<'_>, form: &Form, object: &mut Value) -> Result<()
     Ok(())
 }
 
-/// The type of what is exchanged at the URL of a request; options of connections have none.
+/// The type of the body at the URL of a request; options of connections have none.
 fn exchanged_type(request: &Request<'_>) -> Option<TypeId> {
     let (group, _, name) = request.kind.exchanged(request.subresource);
     let table = match group {

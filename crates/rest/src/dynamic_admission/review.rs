@@ -1,7 +1,7 @@
-//! AdmissionReviews: what a webhook is sent, and what its answer means. Pure.
+//! AdmissionReviews: encoding requests, and parsing responses. Pure.
 //!
-//! In: a request, later the bytes of the answer. Out: the review as JSON, later an [`Answer`], or what is wrong with it in
-//! the words of the original. Versions `v1` and `v1beta1` differ in how strictly an answer is held to the review.
+//! In: a request, later the bytes of the response. Out: the review as JSON, later an [`Answer`], or an error with the message of
+//! kube-apiserver. Versions `v1` and `v1beta1` differ in how strictly a response is checked.
 
 use api::decode;
 use api::dynamic_admission::request::{Form, Request};
@@ -15,30 +15,30 @@ use serde_json::{Value, json};
 const GROUP: &str = "admission.k8s.io";
 const KIND: &str = "AdmissionReview";
 
-/// What a webhook answered.
+/// The response of a webhook.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Answer {
     pub(super) allowed: bool,
-    /// A Status that explains a refusal, or null.
+    /// The Status of a refusal, or null.
     pub(super) result: Value,
     /// A JSON patch; empty without one.
     pub(super) patch: Vec<u8>,
-    /// What the patch is said to be; empty without one.
+    /// The type of the patch; empty without one.
     pub(super) patch_type: String,
     pub(super) warnings: Vec<String>,
     pub(super) annotations: Vec<(String, String)>,
 }
 
-/// What is wrong with an answer.
+/// Why a response is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Malformed {
-    /// It is no review.
+    /// It is not a review.
     Unreadable(String),
-    /// It does not answer the review that was sent.
+    /// It does not match the review that was sent.
     Invalid(String),
 }
 
-/// The review of a request, in the form that a rule asked for.
+/// The review of a request, in the form of the matching rule.
 pub(super) fn request(request: &Request<'_>, form: &Form, uid: &str, version: &str) -> Value {
     let (object, old_object) = request.objects(form);
     let mut described = request.describe(form);
@@ -48,7 +48,7 @@ pub(super) fn request(request: &Request<'_>, form: &Form, uid: &str, version: &s
     json!({"kind": KIND, "apiVersion": format!("{GROUP}/{version}"), "request": described})
 }
 
-/// Reads the answer to the review of a uid and version.
+/// Parses the response to the review of a uid and version.
 pub(super) fn read(bytes: &[u8], uid: &str, version: &str, mutating: bool) -> Result<Answer, Malformed> {
     let review = parse(bytes, version).map_err(Malformed::Unreadable)?;
     let response = review.at("response");
@@ -66,7 +66,7 @@ pub(super) fn read(bytes: &[u8], uid: &str, version: &str, mutating: bool) -> Re
     Ok(answer)
 }
 
-/// A review of a version, or of none, which is taken for this version.
+/// A review of a version; without one, this version is assumed.
 fn parse(bytes: &[u8], version: &str) -> Result<Value, String> {
     let syntax = |error| format!("couldn't get version/kind; json parse error: {error}");
     let found = decode::find_kind(bytes).map_err(syntax)?;
@@ -84,7 +84,7 @@ fn parse(bytes: &[u8], version: &str) -> Result<Value, String> {
     decode::parse_json(bytes).map(|(review, _)| review).map_err(syntax)
 }
 
-/// The fields of a response; each must have its type.
+/// The fields of a response, with type checks.
 fn fields(response: &Value) -> Result<Answer, String> {
     let wrong = |field: &str, target: &str| {
         let word = match response.at(field) {
@@ -133,7 +133,7 @@ fn fields(response: &Value) -> Result<Answer, String> {
     })
 }
 
-/// Whether an answer is one to the review that was sent.
+/// Checks a response against the review that was sent.
 fn verify(review: &Value, answer: &Answer, uid: &str, mutating: bool) -> Result<(), String> {
     let found = review.text("response.uid");
     if found != uid {
@@ -175,7 +175,7 @@ pub(super) fn denied(webhook: &str, result: &Value) -> Status {
     Status { code, reason: REASONS.iter().copied().find(|known| *known == reason), details, ..Status::raw(message) }
 }
 
-/// The reasons that a Status may have.
+/// The valid reasons of a Status.
 const REASONS: &[&str] = &[
     "AlreadyExists",
     "BadRequest",

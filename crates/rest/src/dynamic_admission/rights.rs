@@ -9,7 +9,7 @@ use api::selector;
 use crate::auth::{User, service_account};
 use crate::authz::{Attributes, Authorizer};
 
-/// What the user of a request may do.
+/// The permissions of the user of a request.
 pub(super) struct Rights<'a> {
     authorizer: &'a Authorizer,
     user: &'a User,

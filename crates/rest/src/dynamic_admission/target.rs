@@ -1,4 +1,4 @@
-//! Where a webhook is, and whom to believe there.
+//! The URL of a webhook and the CAs to verify it with.
 
 use api::dynamic_admission::url;
 use api::value::ValueExt as _;
@@ -6,20 +6,20 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 
-/// Where a webhook listens.
+/// The target of a webhook.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Target {
-    /// Who answers.
-    pub(crate) place: Place,
+    /// The backend.
+    pub(crate) place: Backend,
     /// The path of the URL; empty, or with a slash in front.
     pub(crate) path: String,
-    /// PEM of the authorities that may sign for it; empty: those that the machine trusts.
+    /// PEM of the CAs; empty: those of the system.
     pub(crate) authorities: Vec<u8>,
 }
 
-/// Who answers.
+/// The backend of a webhook.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Place {
+pub(crate) enum Backend {
     /// A port of a Service of this cluster.
     Service {
         /// Its namespace.
@@ -41,12 +41,12 @@ pub(crate) enum Place {
 }
 
 impl Target {
-    /// Reads a `clientConfig` that validation let pass; one that names nothing leads nowhere.
+    /// Parses a validated `clientConfig`.
     pub(super) fn read(config: &Value) -> Self {
         let authorities = BASE64_STANDARD.decode(config.text("caBundle")).unwrap_or_default();
         let service = config.at("service");
         if service.is_object() {
-            let place = Place::Service {
+            let place = Backend::Service {
                 namespace: service.text("namespace").to_owned(),
                 name: service.text("name").to_owned(),
                 port: u16::try_from(service.int("port")).unwrap_or_default(),
@@ -55,22 +55,22 @@ impl Target {
         }
         let url = url::parse(config.text("url")).unwrap_or_default();
         let (name, port) = (url.hostname().to_owned(), url.port().unwrap_or(443));
-        Self { place: Place::Host { name, port, shown: url.host.to_owned() }, path: slashed(url.path), authorities }
+        Self { place: Backend::Host { name, port, shown: url.host.to_owned() }, path: slashed(url.path), authorities }
     }
 
-    /// The host of the URL: `web.default.svc:443`, or what the URL says.
+    /// The host of the URL: `web.default.svc:443`, or that of the URL.
     pub(super) fn host(&self) -> String {
         match &self.place {
-            Place::Service { namespace, name, port } => format!("{name}.{namespace}.svc:{port}"),
-            Place::Host { shown, .. } => shown.clone(),
+            Backend::Service { namespace, name, port } => format!("{name}.{namespace}.svc:{port}"),
+            Backend::Host { shown, .. } => shown.clone(),
         }
     }
 
-    /// The name that the certificate must have.
+    /// The name in the certificate.
     pub(super) fn server_name(&self) -> String {
         match &self.place {
-            Place::Service { namespace, name, .. } => format!("{name}.{namespace}.svc"),
-            Place::Host { name, .. } => name.clone(),
+            Backend::Service { namespace, name, .. } => format!("{name}.{namespace}.svc"),
+            Backend::Host { name, .. } => name.clone(),
         }
     }
 }
@@ -94,12 +94,12 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_taken_apart() {
+    fn a_url_is_parsed() {
         let target = Target::read(&json!({"url": "https://[::1]:8443/a"}));
         assert_eq!((target.host().as_str(), target.server_name().as_str()), ("[::1]:8443", "::1"));
-        assert!(matches!(target.place, Place::Host { port: 8443, .. }));
+        assert!(matches!(target.place, Backend::Host { port: 8443, .. }));
         let plain = Target::read(&json!({"url": "https://hooks.example.com"}));
-        assert!(matches!(plain.place, Place::Host { port: 443, .. }));
+        assert!(matches!(plain.place, Backend::Host { port: 443, .. }));
         assert_eq!((plain.host().as_str(), plain.path.as_str()), ("hooks.example.com", ""));
     }
 }

@@ -1,4 +1,4 @@
-//! Configurations in a store, and webhooks that answer from a function.
+//! Configurations in a store, and webhooks that respond with a function.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,11 +27,11 @@ use crate::registry::key;
 
 pub(crate) const NULL: &Value = &Value::Null;
 
-/// Answers a review, by the host of the webhook: a `response` without uid, or an error.
+/// Responds to a review, by the host of the webhook: a `response` without uid, or an error.
 pub(crate) type Answering = dyn Fn(&str, &Value) -> Result<Value, String> + Send + Sync;
 
 /// A store, and admission that follows it.
-pub(crate) struct Bed {
+pub(crate) struct Fixture {
     pub(crate) admission: DynamicAdmission,
     pub(crate) store: Arc<dyn Store>,
     /// Host and `request` of each call.
@@ -59,8 +59,8 @@ impl Caller for Scripted {
     }
 }
 
-impl Bed {
-    /// A store with a namespace `n` and webhooks that answer so.
+impl Fixture {
+    /// A store with a namespace `n` and webhooks with this function.
     pub(crate) fn new(answering: impl Fn(&str, &Value) -> Result<Value, String> + Send + Sync + 'static) -> Self {
         let scratch = Scratch::new();
         let index = |_: &str, _: &[u8]| api::facts::Facts::default();

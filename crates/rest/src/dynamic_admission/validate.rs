@@ -1,4 +1,4 @@
-//! Policies, then webhooks that may refuse: all webhooks at once, because none of them sees another's answer.
+//! Validation: policies, then all validating webhooks in parallel.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::{DynamicAdmission, Notes};
 use crate::auth::User;
 
 impl DynamicAdmission {
-    /// Asks policies and webhooks about a request as it would be stored.
+    /// Runs policies and webhooks on a request as it would be stored.
     ///
     /// # Errors
     /// The first refusal in the order of names.

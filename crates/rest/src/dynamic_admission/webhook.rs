@@ -1,4 +1,4 @@
-//! One webhook of a configuration, read once.
+//! One webhook of a configuration, parsed once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,19 +19,19 @@ pub(super) struct Webhook {
     pub(super) configuration: String,
     /// Its name.
     pub(super) name: String,
-    /// Tells it apart from all others.
+    /// A unique id.
     pub(super) id: String,
-    /// Where it listens.
+    /// Its URL.
     pub(super) target: Target,
-    /// How long an answer may take.
+    /// The timeout of a call.
     pub(super) timeout: Duration,
-    /// Requests pass when it cannot be asked.
+    /// `failurePolicy: Ignore`.
     pub(super) ignores_failure: bool,
-    /// It may be asked about requests that store nothing.
+    /// Whether it may be called for dry runs.
     pub(super) takes_dry_run: bool,
-    /// It wants to see what later webhooks changed.
+    /// `reinvocationPolicy: IfNeeded`.
     pub(super) reinvoked: bool,
-    /// The first version of reviews that it and we know; none when there is none.
+    /// The first version of reviews that it and we support; `None` without one.
     pub(super) review_version: Option<&'static str>,
     criteria: Criteria,
     conditions: MatchConditions,
@@ -64,10 +64,10 @@ impl Webhook {
         }
     }
 
-    /// The form in which it is to be asked about a request, if it is.
+    /// The form of the review for a request, if the webhook matches it.
     ///
     /// # Errors
-    /// When that cannot be told: the namespace is gone, or a condition fails.
+    /// When that cannot be determined: the namespace does not exist, or a condition fails.
     pub(super) fn applies(
         &self,
         request: &Request<'_>,

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn people_are_told_apart_by_name_and_the_unknown_are_caught() {
+    fn users_are_separate_flows_and_others_are_catch_all() {
         let alice = user("alice", &["dev", AUTHENTICATED]);
         check(
             &alice,

@@ -92,7 +92,7 @@ async fn b06_two_thousand_slow_requests_of_one_account_do_not_delay_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_waits_too_long_is_told_to_come_back() {
+async fn a_request_that_waits_too_long_gets_429() {
     let (fairness, alice) = (fairness(1), user("alice", &[]));
     let held = admit(&fairness, &alice).await.ok();
     let begun = Instant::now();
@@ -108,7 +108,7 @@ async fn a_request_that_waits_too_long_is_told_to_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_given_its_seat_at_the_last_moment_has_it() {
+async fn a_seat_granted_at_the_timeout_is_used() {
     let (fairness, alice) = (fairness(1), user("alice", &[]));
     let held = admit(&fairness, &alice).await.ok();
     let mut waiting = Box::pin(admit(&fairness, &alice));
@@ -217,7 +217,7 @@ async fn what_happens_to_requests_is_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_of_nobody_in_particular_is_rejected_when_no_seat_is_free() {
+async fn catch_all_requests_are_rejected_when_no_seat_is_free() {
     let fairness = fairness(1);
     let ghost = User { name: "ghost".into(), ..User::default() };
     let held = admit(&fairness, &ghost).await;

@@ -17,8 +17,8 @@ fn between() -> (DuplexStream, DuplexStream) {
         let (parts, body) = request.into_parts();
         async move {
             let path = parts.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-            let outward = Outward { method: &parts.method, path: &path, host: "pod", headers: &parts.headers };
-            let reply = send(Box::new(io), &outward, Sent { body, upgrade, audit: None }).await;
+            let backend = BackendRequest { method: &parts.method, path: &path, host: "pod", headers: &parts.headers };
+            let reply = send(Box::new(io), &backend, ClientBody { body, upgrade, audit: None }).await;
             let failed = |why: String| Reply::bytes(503, "text/plain", why);
             Ok::<_, Infallible>(reply.unwrap_or_else(failed).into_response())
         }
@@ -39,7 +39,7 @@ async fn until(io: &mut DuplexStream, end: &str) -> String {
 }
 
 #[tokio::test]
-async fn after_an_upgrade_bytes_pass_both_ways_and_ends_one_way() {
+async fn after_an_upgrade_bytes_and_half_close_are_copied() {
     let (mut client, mut pod) = between();
     let ask = "GET /chat?room=1 HTTP/1.1\r\nHost: server\r\nAuthorization: Bearer x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
     client.write_all(ask.as_bytes()).await.expect("sent");
@@ -94,7 +94,7 @@ async fn bodies_pass_as_they_come() {
 }
 
 #[tokio::test]
-async fn an_upgrade_nobody_asked_for_is_no_answer() {
+async fn an_unrequested_upgrade_is_an_error() {
     let (mut client, mut pod) = between();
     client.write_all(b"GET / HTTP/1.1\r\nHost: s\r\n\r\n").await.expect("sent");
     until(&mut pod, "\r\n\r\n").await;
@@ -109,7 +109,7 @@ fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
 }
 
 #[test]
-fn what_belongs_to_one_connection_or_one_client_stays() {
+fn hop_by_hop_headers_and_credentials_are_not_forwarded() {
     let from = headers(&[
         ("authorization", "Bearer secret"),
         ("connection", "x-hop, Upgrade"),
@@ -128,7 +128,7 @@ fn what_belongs_to_one_connection_or_one_client_stays() {
 }
 
 #[test]
-fn an_upgrade_is_asked_for_in_two_headers() {
+fn an_upgrade_needs_two_headers() {
     let protocol = |pairs| wanted(&headers(pairs)).map(|value| value.to_str().unwrap_or_default().to_owned());
     assert_eq!(
         protocol(&[("connection", "keep-alive, Upgrade"), ("upgrade", "SPDY/3.1")]).as_deref(),

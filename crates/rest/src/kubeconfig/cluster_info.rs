@@ -1,7 +1,6 @@
-//! What a cluster says of itself to machines that are about to join: where it is, and who its authority is.
+//! cluster-info: the URL and the CAs of a cluster, for machines that join.
 //!
-//! In and out: the text of a kubeconfig with one cluster and no user, as kubeadm writes and reads it in the ConfigMap
-//! `kube-public/cluster-info`.
+//! In and out: a kubeconfig with one cluster and no user, as kubeadm writes and reads it in the ConfigMap `kube-public/cluster-info`.
 
 use api::value::ValueExt as _;
 use base64::Engine as _;
@@ -12,9 +11,9 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// The extension of the cluster that names the CA of agents.
+/// The cluster extension with the key identifier of the agent CA.
 const AGENT_CA: &str = "waypost.dev/agent-ca";
-/// What stands before the digits of the hash of a key.
+/// The prefix of a key hash.
 const HASH_PREFIX: &str = "sha256:";
 
 /// A cluster.
@@ -24,30 +23,29 @@ pub struct ClusterInfo {
     pub server: String,
     /// The CAs to trust, PEM; the one that signs first.
     pub ca_pem: String,
-    /// The identifier of the key that signs agents' serving certificates, if it is said: an agent whose certificate names another asks for a new
-    /// one.
+    /// The key identifier of the agent CA, if published: an agent whose certificate has another requests a new one.
     pub agent_ca: Option<String>,
 }
 
-/// Why a text is no description of a cluster.
+/// Why a text is not a valid cluster-info.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ClusterInfoError {
     /// It is not YAML.
-    #[error("it is no kubeconfig: {0}")]
+    #[error("not a kubeconfig: {0}")]
     NotYaml(String),
     /// It has no cluster.
-    #[error("it names no server")]
+    #[error("no server in it")]
     NoServer,
-    /// It has no authority, or one that cannot be read.
-    #[error("its certificate-authority-data cannot be read")]
+    /// It has no CA, or one that cannot be parsed.
+    #[error("certificate-authority-data cannot be parsed")]
     NoAuthority,
 }
 
 impl ClusterInfo {
-    /// Reads a kubeconfig.
+    /// Parses a kubeconfig.
     ///
     /// # Errors
-    /// When it says neither where the cluster is nor who its authority is.
+    /// When it has no server or no CA.
     pub fn parse(text: &str) -> Result<Self, ClusterInfoError> {
         let parsed = api::yaml::from_yaml(text.as_bytes());
         let (config, _) = parsed.map_err(|error| ClusterInfoError::NotYaml(error.to_string()))?;
@@ -87,19 +85,19 @@ current-context: \"\"
         )
     }
 
-    /// The hash of the public key of the CA that signs: it stays the same when the CA is certified anew.
+    /// The hash of the public key of the signing CA: it stays the same when the CA certificate is renewed.
     ///
     /// # Errors
-    /// When a CA cannot be read.
+    /// When a CA cannot be parsed.
     pub fn ca_hash(&self) -> Result<String, ClusterInfoError> {
         let first = self.authorities()?.into_iter().next();
         first.map(|(hash, _)| hash).ok_or(ClusterInfoError::NoAuthority)
     }
 
-    /// The same cluster with those of its CAs alone whose public key has this hash; nothing when there is none.
+    /// The same cluster with only those CAs whose public key has this hash; `None` when there are none.
     ///
     /// # Errors
-    /// When a CA cannot be read.
+    /// When a CA cannot be parsed.
     pub fn pinned(&self, hash: &str) -> Result<Option<Self>, ClusterInfoError> {
         let fitting = self.authorities()?.into_iter().filter(|(own, _)| own == hash);
         let ca_pem: String = fitting.map(|(_, der)| pem(&der)).collect();
@@ -120,7 +118,7 @@ current-context: \"\"
         hashed.collect()
     }
 
-    /// Whether only the server's own machine can reach it.
+    /// Whether it is only reachable from its own machine.
     #[must_use]
     pub fn is_on_loopback(&self) -> bool {
         let uri: Option<Uri> = self.server.parse().ok();

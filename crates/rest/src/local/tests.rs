@@ -1,4 +1,4 @@
-//! The store of this process as a source: lists, changes, selectors, forgotten history; and what listeners keep.
+//! The store of this process as a source: lists, changes, selectors, forgotten history; and what listeners retention.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use tempfile::TempDir;
 use super::*;
 use bytes::Bytes;
 use client::watch::KnownKeys;
-use store::{Embedded, Keep, Key, Options, Store, Table, Txn};
+use store::{Embedded, Key, Options, Retention, Store, Table, Txn};
 
-struct Place {
+struct Fixture {
     store: Arc<Embedded>,
     _dir: TempDir,
 }
 
-impl Place {
-    fn new(keep: Keep) -> Self {
+impl Fixture {
+    fn new(retention: Retention) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let index = |table: &str, value: &[u8]| {
             by_table(table).map(|kind| kind.facts(&object::decode_bare(value))).unwrap_or_default()
         };
-        let store = Embedded::open(dir.path(), index, Options { keep, ..Options::default() }).expect("a store");
+        let store = Embedded::open(dir.path(), index, Options { retention, ..Options::default() }).expect("a store");
         Self { store: Arc::new(store), _dir: dir }
     }
 
@@ -66,53 +66,53 @@ async fn heard(watching: &mut Watch, count: usize) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_list_comes_first_and_then_every_change() {
-    let place = Place::new(Keep::default());
-    place.put(&service::KIND, &thing("a", "x")).await;
-    let mut watching = place.watch(Selection::all(&service::KIND));
+async fn a_watch_lists_first_and_then_sends_changes() {
+    let fixture = Fixture::new(Retention::default());
+    fixture.put(&service::KIND, &thing("a", "x")).await;
+    let mut watching = fixture.watch(Selection::all(&service::KIND));
     assert_eq!(heard(&mut watching, 3).await, ["Init", "InitApply(default/a)", "InitDone"]);
     let watched = watching.status();
     assert!(watched.is_synced() && watched.health().lists == 1, "{watched:?}");
-    place.put(&service::KIND, &thing("b", "x")).await;
-    place.put(&service::KIND, &thing("a", "y")).await;
-    place.delete(&service::KIND, &thing("b", "x")).await;
+    fixture.put(&service::KIND, &thing("b", "x")).await;
+    fixture.put(&service::KIND, &thing("a", "y")).await;
+    fixture.delete(&service::KIND, &thing("b", "x")).await;
     assert_eq!(heard(&mut watching, 3).await, ["Apply(default/b)", "Apply(default/a)", "Delete(default/b)"]);
     assert!(watching.try_next().is_none());
-    place.put(&node::KIND, &json!({"metadata": {"name": "n"}})).await;
-    let mut nodes = place.watch(Selection::all(&node::KIND).named("n").expect("a name"));
+    fixture.put(&node::KIND, &json!({"metadata": {"name": "n"}})).await;
+    let mut nodes = fixture.watch(Selection::all(&node::KIND).named("n").expect("a name"));
     assert_eq!(heard(&mut nodes, 3).await, ["Init", "InitApply(n)", "InitDone"]);
 }
 
 #[tokio::test]
 async fn values_are_shared_with_the_store() {
-    let place = Place::new(Keep::default());
-    place.put(&service::KIND, &thing("a", "x")).await;
-    let mut watching = place.watch(Selection::all(&service::KIND));
+    let fixture = Fixture::new(Retention::default());
+    fixture.put(&service::KIND, &thing("a", "x")).await;
+    let mut watching = fixture.watch(Selection::all(&service::KIND));
     assert_eq!(watching.next().await, Event::Init);
     let Event::InitApply(object) = watching.next().await else { panic!("the object") };
-    let entry = place.store.get(&key(&service::KIND, &thing("a", "x"))).expect("stored");
+    let entry = fixture.store.get(&key(&service::KIND, &thing("a", "x"))).expect("stored");
     assert!(std::ptr::eq(object.value.as_ptr(), entry.value.as_ptr()));
     assert_eq!((&*object.namespace, &*object.name), ("default", "a"));
 }
 
 #[tokio::test]
 async fn entering_a_selection_is_an_addition_and_leaving_it_a_deletion() {
-    let place = Place::new(Keep::default());
-    place.put(&service::KIND, &thing("out", "other")).await;
-    place.put(&service::KIND, &thing("in", "mine")).await;
+    let fixture = Fixture::new(Retention::default());
+    fixture.put(&service::KIND, &thing("out", "other")).await;
+    fixture.put(&service::KIND, &thing("in", "mine")).await;
     let what = Selection::all(&service::KIND).within("default").selected("app=mine", "").expect("a selector");
     assert_eq!(what.to_string(), "services in default labelled app=mine");
-    let mut watching = place.watch(what);
+    let mut watching = fixture.watch(what);
     assert_eq!(heard(&mut watching, 3).await, ["Init", "InitApply(default/in)", "InitDone"]);
-    place.put(&service::KIND, &thing("out", "mine")).await;
-    place.put(&service::KIND, &thing("in", "other")).await;
-    place.put(&service::KIND, &thing("in", "another")).await;
-    place.delete(&service::KIND, &thing("in", "another")).await;
-    place.delete(&service::KIND, &thing("out", "mine")).await;
+    fixture.put(&service::KIND, &thing("out", "mine")).await;
+    fixture.put(&service::KIND, &thing("in", "other")).await;
+    fixture.put(&service::KIND, &thing("in", "another")).await;
+    fixture.delete(&service::KIND, &thing("in", "another")).await;
+    fixture.delete(&service::KIND, &thing("out", "mine")).await;
     let mut elsewhere = thing("in", "mine");
     elsewhere.put("metadata.namespace", "elsewhere");
-    place.put(&service::KIND, &elsewhere).await;
-    place.put(&service::KIND, &thing("last", "mine")).await;
+    fixture.put(&service::KIND, &elsewhere).await;
+    fixture.put(&service::KIND, &thing("last", "mine")).await;
     let changes = heard(&mut watching, 4).await;
     assert_eq!(changes, ["Apply(default/out)", "Delete(default/in)", "Delete(default/out)", "Apply(default/last)"]);
 }
@@ -126,11 +126,11 @@ fn selectors_are_checked_when_they_are_written() {
 
 #[tokio::test]
 async fn a_kind_that_is_stored_in_another_form_is_shown_in_its_own() {
-    let place = Place::new(Keep::default());
+    let fixture = Fixture::new(Retention::default());
     let event = json!({"metadata": {"name": "e", "namespace": "default"}, "message": "m", "reason": "r", "type": "Normal",
         "involvedObject": {"kind": "Service", "name": "a"}});
-    place.put(&events_event::KIND, &event).await;
-    let mut watching = place.watch(Selection::all(&events_event::KIND));
+    fixture.put(&events_event::KIND, &event).await;
+    let mut watching = fixture.watch(Selection::all(&events_event::KIND));
     assert_eq!(watching.next().await, Event::Init);
     let Event::InitApply(object) = watching.next().await else { panic!("the object") };
     let shown = object::decode_bare(&object.value);
@@ -140,9 +140,9 @@ async fn a_kind_that_is_stored_in_another_form_is_shown_in_its_own() {
 
 #[tokio::test]
 async fn a_listener_that_is_too_slow_gets_a_new_list() {
-    let keep = Keep { age: Duration::ZERO, min_events: 2, max_events: 2, max_bytes: 1 };
-    let place = Place::new(keep);
-    let mut watching = place.watch(Selection::all(&service::KIND));
+    let retention = Retention { age: Duration::ZERO, min_events: 2, max_events: 2, max_bytes: 1 };
+    let fixture = Fixture::new(retention);
+    let mut watching = fixture.watch(Selection::all(&service::KIND));
     let watched = watching.status();
     let mut known = KnownKeys::default();
     let mut objects: BTreeMap<String, Value> = BTreeMap::new();
@@ -150,12 +150,12 @@ async fn a_listener_that_is_too_slow_gets_a_new_list() {
     for round in 0..500 {
         let object = thing(&format!("s{}", round % 40), &format!("l{round}"));
         if round % 7 == 3 {
-            place.delete(&service::KIND, &object).await;
+            fixture.delete(&service::KIND, &object).await;
         } else {
-            place.put(&service::KIND, &object).await;
+            fixture.put(&service::KIND, &object).await;
         }
     }
-    place.put(&service::KIND, &thing("last", "x")).await;
+    fixture.put(&service::KIND, &thing("last", "x")).await;
     let mut whole = false;
     while !(whole && objects.contains_key("default/last")) {
         let event = tokio::time::timeout(Duration::from_secs(20), watching.next()).await.expect("it goes on");
@@ -174,7 +174,7 @@ async fn a_listener_that_is_too_slow_gets_a_new_list() {
         }
     }
     assert!(known.is_complete() && watched.is_synced(), "{watched:?}");
-    let range = place.store.range(Table::named(service::KIND.table), "", None).expect("the present");
+    let range = fixture.store.range(Table::named(service::KIND.table), "", None).expect("the present");
     let stored = range.entries.iter().map(|entry| (entry.key.name.to_string(), object::decode_bare(&entry.value)));
     assert_eq!(objects, stored.collect());
     let health = watched.health();
@@ -183,8 +183,8 @@ async fn a_listener_that_is_too_slow_gets_a_new_list() {
 
 #[tokio::test]
 async fn a_watch_ends_with_its_listener() {
-    let place = Place::new(Keep::default());
-    let mut watching = place.watch(Selection::all(&service::KIND));
+    let fixture = Fixture::new(Retention::default());
+    let mut watching = fixture.watch(Selection::all(&service::KIND));
     heard(&mut watching, 2).await;
     let mut watched = watching.status();
     assert!(watched.is_synced(), "{watched:?}");
@@ -194,7 +194,7 @@ async fn a_watch_ends_with_its_listener() {
 }
 
 #[test]
-fn a_second_list_says_what_is_gone() {
+fn a_relist_reports_deleted_objects() {
     let object = |name: &str| Object { namespace: Box::default(), name: name.into(), value: Bytes::new() };
     let mut known = KnownKeys::default();
     let mut follow = |events: &[Event]| events.iter().flat_map(|event| known.apply(event)).collect::<Vec<_>>();

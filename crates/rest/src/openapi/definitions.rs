@@ -1,7 +1,6 @@
 //! Definitions: the schema tables in, JSON schemas with the Kubernetes extensions out.
 //!
-//! [`Definitions`] is told what the operations of a document exchange and adds every type that can be reached from
-//! there.
+//! [`Definitions`] gets the types that the operations of a document exchange, and adds every type that can be reached from them.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +31,7 @@ impl<'a> Definitions<'a> {
         self.out.into_iter().collect()
     }
 
-    /// Adds what is exchanged, and everything below it.
+    /// Adds a type, and everything below it.
     pub(super) fn need(&mut self, exchange: Exchange) {
         let Some(name) = exchange.definition() else { return };
         if self.out.contains_key(&name) {
@@ -56,7 +55,7 @@ impl<'a> Definitions<'a> {
         }
     }
 
-    /// Types refer to types, so those still to do stand in a list and not on the stack.
+    /// Types refer to types, so pending ones are in a list and not on the stack.
     fn object(&mut self, id: TypeId) {
         let mut todo = vec![id];
         while let Some(id) = todo.pop() {
@@ -266,7 +265,7 @@ impl<'a> Definitions<'a> {
     }
 }
 
-/// What a list or map, however deep, is made of.
+/// The element type of a list or map, however deep.
 fn leaf(shape: &Shape) -> &Shape {
     match shape {
         Shape::List(item) | Shape::Map(item) => leaf(item),
@@ -274,7 +273,7 @@ fn leaf(shape: &Shape) -> &Shape {
     }
 }
 
-/// What an absent field means: what the table says, or the zero that a field which is always written has.
+/// The default of an absent field: that of the table, or the zero value of a field that is always written.
 fn default_of(field: &Field) -> Option<Value> {
     if field.default.is_some() || field.pointer {
         return field.default.clone();

@@ -1,7 +1,7 @@
-//! What is exchanged, and under which name its definition stands.
+//! The types of bodies, and the names of their definitions.
 //!
-//! Operations say what they carry as an [`Exchange`]; documents refer to definitions by names that clients know. The two
-//! versions of OpenAPI differ in where definitions live and in what may stand beside a reference: that is a [`Dialect`].
+//! Operations refer to bodies as an [`Exchange`]; documents refer to definitions by the names that Kubernetes uses. The two versions of OpenAPI
+//! differ in where definitions are and in what may be beside a reference: that is a [`Dialect`].
 
 use api::kind::Kind;
 use api::schema::{self, Shape, TypeId};
@@ -9,28 +9,28 @@ use serde_json::{Value, json};
 
 use super::own;
 
-/// Where the types of all groups live.
+/// The prefix of types of all groups.
 pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
-/// Which OpenAPI is written.
+/// The version of OpenAPI.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Dialect {
     V2,
     V3,
 }
 
-/// What a request or an answer carries.
+/// The body of a request or response.
 #[derive(Clone, Copy)]
 pub(super) enum Exchange {
     /// An object of the tables.
     Object(TypeId),
     /// A list of objects of a kind.
     List(&'static Kind),
-    /// A patch, of whatever format.
+    /// A patch of any format.
     Patch,
     /// One event of a watch.
     WatchEvent,
-    /// Plain text, and objects that no table describes.
+    /// Plain text, and objects without a schema.
     Text,
 }
 

@@ -1,19 +1,19 @@
 //! The binary form of an OpenAPI v2 document: the JSON document in, protobuf out.
 //!
-//! Old kubectl reads only this form (`openapi.v2.Document` of the gnostic library). The messages follow the JSON closely
-//! except that maps are lists of pairs, alternatives are wrapped in a message with one field set, and everything
-//! free-form is YAML text. [`Form`] names these few ways, and the tables below say which member is written in which way
-//! under which number. A member that no table knows is left out, except extensions (`x-…`), which every message keeps.
+//! Old versions of kubectl read only this form (`openapi.v2.Document` of the gnostic library). The messages follow the JSON closely
+//! except that maps are lists of pairs, alternatives are wrapped in a message with one field set, and free-form values are YAML text.
+//! [`Form`] lists these encodings, and the tables below assign an encoding and a field number to each member. Unknown members are
+//! omitted, except extensions (`x-…`), which every message has.
 
 use serde_json::{Map, Value};
 
-/// How a JSON value is written.
+/// The encoding of a JSON value.
 enum Form {
     Text,
     Flag,
-    /// Anything, as YAML; JSON is YAML.
+    /// Any value, as YAML; JSON is YAML.
     Any,
-    /// An object with members of its own.
+    /// An object with known members.
     Message(&'static Message),
     /// A list: the field is repeated.
     List(&'static Self),
@@ -27,7 +27,7 @@ enum Form {
 
 struct Message {
     members: &'static [(&'static str, u32, Form)],
-    /// The number under which extensions are kept.
+    /// The field number of extensions.
     extensions: u32,
 }
 
@@ -191,7 +191,7 @@ fn field(out: &mut Vec<u8>, number: u32, form: &Form, value: &Value) {
     }
 }
 
-/// A list as the value of a pair stands in a message of its own, since a pair has only one value.
+/// A list as the value of a pair is in a separate message, since a pair has only one value.
 fn pair_value(pair: &mut Vec<u8>, form: &Form, value: &Value) {
     match form {
         Form::List(_) => nested(pair, PAIR_VALUE, |list| field(list, 1, form, value)),
@@ -213,7 +213,7 @@ fn text(out: &mut Vec<u8>, number: u32, value: &str) {
     out.extend_from_slice(value.as_bytes());
 }
 
-/// A message in a message: its length is known only afterwards, so it is written apart first.
+/// A message in a message: it is encoded separately first, because its length comes before it.
 fn nested(out: &mut Vec<u8>, number: u32, write: impl FnOnce(&mut Vec<u8>)) {
     let mut inner = Vec::new();
     write(&mut inner);

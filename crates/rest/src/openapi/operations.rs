@@ -1,6 +1,6 @@
 //! Operations: kinds in, every path and method that is served for them out, still without a version of OpenAPI.
 //!
-//! Names of operations follow the original, since generated clients are built around them.
+//! Operation ids follow kube-apiserver, since generated clients are built around them.
 
 use api::kind::{Kind, Subresource};
 use api::schema;
@@ -9,7 +9,7 @@ use super::exchange::{Exchange, Gvk, object_of};
 use super::parameters::{self, Parameter};
 use crate::discovery;
 
-/// One path and what can be done there.
+/// One path and its operations.
 pub(super) struct Path {
     pub(super) path: String,
     pub(super) parameters: Vec<&'static Parameter>,
@@ -20,7 +20,7 @@ pub(super) struct Path {
 pub(super) struct Operation {
     /// The HTTP method, in lower case.
     pub(super) method: &'static str,
-    /// What Kubernetes calls it.
+    /// The Kubernetes verb.
     pub(super) action: &'static str,
     pub(super) id: String,
     pub(super) text: String,
@@ -31,14 +31,14 @@ pub(super) struct Operation {
     pub(super) answer: Answer,
 }
 
-/// What a request carries.
+/// The body of a request.
 #[derive(Clone, Copy)]
 pub(super) struct Body {
     pub(super) exchange: Exchange,
     pub(super) required: bool,
 }
 
-/// What comes back.
+/// The response.
 #[derive(Clone, Copy)]
 pub(super) struct Answer {
     pub(super) exchange: Exchange,
@@ -48,12 +48,12 @@ pub(super) struct Answer {
     pub(super) stream: bool,
 }
 
-/// How a verb on an object or its part looks on the wire.
+/// The HTTP form of a verb on an object or subresource.
 struct Verb {
     verb: &'static str,
     method: &'static str,
     action: &'static str,
-    /// The first word of the operation's name.
+    /// The first word of the operation id.
     id: &'static str,
     parameters: &'static [&'static Parameter],
     codes: &'static [u16],
@@ -94,7 +94,7 @@ static DELETE: Verb = Verb {
 };
 static VERBS: &[&Verb] = &[&GET, &CREATE, &UPDATE, &PATCH, &DELETE];
 
-/// Every path of a kind.
+/// All paths of a kind.
 pub(super) fn of(kind: &'static Kind) -> Vec<Path> {
     let names = Names::of(kind);
     let mut out = vec![collection(&names)];
@@ -240,7 +240,7 @@ fn item(names: &Names) -> Path {
 
 fn part(names: &Names, sub: &'static Subresource, out: &mut Vec<Path>) {
     let tail = format!("/{{name}}/{}", sub.name);
-    // What connects to something behind the server is described by options, not by an object.
+    // Connect subresources are described by options, not by an object.
     if sub.kind.ends_with("Options") {
         out.push(names.path(names.scope, &tail, &[&parameters::NAME], connect(names, sub, "")));
         if sub.name == "proxy" {
@@ -288,7 +288,7 @@ fn connect(names: &Names, sub: &'static Subresource, suffix: &str) -> Vec<Operat
         .collect()
 }
 
-/// The old `/watch/` paths.
+/// The deprecated `/watch/` paths.
 fn watches(names: &Names, out: &mut Vec<Path>) {
     let (kind, group, noun) = (names.kind.kind, &names.group, &names.noun);
     let watch = |id: String, action: &'static str, text: String| {

@@ -1,4 +1,4 @@
-//! The parameters of operations: one table, named once, used by both versions of OpenAPI.
+//! The parameters of operations, in one table for both versions of OpenAPI.
 
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ static PROPAGATION: Parameter = query(
 );
 
 static BOOKMARKS: Parameter =
-    query("allowWatchBookmarks", "boolean", "Ask a watch for events that only carry a resource version.");
+    query("allowWatchBookmarks", "boolean", "Send events that only have a resource version (bookmarks).");
 static CONTINUE: Parameter =
     query("continue", "string", "The token of the page before, to get the next page of a list.");
 static FIELD_SELECTOR: Parameter = query("fieldSelector", "string", "Restricts the objects by their fields.");
@@ -67,15 +67,12 @@ static RESOURCE_VERSION: Parameter =
     query("resourceVersion", "string", "The version a list must have, or after which a watch begins.");
 static RESOURCE_VERSION_MATCH: Parameter =
     query("resourceVersionMatch", "string", "How resourceVersion applies to a list: 'Exact' or 'NotOlderThan'.");
-static SEND_INITIAL: Parameter = query(
-    "sendInitialEvents",
-    "boolean",
-    "Begin a watch with the objects that exist, followed by a bookmark that says so.",
-);
+static SEND_INITIAL: Parameter =
+    query("sendInitialEvents", "boolean", "Start a watch with the existing objects, followed by a bookmark.");
 static TIMEOUT: Parameter = query("timeoutSeconds", "integer", "How long a list or watch may last.");
 static WATCH: Parameter = query("watch", "boolean", "Stream changes instead of returning a list.");
 
-/// Of a request that is passed on.
+/// Of a proxied request.
 pub(super) static PROXY: &[&Parameter] = &[&PROXY_QUERY];
 /// Of a create or an update.
 pub(super) static WRITE: &[&Parameter] = &[&DRY_RUN, &FIELD_MANAGER, &FIELD_VALIDATION];
@@ -114,7 +111,7 @@ pub(super) static DELETE_COLLECTION: &[&Parameter] = &[
 ];
 
 impl Parameter {
-    /// The parameter as a document has it.
+    /// The parameter in a document.
     pub(super) fn render(&self, dialect: Dialect) -> Value {
         let place = if self.in_path { "path" } else { "query" };
         let mut value = json!({ "name": self.name, "in": place, "description": self.text });

@@ -10,11 +10,11 @@ use super::parameters::Parameter;
 use super::text::Texts;
 use crate::version;
 
-/// What an object can be answered as.
+/// The media types of an object.
 const PRODUCES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
-/// What a list can be answered as besides: it may be watched.
+/// Further media types of a list, for watches.
 const STREAMS: &[&str] = &["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
-/// The formats of a patch.
+/// The media types of a patch.
 const PATCHES: &[&str] = &[
     "application/json-patch+json",
     "application/merge-patch+json",
@@ -23,7 +23,7 @@ const PATCHES: &[&str] = &[
 ];
 const ANYTHING: &[&str] = &["*/*"];
 
-/// The document of these kinds.
+/// Renders the document of these kinds.
 pub(super) fn document(dialect: Dialect, texts: &Texts, kinds: &[&'static Kind]) -> Value {
     let mut definitions = Definitions::new(dialect, texts, kinds);
     let mut paths = Map::new();

@@ -41,7 +41,7 @@ fn assert_closed(document: &Value, definitions: &str, prefix: &str) {
 }
 
 #[test]
-fn every_reference_leads_somewhere() {
+fn every_reference_resolves() {
     for (group, version) in discovery::group_versions(KINDS) {
         assert_closed(&v3(&discovery::path(group, version)), "/components/schemas", "#/components/schemas/");
     }
@@ -80,7 +80,7 @@ fn every_stored_kind_can_be_patched_with_validation() {
 }
 
 #[test]
-fn service_ports_tell_how_they_merge() {
+fn service_ports_have_merge_keys() {
     let schemas = v3("api/v1")["components"]["schemas"].clone();
     let spec = &schemas["io.k8s.api.core.v1.ServiceSpec"];
     let ports = &spec["properties"]["ports"];
@@ -153,7 +153,7 @@ fn operations_have_names_of_their_own() {
     for (path, item) in document["paths"].as_object().expect("paths") {
         for operation in item.as_object().expect("a path").values().filter(|value| value.is_object()) {
             let id = operation["operationId"].as_str().expect("a name");
-            assert!(ids.insert(id.to_owned()), "{id} of {path} is there twice");
+            assert!(ids.insert(id.to_owned()), "{id} of {path} is a duplicate");
         }
     }
     for id in [

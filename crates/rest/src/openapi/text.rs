@@ -20,7 +20,7 @@ impl Texts {
         Self(serde_json::from_reader(GzDecoder::new(DESCRIPTIONS)).unwrap_or_default())
     }
 
-    /// What a type is for, by the name of its definition.
+    /// The description of a type, by the name of its definition.
     pub(super) fn of_type(&self, definition: &str) -> Option<&str> {
         if let Some(text) = own::of_type(definition) {
             return Some(text);
@@ -28,7 +28,7 @@ impl Texts {
         self.0.get(definition)?.get("description")?.as_str()
     }
 
-    /// What a field is for.
+    /// The description of a field.
     pub(super) fn of_field(&self, definition: &str, field: &str) -> Option<&str> {
         if let Some(text) = own::of_field(definition, field) {
             return Some(text);

@@ -1,8 +1,8 @@
-//! Certificates between the server and the agents of nodes: who asks, who answers.
+//! TLS between the server and the agents of nodes.
 //!
-//! The server shows agents a client certificate of the cluster's CA, and accepts only agents whose certificate the agent CA signed for the
-//! address it dialed: the cluster's CA does not sign for agents. An agent accepts only that one client: whoever may speak to it may do everything
-//! in its Pods, so a certificate of the cluster's CA alone, which nodes and people have too, is not enough.
+//! The server uses a client certificate of the cluster CA, and accepts only agents whose certificate the agent CA signed for the dialed
+//! address: the cluster CA does not sign for agents. An agent accepts only that one client: a client of an agent can do everything in
+//! its Pods, so any certificate of the cluster CA, which nodes and users have too, is not enough.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use super::load::{Authorities, Leaf};
 use super::{Identity, Pki, PkiError, ServingNames};
 use crate::auth::certificate;
 
-/// The server, as agents know it.
+/// The user name of the server for agents.
 pub const AGENT_CLIENT: &str = "kube-apiserver-kubelet-client";
-/// Its group; no rule of the API names it.
+/// Its group; no role of the API names it.
 pub(super) const GROUP: &str = "waypost:api-servers";
 
-/// Whether a client certificate, which the cluster's authority signed, is the server's.
+/// Whether a client certificate, which the cluster CA signed, is that of the server.
 #[must_use]
 pub fn may_ask_agents(der: &[u8], now: Timestamp) -> bool {
     let user = certificate::user(der, now).ok().flatten();
@@ -34,16 +34,16 @@ pub fn may_ask_agents(der: &[u8], now: Timestamp) -> bool {
 }
 
 impl Pki {
-    /// The TLS settings with which the server speaks to agents.
+    /// The TLS configuration for connections to agents.
     #[must_use]
     pub fn agents_config(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.agents)
     }
 
-    /// A new key and a certificate of the agent CA for an agent that serves under these names, as long as that CA lives.
+    /// A new key with a serving certificate of the agent CA for these names, valid as long as that CA.
     ///
     /// # Errors
-    /// When the key cannot be made.
+    /// When the key cannot be created.
     pub fn issue_server(&self, names: &ServingNames, now: Timestamp) -> Result<Identity, PkiError> {
         let key = KeyPair::generate()?;
         let certificate = self.agent.current.certify(&Purpose::server(names), &key, i64::MAX, now)?;
@@ -51,7 +51,7 @@ impl Pki {
     }
 }
 
-/// The TLS settings of an agent: a client without a certificate of one of these CAs (PEM) does not get through the handshake.
+/// The TLS configuration of an agent: clients need a certificate of one of these CAs (PEM).
 ///
 /// # Errors
 /// When the certificates cannot be used.
@@ -60,12 +60,12 @@ pub fn agent_server_config(ca_pem: &str, identity: &Identity) -> Result<Arc<Serv
     let chain = vec![CertificateDer::from_pem_slice(identity.certificate_pem.as_bytes()).map_err(unusable)?];
     let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).map_err(unusable)?;
     let mut config = only_clients_of(ca_pem)?.with_single_cert(chain, key)?;
-    // Streams leave HTTP, which only HTTP/1.1 can.
+    // Streams upgrade the connection, which only HTTP/1.1 supports.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
 
-/// What an agent shows, and whom it trusts; both may be replaced while it serves. Until it has a certificate, nobody gets through the handshake.
+/// The certificate and the trusted CAs of an agent; both can be replaced at run time. Without a certificate every handshake fails.
 pub struct Served {
     state: Mutex<State>,
     config: watch::Sender<Option<Arc<ServerConfig>>>,
@@ -77,17 +77,17 @@ struct State {
 }
 
 impl Served {
-    /// Trusts clients of these CAs (PEM), and has no certificate yet.
+    /// Trusts clients of these CAs (PEM); no certificate yet.
     #[must_use]
     pub fn new(ca_pem: &str) -> Self {
         let state = State { ca_pem: ca_pem.to_owned(), identity: None };
         Self { state: Mutex::new(state), config: watch::Sender::default() }
     }
 
-    /// Shows this certificate from now on.
+    /// Replaces the certificate.
     ///
     /// # Errors
-    /// When it cannot be used; the one before stays.
+    /// When it cannot be used; the previous one stays in use.
     pub fn show(&self, identity: &Identity) -> Result<(), PkiError> {
         let mut state = self.state.lock();
         self.config.send_replace(Some(agent_server_config(&state.ca_pem, identity)?));
@@ -95,10 +95,10 @@ impl Served {
         Ok(())
     }
 
-    /// Trusts clients of these CAs (PEM) from now on, and no others.
+    /// Replaces the trusted CAs (PEM).
     ///
     /// # Errors
-    /// When they cannot be used; those before stay.
+    /// When they cannot be used; the previous ones stay in use.
     pub fn trust(&self, ca_pem: &str) -> Result<(), PkiError> {
         let mut state = self.state.lock();
         if state.ca_pem == ca_pem {
@@ -113,11 +113,11 @@ impl Served {
 
     /// Waits until there is a certificate.
     pub async fn shown(&self) {
-        // The sender lives as long as `self`, so that waiting cannot fail.
+        // The sender lives as long as `self`, so waiting cannot fail.
         let _ = self.config.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// The TLS settings of each next connection; none before there is a certificate.
+    /// The TLS configuration of new connections; `None` without a certificate.
     #[must_use]
     pub fn configs(&self) -> watch::Receiver<Option<Arc<ServerConfig>>> {
         self.config.subscribe()
@@ -130,7 +130,7 @@ impl std::fmt::Debug for Served {
     }
 }
 
-/// Settings under which a client without a certificate of one of these CAs does not get through the handshake.
+/// A TLS configuration that requires a client certificate of one of these CAs.
 fn only_clients_of(ca_pem: &str) -> Result<ConfigBuilder<ServerConfig, WantsServerCert>, PkiError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let roots = roots(ca_pem.as_bytes()).map_err(rustls::Error::General)?;
@@ -140,7 +140,7 @@ fn only_clients_of(ca_pem: &str) -> Result<ConfigBuilder<ServerConfig, WantsServ
         .with_client_cert_verifier(clients))
 }
 
-/// The TLS settings of the server before agents.
+/// The TLS configuration of the server for agents.
 pub(super) fn client_config(trusted: &Authorities, leaf: &Leaf) -> Result<Arc<ClientConfig>, PkiError> {
     let chain = vec![leaf.certificate.der().clone()];
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(leaf.key.serialize_der()));
@@ -152,8 +152,8 @@ pub(super) fn client_config(trusted: &Authorities, leaf: &Leaf) -> Result<Arc<Cl
     Ok(Arc::new(config))
 }
 
-/// TLS settings that take any certificate: for Pods behind `proxy`, whose authority nobody knows.
-pub(crate) fn trusting_config() -> Arc<ClientConfig> {
+/// A TLS configuration that skips verification: for Pods behind `proxy`, for which there is no CA.
+pub(crate) fn insecure_skip_verify_config() -> Arc<ClientConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])

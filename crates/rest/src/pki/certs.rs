@@ -1,7 +1,7 @@
-//! Certificates: made, and looked into.
+//! Certificates: creation and inspection.
 //!
-//! In: keys, a purpose, the time. Out: certificates, and answers about those read back from disk (whose key, whose
-//! signature, which names, how long). Pure: files are the business of [`super`].
+//! In: keys, a purpose, the time. Out: certificates, and their properties (key, issuer, names, validity). Pure: file access is in
+//! [`super`].
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -21,23 +21,23 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use super::{DAY, PkiError, ServingNames};
 
 const AUTHORITY_LIFETIME: i64 = 3650 * DAY;
-/// Certificates begin a little in the past: clocks differ, and jump.
+/// Certificates are backdated by this many seconds, because clocks differ and jump.
 const BACKDATE: i64 = 3600;
-/// A machine without a clock starts in 1970. Lifetimes are counted from here at least, or everything would have ended
-/// by the time the clock is set. (1 January 2026.)
+/// A machine without a clock starts in 1970. Lifetimes are counted from here at least, or everything would have expired when the
+/// clock is set. (1 January 2026.)
 const EARLIEST_START: i64 = 1_767_225_600;
-/// The last second that is written into a certificate (in the year 9987): later ones have no encoding.
+/// The last second in a certificate (in the year 9987): later ones cannot be encoded.
 const LAST_SECOND: i64 = 253_000_000_000;
 
-/// What a certificate is for.
+/// The purpose of a certificate.
 pub(super) enum Purpose<'a> {
-    /// Serving under these names.
+    /// A server with these names.
     Server { ips: BTreeSet<IpAddr>, dns: BTreeSet<String> },
-    /// Being this user, in this group.
+    /// A client: a user in a group.
     Client { name: &'a str, organization: &'a str },
 }
 
-/// A certificate, and what of it is asked later.
+/// A parsed certificate.
 pub(super) struct Certificate {
     pem: String,
     der: CertificateDer<'static>,
@@ -50,7 +50,7 @@ pub(super) struct Certificate {
     dns: BTreeSet<String>,
 }
 
-/// The key that certifies, and its certificate.
+/// A CA: its key and its certificate.
 pub(super) struct Authority {
     name: &'static str,
     key: KeyPair,
@@ -62,19 +62,19 @@ pub(super) struct Authority {
 // === impl Purpose ===
 
 impl<'a> Purpose<'a> {
-    /// Serving under those of the names that can stand in a certificate.
+    /// A server with those of the names that are valid in a certificate.
     pub(super) fn server(names: &ServingNames) -> Self {
         let mut dns = BTreeSet::new();
         for name in &names.dns {
             match DnsName::try_from(name.to_ascii_lowercase()) {
                 Ok(name) => _ = dns.insert(name.as_ref().to_owned()),
-                Err(_) => tracing::warn!(name, "not a DNS name: left out of the server's certificate"),
+                Err(_) => tracing::warn!(name, "omit invalid DNS name from the serving certificate"),
             }
         }
         Self::Server { ips: names.ips.iter().copied().filter(|ip| !ip.is_unspecified()).collect(), dns }
     }
 
-    /// Whether a certificate (of the right key and authority) has all the names.
+    /// Whether a certificate has all the names.
     pub(super) fn is_served_by(&self, certificate: &Certificate) -> bool {
         match self {
             Self::Server { ips, dns } => ips.is_subset(&certificate.ips) && dns.is_subset(&certificate.dns),
@@ -109,7 +109,7 @@ impl<'a> Purpose<'a> {
 // === impl Certificate ===
 
 impl Certificate {
-    /// Reads a PEM file; the error says what is wrong with it.
+    /// Parses a PEM file; the error says what is wrong with it.
     pub(super) fn parse(pem: &[u8]) -> Result<Self, String> {
         let der = CertificateDer::from_pem_slice(pem).map_err(|error| format!("it holds no certificate ({error})"))?;
         let text = std::str::from_utf8(pem).map_err(|_| "it is not a PEM file".to_owned())?.to_owned();
@@ -145,7 +145,7 @@ impl Certificate {
         })
     }
 
-    /// Reads a certificate as it comes from a handshake.
+    /// Parses a certificate from a handshake.
     pub(super) fn from_der(der: &[u8]) -> Option<Self> {
         Self::from_parts(String::new(), &CertificateDer::from(der.to_vec())).ok()
     }
@@ -158,7 +158,7 @@ impl Certificate {
         &self.der
     }
 
-    /// What a server with this certificate serves as.
+    /// The purpose of a server with this certificate.
     pub(super) fn serving_purpose(&self) -> Purpose<'static> {
         Purpose::Server { ips: self.ips.clone(), dns: self.dns.clone() }
     }
@@ -168,7 +168,7 @@ impl Certificate {
         hex(digest(&SHA256, &self.der).as_ref())
     }
 
-    /// Whether both certify the same key.
+    /// Whether both have the same key.
     pub(super) fn has_key_of(&self, other: &Self) -> bool {
         self.public_key == other.public_key
     }
@@ -178,7 +178,7 @@ impl Certificate {
         self.dns.contains(&dns.to_ascii_lowercase()) && ips.iter().all(|ip| self.ips.contains(ip))
     }
 
-    /// Whether it certifies this key.
+    /// Whether it has this key.
     pub(super) fn is_for(&self, key: &KeyPair) -> bool {
         self.public_key == key.public_key_raw()
     }
@@ -200,7 +200,7 @@ impl Certificate {
             .is_ok()
     }
 
-    /// How many seconds it is still valid.
+    /// The remaining validity, in seconds.
     pub(super) fn remaining(&self, now: Timestamp) -> i64 {
         self.not_after.saturating_sub(now.as_second())
     }
@@ -233,7 +233,7 @@ impl Authority {
         &self.fingerprint
     }
 
-    /// The identifier of its key, which its certificates name.
+    /// Its key identifier.
     pub(super) fn key_id(&self) -> &str {
         &self.key_id
     }
@@ -242,12 +242,12 @@ impl Authority {
         &self.certificate.der
     }
 
-    /// Whether this authority signed a certificate.
+    /// Whether this CA signed a certificate.
     pub(super) fn certified(&self, certificate: &Certificate) -> bool {
         certificate.verifies_with(self.key.public_key_raw())
     }
 
-    /// Certifies a key for a purpose, for so many seconds but not longer than the authority itself lives.
+    /// Signs a certificate for a purpose, for so many seconds but not beyond the validity of the CA.
     pub(super) fn certify(
         &self,
         purpose: &Purpose<'_>,
@@ -258,7 +258,7 @@ impl Authority {
         self.certify_params(purpose.params()?, key, lifetime, now)
     }
 
-    /// Certifies a key with whatever else the certificate is to say.
+    /// Signs a certificate with these parameters.
     pub(super) fn certify_params(
         &self,
         mut params: CertificateParams,
@@ -274,7 +274,7 @@ impl Authority {
     }
 }
 
-/// The authority's own certificate.
+/// The certificate of a CA.
 pub(super) fn certify_authority(name: &str, key: &KeyPair, now: Timestamp) -> Result<Certificate, PkiError> {
     let mut params = authority_params(name);
     set_validity(&mut params, now, now.as_second().max(EARLIEST_START).saturating_add(AUTHORITY_LIFETIME));
@@ -290,7 +290,7 @@ fn authority_params(name: &str) -> CertificateParams {
     params
 }
 
-/// A renewed certificate has the key of the old one, so the serial number must not come from the key.
+/// A renewed certificate has the key of the old one, so the serial number is not derived from the key.
 fn set_validity(params: &mut CertificateParams, now: Timestamp, end: i64) {
     let mut serial = *uuid::Uuid::new_v4().as_bytes();
     serial[0] = serial[0] & 0x7f | 0x40;
@@ -303,7 +303,7 @@ fn set_validity(params: &mut CertificateParams, now: Timestamp, end: i64) {
     params.not_after = at(end);
 }
 
-/// The identifiers of a certificate's own key and of its issuer's, in hexadecimal digits, as far as it names them.
+/// The subject and authority key identifiers of a certificate, in hexadecimal digits, if present.
 pub(super) fn key_ids(der: &[u8]) -> (Option<String>, Option<String>) {
     let (mut own, mut issuer) = (None, None);
     let Ok((_, parsed)) = X509Certificate::from_der(der) else { return (None, None) };

@@ -1,7 +1,7 @@
-//! Which client showed a certificate of which CA last: whoever ends the rotation of a CA wants to know who would be cut off.
+//! Tracks the CA of each client's last certificate, to show which clients would be cut off when the rotation of a CA is finished.
 //!
-//! In: a user and the CA of its certificate, at each handshake. Out: a table, kept in `ca-clients.json` beside the CAs while one is being replaced. A
-//! user with several certificates counts by the last that it showed.
+//! In: a user and the CA of its certificate, at each handshake. Out: a table, stored in `ca-clients.json` beside the CAs during a rotation. A
+//! user with several certificates counts by the last one.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,52 +13,52 @@ use serde_json::{Value, json};
 
 use super::{PkiError, files};
 
-/// The file, in the folder of the CAs.
+/// The file name, in the directory of the CAs.
 pub const CLIENTS: &str = "ca-clients.json";
-/// Users beyond this number are forgotten, those who were not seen for longest first.
-const MOST: usize = 10_000;
+/// The largest number of users; beyond it those that were not seen for longest are removed.
+const MAX_CLIENTS: usize = 10_000;
 
-/// What a client showed last.
+/// The last certificate of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Shown {
+pub struct LastCertificate {
     /// The fingerprint of the CA.
     pub ca: String,
-    /// When.
+    /// The time of the handshake.
     pub at: Timestamp,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Clients(Mutex<HashMap<String, Shown>>);
+pub struct Clients(Mutex<HashMap<String, LastCertificate>>);
 
 impl Clients {
-    /// Notes a handshake.
+    /// Records a handshake.
     pub fn note(&self, user: &str, ca: &str, at: Timestamp) {
         let mut clients = self.0.lock();
-        if clients.len() >= MOST && !clients.contains_key(user) {
+        if clients.len() >= MAX_CLIENTS && !clients.contains_key(user) {
             let oldest = clients.iter().min_by_key(|(_, shown)| shown.at).map(|(user, _)| user.clone());
             oldest.and_then(|user| clients.remove(&user));
         }
-        clients.insert(user.to_owned(), Shown { ca: ca.to_owned(), at });
+        clients.insert(user.to_owned(), LastCertificate { ca: ca.to_owned(), at });
     }
 
-    /// Adds what an earlier process noted, as far as nothing newer is known.
+    /// Adds the table of an earlier process, except where newer entries exist.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub fn restore(&self, dir: &Path) -> Result<(), PkiError> {
         let read = read(dir)?.unwrap_or_default();
         let mut clients = self.0.lock();
-        for (user, shown) in read.into_iter().take(MOST) {
+        for (user, shown) in read.into_iter().take(MAX_CLIENTS) {
             clients.entry(user).or_insert(shown);
         }
         Ok(())
     }
 
-    /// What the file should hold.
+    /// The contents of the file.
     #[must_use]
     pub fn render(&self) -> String {
-        let mut clients: Vec<(String, Shown)> = self.0.lock().clone().into_iter().collect();
+        let mut clients: Vec<(String, LastCertificate)> = self.0.lock().clone().into_iter().collect();
         clients.sort_by(|one, two| one.0.cmp(&two.0));
         let rows =
             clients.iter().map(|(user, shown)| json!({"user": user, "ca": shown.ca, "at": shown.at.to_string()}));
@@ -66,7 +66,7 @@ impl Clients {
     }
 }
 
-/// Writes what is known, while a CA is being replaced.
+/// Writes the table, during a rotation.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -78,15 +78,15 @@ pub fn write(dir: &Path, text: &str) -> Result<(), PkiError> {
     files::write_private(&dir.join(CLIENTS), text.as_bytes())
 }
 
-/// What a server noted; nothing when none did.
+/// The stored table; `None` without one.
 ///
 /// # Errors
 /// When the file cannot be read.
-pub(super) fn read(dir: &Path) -> Result<Option<Vec<(String, Shown)>>, PkiError> {
+pub(super) fn read(dir: &Path) -> Result<Option<Vec<(String, LastCertificate)>>, PkiError> {
     let Some(bytes) = files::read(&dir.join(CLIENTS))? else { return Ok(None) };
     let rows: Value = serde_json::from_slice(&bytes).unwrap_or_default();
     let row = |row: &Value| {
-        let shown = Shown { ca: row.text("ca").to_owned(), at: row.text("at").parse().ok()? };
+        let shown = LastCertificate { ca: row.text("ca").to_owned(), at: row.text("at").parse().ok()? };
         Some((row.text("user").to_owned(), shown))
     };
     Ok(Some(rows.as_array().map_or(&[][..], Vec::as_slice).iter().filter_map(row).collect()))
@@ -113,7 +113,7 @@ mod tests {
         let later = Clients::default();
         later.note("n2", "new", at(3));
         later.restore(scratch.path()).unwrap();
-        let shown = |ca: &str, second| Shown { ca: ca.to_owned(), at: at(second) };
+        let shown = |ca: &str, second| LastCertificate { ca: ca.to_owned(), at: at(second) };
         assert_eq!(
             read(scratch.path()).unwrap().unwrap(),
             [("n1".to_owned(), shown("new", 2)), ("n2".to_owned(), shown("old", 1))]
@@ -125,10 +125,10 @@ mod tests {
     #[test]
     fn the_table_is_bounded() {
         let clients = Clients::default();
-        for number in 0..=i64::try_from(MOST).unwrap() {
+        for number in 0..=i64::try_from(MAX_CLIENTS).unwrap() {
             clients.note(&number.to_string(), "ca", Timestamp::from_second(number).unwrap());
         }
-        assert_eq!(clients.0.lock().len(), MOST);
+        assert_eq!(clients.0.lock().len(), MAX_CLIENTS);
         assert!(!clients.0.lock().contains_key("0"), "the oldest went");
     }
 }

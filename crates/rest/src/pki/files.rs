@@ -1,7 +1,7 @@
-//! Small private files that survive a crash whole.
+//! Private files that are replaced atomically.
 //!
-//! In: a path and bytes. Out: a file of mode 0600 that holds either the old bytes or all of the new ones, whenever the
-//! machine stops: the bytes go to a temporary file, to the disk, and then under the real name.
+//! In: a path and bytes. Out: a file of mode 0600 that holds either the old bytes or all of the new ones, also after a crash: the bytes are
+//! written to a temporary file, synced, and renamed.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write as _};
@@ -14,13 +14,13 @@ fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> PkiErro
     move |source| PkiError::Io { doing, path: path.into(), source }
 }
 
-/// Makes sure of a folder that only its owner can enter.
+/// Creates a directory that only its owner can enter.
 pub(crate) fn private_dir(dir: &Path) -> Result<(), PkiError> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed("making the folder", dir))?;
     fs::set_permissions(dir, Permissions::from_mode(0o700)).map_err(failed("protecting the folder", dir))
 }
 
-/// Waits until nobody else changes the files of a folder, and keeps others waiting until the answer is dropped.
+/// Locks the files of a directory until the returned value is dropped.
 pub(crate) fn lock(dir: &Path) -> Result<File, PkiError> {
     let locked = File::open(dir).and_then(|dir| dir.lock().map(|()| dir));
     locked.map_err(failed("locking the folder", dir))
@@ -48,17 +48,17 @@ pub(super) fn sync(dir: &Path) -> Result<(), PkiError> {
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed("writing", dir))
 }
 
-/// Takes everyone's rights but the owner's from a key that was copied carelessly.
+/// Removes permissions of other users from a key file.
 pub(super) fn tighten(path: &Path) -> Result<(), PkiError> {
     let mode = fs::metadata(path).map_err(failed("reading", path))?.permissions().mode();
     if mode & 0o077 != 0 {
-        tracing::warn!(file = %path.display(), "private key was open to others; now it is not");
+        tracing::warn!(file = %path.display(), "removed permissions of other users from private key");
         fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed("protecting", path))?;
     }
     Ok(())
 }
 
-/// Replaces a file as one step; only its owner can read it.
+/// Replaces a file atomically; only its owner can read it.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), PkiError> {
     replace(path, bytes).map_err(failed("writing", path))
 }
@@ -71,7 +71,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     temporary.push(name);
     temporary.push(".new");
     let temporary = folder.join(temporary);
-    // What an earlier crash left has unknown rights: a file made here never has others than 0600.
+    // A leftover of a crash has unknown permissions: files made here always have 0600.
     match fs::remove_file(&temporary) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -81,7 +81,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()?;
     drop(file);
     fs::rename(&temporary, path)?;
-    // An empty parent is the current folder.
+    // An empty parent is the current directory.
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     File::open(folder)?.sync_all()
 }

@@ -1,6 +1,6 @@
-//! What keys and certificates there are: `waypost certs list`.
+//! Lists keys and certificates: `waypost certs list`.
 //!
-//! In: the folder, which is only read, and the time. Out: one [`Entry`] for each certificate and each key of tokens, whether a server runs or not.
+//! In: the directory, which is only read, and the time. Out: one [`Entry`] for each certificate and token key, whether a server runs or not.
 
 use std::path::Path;
 
@@ -14,22 +14,22 @@ use super::load::{self, LEAF_REMEDY, SIGNING_KEY_REMEDY};
 use super::{DAY, PkiError, certs, files, signing_keys};
 use crate::auth::service_account::subject_public_key_info;
 
-/// Certificates that end within so many days are worth a warning.
+/// Certificates that expire within this many days cause a warning.
 pub const WARN_DAYS: i64 = 30;
 
-/// What something is in a rotation.
+/// The role of a certificate or key in a rotation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// In use.
     Current,
     /// Replaced, and still accepted.
     Previous,
-    /// Made by a rotation that was interrupted.
+    /// Created by an interrupted rotation.
     Next,
 }
 
 impl Role {
-    /// The word for it.
+    /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,41 +43,41 @@ impl Role {
 /// A certificate, or a key that has none.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// What it is called in `waypost certs rotate`, or the name of its files.
+    /// Its name in `waypost certs rotate`, or that of its files.
     pub name: &'static str,
     /// The file.
     pub file: String,
-    /// What it is in a rotation.
+    /// Its role in a rotation.
     pub role: Role,
-    /// Whose it is; empty for keys.
+    /// The subject; empty for keys.
     pub subject: String,
-    /// Who signed it; empty for keys.
+    /// The issuer; empty for keys.
     pub issuer: String,
     /// SHA-256, in hexadecimal digits: of the certificate, or of the public key (SubjectPublicKeyInfo) where there is none.
     pub fingerprint: String,
-    /// From when it is valid; for a former key of tokens nothing.
+    /// The start of its validity; `None` for former token keys.
     pub not_before: Option<Timestamp>,
-    /// Until when it is valid.
+    /// The end of its validity.
     pub not_after: Option<Timestamp>,
-    /// When a former key of tokens was replaced.
+    /// When a former token key was replaced.
     pub retired: Option<Timestamp>,
 }
 
 impl Entry {
-    /// Whole days until it ends, negative when it has; nothing for what has no end.
+    /// Whole days until it expires, negative afterwards; `None` without expiry.
     #[must_use]
     pub fn days_left(&self, now: Timestamp) -> Option<i64> {
         self.not_after.map(|end| end.as_second().saturating_sub(now.as_second()).div_euclid(DAY))
     }
 
-    /// Whether it ends within [`WARN_DAYS`].
+    /// Whether it expires within [`WARN_DAYS`].
     #[must_use]
     pub fn ends_soon(&self, now: Timestamp) -> bool {
         self.days_left(now).is_some_and(|days| days < WARN_DAYS)
     }
 }
 
-/// What `rotate` calls it, its file, what it is.
+/// Name in `rotate`, file, role.
 const CERTIFICATES: [(&str, &str, Role); 7] = [
     ("ca", "ca.crt", Role::Current),
     ("ca", "ca-previous.crt", Role::Previous),
@@ -88,10 +88,10 @@ const CERTIFICATES: [(&str, &str, Role); 7] = [
     ("admin", "admin.crt", Role::Current),
 ];
 
-/// Everything in the folder.
+/// All entries of the directory.
 ///
 /// # Errors
-/// When there is no such folder, or a file in it cannot be read.
+/// When the directory does not exist, or a file in it cannot be read.
 pub fn list(dir: &Path) -> Result<Vec<Entry>, PkiError> {
     let _lock = files::lock(dir)?;
     let mut entries = Vec::new();
@@ -101,7 +101,7 @@ pub fn list(dir: &Path) -> Result<Vec<Entry>, PkiError> {
         let damaged = || PkiError::Damaged {
             path: path.clone(),
             why: "it holds no certificate".to_owned(),
-            remedy: "`waypost server` says what to do when it starts",
+            remedy: "start `waypost server`, which reports the remedy",
         };
         entries.push(certificate(name, file, role, &pem).ok_or_else(damaged)?);
     }

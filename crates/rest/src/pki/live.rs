@@ -1,6 +1,6 @@
-//! The identity in use, which is replaced while everything runs on.
+//! The current PKI, which can be replaced at run time.
 //!
-//! In: an identity, and each next one that was read from the folder. Out: the current one, to whoever needs it at this moment; and that it changed.
+//! In: a PKI, and each later reading of the directory. Out: the current one, and notifications of changes.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use super::Pki;
 pub struct Live(watch::Sender<Arc<Pki>>);
 
 impl Live {
-    /// Begins with this one.
+    /// Starts with this one.
     #[must_use]
     pub fn new(pki: Pki) -> Self {
         Self(watch::Sender::new(Arc::new(pki)))
     }
 
-    /// The one in use.
+    /// The current one.
     #[must_use]
     pub fn get(&self) -> Arc<Pki> {
         self.0.borrow().clone()
     }
 
-    /// Uses another from now on; answers whether it is another.
+    /// Replaces it; returns whether it has changed.
     pub fn replace(&self, next: Pki) -> bool {
         self.0.send_if_modified(|current| {
             let is_other = !current.is_same(&next);
@@ -37,7 +37,7 @@ impl Live {
         })
     }
 
-    /// The one in use, and each change of it.
+    /// The current one, and changes of it.
     #[must_use]
     pub fn subscribe(&self) -> watch::Receiver<Arc<Pki>> {
         self.0.subscribe()

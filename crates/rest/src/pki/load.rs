@@ -1,7 +1,7 @@
-//! Keys and certificates from their files: read, checked, made when missing, made anew when they do not do any more.
+//! Loads keys and certificates: reads and checks them, creates missing ones, renews outdated ones.
 //!
-//! In: a folder, names of files, the time. Out: CAs and leaf certificates with their keys. What a file holds that this program did not put
-//! there is reported with its name, and left alone.
+//! In: a directory, file names, the time. Out: CAs and leaf certificates with their keys. Files that this program did not write are reported
+//! by name, and left alone.
 
 use std::iter;
 use std::path::Path;
@@ -14,12 +14,12 @@ use rustls::RootCertStore;
 use super::certs::{self, Authority, Certificate, Purpose};
 use super::{DAY, Identity, PkiError, files};
 
-/// A certificate in its last days is renewed.
+/// A certificate is renewed this many seconds before it expires.
 const RENEW_BEFORE: i64 = 30 * DAY;
-/// The authority is renewed earlier, so that what it certifies does not end with it too soon.
+/// A CA is renewed earlier, so that the certificates it signs are valid long enough.
 const RENEW_AUTHORITY_BEFORE: i64 = 365 * DAY;
 
-/// The CA that signs, and the one that it replaces while that is still trusted.
+/// The CA that signs, and the previous one while it is trusted.
 pub(super) struct Authorities {
     pub(super) current: Arc<Authority>,
     pub(super) previous: Option<Arc<Authority>>,
@@ -33,17 +33,17 @@ impl Authorities {
         Self { current: Arc::new(current), previous: previous.map(Arc::new), bundle }
     }
 
-    /// All that are trusted, the one that signs first.
+    /// All trusted CAs, the one that signs first.
     pub(super) fn all(&self) -> impl Iterator<Item = &Authority> {
         iter::once(&*self.current).chain(self.previous.as_deref())
     }
 
-    /// The same, PEM.
+    /// All trusted CAs, PEM.
     pub(super) fn bundle(&self) -> &str {
         &self.bundle
     }
 
-    /// The same as trust anchors.
+    /// All trusted CAs, as trust anchors.
     pub(super) fn roots(&self) -> Result<RootCertStore, PkiError> {
         let mut roots = RootCertStore::empty();
         for authority in self.all() {
@@ -53,12 +53,12 @@ impl Authorities {
     }
 }
 
-/// Loads a CA, and the one that it replaces.
+/// Loads a CA, and the previous one.
 pub(super) fn authorities(dir: &Path, ca: &Ca, now: Timestamp) -> Result<Authorities, PkiError> {
     Ok(Authorities::new(authority(dir, ca, now)?, previous(dir, ca)?))
 }
 
-/// The CA that is being replaced, if one is: it is trusted as it is, and ends with the rotation.
+/// The CA that is being replaced, if any: it is trusted until the rotation is finished.
 fn previous(dir: &Path, ca: &Ca) -> Result<Option<Authority>, PkiError> {
     let cert_path = dir.join(format!("{}-previous.crt", ca.stem));
     let Some(certificate) = certificate(&cert_path, PREVIOUS_REMEDY)? else { return Ok(None) };
@@ -67,15 +67,15 @@ fn previous(dir: &Path, ca: &Ca) -> Result<Option<Authority>, PkiError> {
     let key = key(&dir.join(format!("{}-previous.key", ca.stem)), PREVIOUS_REMEDY)?;
     let key = key.filter(|key| certificate.is_for(key)).ok_or_else(|| damaged("its key is missing"))?;
     if !certificate.is_ca_named(ca.name) {
-        return Err(damaged("it is not an authority that this program made"));
+        return Err(damaged("it is not a CA of this program"));
     }
     Ok(Some(Authority::new(ca.name, key, certificate)))
 }
 
-const PREVIOUS_REMEDY: &str = "put the original file back, or give the CA before up with `waypost certs finish ca` or `waypost certs \
+const PREVIOUS_REMEDY: &str = "put the original file back, or remove the previous CA with `waypost certs finish ca` or `waypost certs \
                                finish agent-ca`";
 
-/// A CA: its files, its subject, and what to do when a file is damaged.
+/// A CA: its files, its subject, and the remedy for a damaged file.
 pub(super) struct Ca {
     pub(super) stem: &'static str,
     pub(super) name: &'static str,
@@ -86,11 +86,11 @@ pub(super) struct Ca {
 pub(super) const CLUSTER_CA: Ca = Ca {
     stem: "ca",
     name: "waypost-ca",
-    remedy: "put the original file back, or move the whole folder away to start with a new authority (every kubeconfig, node and \
-             ServiceAccount token must then be made anew)",
+    remedy: "put the original file back, or move the whole directory away to start with a new CA (every kubeconfig, node and \
+             ServiceAccount token must then be created again)",
 };
 
-/// The CA of agents' serving certificates, which this server alone trusts.
+/// The CA of serving certificates of agents, which only this server trusts.
 pub(super) const AGENT_CA: Ca = Ca {
     stem: "agent-ca",
     name: "waypost-agent-ca",
@@ -100,13 +100,13 @@ pub(super) const AGENT_CA: Ca = Ca {
 
 pub(super) const SIGNING_KEY_REMEDY: &str = "put the original file back, or remove it to start with a new key (ServiceAccount \
                                   tokens signed so far are then refused)";
-pub(super) const LEAF_REMEDY: &str = "remove this file, and it is made anew at the next start";
+pub(super) const LEAF_REMEDY: &str = "remove this file; the next start creates it again";
 
 fn authority(dir: &Path, ca: &Ca, now: Timestamp) -> Result<Authority, PkiError> {
     let Ca { stem, name, remedy } = *ca;
     let (key_path, cert_path) = (dir.join(format!("{stem}.key")), dir.join(format!("{stem}.crt")));
     if !key_path.exists() && cert_path.exists() {
-        let why = format!("the key of this authority, {}, is missing", key_path.display());
+        let why = format!("the key of this CA, {}, is missing", key_path.display());
         return Err(PkiError::Damaged { path: cert_path, why, remedy });
     }
     let key = key_or_new(&key_path, remedy)?;
@@ -116,12 +116,12 @@ fn authority(dir: &Path, ca: &Ca, now: Timestamp) -> Result<Authority, PkiError>
             return Err(damaged(format!("it belongs to another key than {stem}.key")));
         }
         if !certificate.is_ca_named(name) {
-            return Err(damaged("it is not an authority that this program made".to_owned()));
+            return Err(damaged("it is not a CA of this program".to_owned()));
         }
         if certificate.remaining(now) >= RENEW_AUTHORITY_BEFORE {
             return Ok(Authority::new(name, key, certificate));
         }
-        tracing::warn!(file = %cert_path.display(), "the authority ends soon and is certified anew with the same key");
+        tracing::warn!(file = %cert_path.display(), "renew CA certificate with the same key: it expires soon");
     }
     let certificate = certs::certify_authority(name, &key, now)?;
     files::write_private(&cert_path, certificate.pem().as_bytes())?;
@@ -144,7 +144,7 @@ impl Leaf {
     }
 }
 
-/// A key and its certificate, made anew when they do not do any more.
+/// A key and its certificate, renewed when needed.
 pub(super) fn leaf(
     dir: &Path,
     stem: &str,
@@ -156,23 +156,23 @@ pub(super) fn leaf(
     let key = key_or_new(&dir.join(format!("{stem}.key")), LEAF_REMEDY)?;
     if let Some(certificate) = certificate(&cert_path, LEAF_REMEDY)? {
         let problem = if !certificate.is_for(&key) || !authority.certified(&certificate) {
-            Some("it does not fit its key or the authority")
+            Some("it does not match its key or the CA")
         } else if !purpose.is_served_by(&certificate) {
-            Some("a wanted name is not in it")
+            Some("a name is missing")
         } else if certificate.remaining(now) < RENEW_BEFORE || certificate.starts_after(now) {
-            Some("it is not valid for another 30 days")
+            Some("it expires within 30 days or is not valid yet")
         } else {
             None
         };
         let Some(problem) = problem else { return Ok(Leaf { key, certificate }) };
-        tracing::info!(file = %cert_path.display(), "certificate is made anew: {problem}");
+        tracing::info!(file = %cert_path.display(), reason = problem, "renew certificate");
     }
     let certificate = authority.certify(purpose, &key, i64::MAX, now)?;
     files::write_private(&cert_path, certificate.pem().as_bytes())?;
     Ok(Leaf { key, certificate })
 }
 
-/// The key in a file, made when there is none.
+/// The key in a file, created if missing.
 pub(super) fn key_or_new(path: &Path, remedy: &'static str) -> Result<KeyPair, PkiError> {
     if let Some(key) = key(path, remedy)? {
         return Ok(key);

@@ -1,7 +1,7 @@
-//! Certificates for keys of others: what was granted is signed, and asked for.
+//! Certificate signing, and CertificateSigningRequests.
 //!
-//! In: what somebody may be called, what for, and their public key; or, on the other side, names and a key of one's own. Out: a certificate;
-//! or a request for one. Who may have what was decided before: nothing is judged here.
+//! In: an approved subject, usages and a public key; or, on the other side, names and a key. Out: a certificate; or a request (PKCS #10).
+//! Authorization happens elsewhere.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -18,17 +18,17 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use super::certs::{Authority, Certificate, key_ids};
 use super::{Identity, PkiError};
 
-/// The part of an identity that signs for others.
+/// A signer.
 #[derive(Clone)]
 pub struct Signing {
     pub(super) authority: std::sync::Arc<Authority>,
 }
 
 impl Signing {
-    /// Signs what a request asks for, for these usages (in the words of CertificateSigningRequests), so long at most.
+    /// Signs a request for these usages (as in CertificateSigningRequests), for at most so long.
     ///
     /// # Errors
-    /// When the key is of a kind that cannot be certified, or a usage is not one of clients and servers.
+    /// When the key type is not supported, or a usage is not one of clients and servers.
     pub fn sign(
         &self,
         request: &Request,
@@ -73,22 +73,22 @@ fn names(dns: &[String], ips: &[IpAddr]) -> Result<Vec<SanType>, PkiError> {
     Ok(out)
 }
 
-/// A key for which a certificate is to be had.
+/// A key to request a certificate for.
 pub struct OwnKey(KeyPair);
 
 impl OwnKey {
     /// A new key.
     ///
     /// # Errors
-    /// When the machine has no random numbers.
+    /// When the system has no random bytes.
     pub fn generate() -> Result<Self, PkiError> {
         Ok(Self(KeyPair::generate()?))
     }
 
-    /// A key that was kept.
+    /// A stored key.
     ///
     /// # Errors
-    /// When the text is no key.
+    /// When the text is not a key.
     pub fn from_pem(pem: &str) -> Result<Self, PkiError> {
         Ok(Self(KeyPair::from_pem(pem)?))
     }
@@ -102,7 +102,7 @@ impl OwnKey {
     /// A request (PKCS #10, PEM) for a certificate of this key, for a subject and names.
     ///
     /// # Errors
-    /// When a name cannot stand in a certificate.
+    /// When a name is not valid in a certificate.
     pub fn request(&self, name: &str, organization: &str, dns: &[String], ips: &[IpAddr]) -> Result<String, PkiError> {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
@@ -128,34 +128,34 @@ impl OwnKey {
     }
 }
 
-/// Whether a certificate is good for serving under a name and these addresses.
+/// Whether a certificate is valid for serving under a name and these addresses.
 #[must_use]
 pub fn serves(certificate_pem: &str, dns: &str, ips: &[IpAddr]) -> bool {
     Certificate::parse(certificate_pem.as_bytes()).is_ok_and(|certificate| certificate.has_names(dns, ips))
 }
 
-/// Whether a CA, one of ours, signed a certificate: the first one of the text, if it holds several. What cannot be read was not.
+/// Whether a CA, one of ours, signed a certificate: the first one of the text, if it has several. False if it cannot be parsed.
 #[must_use]
 pub fn signed_by(certificate_pem: &str, ca_pem: &str) -> bool {
     let parsed = (Certificate::parse(certificate_pem.as_bytes()), Certificate::parse(ca_pem.as_bytes()));
     matches!(parsed, (Ok(certificate), Ok(ca)) if certificate.is_signed_by(&ca))
 }
 
-/// The identifier of the key that signed a certificate, as the certificate names it.
+/// The authority key identifier of a certificate.
 #[must_use]
 pub fn issuer_key_id(certificate_pem: &str) -> Option<String> {
     let der = CertificateDer::from_pem_slice(certificate_pem.as_bytes()).ok()?;
     key_ids(&der).1
 }
 
-/// When a certificate begins and ends; nothing when it cannot be read.
+/// The validity of a certificate; `None` when it cannot be parsed.
 #[must_use]
 pub fn validity(certificate_pem: &str) -> Option<(Timestamp, Timestamp)> {
     let der = CertificateDer::from_pem_slice(certificate_pem.as_bytes()).ok()?;
     validity_of_der(&der)
 }
 
-/// The same of a certificate as TLS presents it.
+/// The same of a certificate in DER.
 #[must_use]
 pub fn validity_of_der(certificate: &[u8]) -> Option<(Timestamp, Timestamp)> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
@@ -163,7 +163,7 @@ pub fn validity_of_der(certificate: &[u8]) -> Option<(Timestamp, Timestamp)> {
     Some((at(parsed.validity().not_before)?, at(parsed.validity().not_after)?))
 }
 
-/// How long to wait before a certificate is to be renewed: until four fifths of its life are over.
+/// The time until a certificate is renewed: when four fifths of its lifetime are over.
 #[must_use]
 pub fn until_renewal(certificate_pem: &str, now: Timestamp) -> Duration {
     let Some((start, end)) = validity(certificate_pem) else { return Duration::ZERO };
@@ -180,7 +180,7 @@ mod tests {
     use crate::pki::{ServingNames, load_or_create};
 
     #[test]
-    fn what_is_asked_for_is_signed() {
+    fn requests_are_signed() {
         let scratch = Scratch::new();
         let now = Timestamp::from_second(1_800_000_000).unwrap();
         let pki = load_or_create(scratch.path(), &ServingNames::default(), now).unwrap();

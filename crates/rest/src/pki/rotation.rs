@@ -1,16 +1,16 @@
-//! Keys and certificates are replaced: what is written in which order, and what a crash in between leads to.
+//! Rotation of keys and certificates: the order of writes, and recovery after a crash.
 //!
-//! In: the files of the folder. Out: other files. A rotation is a list of steps, each of which replaces or removes one file as a whole; after any of
-//! them the folder can be used, by a server that runs or starts, and by the same command again.
+//! In: the files of the directory. Out: other files. A rotation is a list of steps, each of which replaces or removes one file atomically; after any
+//! of them the directory can be used, by a server that runs or starts, and by the same command again.
 //!
 //! ```text
 //! CA       ca-next.key ─▶ ca-previous.key ─▶ ca-previous.crt ─▶ ca.crt ─▶ ca.key ─▶ without ca-next.key
-//!                                                                  └ from here on the new CA signs; its key is the one that fits
-//! leaf     KEY ─▶ CERTIFICATE             a certificate that does not fit its key is made anew by whoever loads it
+//!                                                                  └ from here on the new CA signs; its key is the one that matches
+//! leaf     KEY ─▶ CERTIFICATE             a certificate that does not match its key is renewed when it is loaded
 //! signing  service-account-previous.json ─▶ service-account.key
 //! ```
-//! The rotation of a CA has two halves. After the first both CAs are trusted and published, and what the server shows stays with the old one.
-//! [`finish`] removes the old one: from then on nothing that it signed is accepted. See `docs/adr/0018-key-rotation.md`.
+//! The rotation of a CA has two phases. After the first both CAs are trusted and published, and the certificates of the server stay with the old
+//! one. [`finish`] removes the old one: from then on nothing that it signed is accepted. See `docs/adr/0018-key-rotation.md`.
 
 #[cfg(test)]
 mod tests;
@@ -21,19 +21,19 @@ use jiff::Timestamp;
 use rcgen::KeyPair;
 
 use super::certs::{self, Authority, Certificate, Purpose};
-use super::clients::{self, CLIENTS, Shown};
+use super::clients::{self, CLIENTS, LastCertificate};
 use super::load::{self, AGENT_CA, CLUSTER_CA, Ca, LEAF_REMEDY, SIGNING_KEY_REMEDY};
 use super::signing_keys::{self, RetiredKey};
 use super::{ADMIN_PURPOSE, AGENT_CLIENT_PURPOSE, PkiError, files};
 
-/// What can be replaced.
+/// What can be rotated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
     /// The cluster CA.
     Ca,
     /// The CA of agents' serving certificates.
     AgentCa,
-    /// What the server shows: its serving certificate, and its client certificate before agents.
+    /// The serving certificate of the server, and its client certificate for agents.
     Serving,
     /// The key of ServiceAccount tokens.
     Signing,
@@ -60,10 +60,10 @@ impl Step {
     }
 }
 
-/// Replaces these.
+/// Rotates these.
 ///
 /// # Errors
-/// When a file is missing or damaged, or the rotation before of a CA was not finished; nothing was changed then.
+/// When a file is missing or damaged, or the previous rotation of a CA was not finished; nothing was changed then.
 pub fn rotate(dir: &Path, targets: &[Target], now: Timestamp) -> Result<(), PkiError> {
     let _lock = files::lock(dir)?;
     recover(dir)?;
@@ -128,17 +128,17 @@ fn rotate_signing(dir: &Path, now: Timestamp) -> Result<Vec<Step>, PkiError> {
     Ok(vec![previous, Step::write(signing_keys::KEY, &KeyPair::generate()?.serialize_pem())])
 }
 
-/// Gives up what these replaced: from now on it is not accepted. Answers those for which there was something to give up.
+/// Removes what these replaced: it is no longer accepted. Returns those for which there was something to remove.
 ///
 /// # Errors
-/// When the file system refuses.
+/// An I/O error.
 pub fn finish(dir: &Path, targets: &[Target]) -> Result<Vec<Target>, PkiError> {
     let _lock = files::lock(dir)?;
     recover(dir)?;
     let (mut finished, mut steps) = (Vec::new(), Vec::new());
     for target in targets {
         let names = match target {
-            // The certificate first: without it the key is of no use, and goes with the next start.
+            // The certificate first: without it the key is unused, and removed at the next start.
             Target::Ca => vec![previous("ca", "crt"), previous("ca", "key"), CLIENTS.to_owned()],
             Target::AgentCa => vec![previous("agent-ca", "crt"), previous("agent-ca", "key")],
             Target::Signing => vec![signing_keys::PREVIOUS.to_owned()],
@@ -154,12 +154,12 @@ pub fn finish(dir: &Path, targets: &[Target]) -> Result<Vec<Target>, PkiError> {
     Ok(finished)
 }
 
-/// Who would be cut off if the rotation of the cluster CA were finished now: clients whose last certificate was of the CA before. Nothing when
-/// no server has noted any client since the rotation.
+/// The clients that would be cut off if the rotation of the cluster CA were finished now: those whose last certificate is of the previous CA.
+/// `None` when no server has recorded clients since the rotation.
 ///
 /// # Errors
 /// When a file cannot be read.
-pub fn cut_off(dir: &Path) -> Result<Option<Vec<(String, Shown)>>, PkiError> {
+pub fn cut_off(dir: &Path) -> Result<Option<Vec<(String, LastCertificate)>>, PkiError> {
     let Some(old) = load::certificate(&dir.join(previous("ca", "crt")), LEAF_REMEDY)? else {
         return Ok(Some(Vec::new()));
     };
@@ -168,12 +168,12 @@ pub fn cut_off(dir: &Path) -> Result<Option<Vec<(String, Shown)>>, PkiError> {
     Ok(clients.map(|clients| clients.into_iter().filter(|(_, shown)| shown.ca == fingerprint).collect()))
 }
 
-/// Completes, or takes back, a rotation of a CA that was interrupted. Whoever calls has locked the folder.
+/// Completes or reverts an interrupted rotation of a CA. The caller holds the lock of the directory.
 pub(super) fn recover(dir: &Path) -> Result<(), PkiError> {
     for stem in [CLUSTER_CA.stem, AGENT_CA.stem] {
         let current = readable(dir, &format!("{stem}.crt"))?;
         let before = readable(dir, &previous(stem, "crt"))?;
-        let found = Found {
+        let found = RotationState {
             next_fits: match (&current, load::key(&dir.join(next(stem)), LEAF_REMEDY)) {
                 (Some(current), Ok(Some(key))) => current.is_for(&key),
                 _ => false,
@@ -199,11 +199,11 @@ pub(super) fn recover(dir: &Path) -> Result<(), PkiError> {
     Ok(())
 }
 
-/// What is there of a rotation of a CA.
+/// The state of an interrupted rotation.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "these are what can be seen of files")]
-struct Found {
-    /// `ca-next.key` is there,
+struct RotationState {
+    /// `ca-next.key` exists,
     has_next: bool,
     /// and is the key of `ca.crt`.
     next_fits: bool,
@@ -221,8 +221,8 @@ enum Remedy {
     RemovePreviousKey,
 }
 
-impl Found {
-    /// A rotation has happened when `ca.crt` is the new certificate: before that it is taken back, after that completed.
+impl RotationState {
+    /// A rotation has happened when `ca.crt` is the new certificate: before that it is reverted, after that completed.
     fn remedies(self) -> Vec<Remedy> {
         let is_taken_back = self.has_previous && self.is_unchanged;
         let all = [
@@ -235,13 +235,13 @@ impl Found {
     }
 }
 
-/// The CA that signs what the server shows.
+/// The CA of the server's own certificates.
 fn shown_authority(dir: &Path) -> Result<Authority, PkiError> {
     let suffix = if dir.join(previous("ca", "crt")).exists() { "-previous" } else { "" };
     authority(dir, &CLUSTER_CA, suffix)
 }
 
-/// A CA as it is, to sign with it.
+/// A CA, for signing.
 fn authority(dir: &Path, ca: &Ca, suffix: &str) -> Result<Authority, PkiError> {
     let (key, crt) = (format!("{}{suffix}.key", ca.stem), format!("{}{suffix}.crt", ca.stem));
     let certificate = existing(dir, &crt)?;
@@ -257,13 +257,13 @@ fn existing(dir: &Path, name: &str) -> Result<Certificate, PkiError> {
     load::certificate(&dir.join(name), LEAF_REMEDY)?.ok_or_else(|| missing(name))
 }
 
-/// A certificate, if it is there; a damaged one is reported by whoever loads it.
+/// A certificate, if it exists; damage is reported when it is loaded.
 fn readable(dir: &Path, name: &str) -> Result<Option<Certificate>, PkiError> {
     Ok(files::read(&dir.join(name))?.and_then(|pem| Certificate::parse(&pem).ok()))
 }
 
 fn missing(name: &str) -> PkiError {
-    PkiError::Rotation(format!("there is no {name} to replace; the server makes it when it starts"))
+    PkiError::Rotation(format!("no {name} to replace; the server creates it at its first start"))
 }
 
 fn next(stem: &str) -> String {

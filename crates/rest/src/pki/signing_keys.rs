@@ -1,7 +1,7 @@
-//! The keys of ServiceAccount tokens: the one that signs, and public keys of those before it.
+//! The keys of ServiceAccount tokens: the signing key, and public keys of earlier ones.
 //!
-//! In: `service-account.key`, and `service-account-previous.json`, where a rotation puts the public key that it replaces and when. Out: [`SigningKeys`].
-//! The private key before is nowhere any more: it signs nothing from the moment of the rotation on.
+//! In: `service-account.key`, and `service-account-previous.json`, to which a rotation adds the replaced public key with the time. Out:
+//! [`SigningKeys`]. Earlier private keys are not stored anywhere.
 
 use std::path::Path;
 
@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use super::load::{self, SIGNING_KEY_REMEDY};
 use super::{PkiError, files};
 
-/// The private key that signs.
+/// The private signing key.
 pub(super) const KEY: &str = "service-account.key";
-/// The public keys before it.
+/// The earlier public keys.
 pub(super) const PREVIOUS: &str = "service-account-previous.json";
 const PREVIOUS_REMEDY: &str = "put the original file back, or remove it with `waypost certs finish signing` (ServiceAccount tokens of the keys \
                                before are then refused)";
@@ -26,16 +26,16 @@ const PREVIOUS_REMEDY: &str = "put the original file back, or remove it with `wa
 pub struct SigningKeys {
     /// The key that signs (PKCS #8, DER).
     pub current: Vec<u8>,
-    /// Those before it.
+    /// Earlier keys.
     pub previous: Vec<RetiredKey>,
 }
 
-/// A key that signs no more.
+/// A key that no longer signs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RetiredKey {
     /// The public key: an uncompressed point of P-256.
     pub public: Vec<u8>,
-    /// When it was replaced: nothing that it signed is newer.
+    /// When it was replaced: it signed nothing later.
     pub retired: Timestamp,
 }
 
@@ -46,23 +46,23 @@ impl std::fmt::Debug for SigningKeys {
 }
 
 impl SigningKeys {
-    /// All of it, to be compared.
+    /// All bytes, for comparisons.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let previous = self.previous.iter().flat_map(|key| key.public.iter().copied());
         self.current.iter().copied().chain(previous).collect()
     }
 }
 
-/// Loads the keys, making the first.
+/// Loads the keys; creates the first.
 pub(super) fn load(dir: &Path) -> Result<SigningKeys, PkiError> {
     let key = load::key_or_new(&dir.join(KEY), SIGNING_KEY_REMEDY)?;
     let mut previous = retired(dir)?;
-    // A rotation notes the key before it replaces it.
+    // A rotation records the old key before it replaces it.
     previous.retain(|retired| retired.public != key.public_key_raw());
     Ok(SigningKeys { current: key.serialize_der(), previous })
 }
 
-/// The keys before, as they are written.
+/// The earlier keys.
 pub(super) fn retired(dir: &Path) -> Result<Vec<RetiredKey>, PkiError> {
     let path = dir.join(PREVIOUS);
     let Some(bytes) = files::read(&path)? else { return Ok(Vec::new()) };
@@ -73,10 +73,10 @@ pub(super) fn retired(dir: &Path) -> Result<Vec<RetiredKey>, PkiError> {
             STANDARD.decode(row.text("publicKey")).ok().filter(|key| key.len() == 65 && key.starts_with(&[4]))?;
         Some(RetiredKey { public, retired: row.text("retired").parse().ok()? })
     };
-    rows.iter().map(|row| key(row).ok_or_else(|| damaged("an entry is no public key"))).collect()
+    rows.iter().map(|row| key(row).ok_or_else(|| damaged("an entry is not a public key"))).collect()
 }
 
-/// The text of the file.
+/// The contents of the file.
 pub(super) fn render(keys: &[RetiredKey]) -> String {
     let row = |key: &RetiredKey| json!({"publicKey": STANDARD.encode(&key.public), "retired": key.retired.to_string()});
     Value::from(keys.iter().map(row).collect::<Vec<_>>()).to_string()

@@ -112,7 +112,7 @@ fn every_wanted_name_verifies_and_no_other() {
 }
 
 #[test]
-fn agents_hear_the_server_and_nobody_else() {
+fn agents_accept_only_the_server() {
     let (scratch, elsewhere) = (Scratch::new(), Scratch::new());
     let pki = load_or_create(scratch.path(), &names(), real_now()).unwrap();
     let other = load_or_create(elsewhere.path(), &names(), real_now()).unwrap();
@@ -190,7 +190,7 @@ fn clients_of_the_api_do_not_trust_agents_whatever_their_certificate_says() {
 }
 
 #[test]
-fn a_cluster_of_before_gets_an_agent_ca_and_keeps_everything_else() {
+fn an_upgraded_cluster_gets_an_agent_ca_and_keeps_everything_else() {
     let scratch = Scratch::new();
     let before = load_or_create(scratch.path(), &names(), real_now()).unwrap();
     for name in ["agent-ca.key", "agent-ca.crt"] {
@@ -205,7 +205,7 @@ fn a_cluster_of_before_gets_an_agent_ca_and_keeps_everything_else() {
 }
 
 #[test]
-fn client_certificates_of_ours_are_seen_and_others_fail_the_handshake() {
+fn foreign_client_certificates_fail_the_handshake() {
     let (scratch, elsewhere) = (Scratch::new(), Scratch::new());
     let pki = load_or_create(scratch.path(), &names(), real_now()).unwrap();
     let other = load_or_create(elsewhere.path(), &names(), real_now()).unwrap();
@@ -293,7 +293,7 @@ fn the_serving_certificate_follows_names_and_time() {
 }
 
 #[test]
-fn clients_certified_before_the_authority_was_renewed_still_get_in() {
+fn client_certificates_outlive_the_renewal_of_the_ca() {
     let scratch = Scratch::new();
     let now = real_now();
     let long_ago = Timestamp::from_second(now.as_second() - 3650 * DAY + 60 * DAY).unwrap();
@@ -304,7 +304,7 @@ fn clients_certified_before_the_authority_was_renewed_still_get_in() {
 }
 
 #[test]
-fn whatever_a_crash_leaves_is_completed() {
+fn leftovers_of_a_crash_are_completed() {
     let stems = ["ca", "agent-ca", "server", "admin", "agents"];
     let pairs = stems.iter().flat_map(|stem| [format!("{stem}.key"), format!("{stem}.crt")]);
     let order: Vec<String> = pairs.chain(["service-account.key".to_owned()]).collect();
@@ -324,7 +324,7 @@ fn whatever_a_crash_leaves_is_completed() {
 }
 
 #[test]
-fn a_new_authority_certifies_the_old_keys_anew() {
+fn a_new_ca_signs_the_existing_keys() {
     let scratch = Scratch::new();
     load_or_create(scratch.path(), &names(), real_now()).unwrap();
     for name in ["ca.key", "ca.crt"] {
@@ -337,8 +337,8 @@ fn a_new_authority_certifies_the_old_keys_anew() {
 #[test]
 fn damage_is_named_and_left_alone() {
     let cases = [
-        ("ca.key", "no usable private key", "new authority"),
-        ("ca.crt", "holds no certificate", "new authority"),
+        ("ca.key", "no usable private key", "new CA"),
+        ("ca.crt", "holds no certificate", "new CA"),
         ("agent-ca.key", "no usable private key", "remove agent-ca.key and agent-ca.crt"),
         ("agent-ca.crt", "holds no certificate", "remove agent-ca.key and agent-ca.crt"),
         ("server.key", "no usable private key", "remove this file"),
@@ -380,7 +380,7 @@ fn a_foreign_authority_certificate_is_refused() {
 }
 
 #[test]
-fn a_key_open_to_others_is_closed() {
+fn permissions_of_other_users_are_removed_from_keys() {
     let scratch = Scratch::new();
     load_or_create(scratch.path(), &names(), real_now()).unwrap();
     let path = scratch.path().join("ca.key");
@@ -390,7 +390,7 @@ fn a_key_open_to_others_is_closed() {
 }
 
 #[test]
-fn a_machine_without_a_clock_makes_certificates_that_outlive_its_setting() {
+fn certificates_of_a_machine_without_a_clock_stay_valid() {
     let scratch = Scratch::new();
     let pki = load_or_create(scratch.path(), &names(), Timestamp::UNIX_EPOCH).unwrap();
     let admin = pki.admin().clone();

@@ -1,5 +1,4 @@
-//! What the cluster has to say before the rules of a kind: does the namespace exist, may it be deleted, which class is the
-//! default.
+//! Built-in admission: NamespaceLifecycle, DefaultIngressClass, NodeRestriction.
 
 use api::admission::Plugin;
 use api::kinds;
@@ -12,11 +11,11 @@ use store::{Compare, Key, Table};
 
 use super::{Call, Registry, restriction, signer};
 
-/// Namespaces that always exist.
-const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+/// Namespaces that cannot be deleted.
+const PROTECTED_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 impl Registry {
-    /// Admits a new object. What it relied on must still hold when it is stored: that is returned as compares.
+    /// Admits a new object. Returns the conditions that must hold when it is stored.
     pub(super) fn admit_create(&self, call: &Call<'_>, name: &str, object: &mut Value) -> Result<Vec<Compare>, Status> {
         let filled =
             if call.is_main() { self.admission(call).fill(&call.admission(name), object)? } else { Vec::new() };
@@ -44,21 +43,21 @@ impl Registry {
         Ok(std::iter::once(namespace).chain(filled).collect())
     }
 
-    /// The uid of a Node; none when there is no such Node.
+    /// The uid of a Node; `None` when it does not exist.
     fn node_uid(&self, name: &str) -> Option<String> {
         let entry = self.store.get(&Key { table: Table::named(kinds::node::KIND.table), name: name.into() })?;
         Some(object::decode_light(&entry.value).text("metadata.uid").to_owned())
     }
 
-    /// Refuses the deletion of namespaces without which nothing works.
+    /// Refuses the deletion of required namespaces.
     pub(super) fn admit_delete(&self, call: &Call<'_>, name: &str) -> Result<(), Status> {
-        if call.kind.plural == "namespaces" && IMMORTAL.contains(&name) {
+        if call.kind.plural == "namespaces" && PROTECTED_NAMESPACES.contains(&name) {
             return Err(Status::forbidden(call.kind.resource(), name, "this namespace may not be deleted"));
         }
         Ok(())
     }
 
-    /// Gives an Ingress the class that is marked as the default: the newest, then the first by name.
+    /// Sets the default IngressClass: the newest, then the first by name.
     fn default_ingress_class(&self, ingress: &mut Value) {
         if ingress.has("spec.ingressClassName") || ingress.at("metadata.annotations").get(INGRESS_CLASS).is_some() {
             return;

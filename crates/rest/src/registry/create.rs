@@ -8,9 +8,9 @@ use api::value::ValueExt as _;
 use api::{decode, kinds, lifecycle, meta, names};
 use serde_json::Value;
 
-use super::{ATTEMPTS, Call, Lost, Outcome, Registry, Shown, new_uid};
+use super::{ATTEMPTS, Call, Outcome, Registry, Shown, WriteError, new_uid};
 
-/// How many names are tried.
+/// How many generated names are tried.
 const NAME_ATTEMPTS: usize = 8;
 
 impl Registry {
@@ -28,8 +28,8 @@ impl Registry {
         self.create_tracked(call, object, set.is_some(), warnings).await
     }
 
-    /// Creates an object whose managedFields are already there. A resourceVersion that was set is refused only after all
-    /// other checks, as the original does.
+    /// Creates an object that has its managedFields. A resourceVersion in the request is refused only after all other checks, as in
+    /// kube-apiserver.
     pub(super) async fn create_tracked(
         &self,
         call: &Call<'_>,
@@ -58,17 +58,17 @@ impl Registry {
             }
             match self.try_create(call, &name, attempt, version_set, warnings).await {
                 Ok(outcome) => return Ok(outcome),
-                Err(Lost::Refused(status)) if status.reason == Some("AlreadyExists") && given.is_empty() => {
+                Err(WriteError::Refused(status)) if status.reason == Some("AlreadyExists") && given.is_empty() => {
                     names_tried += 1;
                     if names_tried >= NAME_ATTEMPTS {
-                        return Err(no_name_left(&status));
+                        return Err(names_exhausted(&status));
                     }
                 }
-                Err(Lost::Refused(status)) => return Err(status),
-                Err(Lost::Race) => {}
+                Err(WriteError::Refused(status)) => return Err(status),
+                Err(WriteError::Conflict) => {}
             }
         }
-        Err(Status::too_many_requests("too many others are changing the same things; please try again"))
+        Err(Status::too_many_requests("too many conflicting writes; please try again"))
     }
 
     async fn try_create(
@@ -78,38 +78,38 @@ impl Registry {
         mut object: Value,
         version_set: bool,
         warnings: &mut Vec<String>,
-    ) -> Result<Outcome, Lost> {
-        let admitted = self.admit_create(call, name, &mut object).map_err(Lost::Refused)?;
+    ) -> Result<Outcome, WriteError> {
+        let admitted = self.admit_create(call, name, &mut object).map_err(WriteError::Refused)?;
         let rules = call.kind.rules;
         let (object, mut txn) = self
             .with_claims(call, name, |claims| {
-                // Writing the status of a missing object creates it bare: that path of the original claims nothing.
+                // Writing the status of a missing object creates it without claims, as in kube-apiserver.
                 if call.is_main() {
                     rules.begin_create(&mut object, claims)?;
                 }
                 rules.prepare_create(&mut object);
                 Ok(object)
             })
-            .map_err(Lost::Refused)?;
-        let object = finished(call.kind, object).map_err(Lost::Refused)?;
-        self.check_params(call, &object, None).map_err(Lost::Refused)?;
+            .map_err(WriteError::Refused)?;
+        let object = finished(call.kind, object).map_err(WriteError::Refused)?;
+        self.check_params(call, &object, None).map_err(WriteError::Refused)?;
         let mut noted = Vec::new();
         rules.warnings(&object, None, &mut noted);
         self.warn_of_cluster_ips(call, &object, None, &mut noted);
-        self.check_stored(call, name, (&object, None), &mut txn, &mut noted).map_err(Lost::Refused)?;
-        self.validate_object(call, name, &object, &Value::Null, &mut noted).await.map_err(Lost::Refused)?;
+        self.check_stored(call, name, (&object, None), &mut txn, &mut noted).map_err(WriteError::Refused)?;
+        self.validate_object(call, name, &object, &Value::Null, &mut noted).await.map_err(WriteError::Refused)?;
         if version_set {
-            return Err(Lost::Refused(Status::raw("resourceVersion should not be set on objects to be created")));
+            return Err(WriteError::Refused(Status::raw("resourceVersion should not be set on objects to be created")));
         }
         if self.store.get(&call.key(name)).is_some() {
-            return Err(Lost::Refused(self.exists(call, name)));
+            return Err(WriteError::Refused(self.exists(call, name)));
         }
         txn.compares.extend(admitted);
         let mut shown = object;
         let as_answered = (!call.is_main()).then(|| shown.clone());
         rules.on_read(&mut shown);
         let entry = self.put(call, name, &shown, 0, txn).await?;
-        note(warnings, noted);
+        add_warnings(warnings, noted);
         let shown = if call.dry_run || as_answered.is_some() {
             let mut object = as_answered.unwrap_or(shown);
             if !call.dry_run {
@@ -135,15 +135,15 @@ impl Registry {
     }
 }
 
-/// Puts `kind` and `apiVersion` on an object.
+/// Sets `kind` and `apiVersion`.
 pub(super) fn typed(kind: &Kind, mut object: Value) -> Value {
     object.put("kind", kind.kind);
     object.put("apiVersion", kind.api_version());
     object
 }
 
-/// Adds warnings that are not there yet.
-pub(super) fn note(warnings: &mut Vec<String>, noted: Vec<String>) {
+/// Adds warnings without duplicates.
+pub(super) fn add_warnings(warnings: &mut Vec<String>, noted: Vec<String>) {
     for text in noted {
         if !warnings.contains(&text) {
             warnings.push(text);
@@ -224,7 +224,7 @@ pub(crate) fn check_name(object: &Value, name: &str) -> Result<(), Status> {
     }
 }
 
-fn no_name_left(status: &Status) -> Status {
+fn names_exhausted(status: &Status) -> Status {
     let mut status = status.clone().retry_after(1);
     status.message.push_str(", the server was not able to generate a unique name for the object");
     status

@@ -1,4 +1,4 @@
-//! Deleting an object: preconditions, finalizers, grace, and finally one transaction that frees what it held.
+//! Delete: preconditions, finalizers, grace period, and one transaction that releases the claims of the object.
 
 use api::admission::Plugin;
 use api::lifecycle::{is_released, mark_deleted};
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use store::{Entry, Txn};
 
 use super::create::typed;
-use super::{ATTEMPTS, Call, Lost, Outcome, Registry, Shown, old_object, restriction};
+use super::{ATTEMPTS, Call, Outcome, Registry, Shown, WriteError, old_object, restriction};
 
-/// What a DELETE asks for.
+/// The options of a DELETE.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Deletion {
     pub(crate) grace: Option<i64>,
@@ -22,42 +22,42 @@ pub(crate) struct Deletion {
 }
 
 impl Registry {
-    /// Deletes an object, or marks it as deleted while something still holds it.
+    /// Deletes an object, or marks it as deleted while it has finalizers or a grace period.
     pub(crate) async fn delete(
         &self,
         call: &Call<'_>,
         name: &str,
-        wish: &Deletion,
+        options: &Deletion,
         warnings: &mut Vec<String>,
     ) -> Result<Outcome, Status> {
         self.admit_delete(call, name)?;
         for _ in 0..ATTEMPTS {
             let entry = self.get(call, name)?;
-            match self.try_delete(call, name, wish, &entry, warnings).await {
+            match self.try_delete(call, name, options, &entry, warnings).await {
                 Ok(outcome) => return Ok(outcome),
-                Err(Lost::Refused(status)) => return Err(status),
-                Err(Lost::Race) => {}
+                Err(WriteError::Refused(status)) => return Err(status),
+                Err(WriteError::Conflict) => {}
             }
         }
-        Err(Status::too_many_requests("too many others are changing the same object; please try again"))
+        Err(Status::too_many_requests("too many conflicting writes to the object; please try again"))
     }
 
     async fn try_delete(
         &self,
         call: &Call<'_>,
         name: &str,
-        wish: &Deletion,
+        options: &Deletion,
         entry: &Entry,
         warnings: &mut Vec<String>,
-    ) -> Result<Outcome, Lost> {
+    ) -> Result<Outcome, WriteError> {
         let old = old_object(call.kind, entry);
         if self.plugins.has(Plugin::NodeRestriction) {
-            restriction::on_delete(call, name, &old).map_err(Lost::Refused)?;
+            restriction::on_delete(call, name, &old).map_err(WriteError::Refused)?;
         }
-        check_preconditions(call, name, wish, &old).map_err(Lost::Refused)?;
-        self.admit_deletion(call, name, &old, wish, warnings).await.map_err(Lost::Refused)?;
+        check_preconditions(call, name, options, &old).map_err(WriteError::Refused)?;
+        self.admit_deletion(call, name, &old, options, warnings).await.map_err(WriteError::Refused)?;
         let mut new = old.clone();
-        mark_deleted(call.kind, &mut new, wish.grace, wish.propagation, call.now);
+        mark_deleted(call.kind, &mut new, options.grace, options.propagation, call.now);
         if is_released(call.kind, &new) {
             let revision = self.remove(call, name, entry, &old).await?;
             return Ok(removed(call, name, entry, revision, new));
@@ -71,7 +71,7 @@ impl Registry {
     }
 }
 
-/// The answer to a delete that removed the object.
+/// The response to a delete that removed the object.
 fn removed(call: &Call<'_>, name: &str, entry: &Entry, revision: u64, mut object: Value) -> Outcome {
     if call.kind.delete_returns_object {
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
@@ -91,8 +91,8 @@ fn removed(call: &Call<'_>, name: &str, entry: &Entry, revision: u64, mut object
     Outcome { code: 200, shown: Shown::Status(status) }
 }
 
-fn check_preconditions(call: &Call<'_>, name: &str, wish: &Deletion, old: &Value) -> Result<(), Status> {
-    // The original names the kind here, where every other conflict names the resource.
+fn check_preconditions(call: &Call<'_>, name: &str, options: &Deletion, old: &Value) -> Result<(), Status> {
+    // kube-apiserver names the kind here, where every other conflict names the resource.
     let kind = call.kind.resource();
     let refuse = |why: String| {
         let mut status = Status::conflict(kind, name, &why);
@@ -103,13 +103,13 @@ fn check_preconditions(call: &Call<'_>, name: &str, wish: &Deletion, old: &Value
         Err(status)
     };
     let (uid, revision) = (old.text("metadata.uid"), old.text("metadata.resourceVersion"));
-    if let Some(wanted) = wish.uid.as_deref().filter(|wanted| *wanted != uid) {
+    if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
         return refuse(format!(
             "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have \
              been deleted and then recreated"
         ));
     }
-    if let Some(wanted) = wish.revision.as_deref().filter(|wanted| *wanted != revision) {
+    if let Some(wanted) = options.revision.as_deref().filter(|wanted| *wanted != revision) {
         return refuse(format!(
             "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record \
              ({revision}). The object might have been modified"

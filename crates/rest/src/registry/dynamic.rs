@@ -1,10 +1,10 @@
-//! Policies and webhooks on the way of a request through the registry.
+//! Dynamic admission (policies and webhooks) in the pipeline of the registry.
 //!
 //! ```text
 //! create: plugins ─▶ mutate ─▶ rules of the kind ─▶ plugins ─▶ validate ─▶ commit
 //! ```
-//! Webhooks are asked outside of the transaction. When it is lost to somebody who was faster, a change runs through all of
-//! this again on the new object; of a creation only what validates runs again, as in the original.
+//! Webhooks are called outside of the transaction. After a conflict, an update runs through all of this again with the current object;
+//! of a create only validation runs again, as in kube-apiserver.
 
 use api::admission::Notes;
 use api::dynamic_admission::request::{Operation, Request};
@@ -30,7 +30,7 @@ struct Subject<'a> {
     options: Value,
 }
 
-/// Which URL a message is sent to.
+/// The URL that a message is posted to.
 pub(crate) struct About<'a> {
     pub(crate) operation: Operation,
     pub(crate) kind: &'static Kind,
@@ -39,7 +39,7 @@ pub(crate) struct About<'a> {
 }
 
 impl Registry {
-    /// Lets webhooks change a new object, before it has a uid and, where it is generated, a name.
+    /// Runs mutating webhooks on a new object, before it has a uid and a generated name.
     pub(super) async fn mutate_new(
         &self,
         call: &Call<'_>,
@@ -60,7 +60,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Lets webhooks change an object that is to replace another.
+    /// Runs mutating webhooks on an update.
     pub(super) async fn mutate_change(
         &self,
         call: &Call<'_>,
@@ -90,7 +90,7 @@ impl Registry {
         let request = request(call, subject, NOTHING, &old, &user);
         let mut notes = Notes::default();
         let done = self.dynamic.mutate(&request, call.user, &mut shown, refill, &mut notes).await;
-        call.take(notes, warnings);
+        call.report(notes, warnings);
         done?;
         if shown == before {
             return Ok(());
@@ -103,7 +103,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Asks policies and webhooks about an object as it would be stored; `old` is null for a new one.
+    /// Runs validating policies and webhooks on an object as it would be stored; `old` is null for a new one.
     pub(super) async fn validate_object(
         &self,
         call: &Call<'_>,
@@ -134,29 +134,29 @@ impl Registry {
         let user = user_info(call.user);
         let mut notes = Notes::default();
         let done = self.dynamic.validate(&request(call, subject, new, old, &user), call.user, &mut notes).await;
-        call.take(notes, warnings);
+        call.report(notes, warnings);
         done
     }
 
-    /// Asks webhooks and policies about the deletion of an object.
+    /// Runs policies and webhooks on the deletion of an object.
     pub(super) async fn admit_deletion(
         &self,
         call: &Call<'_>,
         name: &str,
         old: &Value,
-        wish: &Deletion,
+        deletion: &Deletion,
         warnings: &mut Vec<String>,
     ) -> Result<(), Status> {
         if !(self.dynamic.mutates() || self.dynamic.validates()) || !is_whole(call) {
             return Ok(());
         }
-        let subject = Subject { options: wish.options(call.dry_run), ..subject(call, Operation::Delete, name, "") };
+        let subject = Subject { options: deletion.options(call.dry_run), ..subject(call, Operation::Delete, name, "") };
         self.mutate_object(call, &subject, &mut Value::Null, old, &|_| Ok(()), warnings).await?;
         self.validate_subject(call, &subject, NOTHING, &shown(call, old), warnings).await
     }
 
-    /// Asks webhooks and policies about a message that is posted to an object and not stored (`pods/binding`,
-    /// `pods/eviction`, `serviceaccounts/token`), or about the options of a connection to it; webhooks may change both.
+    /// Runs policies and webhooks on a message that is posted to an object and not stored (`pods/binding`, `pods/eviction`,
+    /// `serviceaccounts/token`), or on the options of a connection; webhooks may change both.
     pub(crate) async fn admit_message(
         &self,
         call: &Call<'_>,
@@ -182,12 +182,12 @@ impl Registry {
             let validating = request(call, &subject, message, NOTHING, &user);
             done = self.dynamic.validate(&validating, call.user, &mut notes).await;
         }
-        call.take(notes, warnings);
+        call.report(notes, warnings);
         done
     }
 }
 
-/// Whether a call is about an object or a part that is one: messages are admitted before they become a change of an object.
+/// Whether a call is for an object or a subresource that is one: messages are admitted before they change an object.
 fn is_whole(call: &Call<'_>) -> bool {
     is_scale(call) || call.kind.exchanged(call.subresource).2 == call.kind.kind
 }
@@ -236,7 +236,7 @@ fn request<'a>(
 }
 
 impl Deletion {
-    /// The DeleteOptions that say the same.
+    /// The same as `DeleteOptions`.
     fn options(&self, dry_run: bool) -> Value {
         let mut out = json!({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"});
         if let Some(seconds) = self.grace {

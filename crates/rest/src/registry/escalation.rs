@@ -1,7 +1,7 @@
-//! Nobody grants what they do not have: roles and bindings are checked against the rules of whoever writes them.
+//! RBAC escalation checks: a user cannot grant permissions that the user does not have.
 //!
-//! In: who writes, and the role or binding before and after. Out: 403 that lists what is missing. The verbs `escalate` (on roles) and `bind`
-//! (on the role that is granted) lift the check, as in Kubernetes; `system:masters` have everything.
+//! In: the user, and the role or binding before and after. Out: 403 that lists the missing rules. The verbs `escalate` (on roles)
+//! and `bind` (on the granted role) lift the check; `system:masters` have every permission.
 
 use api::kind::Kind;
 use api::kinds::{role, rolebinding};
@@ -15,7 +15,7 @@ use crate::authz::Attributes;
 use crate::pki::MASTERS;
 
 impl Registry {
-    /// Before a role or binding is written; `old` is what it replaces.
+    /// Checks a write of a role or binding; `old` is the object it replaces.
     pub(super) fn check_grant(
         &self,
         call: &Call<'_>,
@@ -37,7 +37,7 @@ impl Registry {
     }
 
     fn check_role(&self, call: &Call<'_>, name: &str, new: &Value, old: Option<&Value>) -> Result<(), Status> {
-        // The name of a new role is no part of the request.
+        // The authorization attributes of a create have no name.
         let named = if old.is_some() { name } else { "" };
         if self.authorizer.authorize(&call.attributes("escalate", named)).allowed {
             return Ok(());
@@ -47,7 +47,7 @@ impl Registry {
         if !aggregates(new) && !old.is_some_and(aggregates) {
             return Ok(());
         }
-        // Whatever is labelled later becomes part of it, so only who has everything may let it aggregate.
+        // Rules that are labelled later become part of it, so only users with all permissions may set it.
         self.check_held(call, name, &everything()).map_err(|_| {
             let why = "must have cluster-admin privileges to use the aggregationRule";
             Status::forbidden(call.kind.resource(), name, why)
@@ -63,12 +63,12 @@ impl Registry {
             return Ok(());
         }
         let rules = self.authorizer.role_rules(kind, call.namespace, role_name);
-        // The original looks for the role where it stores the binding, and says so.
+        // kube-apiserver looks up the role in the namespace of the binding, and reports that.
         let rules = rules.ok_or_else(|| Status::not_found(call.kind.resource(), role_name))?;
         self.check_held(call, name, &rules)
     }
 
-    /// Whether the user has all of these rules in the namespace of the request.
+    /// Whether the user holds all of these rules in the namespace of the request.
     fn check_held(&self, call: &Call<'_>, name: &str, wanted: &[PolicyRule]) -> Result<(), Status> {
         let (owned, problems) = self.authorizer.rules(call.user, call.namespace);
         let missing = cover::missing(&owned, wanted);
@@ -89,7 +89,7 @@ impl Registry {
     }
 }
 
-/// Whether a change touches nothing but what garbage collection needs to delete the object.
+/// Whether a change only touches fields that garbage collection needs.
 fn changes_only_gc(new: &Value, old: &Value) -> bool {
     let rest = |object: &Value| {
         let mut rest = object.clone();
@@ -101,7 +101,7 @@ fn changes_only_gc(new: &Value, old: &Value) -> bool {
     rest(new) == rest(old)
 }
 
-/// What `cluster-admin` has.
+/// The rules of `cluster-admin`.
 fn everything() -> Vec<PolicyRule> {
     let all = || vec!["*".to_owned()];
     vec![

@@ -1,7 +1,8 @@
-//! Who writes a policy or binding must be able to read the parameters it names: expressions would show them otherwise.
+//! Authorization for parameters of admission policies: the author of a policy or binding must be able to read them, because expressions
+//! could reveal them.
 //!
-//! In: who writes, and the object before and after. Out: 422 with a forbidden field. Runs on objects that passed validation;
-//! `system:masters` may do everything.
+//! In: the user, and the object before and after. Out: 422 with a forbidden field. Runs on validated objects; `system:masters` have
+//! every permission.
 
 use api::dynamic_admission::policy::ParamKind;
 use api::field::{Errors, Path};
@@ -22,7 +23,7 @@ use crate::view;
 const ALL: &str = "*";
 
 impl Registry {
-    /// Before a policy or binding is written; `old` is what it replaces.
+    /// Checks a write of a policy or binding; `old` is the object it replaces.
     pub(super) fn check_params(&self, call: &Call<'_>, new: &Value, old: Option<&Value>) -> Result<(), Status> {
         if call.kind.group != api::dynamic_admission::GROUP || !call.is_main() || call.user.is_in(MASTERS) {
             return Ok(());
@@ -43,7 +44,7 @@ impl Registry {
         Err(invalid(call.kind, new.text("metadata.name"), &errors))
     }
 
-    /// What the user lacks who writes a policy.
+    /// The permission that the author of a policy lacks.
     fn missing_for_policy(&self, call: &Call<'_>, policy: &Value) -> Option<String> {
         let param_kind = policy.at("spec.paramKind");
         let kind = ParamKind::read(param_kind)?;
@@ -59,7 +60,7 @@ impl Registry {
         ))
     }
 
-    /// What the user lacks who writes a binding.
+    /// The permission that the author of a binding lacks.
     fn missing_for_binding(&self, call: &Call<'_>, binding: &Value) -> Option<String> {
         let (reference, policy_name) = (binding.at("spec.paramRef"), binding.text("spec.policyName"));
         let (namespace, name) = (reference.text("namespace"), reference.text("name"));
@@ -101,7 +102,7 @@ fn resource_of(kind: &ParamKind) -> Option<&'static str> {
     kinds::find_kind(&kind.group, &kind.version, &kind.kind).map(|kind| kind.plural)
 }
 
-/// A user as Go prints it.
+/// A user in the format of Go's `%v`.
 fn go_user(user: &User) -> String {
     let extra: Vec<String> = user.extra.iter().map(|(key, values)| format!("{key}:[{}]", values.join(" "))).collect();
     format!("&{{{} {} [{}] map[{}]}}", user.name, user.uid, user.groups.join(" "), extra.join(" "))

@@ -1,6 +1,6 @@
-//! The admission plugin NodeRestriction: nodes may not give themselves what would bring them other people's Pods.
+//! The admission plugin NodeRestriction: limits which objects and fields nodes may write.
 //!
-//! In: who writes, and the object before and after. Out: 403 with the words of the original.
+//! In: the user, and the object before and after. Out: 403 with the messages of kube-apiserver.
 
 use api::adopted;
 use api::kinds::certificatesigningrequest::server_names;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::Call;
 use crate::authz::node;
 
-/// Labels under reserved domains that a node may give itself.
+/// Labels under reserved domains that a node may set on itself.
 const OWN_LABELS: [&str; 14] = [
     labels::HOSTNAME,
     labels::ZONE,
@@ -30,20 +30,20 @@ const OWN_LABELS: [&str; 14] = [
     "failure-domain.kubernetes.io/zone",
     "failure-domain.kubernetes.io/region",
 ];
-/// Domains under which a node may have any label.
+/// Domains of which a node may set any label.
 const OWN_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
-/// The domain under which it may have none.
+/// The domain of which a node may set none.
 const RESTRICTED: &str = "node-restriction.kubernetes.io";
 
 /// The subresource that evicts a Pod from its node.
 const EVICTION: &str = "eviction";
-/// What a Node without pod CIDRs has.
+/// The value for a Node without pod CIDRs.
 const NO_POD_CIDRS: (&str, &[Value]) = ("", &[]);
 
-/// Finds the uid of a Node.
+/// Looks up the uid of a Node.
 pub(super) type NodeUid<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Before a new object is checked.
+/// Checks a create.
 pub(super) fn on_create(call: &Call<'_>, name: &str, object: &Value, node_uid: NodeUid<'_>) -> Result<(), Status> {
     let Some(own) = node::name_of(call.user) else { return Ok(()) };
     let refuse = |why: &str| Err(Status::forbidden(call.kind.resource(), name, why));
@@ -75,7 +75,7 @@ fn is_mirror(pod: &Value) -> bool {
     pod.at("metadata.annotations").get(MIRROR_POD).is_some()
 }
 
-/// Whether a node may make a mirror Pod: one that stands for what it runs from a file, and that uses nothing of the cluster.
+/// Whether a node may create a mirror Pod: one for a static Pod of its own, without references to objects of the cluster.
 fn mirror(own: &str, pod: &Value, node_uid: NodeUid<'_>) -> Result<(), String> {
     if pod.text("spec.nodeName") != own {
         return Err(format!("node {own:?} can only create pods with spec.nodeName set to itself"));
@@ -104,7 +104,7 @@ fn mirror(own: &str, pod: &Value, node_uid: NodeUid<'_>) -> Result<(), String> {
     }
 }
 
-/// What a Pod uses of the cluster: the first kind of object that it names.
+/// The first kind of object of the cluster that a Pod refers to.
 fn used(pod: &Value) -> Option<&'static str> {
     let volumes = || pod.items("spec.volumes").iter();
     let sources = || volumes().flat_map(|volume| volume.items("projected.sources"));
@@ -139,7 +139,7 @@ fn used(pod: &Value) -> Option<&'static str> {
     (!pod.items("spec.resourceClaims").is_empty()).then_some("resourceclaims")
 }
 
-/// Whether a node may make a Pod: one that stands for what runs on it already, and that uses nothing of the cluster.
+/// Whether a node may create an adopted Pod: one for what already runs on it, without references to objects of the cluster.
 fn adoption(own: &str, pod: &Value) -> Result<(), String> {
     let Some(how) = adopted::how(pod) else {
         let mark = adopted::ANNOTATION;
@@ -165,7 +165,7 @@ fn adoption(own: &str, pod: &Value) -> Result<(), String> {
     }
 }
 
-/// Before the rules of the kind run on a change: they drop the field that is checked here.
+/// Checks an update before the rules of the kind, which drop the field that is checked here.
 pub(super) fn before_update(call: &Call<'_>, name: &str, new: &Value, old: &Value) -> Result<(), Status> {
     let Some(own) = node::name_of(call.user).filter(|_| call.kind.plural == "nodes") else { return Ok(()) };
     let source = |node: &Value| node.at("spec.configSource").clone();
@@ -176,7 +176,7 @@ pub(super) fn before_update(call: &Call<'_>, name: &str, new: &Value, old: &Valu
     Err(Status::forbidden(call.kind.resource(), name, &why))
 }
 
-/// Before a change is checked.
+/// Checks an update.
 pub(super) fn on_update(
     call: &Call<'_>,
     name: &str,
@@ -213,7 +213,7 @@ pub(super) fn on_update(
     }
 }
 
-/// Before an object is deleted, with the object as it is in the transaction that deletes it.
+/// Checks a delete, with the object in the transaction that deletes it.
 pub(super) fn on_delete(call: &Call<'_>, name: &str, old: &Value) -> Result<(), Status> {
     let Some(own) = node::name_of(call.user) else { return Ok(()) };
     if call.kind.plural != "pods" || old.text("spec.nodeName") == own {
@@ -245,7 +245,7 @@ fn forbidden_labels(new: &Value, old: &Value) -> Vec<String> {
     out
 }
 
-/// Whether a node may give itself a label.
+/// Whether a node may set a label on itself.
 fn may_label(label: &str) -> bool {
     let Some((domain, _)) = label.split_once('/') else { return true };
     let within = |whole: &str| domain == whole || domain.strip_suffix(whole).is_some_and(|rest| rest.ends_with('.'));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_makes_itself_and_nobody_else() {
+    fn a_node_creates_only_its_own_node() {
         let n1 = user("system:node:n1");
         let mut object = json!({"metadata": {"labels": {"kubernetes.io/hostname": "n1", "mine": "x"}}});
         assert_eq!(on_create(&call(&n1, "nodes", ""), "n1", &object, &NOBODY), Ok(()));
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_makes_pods_of_what_runs_on_it_and_no_others() {
+    fn a_node_creates_only_adopted_pods_of_its_own() {
         let n1 = user("system:node:n1");
         let good = json!({
             "metadata": {
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_makes_mirror_pods_of_itself() {
+    fn a_node_creates_mirror_pods_of_itself() {
         let n1 = user("system:node:n1");
         let good = json!({
             "metadata": {
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_keeps_its_taints_and_labels() {
+    fn a_node_cannot_change_its_taints_and_restricted_labels() {
         let n1 = user("system:node:n1");
         let old = json!({"metadata": {"labels": {"team.k8s.io/x": "a"}}, "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}});
         let change =
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_touches_the_pods_that_are_bound_to_it() {
+    fn a_node_writes_only_pods_bound_to_it() {
         let n1 = user("system:node:n1");
         let refused = |done: Result<(), Status>| done.map_err(|status| (status.code, status.message)).unwrap_err();
         for node in ["n2", ""] {

@@ -1,4 +1,4 @@
-//! The ServiceAccount `default` of a new namespace: waited for where a Pod needs it, since a controller is about to make it.
+//! Waits for the ServiceAccount `default` of a new namespace, which a controller creates, before a Pod uses it.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use store::{Key, Table};
 
 use super::{Call, Registry};
 
-/// How long the account is waited for.
+/// The longest wait for the account.
 const ACCOUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Registry {
-    /// Waits for the account `default` where a new Pod needs it.
+    /// Waits for the account `default` if a new Pod needs it.
     pub(super) async fn await_default_account(&self, call: &Call<'_>, object: &Value) {
         let named = object.text("spec.serviceAccountName");
         if !self.admission(call).gives_account(&call.admission("")) || !["", DEFAULT].contains(&named) {
@@ -27,7 +27,7 @@ impl Registry {
             return;
         }
         let Ok(mut watch) = self.store.watch(key.table, &key.name, begun) else { return };
-        // Whether it came is seen by who asked for it.
+        // On a timeout, admission reports the missing account.
         let _ = tokio::time::timeout(ACCOUNT_TIMEOUT, watch.next()).await;
     }
 }

@@ -1,8 +1,8 @@
-//! Requests for certificates: who asks is written into them by the server, and whoever approves or signs must be allowed to for the signer,
-//! beyond the right to write `approval` or `status`.
+//! CertificateSigningRequests: sets the author, and authorizes approvers and signers for the signer name, beyond the permission to
+//! write `approval` or `status`.
 //!
-//! In: who writes, and the CertificateSigningRequest before and after. Out: 403 with the words of the original, or the request with its author.
-//! The signer is that of the stored request: the author of a change cannot choose another.
+//! In: the user, and the request before and after. Out: 403 with the messages of kube-apiserver, or the request with its author.
+//! The signer is that of the stored request: a change cannot choose another.
 
 use api::field::quote;
 use api::kinds::certificatesigningrequest::request::Request;
@@ -16,7 +16,7 @@ use crate::auth::User;
 use crate::authz::Attributes;
 use crate::pki::MASTERS;
 
-/// Before a request for a certificate is created.
+/// Checks and completes a new request.
 pub(super) fn on_create(call: &Call<'_>, name: &str, object: &mut Value) -> Result<(), Status> {
     if !is_request(call) {
         return Ok(());
@@ -30,7 +30,7 @@ fn is_request(call: &Call<'_>) -> bool {
 }
 
 impl Registry {
-    /// Before a request for a certificate is changed.
+    /// Authorizes a change of a request.
     pub(super) fn check_signer(&self, call: &Call<'_>, name: &str, new: &Value, old: &Value) -> Result<(), Status> {
         if !is_request(call) {
             return Ok(());
@@ -49,7 +49,7 @@ impl Registry {
         Err(Status::forbidden(call.kind.resource(), name, &why))
     }
 
-    /// Whether a signer is allowed by its name, or by that of its domain.
+    /// Whether the user may act for a signer, by its name or by its domain.
     fn allows_signer(&self, call: &Call<'_>, verb: &str, signer: &str) -> bool {
         let allowed = |name: &str| {
             let asked = Attributes { resource: "signers", subresource: "", ..call.attributes(verb, name) };
@@ -60,7 +60,7 @@ impl Registry {
     }
 }
 
-/// Writes who asks into a request for a certificate.
+/// Sets the author of a request.
 fn write_author(user: &User, object: &mut Value) {
     for (field, value) in [
         ("username", json!(user.name)),
@@ -72,7 +72,7 @@ fn write_author(user: &User, object: &mut Value) {
     }
 }
 
-/// Nobody becomes an administrator by a signature.
+/// Refuses client certificates for the group `system:masters`.
 fn check_groups(call: &Call<'_>, name: &str, object: &Value) -> Result<(), Status> {
     let is_master = || Request::of(object).is_ok_and(|request| request.organizations.iter().any(|own| own == MASTERS));
     if object.text("spec.signerName") != API_CLIENT || !is_master() {
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_author_of_a_request_is_written_by_the_server() {
+    fn the_server_sets_the_author_of_a_csr() {
         let node = User { name: "system:node:n1".into(), groups: vec!["system:nodes".into()], ..User::default() };
         let mut object = json!({"spec": {"username": "system:masters", "groups": ["system:masters"], "uid": "x"}});
         write_author(&node, &mut object);

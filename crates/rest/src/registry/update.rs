@@ -1,8 +1,7 @@
-//! Changing an object: by a whole new one, by a patch, or by an apply.
+//! Update, patch and apply.
 //!
-//! The new object is made from the current one by a [`Source`]; then the kind's rules run and one transaction is tried. When
-//! somebody else was faster the source runs again on the new current object, which is what makes patches safe without a
-//! resourceVersion.
+//! A [`Source`] makes the new object from the current one; then the rules of the kind run and one transaction is tried. On a conflict
+//! the source runs again on the current object, which makes patches safe without a resourceVersion.
 
 use api::admission::Plugin;
 use api::field::{Errors, Path};
@@ -16,8 +15,8 @@ use serde_json::Value;
 use store::{Entry, Txn};
 
 use super::create::invalid;
-use super::create::{check_name, manager, match_namespace, note, track, typed};
-use super::{ATTEMPTS, Call, Lost, Outcome, Registry, Shown, old_object, restriction, sent_revision};
+use super::create::{add_warnings, check_name, manager, match_namespace, track, typed};
+use super::{ATTEMPTS, Call, Outcome, Registry, Shown, WriteError, old_object, restriction, sent_revision};
 
 /// A change of one object.
 pub(crate) struct Change<'a> {
@@ -25,16 +24,16 @@ pub(crate) struct Change<'a> {
     pub(crate) source: Source<'a>,
 }
 
-/// Makes the new object from the current one, and notes warnings.
+/// Makes the new object from the current one, and adds warnings.
 pub(crate) type Patching<'a> = dyn Fn(&Value, &mut Vec<String>) -> Result<Value, Status> + Sync + 'a;
 
-/// Where the new object comes from.
+/// The source of the new object.
 pub(crate) enum Source<'a> {
     /// The body of a PUT, decoded and defaulted.
     Body(&'a Value),
     /// A patch of the current object; the result is decoded and defaulted, with warnings.
     Patch(&'a Patching<'a>),
-    /// A configuration that is applied.
+    /// A server-side apply.
     Apply { config: &'a Value, force: bool },
 }
 
@@ -46,7 +45,7 @@ struct Prepared {
 }
 
 impl Registry {
-    /// Changes an object, or creates it where a change may.
+    /// Changes an object, or creates it where an update may.
     pub(crate) async fn update(
         &self,
         call: &Call<'_>,
@@ -62,11 +61,11 @@ impl Registry {
             };
             match self.try_update(call, change, &entry, warnings).await {
                 Ok(outcome) => return Ok(outcome),
-                Err(Lost::Refused(status)) => return Err(status),
-                Err(Lost::Race) => {}
+                Err(WriteError::Refused(status)) => return Err(status),
+                Err(WriteError::Conflict) => {}
             }
         }
-        Err(Status::too_many_requests("too many others are changing the same object; please try again"))
+        Err(Status::too_many_requests("too many conflicting writes to the object; please try again"))
     }
 
     async fn create_by_change(
@@ -77,7 +76,7 @@ impl Registry {
     ) -> Result<Outcome, Status> {
         let mut object = match change.source {
             Source::Body(body) if call.kind.create_on_update => body.clone(),
-            // A part of an object that does not exist cannot be applied to.
+            // A subresource of a missing object cannot be applied.
             Source::Apply { config, .. } if call.is_main() => {
                 let mut object = self.applied(call, None, config, false)?;
                 match_namespace(call, &mut object)?;
@@ -96,7 +95,7 @@ impl Registry {
             _ => {}
         }
         check_name(&object, change.name)?;
-        // An update that creates must be allowed to create.
+        // An update that creates needs the permission to create.
         self.authorizer.require(&call.attributes("create", change.name))?;
         sent_revision(&object)?;
         object.drop_path("metadata.resourceVersion");
@@ -107,7 +106,7 @@ impl Registry {
         self.create_tracked(call, object, false, warnings).await
     }
 
-    /// Runs a server-side apply and brings the result into shape.
+    /// Runs a server-side apply, and checks and defaults the result.
     fn applied(&self, call: &Call<'_>, live: Option<&Value>, config: &Value, force: bool) -> Result<Value, Status> {
         let api_version = call.kind.api_version();
         let ty = call.kind.type_id();
@@ -123,21 +122,21 @@ impl Registry {
         change: &Change<'_>,
         entry: &Entry,
         warnings: &mut Vec<String>,
-    ) -> Result<Outcome, Lost> {
+    ) -> Result<Outcome, WriteError> {
         let old = old_object(call.kind, entry);
         let mut noted = Vec::new();
         let new = self.new_object(call, change, &old, &mut noted);
-        note(warnings, noted);
-        let mut new = new.map_err(Lost::Refused)?;
-        self.mutate_change(call, change.name, &mut new, &old, warnings).await.map_err(Lost::Refused)?;
-        check_revision(call, change, &new, &old).map_err(Lost::Refused)?;
-        let prepared = self.prepare(call, change.name, new, &old).map_err(Lost::Refused)?;
+        add_warnings(warnings, noted);
+        let mut new = new.map_err(WriteError::Refused)?;
+        self.mutate_change(call, change.name, &mut new, &old, warnings).await.map_err(WriteError::Refused)?;
+        check_revision(call, change, &new, &old).map_err(WriteError::Refused)?;
+        let prepared = self.prepare(call, change.name, new, &old).map_err(WriteError::Refused)?;
         let Prepared { mut object, txn, noted } = prepared;
-        note(warnings, noted);
-        self.validate_object(call, change.name, &object, &old, warnings).await.map_err(Lost::Refused)?;
+        add_warnings(warnings, noted);
+        self.validate_object(call, change.name, &object, &old, warnings).await.map_err(WriteError::Refused)?;
         if old.has("metadata.deletionTimestamp") && is_released(call.kind, &object) {
             self.remove(call, change.name, entry, &object).await?;
-            // The last finalizer is gone and the object with it: the answer still has the revision it had.
+            // The last finalizer was removed, and the object with it: the response has its previous revision.
             object.put("metadata.resourceVersion", entry.modified.to_string());
             return Ok(Outcome { code: 200, shown: Shown::Object(typed(call.kind, object)) });
         }
@@ -210,7 +209,7 @@ impl Registry {
             restriction::on_update(call, name, &new, old, self.allocates_pod_cidrs)?;
         }
         decode::prune(call.kind.type_id(), &mut new);
-        // What is said of an object is no new wish of its author; how many Pods there should be is.
+        // A status is not a new desired state; a Scale is.
         if call.subresource.is_none_or(|part| part.name == SCALE) {
             set_generation(call.kind, &mut new, old);
         } else {
@@ -235,7 +234,7 @@ impl Registry {
         Ok(Prepared { object: new, txn, noted })
     }
 
-    /// Whether storing this would change nothing.
+    /// Whether the new object equals the stored one.
     fn is_same(&self, call: &Call<'_>, new: &Value, entry: &Entry) -> bool {
         if call.kind.rules.converts() {
             return object::encode(&call.kind.rules.shown_to_stored(new.clone())) == entry.value;
@@ -244,7 +243,7 @@ impl Registry {
     }
 }
 
-/// An apply whose result is not an object of the kind.
+/// The error for an apply whose result is not an object of the kind.
 fn unconvertible(call: &Call<'_>, config: &Value, error: &decode::TypeError) -> Status {
     let (namespace, name) = (config.text("metadata.namespace"), config.text("metadata.name"));
     let group_version =
@@ -255,7 +254,7 @@ fn unconvertible(call: &Call<'_>, config: &Value, error: &decode::TypeError) -> 
     ))
 }
 
-/// Optimistic concurrency: what the client read must still be there.
+/// Optimistic concurrency: the client must have read the current version.
 fn check_revision(call: &Call<'_>, change: &Change<'_>, new: &Value, old: &Value) -> Result<(), Status> {
     if let Source::Body(body) = change.source {
         let (sent, have) = (body.text("metadata.uid"), old.text("metadata.uid"));
@@ -286,7 +285,7 @@ fn uid_precondition(call: &Call<'_>, name: &str, sent: &str, have: &str) -> Stat
     Status::conflict(call.kind.resource(), name, &why)
 }
 
-/// What an update cannot change, and need not repeat.
+/// Fields that an update cannot change and may omit.
 fn keep_system_fields(new: &mut Value, old: &Value) {
     if new.text("metadata.uid").is_empty() {
         new.put("metadata.uid", old.at("metadata.uid").clone());

@@ -1,9 +1,8 @@
-//! Endpoints that are cluster IPs: accepted, as the original does, but not in silence.
+//! Warnings for endpoints that are cluster IPs.
 //!
-//! In: an Endpoints or EndpointSlice object and what was there before it. Out: a warning for each address that came with
-//! this change and belongs to a Service right now. Behind such an address is a Service and no backend: a proxy that sent
-//! traffic there would choose again, perhaps the same way, for ever. It is a warning and no refusal because the address
-//! may be given back, and because manifests that Kubernetes takes must not fail here.
+//! In: an Endpoints or EndpointSlice object and the previous one. Out: a warning for each new address that is a cluster IP of a
+//! Service. A proxy that sent traffic there would load-balance again, possibly in a loop. It is a warning and not an error because the
+//! address may be released, and because Kubernetes accepts such manifests.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -17,14 +16,14 @@ use store::allocation::address_key;
 
 use super::{Call, Registry};
 
-/// How many addresses are named one by one.
-const NAMED: usize = 5;
+/// How many addresses are listed individually.
+const MAX_LISTED: usize = 5;
 
-/// Shows every address of an object, and where it stands.
+/// Visits every address of an object with its path.
 type Walk = fn(&Value, &mut dyn FnMut(&Path<'_>, &str));
 
 impl Registry {
-    /// Warns of new addresses that are cluster IPs; other kinds pass at once.
+    /// Warns of new addresses that are cluster IPs.
     pub(super) fn warn_of_cluster_ips(&self, call: &Call<'_>, new: &Value, old: Option<&Value>, out: &mut Vec<String>) {
         if let Some(walk) = walk_of(call.kind) {
             warn(walk, new, old, |address| self.service_at(address), out);
@@ -73,7 +72,7 @@ fn walk_slice(slice: &Value, see: &mut dyn FnMut(&Path<'_>, &str)) {
     }
 }
 
-/// Warns of the addresses of `new` that `old` does not have and that have an owner, each where it first stands.
+/// Warns of addresses of `new` that `old` does not have and that have an owner, at their first path.
 fn warn(walk: Walk, new: &Value, old: Option<&Value>, owner: impl Fn(IpAddr) -> Option<String>, out: &mut Vec<String>) {
     let mut known = HashSet::new();
     if let Some(old) = old {
@@ -84,14 +83,14 @@ fn warn(walk: Walk, new: &Value, old: Option<&Value>, owner: impl Fn(IpAddr) -> 
         let Some(address) = ip::parse_lenient(text).filter(|address| known.insert(*address)) else { return };
         let Some(service) = owner(address) else { return };
         found += 1;
-        if found <= NAMED {
+        if found <= MAX_LISTED {
             out.push(format!(
                 "{path}: {address} is the cluster IP of Service {service}; it will not be used as an endpoint"
             ));
         }
     });
-    if found > NAMED {
-        out.push(format!("and {} more: cluster IPs of Services will not be used as endpoints", found - NAMED));
+    if found > MAX_LISTED {
+        out.push(format!("and {} more: cluster IPs of Services will not be used as endpoints", found - MAX_LISTED));
     }
 }
 
@@ -102,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    /// What is said of a change on a cluster where Services have the addresses 10.96.0.0/16 and fd00::/16.
+    /// The warnings of a change on a cluster whose Services have the addresses 10.96.0.0/16 and fd00::/16.
     fn said(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
         let owner = |address: IpAddr| {
             let text = address.to_string();
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn cluster_ips_are_found_wherever_they_stand() {
+    fn cluster_ips_are_found_in_all_fields() {
         let object = json!({"subsets": [
             {"addresses": [{"ip": "10.0.0.1"}, {"ip": "10.96.0.10"}]},
             {"notReadyAddresses": [{"ip": "10.96.0.11"}]},
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_new_is_said() {
+    fn only_new_addresses_cause_warnings() {
         let old = slice(&["10.96.0.10"]);
         let new = slice(&["10.96.0.11", "10.96.0.10"]);
         assert_eq!(said(&endpointslice::KIND, &new, Some(&old)), [text("endpoints[0].addresses[0]", "10.96.0.11")]);

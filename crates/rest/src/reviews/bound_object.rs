@@ -1,8 +1,8 @@
-//! `spec.boundObjectRef` of a TokenRequest: which object the token is to end with, and what a node may bind.
+//! `spec.boundObjectRef` of a TokenRequest: the object that the token is bound to, and what a node may bind.
 //!
-//! In: the reference, the account, and the sources of objects. Out: the objects that the token names, or the refusal in the words of the
-//! original. The rules for nodes are those of NodeRestriction: a token only for a Pod that runs there, and only for an audience that
-//! a volume of that Pod asks for.
+//! In: the reference, the account, and the lookup of objects. Out: the objects that the token names, or an error with the message of
+//! kube-apiserver. The rules for nodes are those of NodeRestriction: a token only for a Pod of the node, and only for an audience that a
+//! volume of that Pod requests.
 
 use api::field::quote;
 use api::kinds::serviceaccount;
@@ -24,17 +24,17 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// What the token says of them.
+    /// The binding in the claims of the token.
     pub(super) fn binding(&self) -> Binding<'_> {
         let [pod, secret, node] = [&self.pod, &self.secret, &self.node].map(|one| one.as_ref().map(Reference::to));
         Binding { pod, secret, node }
     }
 }
 
-/// Finds what a request binds its token to.
+/// Finds the bound objects of a request.
 ///
 /// # Errors
-/// 400, 404 and 409, with the words of the original.
+/// 400, 404 and 409, with the messages of kube-apiserver.
 pub(super) fn find(body: &Value, account: &Value, authn: &Authenticator) -> Result<Objects, Status> {
     let mut objects = Objects::default();
     if !body.has("spec.boundObjectRef") {
@@ -75,7 +75,7 @@ fn other_uid(uid: &str) -> String {
     )
 }
 
-/// A Pod without a name of an account runs as the account `default`.
+/// The account of a Pod; `default` if it names none.
 fn runs_as(pod: &Value, account: &Value) -> Result<(), Status> {
     let own = match pod.text("spec.serviceAccountName") {
         "" => "default",
@@ -91,17 +91,17 @@ fn runs_as(pod: &Value, account: &Value) -> Result<(), Status> {
     Err(Status::bad_request(message))
 }
 
-/// The Node that a Pod runs on; of one that does not exist the name alone.
+/// The Node of a Pod; only the name if it does not exist.
 fn node_of(pod: &Value, authn: &Authenticator) -> Option<Value> {
     let name = pod.text("spec.nodeName");
     let found = authn.find(Referent::Node, "", name).filter(|_| !name.is_empty());
     found.or_else(|| (!name.is_empty()).then(|| json!({"metadata": {"name": name}})))
 }
 
-/// Refuses what a node may not ask for; others are not concerned.
+/// Refuses what a node may not request; other users are not restricted.
 ///
 /// # Errors
-/// 403 and 404, with the words of the original.
+/// 403 and 404, with the messages of kube-apiserver.
 pub(super) fn restrict_node(body: &Value, account: &Value, user: &User, authn: &Authenticator) -> Result<(), Status> {
     let Some(own) = node::name_of(user) else { return Ok(()) };
     let refuse = |why: &str| {
@@ -135,7 +135,7 @@ pub(super) fn restrict_node(body: &Value, account: &Value, user: &User, authn: &
     refuse(&format!("{} is not authorized to request tokens for audience {}", user.name, quote(audience)))
 }
 
-/// Whether a volume of a Pod asks for tokens for an audience.
+/// Whether a volume of a Pod requests tokens for an audience.
 fn asks_for(pod: &Value, audience: &str) -> bool {
     let sources = pod.items("spec.volumes").iter().flat_map(|volume| volume.items("projected.sources"));
     let mut tokens = sources.filter(|source| source.has("serviceAccountToken"));

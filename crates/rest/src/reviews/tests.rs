@@ -50,7 +50,7 @@ fn kind_of(name: &str) -> &'static Kind {
 fn ask(kind: &str, body: &Value, user: &User) -> Result<Value, Status> {
     let granted = Granted::by_default();
     let mut answer =
-        review(kind_of(kind), body, &Asked { user, authn: &authn(), authorizer: &granted.authorizer }, now())?;
+        review(kind_of(kind), body, &ReviewContext { user, authn: &authn(), authorizer: &granted.authorizer }, now())?;
     if let Some(reason) = answer.drop_path("status.reason") {
         assert!(reason.as_str().is_some_and(|reason| reason.starts_with("RBAC: allowed by ")), "{reason}");
     }
@@ -58,7 +58,7 @@ fn ask(kind: &str, body: &Value, user: &User) -> Result<Value, Status> {
 }
 
 #[test]
-fn may_i_is_echoed_with_an_answer() {
+fn self_access_reviews_are_returned_with_a_status() {
     let spec = json!({"resourceAttributes": {"namespace": "ns", "verb": "list", "resource": "services"}});
     let body = authorization("SelfSubjectAccessReview", &spec);
     let answer = |allowed: bool| {
@@ -116,7 +116,7 @@ fn malformed_access_reviews_are_refused_without_a_kind() {
 }
 
 #[test]
-fn reviews_about_others_look_at_the_subject() {
+fn subject_access_reviews_use_the_subject() {
     let root = user("root", &["system:masters"]);
     let attributes = json!({"verb": "get", "resource": "secrets", "namespace": "ns", "name": "s"});
     let about = |groups: &[&str]| {
@@ -217,7 +217,7 @@ fn rules_are_listed() {
 }
 
 #[test]
-fn tokens_are_looked_up() {
+fn token_reviews_authenticate_tokens() {
     let (authn, root) = (authn(), user("root", &["system:masters"]));
     let ask = |spec: Value| {
         let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec});
@@ -225,7 +225,7 @@ fn tokens_are_looked_up() {
         review(
             kind_of("TokenReview"),
             &body,
-            &Asked { user: &root, authn: &authn, authorizer: &granted.authorizer },
+            &ReviewContext { user: &root, authn: &authn, authorizer: &granted.authorizer },
             now(),
         )
     };
@@ -264,7 +264,7 @@ fn tokens_are_looked_up() {
 }
 
 #[test]
-fn who_am_i_answers_with_the_user() {
+fn self_subject_reviews_return_the_user() {
     let mut asking = user("bob", &["dev", "system:authenticated"]);
     asking.extra.insert("k".into(), vec!["v".into()]);
     let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
@@ -272,7 +272,7 @@ fn who_am_i_answers_with_the_user() {
         review(
             kind_of("SelfSubjectReview"),
             &body,
-            &Asked { user: &asking, authn: &authn(), authorizer: &Granted::by_default().authorizer },
+            &ReviewContext { user: &asking, authn: &authn(), authorizer: &Granted::by_default().authorizer },
             now()
         ),
         Ok(json!({
@@ -287,7 +287,7 @@ fn who_am_i_answers_with_the_user() {
         review(
             &api::kinds::service::KIND,
             &body,
-            &Asked { user: &asking, authn: &authn(), authorizer: &Granted::by_default().authorizer },
+            &ReviewContext { user: &asking, authn: &authn(), authorizer: &Granted::by_default().authorizer },
             now()
         )
         .unwrap_err()
@@ -338,7 +338,7 @@ fn tokens_are_issued_on_request() {
 }
 
 #[test]
-fn tokens_live_no_longer_than_they_may() {
+fn token_lifetimes_are_limited() {
     let account = json!({"metadata": {"name": "robot", "namespace": "ns", "uid": "u-2"}});
     let (root, body) = (user("root", &["system:masters"]), json!({"spec": {"expirationSeconds": 3_600_000_000_i64}}));
     let request = TokenRequest { body: &body, account: &account, user: &root };
@@ -370,7 +370,7 @@ fn bind(account: &str, user: &User, spec: &Value) -> Result<Value, (u16, String)
 }
 
 #[test]
-fn tokens_are_bound_to_what_exists() {
+fn tokens_are_bound_to_existing_objects() {
     let root = user("root", &["system:masters"]);
     let to = |kind: &str, name: &str, uid: &str| json!({"boundObjectRef": {"kind": kind, "apiVersion": "v1", "name": name, "uid": uid}});
     for (kind, name, uid) in [("Pod", "p", "u-p"), ("Secret", "s", "u-s"), ("Node", "n1", "u-n"), ("Pod", "p", "")] {
@@ -394,7 +394,7 @@ fn tokens_are_bound_to_what_exists() {
 }
 
 #[test]
-fn nodes_have_tokens_for_their_pods_alone() {
+fn nodes_get_tokens_only_for_their_pods() {
     let node = user("system:node:n1", &["system:nodes"]);
     let of = |name: &str, uid: &str, audience: &str| {
         let pod = json!({"kind": "Pod", "apiVersion": "v1", "name": name, "uid": uid});

@@ -1,7 +1,7 @@
-//! Tokens on request: a POST to `serviceaccounts/NAME/token`.
+//! TokenRequest: a POST to `serviceaccounts/NAME/token`.
 //!
-//! In: a TokenRequest, the ServiceAccount it was sent to, and who sent it. Out: the request with a token in its status. A token ends with
-//! its time, with its account and with the object it is bound to; its time is bounded, so that a token that leaks is not good for ever.
+//! In: a TokenRequest, the ServiceAccount, and the user. Out: the request with a token in its status. A token is valid until it expires, and
+//! while its account and its bound object exist; its lifetime is limited, so that a leaked token does not stay valid.
 
 use api::field::{Errors, Path};
 use api::lifecycle;
@@ -22,18 +22,18 @@ const MAX_SECONDS: i64 = 1 << 32;
 
 /// A request for a token.
 pub(crate) struct TokenRequest<'a> {
-    /// What was sent.
+    /// The body.
     pub(crate) body: &'a Value,
-    /// The account that the token is for.
+    /// The account of the token.
     pub(crate) account: &'a Value,
-    /// Who sent it.
+    /// The user.
     pub(crate) user: &'a User,
 }
 
-/// Answers a TokenRequest for an account.
+/// Issues a token for an account.
 ///
 /// # Errors
-/// 400, 403, 404, 409 and 422, with the words of the original.
+/// 400, 403, 404, 409 and 422, with the messages of kube-apiserver.
 pub(crate) fn token_request(
     request: &TokenRequest<'_>,
     authn: &Authenticator,
@@ -65,8 +65,8 @@ pub(crate) fn token_request(
     }))
 }
 
-/// The seconds that the answer shows in its spec, and those that the token lives. A maximum that an operator has set is shown and warned of,
-/// as in the original, which has no maximum otherwise; ours then shows in the status alone.
+/// The seconds in the spec of the response, and the lifetime of the token. A configured maximum is shown in the spec and causes a warning,
+/// as in kube-apiserver, which has no maximum otherwise; our default one only affects the status.
 fn limited(asked: i64, max: Lifetime, warnings: &mut Vec<String>) -> (i64, i64) {
     if asked <= max.seconds {
         return (asked, asked);
@@ -78,7 +78,7 @@ fn limited(asked: i64, max: Lifetime, warnings: &mut Vec<String>) -> (i64, i64) 
     (max.seconds, max.seconds)
 }
 
-/// What the body says about the account must be true.
+/// Checks the metadata of the body against the account.
 fn check_metadata(body: &Value, name: &str, namespace: &str, uid: &str) -> Result<(), Status> {
     let metadata = Path::Root("metadata");
     for (key, real) in [("name", name), ("namespace", namespace)] {

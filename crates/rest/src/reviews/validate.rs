@@ -1,7 +1,7 @@
-//! What an access review must look like, in the order and words of the original.
+//! Validation of access reviews, in the order and with the messages of kube-apiserver.
 //!
-//! In: the review. Out: nothing, or the 422. Selectors in a review are checked, but do not change the decision: no
-//! rule of ours depends on them, and ignoring one asks for more than was meant, never for less.
+//! In: the review. Out: nothing, or 422. Selectors in a review are validated, but do not change the decision: no rule depends on them, and
+//! ignoring one checks for more than requested, never for less.
 
 use api::field::{Errors, Path};
 use api::names;
@@ -64,7 +64,7 @@ fn one_of(body: &Value, errors: &mut Errors) {
     }
 }
 
-/// The attributes as the original prints them: with the names of its program.
+/// The attributes in the format of kube-apiserver, with the Go type names.
 fn non_resource(body: &Value) -> Value {
     match body.at("spec.nonResourceAttributes") {
         Value::Null => Value::Null,
@@ -129,7 +129,7 @@ fn selectors(body: &Value, errors: &mut Errors) {
     }
 }
 
-/// Operators that are not known may come from newer clients: they are no errors.
+/// Unknown operators may come from newer clients: they are not errors.
 fn values(requirement: &Value, path: &Path<'_>, errors: &mut Errors) {
     let none = requirement.items("values").is_empty();
     match requirement.text("operator") {
@@ -157,7 +157,7 @@ fn label_syntax(requirement: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Which selectors could not be understood, wholly or in part. Raw selectors are taken as they are.
+/// The selectors that could not be parsed, wholly or in part. Raw selectors are not parsed.
 pub(super) fn selector_problems(body: &Value) -> Vec<String> {
     let understood_field = |requirement: &&Value| {
         matches!(requirement.text("operator"), "In" | "NotIn") && requirement.items("values").len() == 1

@@ -1,7 +1,7 @@
-//! The local socket: components of this machine that run in another process come here, without TLS.
+//! The local socket for components of this machine in other processes, without TLS.
 //!
-//! In: connections. Out: those of one user, as the kernel says (`SO_PEERCRED`), are served as [`crate::auth::LOCAL`]; all others are closed and
-//! logged. They are not counted against the limits of other connections: those who flood the API must not cut off the proxy.
+//! In: connections. Out: those of one uid (`SO_PEERCRED`) are served as [`crate::auth::LOCAL`]; all others are closed and logged. They do
+//! not count towards the limits of other connections: a flood on the API must not cut off the proxy.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,22 +11,22 @@ use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 
-use super::Open;
+use super::ConnectionContext;
 use crate::handler::Peer;
 
-/// How long nothing is accepted after that has failed.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The delay after a failed accept.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// A socket, and whose processes may use it.
+/// A socket, and the uid that may use it.
 #[derive(Debug)]
 pub struct LocalSocket {
-    /// The socket, which listens.
+    /// The listening socket.
     pub listener: StdListener,
-    /// The user who may connect.
+    /// The uid that may connect.
     pub uid: u32,
 }
 
-/// The same, on the present tokio runtime.
+/// The same, registered with the tokio runtime.
 pub(super) struct LocalListener {
     listener: UnixListener,
     uid: u32,
@@ -39,7 +39,7 @@ impl LocalListener {
     }
 
     /// Serves connections; each holds a clone of `alive`.
-    pub(super) async fn run(self, open: Open, alive: mpsc::Sender<()>) {
+    pub(super) async fn run(self, open: ConnectionContext, alive: mpsc::Sender<()>) {
         loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
@@ -54,8 +54,8 @@ impl LocalListener {
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "failed to accept a local connection");
-                    tokio::time::sleep(PAUSE).await;
+                    tracing::warn!(%error, "failed to accept local connection");
+                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
             }
         }
@@ -65,11 +65,11 @@ impl LocalListener {
         match stream.peer_cred() {
             Ok(peer) if peer.uid() == self.uid => true,
             Ok(peer) => {
-                tracing::warn!(uid = peer.uid(), pid = peer.pid(), "refused a local connection of another user");
+                tracing::warn!(uid = peer.uid(), pid = peer.pid(), "refused local connection of another user");
                 false
             }
             Err(error) => {
-                tracing::warn!(%error, "refused a local connection of an unknown user");
+                tracing::warn!(%error, "refused local connection of unknown user");
                 false
             }
         }

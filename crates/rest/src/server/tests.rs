@@ -29,7 +29,7 @@ const SHORT: Duration = Duration::from_millis(300);
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server with limits of its own, until it is dropped.
-struct Bed {
+struct Fixture {
     address: SocketAddr,
     pki: Arc<Pki>,
     identity: Live,
@@ -39,7 +39,7 @@ struct Bed {
     scratch: Scratch,
 }
 
-impl Bed {
+impl Fixture {
     async fn start(connections: ConnectionLimits) -> Self {
         Self::start_with(connections, None).await
     }
@@ -74,7 +74,7 @@ impl Bed {
             max_in_flight: 100,
             request_timeout: TIMEOUT,
             audit,
-            figures: Box::new(String::new),
+            extra_metrics: Box::new(String::new),
         });
         let server = server.await.unwrap();
         let address = server.address();
@@ -144,12 +144,12 @@ fn request(method: &str, path: &str, body: &'static str) -> Request<Full<Bytes>>
 
 #[tokio::test]
 async fn connections_without_a_request_are_closed() {
-    let bed = Bed::start(short()).await;
-    assert_eq!(end(bed.tcp().await).await, b"", "no handshake");
+    let fixture = Fixture::start(short()).await;
+    assert_eq!(end(fixture.tcp().await).await, b"", "no handshake");
     let begun = Instant::now();
-    assert_eq!(end(bed.tls(b"http/1.1").await).await, b"", "no request");
+    assert_eq!(end(fixture.tls(b"http/1.1").await).await, b"", "no request");
     assert!(begun.elapsed() >= SHORT, "it had its time");
-    let mut half = bed.tls(b"http/1.1").await;
+    let mut half = fixture.tls(b"http/1.1").await;
     half.write_all(b"GET /heal").await.unwrap();
     let said = end(half).await;
     assert!(!said.starts_with(b"HTTP/1.1 200"), "{said:?}");
@@ -157,8 +157,8 @@ async fn connections_without_a_request_are_closed() {
 
 #[tokio::test]
 async fn an_http2_client_that_acknowledges_nothing_is_cut_off() {
-    let bed = Bed::start(short()).await;
-    let mut silent = bed.tls(b"h2").await;
+    let fixture = Fixture::start(short()).await;
+    let mut silent = fixture.tls(b"h2").await;
     // The preface and empty SETTINGS, and then nothing whatever the server sends.
     silent.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
     let said = end(silent).await;
@@ -175,12 +175,12 @@ async fn an_http2_client_that_acknowledges_nothing_is_cut_off() {
 
 #[tokio::test]
 async fn connections_are_closed_some_time_after_their_last_request() {
-    let bed = Bed::start(ConnectionLimits { first_request_timeout: TIMEOUT, ..short() }).await;
-    let (mut one, ended) = bed.http1().await;
+    let fixture = Fixture::start(ConnectionLimits { first_request_timeout: TIMEOUT, ..short() }).await;
+    let (mut one, ended) = fixture.http1().await;
     assert_eq!(one.send_request(request("GET", "/healthz", "")).await.unwrap().status(), 200);
     within("the end of HTTP/1.1", ended).await.unwrap().unwrap();
 
-    let stream = TokioIo::new(bed.tls(b"h2").await);
+    let stream = TokioIo::new(fixture.tls(b"h2").await);
     let (mut two, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
     let ended = tokio::spawn(connection);
     let answer = two.send_request(request("GET", "https://127.0.0.1/healthz", "")).await.unwrap();
@@ -190,8 +190,8 @@ async fn connections_are_closed_some_time_after_their_last_request() {
 
 #[tokio::test]
 async fn connections_stay_open_between_requests() {
-    let bed = Bed::start(ConnectionLimits::default()).await;
-    let (mut one, _) = bed.http1().await;
+    let fixture = Fixture::start(ConnectionLimits::default()).await;
+    let (mut one, _) = fixture.http1().await;
     for _ in 0..3 {
         one.ready().await.unwrap();
         let answer = one.send_request(request("GET", "/healthz", "")).await.unwrap();
@@ -205,18 +205,18 @@ async fn connections_stay_open_between_requests() {
 }
 
 #[tokio::test]
-async fn a_quiet_watch_is_not_idle() {
-    let bed = Bed::start(ConnectionLimits { first_request_timeout: TIMEOUT, ..short() }).await;
-    let (mut sender, _) = bed.http1().await;
+async fn a_watch_without_events_is_not_idle() {
+    let fixture = Fixture::start(ConnectionLimits { first_request_timeout: TIMEOUT, ..short() }).await;
+    let (mut sender, _) = fixture.http1().await;
     let watch = sender.send_request(request("GET", "/api/v1/namespaces?watch=true", "")).await.unwrap();
     assert_eq!(watch.status(), 200);
     // Others come, ask once and are closed for being idle: the watch has been quiet for longer than any of them may be.
     for _ in 0..3 {
-        let (mut other, ended) = bed.http1().await;
+        let (mut other, ended) = fixture.http1().await;
         assert_eq!(other.send_request(request("GET", "/healthz", "")).await.unwrap().status(), 200);
         within("the end of an idle connection", ended).await.unwrap().unwrap();
     }
-    let (mut writer, _) = bed.http1().await;
+    let (mut writer, _) = fixture.http1().await;
     let made = writer.send_request(request("POST", "/api/v1/namespaces", r#"{"metadata": {"name": "new"}}"#)).await;
     assert_eq!(made.unwrap().status(), 201);
     let event = within("an event", watch.into_body().frame()).await.unwrap().unwrap();
@@ -224,16 +224,16 @@ async fn a_quiet_watch_is_not_idle() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_is_closed_before_its_handshake() {
+async fn connections_over_the_limit_are_closed_before_the_handshake() {
     let hour = Duration::from_hours(1);
     let limits = ConnectionLimits { total: 4, handshake_timeout: hour, first_request_timeout: hour, ..short() };
-    let bed = Bed::start(limits).await;
-    let (first, second) = (bed.tls(b"http/1.1").await, bed.tls(b"http/1.1").await);
-    assert_eq!(end(bed.tcp().await).await, b"", "loopback may have half, and has it");
-    assert!(bed.try_tls(b"http/1.1").await.is_err());
+    let fixture = Fixture::start(limits).await;
+    let (first, second) = (fixture.tls(b"http/1.1").await, fixture.tls(b"http/1.1").await);
+    assert_eq!(end(fixture.tcp().await).await, b"", "loopback may have half, and has it");
+    assert!(fixture.try_tls(b"http/1.1").await.is_err());
     drop(first);
     // The slot is free when the server has read the end of the connection.
-    let third = async { while bed.try_tls(b"http/1.1").await.is_err() {} };
+    let third = async { while fixture.try_tls(b"http/1.1").await.is_err() {} };
     within("room for another", third).await;
     drop(second);
 }
@@ -247,8 +247,8 @@ async fn requests_are_in_the_audit_log_with_the_id_of_their_response() {
     let (policy, _) = Policy::parse(policy.as_bytes()).unwrap();
     let log = LogOptions { path: Some(path.clone()), max_size: 1, max_backups: 1, max_age_days: 1, compress: false };
     let audit = Audit::open(policy, &log, Mode::BlockingStrict).unwrap();
-    let bed = Bed::start_with(ConnectionLimits::default(), Some(audit)).await;
-    let (mut sender, _) = bed.http1().await;
+    let fixture = Fixture::start_with(ConnectionLimits::default(), Some(audit)).await;
+    let (mut sender, _) = fixture.http1().await;
     let mut ids = Vec::new();
     for (method, path, body, id) in [
         ("GET", "/healthz", "", "health"),
@@ -265,8 +265,8 @@ async fn requests_are_in_the_audit_log_with_the_id_of_their_response() {
     assert_eq!([&*ids[0], &*ids[1], &*ids[3]], ["health", "own-id", "watch"]);
     assert_eq!(ids[2].len(), 36, "{ids:?}");
     drop(sender);
-    let _ = bed.stop.send(());
-    within("the end of the server", bed.ended).await.unwrap();
+    let _ = fixture.stop.send(());
+    within("the end of the server", fixture.ended).await.unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
     let events: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let told: Vec<String> = events
@@ -289,22 +289,22 @@ async fn requests_are_in_the_audit_log_with_the_id_of_their_response() {
 }
 
 #[tokio::test]
-async fn a_connection_ends_with_the_trust_in_its_certificate() {
-    let bed = Bed::start(ConnectionLimits::default()).await;
-    let dir = bed.scratch.path().join("pki");
-    let reload = || bed.identity.replace(load_or_create(&dir, &bed.scratch_names, Timestamp::now()).unwrap());
+async fn a_connection_is_closed_when_its_client_ca_is_distrusted() {
+    let fixture = Fixture::start(ConnectionLimits::default()).await;
+    let dir = fixture.scratch.path().join("pki");
+    let reload = || fixture.identity.replace(load_or_create(&dir, &fixture.scratch_names, Timestamp::now()).unwrap());
     let get = || Request::get("/version").header("host", "x").body(Full::<Bytes>::default()).unwrap();
-    let (mut old, old_ended) = bed.http1().await;
+    let (mut old, old_ended) = fixture.http1().await;
     assert_eq!(old.send_request(get()).await.unwrap().status(), 200);
     rotation::rotate(&dir, &[Target::Ca, Target::Serving], Timestamp::now()).unwrap();
     assert!(reload());
     assert_eq!(old.send_request(get()).await.unwrap().status(), 200, "the connection goes on");
-    let (mut next, _next_ended) = bed.http1().await;
+    let (mut next, _next_ended) = fixture.http1().await;
     assert_eq!(next.send_request(get()).await.unwrap().status(), 200, "the old certificate and CA are good");
     rotation::finish(&dir, &[Target::Ca]).unwrap();
     assert!(reload());
     let ended = tokio::time::timeout(TIMEOUT, old_ended).await.expect("the connection ends");
     drop(ended);
     assert!(old.send_request(get()).await.is_err());
-    assert!(bed.try_tls(b"http/1.1").await.is_err(), "the old CA does not know the server");
+    assert!(fixture.try_tls(b"http/1.1").await.is_err(), "the old CA does not know the server");
 }

@@ -1,13 +1,13 @@
-//! `pods/NAME/{log,exec,attach,portforward}` and `nodes/NAME/proxy`: what only the agent of a node can answer.
+//! `pods/NAME/{log,exec,attach,portforward}` and `nodes/NAME/proxy`: requests that the agent of a node serves.
 //!
-//! In: the request of a client, in the words of the API. Out: the same request in the words of a kubelet, sent to the agent of the Pod's
-//! node over TLS with the server's own certificate; then its answer, or its bytes. Which container is meant is decided here.
+//! In: a request to the API. Out: the same request to the kubelet API of the node's agent, over TLS with the client certificate of the
+//! server; then its response or stream. The container is chosen here.
 //!
-//! Nodes say themselves where their agents are, and whoever may read logs has the server connect there. So only some addresses are dialled
-//! ([`crate::dial`]), and who has no right to the Node learns nothing of an attempt that fails, neither from its text nor from its time.
+//! Nodes report the addresses of their agents, and users who may read logs make the server connect to them. So only some addresses
+//! are dialed ([`crate::dial`]), and users without permission for the Node learn nothing about a failed attempt, neither from its error
+//! nor from its duration.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use api::field::{self, Errors};
@@ -24,71 +24,63 @@ use serde_json::Value;
 use store::{Key, Table};
 use tokio::time::Instant;
 
+use super::api_request::ApiRequest;
 use crate::authz::Attributes;
-use crate::forward::{self, Outward, Sent};
-use crate::handler::{Ask, Shared};
+use crate::forward::{self, BackendRequest, ClientBody};
+use crate::handler::Shared;
 use crate::query;
 use crate::reply::{Body, Reply};
-use crate::route::Target;
 
-/// Parts of a Pod that its agent serves.
-pub(super) const PARTS: [&str; 4] = ["attach", "exec", "log", "portforward"];
-/// The port of an agent whose Node does not name one.
-const PORT: u16 = 10250;
-/// How long it may take until an agent has shown who it is.
-const CONNECT: Duration = Duration::from_secs(5);
-/// How much of a refusal is read.
-const REFUSAL: usize = 50_000;
-/// What `nodes/proxy` leads to.
+/// Subresources of a Pod that its agent serves.
+pub(super) const SUBRESOURCES: [&str; 4] = ["attach", "exec", "log", "portforward"];
+/// The port of an agent whose Node does not report one.
+const DEFAULT_PORT: u16 = 10250;
+/// The timeout for connecting to an agent, including the TLS handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How much of an error response is read, in bytes.
+const MAX_ERROR_BODY: usize = 50_000;
+/// The first segments of paths that `nodes/proxy` forwards.
 const PATHS: [&str; 9] =
     ["attach", "containerLogs", "exec", "healthz", "metrics", "pods", "portForward", "runningpods", "waypost"];
 
-/// Answers a request about a part of a Pod.
-pub(super) async fn pod(
-    shared: &Arc<Shared>,
-    ask: &Ask<'_>,
-    target: &Target<'_>,
-    part: &'static str,
-    sent: Sent,
-) -> Result<Reply, Status> {
-    let name = target.name.unwrap_or_default();
+/// Forwards a request for a subresource of a Pod.
+pub(super) async fn pod(request: &ApiRequest<'_>, part: &str, sent: ClientBody) -> Result<Reply, Status> {
+    let ApiRequest { shared, context, target, name, .. } = *request;
     if part != "log" {
-        may_create(shared, ask)?;
+        may_create(request)?;
     }
     let found = stored(shared, target.kind, &format!("{}/{name}", target.namespace));
     let pod = found.ok_or_else(|| Status::not_found(target.kind.resource(), name))?;
     let (namespace, node) = (target.namespace, pod.text("spec.nodeName"));
     let path = match part {
-        "portforward" => format!("/portForward/{namespace}/{name}{}", ports(&ask.query)),
+        "portforward" => format!("/portForward/{namespace}/{name}{}", ports(&context.query)),
         "log" => {
-            let query = log_query(&ask.query)?;
-            format!("/containerLogs/{namespace}/{name}/{}{query}", container(&pod, ask.param("container"))?)
+            let query = log_query(&context.query)?;
+            format!("/containerLogs/{namespace}/{name}/{}{query}", container(&pod, context.param("container"))?)
         }
-        _ => format!("/{part}/{namespace}/{name}/{}{}", container(&pod, ask.param("container"))?, switches(&ask.query)),
+        _ => format!(
+            "/{part}/{namespace}/{name}/{}{}",
+            container(&pod, context.param("container"))?,
+            stream_query(&context.query)
+        ),
     };
     if node.is_empty() && part == "log" {
-        // Nothing can have been written yet.
+        // The container has not started: the log is empty.
         return Ok(Reply::no_content());
     }
     if node.is_empty() {
         return Err(Status::bad_request(format!("pod {name} does not have a host assigned")));
     }
-    let reply = to_agent(shared, ask, node, &path, sent).await?;
-    understood(reply, name).await
+    let reply = to_agent(request, node, &path, sent).await?;
+    translate_errors(reply, name).await
 }
 
-/// Answers a request to the agent of a node.
-pub(super) async fn node(
-    shared: &Arc<Shared>,
-    ask: &Ask<'_>,
-    target: &Target<'_>,
-    path: &str,
-    sent: Sent,
-) -> Result<Reply, Status> {
-    let id = target.name.unwrap_or_default();
+/// Forwards a request to the agent of a node.
+pub(super) async fn node(request: &ApiRequest<'_>, path: &str, sent: ClientBody) -> Result<Reply, Status> {
+    let id = request.name;
     let invalid = || Status::bad_request(format!("invalid node request {}", field::quote(id)));
     let (scheme, name, port) = super::proxy::split_id(id).ok_or_else(invalid)?;
-    let own = agent_address(shared, name)?.port();
+    let own = agent_address(request.shared, name)?.port();
     if scheme == "http" || !port.is_empty() && port.parse() != Ok(own) {
         return Err(Status::bad_request(format!("only the agent of a node can be reached, at https:{name}:{own}")));
     }
@@ -97,15 +89,17 @@ pub(super) async fn node(
         let message = format!("the agent of a node has no {}; it has: {}", field::quote(first), PATHS.join(", "));
         return Err(Status::bad_request(message));
     }
-    to_agent(shared, ask, name, path, sent).await
+    to_agent(request, name, path, sent).await
 }
 
-/// Whoever may only read must not get in by a GET: with WebSocket that is how getting in looks.
-fn may_create(shared: &Shared, ask: &Ask<'_>) -> Result<(), Status> {
-    if *ask.method != Method::GET {
+/// A GET may be a WebSocket upgrade, so `exec`, `attach` and `portforward` by GET need the permission to create.
+fn may_create(request: &ApiRequest<'_>) -> Result<(), Status> {
+    let context = request.context;
+    if *context.method != Method::GET {
         return Ok(());
     }
-    shared.registry.authorizer.require(&Attributes { verb: "create", ..ask.info.attributes(ask.user) })
+    let create = Attributes { verb: "create", ..context.info.attributes(context.user) };
+    request.shared.registry.authorizer.require(&create)
 }
 
 fn stored(shared: &Shared, kind: &'static Kind, name: &str) -> Option<Value> {
@@ -113,16 +107,16 @@ fn stored(shared: &Shared, kind: &'static Kind, name: &str) -> Option<Value> {
     Some(object::decode(kind, &entry.value, entry.modified))
 }
 
-/// Which container is meant.
-fn container(pod: &Value, asked: Option<&str>) -> Result<String, Status> {
+/// Chooses the container.
+fn container(pod: &Value, requested: Option<&str>) -> Result<String, Status> {
     let name = pod.text("metadata.name");
     let lists = ["spec.initContainers", "spec.containers", "spec.ephemeralContainers"];
     let all: Vec<&str> =
         lists.iter().flat_map(|list| pod.items(list)).map(|container| container.text("name")).collect();
     let annotated = pod.at("metadata.annotations").get(DEFAULT_CONTAINER).and_then(Value::as_str);
-    match (asked.filter(|asked| !asked.is_empty()), pod.items("spec.containers")) {
-        (Some(asked), _) if all.contains(&asked) => Ok(asked.to_owned()),
-        (Some(asked), _) => Err(Status::bad_request(format!("container {asked} is not valid for pod {name}"))),
+    match (requested.filter(|requested| !requested.is_empty()), pod.items("spec.containers")) {
+        (Some(requested), _) if all.contains(&requested) => Ok(requested.to_owned()),
+        (Some(requested), _) => Err(Status::bad_request(format!("container {requested} is not valid for pod {name}"))),
         (None, [only]) => Ok(only.text("name").to_owned()),
         (None, []) => Err(Status::bad_request(format!("a container name must be specified for pod {name}"))),
         (None, _) => match annotated.filter(|annotated| all.contains(annotated)) {
@@ -137,13 +131,13 @@ fn container(pod: &Value, asked: Option<&str>) -> Result<String, Status> {
 
 type Query = [(String, String)];
 
-/// A switch is on unless its value says no.
-fn is_on(query: &Query, name: &str) -> bool {
+/// A flag is true unless its value is `0` or `false`.
+fn is_true(query: &Query, name: &str) -> bool {
     query::first(query, name).is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
 }
 
-/// A query of these parameters, those without a value left out.
-fn written<'a>(pairs: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> String {
+/// A query string of the parameters that have a value.
+fn query_string<'a>(pairs: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> String {
     let mut out = String::new();
     for (name, value) in pairs {
         if let Some(value) = value {
@@ -156,19 +150,19 @@ fn written<'a>(pairs: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> S
     out
 }
 
-/// The query of exec and attach, in the words of a kubelet.
-fn switches(query: &Query) -> String {
-    let on = |name| is_on(query, name).then_some("1");
+/// The query of exec and attach for a kubelet.
+fn stream_query(query: &Query) -> String {
+    let on = |name| is_true(query, name).then_some("1");
     let streams = [("input", on("stdin")), ("output", on("stdout")), ("error", on("stderr")), ("tty", on("tty"))];
     let command = query.iter().filter(|(name, _)| name == "command").map(|(_, word)| ("command", Some(word.as_str())));
-    written(streams.into_iter().chain(command))
+    query_string(streams.into_iter().chain(command))
 }
 
 fn ports(query: &Query) -> String {
-    written(query.iter().filter(|(name, _)| name == "ports").map(|(_, port)| ("port", Some(port.as_str()))))
+    query_string(query.iter().filter(|(name, _)| name == "ports").map(|(_, port)| ("port", Some(port.as_str()))))
 }
 
-/// The query of a log, checked as the original checks it.
+/// The query of a log, validated as in kube-apiserver.
 fn log_query(query: &Query) -> Result<String, Status> {
     let mut errors = Errors::default();
     let first = |name| query::first(query, name).filter(|value| !value.is_empty());
@@ -195,8 +189,8 @@ fn log_query(query: &Query) -> Result<String, Status> {
     if !errors.is_empty() {
         return Err(Status::invalid("", "PodLogOptions", "", &errors));
     }
-    let on = |name| is_on(query, name).then_some("true");
-    Ok(written([
+    let on = |name| is_true(query, name).then_some("true");
+    Ok(query_string([
         ("follow", on("follow")),
         ("previous", on("previous")),
         ("timestamps", on("timestamps")),
@@ -207,7 +201,7 @@ fn log_query(query: &Query) -> Result<String, Status> {
     ]))
 }
 
-/// Where the agent of a node is: the node says so itself.
+/// The address of the agent of a node, from the status of its Node.
 fn agent_address(shared: &Shared, name: &str) -> Result<SocketAddr, Status> {
     let nodes = Resource { group: "", plural: "nodes", kind: "Node" };
     let kind = kinds::find("", "v1", "nodes").ok_or_else(|| Status::not_found(nodes, name))?;
@@ -216,41 +210,42 @@ fn agent_address(shared: &Shared, name: &str) -> Result<SocketAddr, Status> {
     let address: Option<IpAddr> = internal.filter_map(|address| address.text("address").parse().ok()).next();
     let none = || Status::raw(format!("no preferred addresses found; node {name} has no InternalIP in its status"));
     let port = u16::try_from(node.int("status.daemonEndpoints.kubeletEndpoint.Port")).ok().filter(|port| *port > 0);
-    Ok(SocketAddr::new(address.ok_or_else(none)?, port.unwrap_or(PORT)))
+    Ok(SocketAddr::new(address.ok_or_else(none)?, port.unwrap_or(DEFAULT_PORT)))
 }
 
-async fn to_agent(shared: &Shared, ask: &Ask<'_>, node: &str, path: &str, sent: Sent) -> Result<Reply, Status> {
+async fn to_agent(request: &ApiRequest<'_>, node: &str, path: &str, sent: ClientBody) -> Result<Reply, Status> {
+    let (shared, context) = (request.shared, request.context);
     let address = agent_address(shared, node)?;
     let Some(tls) = shared.agents.as_ref().map(|identity| identity.get().agents_config()) else {
         return Err(Status::unavailable(format!("this server has no certificate for the agent of node {node}")));
     };
-    let begun = Instant::now();
+    let started = Instant::now();
     let io = match shared.dial.agent(node, address, &super::proxy::service_ranges(shared)) {
-        Ok(()) => forward::connect(address, Some(tls), CONNECT).await,
-        Err(why) => Err(format!("{address} is no address of an agent: {why}")),
+        Ok(()) => forward::connect(address, Some(tls), CONNECT_TIMEOUT).await,
+        Err(why) => Err(format!("{address} is not an allowed agent address: {why}")),
     };
     let io = match io {
         Ok(io) => io,
-        Err(why) => return Err(unreachable(shared, ask, node, address, why, begun).await),
+        Err(why) => return Err(unreachable_error(request, node, address, why, started).await),
     };
     let failed = |why: String| Status::raw(format!("error dialing backend: {why}"));
-    let outward = Outward { method: ask.method, path, host: &address.to_string(), headers: ask.headers };
-    forward::send(io, &outward, sent).await.map_err(failed)
+    let backend = BackendRequest { method: context.method, path, host: &address.to_string(), headers: context.headers };
+    forward::send(io, &backend, sent).await.map_err(failed)
 }
 
-/// The answer when there is no agent that has shown who it is. Who may use `nodes/proxy` may know all of it. For others, whatever was
-/// tried takes as long and sounds the same: they could otherwise find out which ports are open wherever a Node says that it is.
-async fn unreachable(
-    shared: &Shared,
-    ask: &Ask<'_>,
+/// The error when an agent cannot be reached or authenticated. Users with permission for `nodes/proxy` get the details. For others all
+/// failures take the same time and have the same text: they could otherwise scan ports at addresses that a Node reports.
+async fn unreachable_error(
+    request: &ApiRequest<'_>,
     node: &str,
     address: SocketAddr,
     why: String,
-    begun: Instant,
+    started: Instant,
 ) -> Status {
-    tracing::info!(node, %address, user = ask.user.name, path = ask.uri.path(), error = why, "failed to reach agent");
+    let (user, path) = (request.context.user, request.context.uri.path());
+    tracing::info!(node, %address, user = user.name, path, error = why, "failed to reach agent");
     let right = Attributes {
-        user: ask.user,
+        user,
         verb: "get",
         group: "",
         resource: "nodes",
@@ -260,14 +255,14 @@ async fn unreachable(
         fields: &[],
         path: None,
     };
-    if shared.registry.authorizer.authorize(&right).allowed {
+    if request.shared.registry.authorizer.authorize(&right).allowed {
         return Status::raw(format!("error dialing backend: {why}{}", unknown_issuer(&why)));
     }
-    tokio::time::sleep_until(begun + CONNECT).await;
+    tokio::time::sleep_until(started + CONNECT_TIMEOUT).await;
     Status::raw(format!("error dialing backend: agent of node {node} is not reachable"))
 }
 
-/// What to do about an agent of the time before agents had a CA of their own.
+/// A hint for agents whose certificate predates the agent CA.
 fn unknown_issuer(why: &str) -> &'static str {
     if !why.contains("UnknownIssuer") {
         return "";
@@ -276,14 +271,15 @@ fn unknown_issuer(why: &str) -> &'static str {
      node/serving.crt in its data directory and restart it)"
 }
 
-/// An answer of an agent; refusals in the form of the API. Agents speak in sentences, as kubelets do, and kubectl takes a sentence with
-/// a colon for YAML, in which it then finds no message. Only what is about protocols stays as it is: clients try another one then.
-async fn understood(mut reply: Reply, name: &str) -> Result<Reply, Status> {
+/// The response of an agent; errors become a Status. Kubelets and agents send plain text, and kubectl parses text with a colon as YAML and
+/// loses the message. Errors of protocol negotiation (403) stay as they are: clients then try another protocol.
+async fn translate_errors(mut reply: Reply, name: &str) -> Result<Reply, Status> {
     if reply.code < 400 || reply.code == 403 {
         return Ok(reply);
     }
     let body = std::mem::replace(&mut reply.body, Body::Whole(None));
-    let read = Limited::new(body, REFUSAL).collect().await.map_err(|error| Status::internal(error.to_string()))?;
+    let read =
+        Limited::new(body, MAX_ERROR_BODY).collect().await.map_err(|error| Status::internal(error.to_string()))?;
     let text = String::from_utf8_lossy(&read.to_bytes()).trim_end().to_owned();
     Err(match reply.code {
         400 => Status::bad_request(text),
@@ -300,27 +296,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn which_container_is_meant() {
+    fn the_container_is_chosen_by_name_or_default() {
         let one = json!({"metadata": {"name": "x"}, "spec": {"containers": [{"name": "a"}], "initContainers": [{"name": "i"}]}});
-        let asked = |pod: &Value, name| container(pod, name).map_err(|status| (status.code, status.message));
-        assert_eq!(asked(&one, None), Ok("a".to_owned()));
-        assert_eq!(asked(&one, Some("")), Ok("a".to_owned()));
-        assert_eq!(asked(&one, Some("i")), Ok("i".to_owned()));
-        assert_eq!(asked(&one, Some("c")), Err((400, "container c is not valid for pod x".to_owned())));
+        let requested = |pod: &Value, name| container(pod, name).map_err(|status| (status.code, status.message));
+        assert_eq!(requested(&one, None), Ok("a".to_owned()));
+        assert_eq!(requested(&one, Some("")), Ok("a".to_owned()));
+        assert_eq!(requested(&one, Some("i")), Ok("i".to_owned()));
+        assert_eq!(requested(&one, Some("c")), Err((400, "container c is not valid for pod x".to_owned())));
         let mut two = json!({"metadata": {"name": "x"}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]}});
         let choose = "a container name must be specified for pod x, choose one of: [a b]";
-        assert_eq!(asked(&two, None), Err((400, choose.to_owned())));
+        assert_eq!(requested(&two, None), Err((400, choose.to_owned())));
         two["metadata"]["annotations"] = json!({DEFAULT_CONTAINER: "b"});
-        assert_eq!(asked(&two, None), Ok("b".to_owned()));
+        assert_eq!(requested(&two, None), Ok("b".to_owned()));
         two["metadata"]["annotations"] = json!({DEFAULT_CONTAINER: "gone"});
-        assert_eq!(asked(&two, None), Err((400, choose.to_owned())));
+        assert_eq!(requested(&two, None), Err((400, choose.to_owned())));
     }
 
     #[test]
-    fn questions_change_their_words() {
+    fn queries_are_translated_for_kubelets() {
         let query =
             query::parse("container=c&command=sh&command=-c&command=a+%26+b%0A&stdin=true&stdout&stderr=false&tty=0");
-        assert_eq!(switches(&query), "?input=1&output=1&command=sh&command=-c&command=a%20%26%20b%0A");
+        assert_eq!(stream_query(&query), "?input=1&output=1&command=sh&command=-c&command=a%20%26%20b%0A");
         assert_eq!(ports(&query::parse("ports=80&ports=81")), "?port=80&port=81");
         assert_eq!(ports(&[]), "");
         let log = |text: &str| log_query(&query::parse(text));

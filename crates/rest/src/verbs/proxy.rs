@@ -1,12 +1,10 @@
-//! `services/NAME/proxy` and `pods/NAME/proxy`: the server speaks to a Pod for the client.
+//! `services/NAME/proxy` and `pods/NAME/proxy`: forwards HTTP requests to a Pod.
 //!
-//! Only ever to an address that a Pod of the same namespace has, resolved once, and that [`crate::dial`] allows: otherwise anyone who may
-//! write Endpoints or the status of a Pod could reach whatever the server can reach. Bodies pass through as they
-//! come, and so does another protocol than HTTP when both sides agree on it. Certificates of Pods are not looked at, as in the
-//! original: nobody could say which authority a Pod's should be of, and nothing secret of ours is sent.
+//! Only addresses of Pods of the same namespace are dialed, resolved once, and only if [`crate::dial`] allows them: otherwise users who may
+//! write Endpoints or the status of a Pod could reach whatever the server can reach. Bodies and upgraded connections are streamed.
+//! Certificates of Pods are not verified, as in kube-apiserver: there is no CA for them, and no credentials of the server are sent.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use api::field;
@@ -15,43 +13,40 @@ use api::value::ValueExt as _;
 use ipnet::IpNet;
 use serde_json::Value;
 
-use crate::forward::{self, Outward, Sent};
-use crate::handler::{Ask, Shared};
+use super::api_request::ApiRequest;
+use crate::forward::{self, BackendRequest, ClientBody};
+use crate::handler::Shared;
 use crate::pki;
 use crate::reply::Reply;
-use crate::route::Target;
 use crate::service_backends;
 
-/// How long it may take until there is a connection to a Pod.
-const CONNECT: Duration = Duration::from_secs(10);
+/// The timeout for connecting to a Pod.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Forwards a request to a Pod, or to the agent of a node.
-pub(super) async fn proxy(
-    shared: &Arc<Shared>,
-    ask: &Ask<'_>,
-    target: &Target<'_>,
-    sent: Sent,
-) -> Result<Reply, Status> {
-    let id = target.name.unwrap_or_default();
-    let path = path(ask, target);
+pub(super) async fn proxy(request: &ApiRequest<'_>, sent: ClientBody) -> Result<Reply, Status> {
+    let ApiRequest { shared, context, target, name: id, .. } = *request;
+    let path = path(request);
     let (address, tls) = match target.kind.plural {
         "services" => service_address(shared, target.namespace, id)?,
         "pods" => pod_address(shared, target.namespace, id)?,
-        _ => return super::agent::node(shared, ask, target, &path, sent).await,
+        _ => return super::agent::node(request, &path, sent).await,
     };
     let failed = |why: String| Status::unavailable(format!("error trying to reach service: {address}: {why}"));
-    let io = forward::connect(address, tls.then(pki::trusting_config), CONNECT).await.map_err(failed)?;
+    let io =
+        forward::connect(address, tls.then(pki::insecure_skip_verify_config), CONNECT_TIMEOUT).await.map_err(failed)?;
     let host = address.to_string();
-    let outward = Outward { method: ask.method, path: &path, host: &host, headers: ask.headers };
-    forward::send(io, &outward, sent).await.map_err(failed)
+    let backend = BackendRequest { method: context.method, path: &path, host: &host, headers: context.headers };
+    forward::send(io, &backend, sent).await.map_err(failed)
 }
 
-/// The path behind `proxy`, and the query, both as the client encoded them.
-pub(super) fn path(ask: &Ask<'_>, target: &Target<'_>) -> String {
+/// The path after `proxy` and the query, as the client encoded them.
+pub(super) fn path(request: &ApiRequest<'_>) -> String {
+    let uri = request.context.uri;
     // `/api/v1/namespaces/{ns}/{plural}/{name}/proxy/…`, or without a namespace.
-    let before = if target.kind.namespaced { 8 } else { 6 };
-    let rest = ask.uri.path().splitn(before + 1, '/').nth(before).unwrap_or_default();
-    match ask.uri.query() {
+    let before = if request.target.kind.namespaced { 8 } else { 6 };
+    let rest = uri.path().splitn(before + 1, '/').nth(before).unwrap_or_default();
+    match uri.query() {
         Some(query) => format!("/{rest}?{query}"),
         None => format!("/{rest}"),
     }
@@ -68,10 +63,10 @@ pub(super) fn split_id(id: &str) -> Option<(&str, &str, &str)> {
     }
 }
 
-/// Where to, and whether by TLS.
-type Place = (SocketAddr, bool);
+/// The address, and whether to use TLS.
+type Upstream = (SocketAddr, bool);
 
-fn service_address(shared: &Shared, namespace: &str, id: &str) -> Result<Place, Status> {
+fn service_address(shared: &Shared, namespace: &str, id: &str) -> Result<Upstream, Status> {
     let (scheme, name, port) =
         split_id(id).ok_or_else(|| Status::bad_request(format!("invalid service request {}", field::quote(id))))?;
     let none = || Status::unavailable(format!("no endpoints available for service {}", field::quote(name)));
@@ -91,7 +86,7 @@ fn service_address(shared: &Shared, namespace: &str, id: &str) -> Result<Place, 
     Ok((found.swap_remove(fastrand::usize(..found.len())), scheme == "https"))
 }
 
-fn pod_address(shared: &Shared, namespace: &str, id: &str) -> Result<Place, Status> {
+fn pod_address(shared: &Shared, namespace: &str, id: &str) -> Result<Upstream, Status> {
     let (scheme, name, port) =
         split_id(id).ok_or_else(|| Status::bad_request(format!("invalid pod request {}", field::quote(id))))?;
     let pods = Resource { group: "", plural: "pods", kind: "Pod" };
@@ -111,7 +106,7 @@ fn pod_address(shared: &Shared, namespace: &str, id: &str) -> Result<Place, Stat
     Ok((at, scheme == "https"))
 }
 
-/// The ranges of Services: those the server was started with, and those of ServiceCIDRs.
+/// The Service CIDRs of the command line and of ServiceCIDR objects.
 pub(super) fn service_ranges(shared: &Shared) -> Vec<IpNet> {
     shared.backends().service_ranges()
 }

@@ -10,69 +10,65 @@ use futures_util::stream;
 use store::{Entry, Table};
 use tokio::time::Instant;
 
-use crate::handler::{Ask, Shared};
+use super::api_request::ApiRequest;
+use crate::handler::Shared;
 use crate::registry::key;
 use crate::reply::Reply;
 use crate::route::Target;
 use crate::view::ListMeta;
 use crate::watch::{self, Feed, Plan, selects};
 
-/// How long a read waits for a revision that has not happened yet.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// A watch without a limit of its own ends after this, plus as much again at random, so that not all end at once.
+/// The longest time that a read waits for a revision of the future.
+const REVISION_TIMEOUT: Duration = Duration::from_secs(3);
+/// The least duration of a watch without `timeoutSeconds`; as much again is added at random, so that not all end at once.
 const WATCH_SECONDS: u64 = 1800;
 
 /// One object.
-pub(crate) async fn get(shared: &Shared, ask: &Ask<'_>, target: &Target<'_>) -> Result<Reply, Status> {
-    let name = target.name.unwrap_or_default();
-    if let Some(revision) = list::get_version(&ask.query)? {
-        wait_for(shared, revision).await?;
+pub(super) async fn get(request: &ApiRequest<'_>) -> Result<Reply, Status> {
+    let context = request.context;
+    if let Some(revision) = list::get_version(&context.query)? {
+        wait_for(request.shared, revision).await?;
     }
-    let entry = shared.registry.store.get(&key(target.kind, target.namespace, name));
-    let entry = entry.ok_or_else(|| Status::not_found(target.kind.resource(), name))?;
-    Ok(Reply::document(200, ask.view.entry(target.kind, &entry)?))
+    let entry = request.shared.registry.get(&request.call("", false), request.name)?;
+    Ok(Reply::document(200, context.view.entry(request.target.kind, &entry)?))
 }
 
-/// Waits until a revision has happened.
+/// Waits until the store has reached a revision.
 async fn wait_for(shared: &Shared, revision: u64) -> Result<(), Status> {
     let store = &shared.registry.store;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + REVISION_TIMEOUT;
     while store.revision() < revision {
         if Instant::now() >= deadline {
             return Err(Status::future_revision(revision, store.revision()));
         }
-        // Revisions are the store's own clock: there is no event to wait for before one is given out.
+        // The store has no event for a revision that has not been assigned yet.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     Ok(())
 }
 
-/// The names that a collection's objects begin with.
+/// The prefix of the keys of a collection.
 fn prefix(target: &Target<'_>) -> String {
     if target.namespace.is_empty() { String::new() } else { format!("{}/", target.namespace) }
 }
 
 /// A list.
-pub(crate) async fn list(shared: &Shared, ask: &Ask<'_>, target: &Target<'_>) -> Result<Reply, Status> {
-    let found = find(shared, ask, target).await?;
-    let (view, kind) = (ask.view, target.kind);
-    let document = shared.offload.run(ask.user, found.size(), move || {
-        let (entries, meta) = found.select();
+pub(super) async fn list(request: &ApiRequest<'_>) -> Result<Reply, Status> {
+    let collection = read(request).await?;
+    let (view, kind) = (request.context.view, request.target.kind);
+    let document = request.shared.offload.run(request.context.user, collection.size(), move || {
+        let (entries, meta) = collection.select();
         view.list(kind, &entries, &meta)
     });
     Ok(Reply::document(200, document.await?))
 }
 
-/// The objects that a deletecollection is about.
-pub(super) async fn matching(
-    shared: &Shared,
-    ask: &Ask<'_>,
-    target: &Target<'_>,
-) -> Result<(Vec<Arc<Entry>>, ListMeta), Status> {
-    Ok(find(shared, ask, target).await?.select())
+/// The objects that a deletecollection deletes.
+pub(super) async fn matching(request: &ApiRequest<'_>) -> Result<(Vec<Arc<Entry>>, ListMeta), Status> {
+    Ok(read(request).await?.select())
 }
 
-/// A collection as of one revision, and what is wanted of it.
+/// A collection as of one revision, before selectors and paging.
 struct Collection {
     entries: Vec<Arc<Entry>>,
     revision: u64,
@@ -80,9 +76,10 @@ struct Collection {
     prefix: String,
 }
 
-/// The collection that a list or a deletecollection is about.
-async fn find(shared: &Shared, ask: &Ask<'_>, target: &Target<'_>) -> Result<Collection, Status> {
-    let options = list::parse(target.kind, &ask.query, false)?;
+/// The collection of a list or a deletecollection.
+async fn read(request: &ApiRequest<'_>) -> Result<Collection, Status> {
+    let (shared, target) = (request.shared, request.target);
+    let options = list::parse(target.kind, &request.context.query, false)?;
     let at = match options.snapshot() {
         Snapshot::Latest | Snapshot::Any => None,
         Snapshot::NotOlderThan(revision) => {
@@ -94,19 +91,19 @@ async fn find(shared: &Shared, ask: &Ask<'_>, target: &Target<'_>) -> Result<Col
             Some(revision)
         }
     };
-    let (entries, revision) = read(shared, target, &options, at)?;
+    let (entries, revision) = range(shared, target, &options, at)?;
     Ok(Collection { entries, revision, options, prefix: prefix(target) })
 }
 
 impl Collection {
-    /// How many bytes are read to answer: those of a page, or of everything when it must be searched for what is selected.
+    /// How many bytes are read: those of a page, or all of them when selectors must look at every object.
     fn size(&self) -> usize {
         let is_page = self.options.limit > 0 && self.options.selector.is_everything();
         let read = if is_page { self.options.limit } else { usize::MAX };
         self.entries.iter().take(read).map(|entry| entry.value.len()).sum()
     }
 
-    /// The objects that are selected, of one page.
+    /// The selected objects of one page.
     fn select(self) -> (Vec<Arc<Entry>>, ListMeta) {
         let Self { mut entries, revision, options, prefix } = self;
         if let Some(token) = &options.start {
@@ -131,8 +128,8 @@ impl Collection {
     }
 }
 
-/// Everything in the place a list is about, as of one revision.
-fn read(
+/// All entries of a collection as of one revision; only one if the selector names it.
+fn range(
     shared: &Shared,
     target: &Target<'_>,
     options: &ListOptions,
@@ -151,7 +148,7 @@ fn read(
     Ok((found.entries, at.unwrap_or(found.revision)))
 }
 
-/// The revision that was asked for has been forgotten.
+/// The error for a revision that has been compacted.
 fn gone(options: &ListOptions) -> Status {
     let Some(token) = &options.start else {
         return Status::expired("The resourceVersion for the provided list is too old.");
@@ -167,15 +164,16 @@ fn gone(options: &ListOptions) -> Status {
 }
 
 /// A watch.
-pub(crate) async fn watch(shared: &Arc<Shared>, ask: &Ask<'_>, target: &Target<'_>) -> Result<Reply, Status> {
-    let mut options = list::parse(target.kind, &ask.query, target.watch)?;
+pub(super) async fn watch(request: &ApiRequest<'_>) -> Result<Reply, Status> {
+    let (shared, target, view) = (request.shared, request.target, request.context.view);
+    let mut options = list::parse(target.kind, &request.context.query, target.watch)?;
     if let (Some(name), true) = (target.name, target.watch) {
         options.selector = options.selector.with_name(name)?;
     }
     let store = &shared.registry.store;
     let table = Table::named(target.kind.table);
     let prefix = prefix(target);
-    let content_type = watch::content_type(ask.view.form.media);
+    let content_type = watch::content_type(view.form.media);
     let from_now = matches!(options.version, None | Some(0));
     let wants_initial = options.initial_events.unwrap_or(from_now);
     let (initial, start) = if wants_initial {
@@ -190,7 +188,7 @@ pub(crate) async fn watch(shared: &Arc<Shared>, ask: &Ask<'_>, target: &Target<'
     let watch = match store.watch(table, &prefix, start) {
         Ok(watch) => watch,
         Err(compacted) => {
-            let bytes = watch::expired(&ask.view, compacted.asked, compacted.oldest);
+            let bytes = watch::expired(&view, compacted.requested, compacted.oldest);
             return Ok(Reply::stream(content_type, stream::once(async { bytes }).boxed()));
         }
     };
@@ -199,7 +197,7 @@ pub(crate) async fn watch(shared: &Arc<Shared>, ask: &Ask<'_>, target: &Target<'
     let plan = Plan {
         kind: target.kind,
         selector: options.selector,
-        view: ask.view,
+        view,
         initial,
         initial_end: (wants_initial && options.bookmarks).then_some(start),
         bookmarks: options.bookmarks,
@@ -209,7 +207,7 @@ pub(crate) async fn watch(shared: &Arc<Shared>, ask: &Ask<'_>, target: &Target<'
     Ok(Reply::stream(content_type, feed(shared, Feed::new(plan, watch), target)))
 }
 
-/// The stream of a watch, until it ends, its client leaves, or the server goes away.
+/// The stream of a watch, until its timeout, the end of its client, or the shutdown of the server.
 fn feed(shared: &Arc<Shared>, feed: Feed, target: &Target<'_>) -> stream::BoxStream<'static, bytes::Bytes> {
     let counted = shared.metrics.watching(target.kind);
     let draining = shared.draining.clone();

@@ -1,86 +1,74 @@
-//! create and update.
-
-use std::sync::Arc;
+//! create, update and patch (JSON, merge, strategic, server-side apply).
 
 use api::dynamic_admission::request::Operation;
-use api::options::WriteOptions;
 use api::status::Status;
 use api::value::ValueExt as _;
-use http::header;
+use serde_json::Value;
 
-use super::{about, call, manager, placement, written};
+use super::api_request::{ApiRequest, patched};
+use super::pod_messages;
 use crate::auth::service_account;
-use crate::handler::{Ask, Shared};
-use crate::registry::{Change, Source, check_name};
+use crate::registry::{Source, check_name, match_namespace};
 use crate::reply::Reply;
-use crate::route::Target;
-use crate::{body, negotiate, reviews};
+use crate::reviews;
 
-/// The audit annotation that names a token that was issued, by the id that it gives its users.
+/// The audit annotation with the credential id of an issued token.
 const ISSUED_CREDENTIAL: &str = "authentication.kubernetes.io/issued-credential-id";
 
 /// POST of a collection.
-pub(super) async fn create(
-    shared: &Arc<Shared>,
-    ask: &Ask<'_>,
-    target: &Target<'_>,
-    bytes: &[u8],
-    warnings: &mut Vec<String>,
-) -> Result<Reply, Status> {
-    let options = WriteOptions::create(&ask.query)?;
-    let media = negotiate::body_media(ask.header(header::CONTENT_TYPE))?;
-    let object = body::object(target.kind, media, bytes, options.field_validation, warnings)?;
-    let manager = manager(ask, &options.field_manager);
-    let call = call(ask, target, &manager, options.dry_run);
-    written(ask, target, shared.registry.create(&call, object, warnings).await?)
+pub(super) async fn create(request: &ApiRequest<'_>, warnings: &mut Vec<String>) -> Result<Reply, Status> {
+    let (options, object) = request.create(request.target.kind, warnings)?;
+    let call = request.call(&options.field_manager, options.dry_run);
+    request.written(request.shared.registry.create(&call, object, warnings).await?)
 }
 
-/// POST of a part of an object.
-pub(super) async fn create_part(
-    shared: &Arc<Shared>,
-    ask: &Ask<'_>,
-    target: &Target<'_>,
-    bytes: &[u8],
-    warnings: &mut Vec<String>,
-) -> Result<Reply, Status> {
-    match target.subresource.map(|sub| sub.name) {
-        Some("binding") => placement::bind(shared, ask, target, bytes, warnings).await,
-        Some("eviction") => placement::evict(shared, ask, target, bytes, warnings).await,
-        Some("token") => {
-            let media = negotiate::body_media(ask.header(header::CONTENT_TYPE))?;
-            let mut parsed = body::message("authentication.TokenRequest", media, bytes)?;
-            let call = call(ask, target, "", false);
-            let name = target.name.unwrap_or_default();
-            shared.registry.admit_message(&call, about(target, Operation::Create, name), &mut parsed, warnings).await?;
-            let account = shared.registry.get(&call, name)?;
-            let account = crate::view::read(target.kind, &account);
-            let request = reviews::TokenRequest { body: &parsed, account: &account, user: ask.user };
-            let answer = reviews::token_request(&request, &shared.authn, ask.now, warnings)?;
-            if let Some(id) = service_account::credential_id(answer.text("status.token")) {
-                ask.audit.annotate(ISSUED_CREDENTIAL, id);
-            }
-            Ok(Reply::bytes(201, "application/json", answer.to_string()))
-        }
+/// POST of a subresource.
+pub(super) async fn create_subresource(request: &ApiRequest<'_>, warnings: &mut Vec<String>) -> Result<Reply, Status> {
+    match request.target.subresource.map(|sub| sub.name) {
+        Some("binding") => pod_messages::bind(request, warnings).await,
+        Some("eviction") => pod_messages::evict(request, warnings).await,
+        Some("token") => create_token(request, warnings).await,
         _ => Err(Status::method_not_allowed()),
     }
 }
 
-/// PUT of an object or a part of it.
-pub(super) async fn update(
-    shared: &Arc<Shared>,
-    ask: &Ask<'_>,
-    target: &Target<'_>,
-    bytes: &[u8],
-    warnings: &mut Vec<String>,
-) -> Result<Reply, Status> {
-    let name = target.name.unwrap_or_default();
-    let options = WriteOptions::update(&ask.query)?;
-    let media = negotiate::body_media(ask.header(header::CONTENT_TYPE))?;
-    let mut object = body::object(target.kind, media, bytes, options.field_validation, warnings)?;
-    check_name(&object, name)?;
-    let manager = manager(ask, &options.field_manager);
-    let call = call(ask, target, &manager, options.dry_run);
-    crate::registry::match_namespace(&call, &mut object)?;
-    let change = Change { name, source: Source::Body(&object) };
-    written(ask, target, shared.registry.update(&call, &change, warnings).await?)
+/// Issues a token for a ServiceAccount.
+async fn create_token(request: &ApiRequest<'_>, warnings: &mut Vec<String>) -> Result<Reply, Status> {
+    let (shared, context) = (request.shared, request.context);
+    let mut body = request.message("authentication.TokenRequest")?;
+    let call = request.call("", false);
+    let about = request.about(Operation::Create, request.name);
+    shared.registry.admit_message(&call, about, &mut body, warnings).await?;
+    let account = shared.registry.get(&call, request.name)?;
+    let account = crate::view::read(request.target.kind, &account);
+    let token_request = reviews::TokenRequest { body: &body, account: &account, user: context.user };
+    let answer = reviews::token_request(&token_request, &shared.authn, context.now, warnings)?;
+    if let Some(id) = service_account::credential_id(answer.text("status.token")) {
+        context.audit.annotate(ISSUED_CREDENTIAL, id);
+    }
+    Ok(Reply::bytes(201, "application/json", answer.to_string()))
+}
+
+/// PUT of an object or a subresource.
+pub(super) async fn update(request: &ApiRequest<'_>, warnings: &mut Vec<String>) -> Result<Reply, Status> {
+    let (options, mut object) = request.update(request.target.kind, warnings)?;
+    check_name(&object, request.name)?;
+    match_namespace(&request.call("", false), &mut object)?;
+    request.written(request.change(&options, Source::Body(&object), warnings).await?)
+}
+
+/// PATCH of an object or a subresource.
+pub(super) async fn patch(request: &ApiRequest<'_>, warnings: &mut Vec<String>) -> Result<Reply, Status> {
+    if request.is_apply() {
+        let (options, config) = request.apply(warnings)?;
+        let source = Source::Apply { config: &config, force: options.force };
+        return request.written(request.change(&options, source, warnings).await?);
+    }
+    let (options, patch) = request.patch()?;
+    let run = |old: &Value, noted: &mut Vec<String>| {
+        let new = patched(request.target.kind, &patch, old, options.field_validation, noted)?;
+        check_name(&new, request.name)?;
+        Ok(new)
+    };
+    request.written(request.change(&options, Source::Patch(&run), warnings).await?)
 }

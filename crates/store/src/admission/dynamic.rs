@@ -9,21 +9,21 @@ use serde_json::Value;
 
 use super::Request;
 
-/// Asks policies and webhooks about new objects.
+/// Runs policies and webhooks on new objects.
 pub trait AdmitNew: Send + Sync {
-    /// Whether there are any; without them nothing has to be asked.
+    /// Whether there are any.
     fn is_needed(&self) -> bool;
 
-    /// Lets webhooks change an object, before its name is generated.
+    /// Runs mutating webhooks on an object, before its name is generated.
     ///
     /// # Errors
-    /// The refusal of a webhook, or that one could not be called.
+    /// The refusal of a webhook, or a failed call.
     fn mutate<'a>(&'a self, request: Request<'a>, object: &'a mut Value) -> BoxFuture<'a, Result<(), Status>>;
 
-    /// Asks about an object as it would be stored.
+    /// Runs validation on an object as it would be stored.
     ///
     /// # Errors
-    /// The refusal of a policy or webhook, or that a webhook could not be called.
+    /// The refusal of a policy or webhook, or a failed call.
     fn validate<'a>(&'a self, request: Request<'a>, object: &'a Value) -> BoxFuture<'a, Result<(), Status>>;
 }
 

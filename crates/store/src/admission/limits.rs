@@ -1,7 +1,7 @@
-//! The plugins LimitRanger and ResourceQuota: how much the objects of a namespace may use.
+//! The admission plugins LimitRanger and ResourceQuota.
 //!
-//! A quota counts in its status. The new count is written in the transaction that stores the object, so that two requests never use the same
-//! room; an object that cannot be stored is not counted.
+//! The usage of a quota is in its status. The new usage is written in the transaction that stores the object, so that concurrent requests
+//! cannot exceed it; an object that cannot be stored is not counted.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::{Admission, Request};
 use crate::{Compare, Entry, Op, Table, Txn};
 
 impl Admission<'_> {
-    /// Fills in requests and limits of a new Pod.
+    /// Sets default requests and limits of a new Pod.
     pub(super) fn fill_limits(&self, request: &Request<'_>, object: &mut Value) {
         if request.is(&pod::KIND) && self.has_limits(request, None) {
             limit_range::fill_pod(&self.limit_ranges(request), object);
@@ -43,7 +43,7 @@ impl Admission<'_> {
         entries.iter().map(|entry| object::decode_light(&entry.value)).collect()
     }
 
-    /// Counts a write in the quotas of its namespace, as part of the transaction.
+    /// Adds a write to the usage of the quotas of its namespace, in the transaction.
     pub(super) fn charge_quotas(
         &self,
         request: &Request<'_>,
@@ -53,13 +53,13 @@ impl Admission<'_> {
     ) -> Result<(), Status> {
         let Request { kind, subresource, .. } = *request;
         let (group, plural) = (kind.group, kind.plural);
-        let asked = quota::Request { group, plural, subresource, old, new, now: self.now };
-        if !self.runs(Plugin::ResourceQuota) || !asked.concerns_quotas() {
+        let requested = quota::Request { group, plural, subresource, old, new, now: self.now };
+        if !self.runs(Plugin::ResourceQuota) || !requested.concerns_quotas() {
             return Ok(());
         }
         let entries = self.entries(resourcequota::KIND.table, request.namespace);
         let mut quotas: Vec<Value> = entries.iter().map(|entry| pending(entry, txn)).collect();
-        let charges = quota::check_request(&quotas, &asked).map_err(|why| request.refuse(&why))?;
+        let charges = quota::check_request(&quotas, &requested).map_err(|why| request.refuse(&why))?;
         for Charge { quota, used } in charges {
             if let (Some(entry), Some(object)) = (entries.get(quota), quotas.get_mut(quota)) {
                 object.put("status.used", used);
@@ -75,7 +75,7 @@ impl Admission<'_> {
     }
 }
 
-/// A quota as the transaction leaves it so far: one transaction may write several objects.
+/// A quota after the transaction so far: one transaction may write several objects.
 fn pending(entry: &Entry, txn: &Txn) -> Value {
     let written = txn.ops.iter().rev().find_map(|op| match op {
         Op::Put { key, value, .. } if *key == entry.key => Some(value),

@@ -1,4 +1,4 @@
-//! The plugin PodSecurity: the labels of a Namespace say what its Pods may do ([`api::pod_security`] decides).
+//! The admission plugin PodSecurity: enforces the Pod Security Standards of a Namespace ([`api::pod_security`]).
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{Admission, Request};
 use crate::{Key, Table};
 
-/// How long the Pods of a Namespace are looked at when its labels become stricter.
+/// The time limit for checking the Pods of a Namespace when its labels become stricter.
 const EXISTING: Duration = Duration::from_secs(1);
 
 impl Admission<'_> {
@@ -37,12 +37,12 @@ impl Admission<'_> {
         let key = Key::new(Table::named(namespace::KIND.table), request.namespace);
         let Some(entry) = self.store.get(&key) else { return Ok(()) };
         let (configuration, namespace) = (Configuration::default(), object::decode_light(&entry.value));
-        let asked =
+        let requested =
             pod_security::Request { namespace: &namespace, user: request.user, subresource: request.subresource };
         let outcome = if is_pod {
-            configuration.admit_pod(&asked, new, old)
+            configuration.admit_pod(&requested, new, old)
         } else {
-            configuration.admit_controller(&asked, kind.group, kind.kind, new)
+            configuration.admit_controller(&requested, kind.group, kind.kind, new)
         };
         notes.warnings.extend(outcome.warnings);
         notes.annotations.extend(outcome.audit_annotations);
@@ -69,7 +69,7 @@ impl Admission<'_> {
         Ok(())
     }
 
-    /// Warnings about the Pods of a Namespace that its new labels would not allow.
+    /// Warnings about Pods of a Namespace that violate its new labels.
     fn existing_pods(&self, configuration: &Configuration, namespace: &str, enforce: LevelVersion) -> Vec<String> {
         let Ok(range) = self.store.range(Table::named(pod::KIND.table), &format!("{namespace}/"), None) else {
             return vec![LIST_FAILED.to_owned()];

@@ -1,4 +1,4 @@
-//! The plugin ServiceAccount: finds the account of a new Pod.
+//! The admission plugin ServiceAccount: sets the account of a new Pod.
 
 use api::admission::Plugin;
 use api::admission::service_account as accounts;
@@ -12,7 +12,7 @@ use super::{Admission, Request};
 use crate::{Compare, Key, Table};
 
 impl Admission<'_> {
-    /// Gives a new Pod its account and what comes with it.
+    /// Sets the account of a new Pod and its token volume.
     pub(super) fn fill_account(&self, request: &Request<'_>, object: &mut Value) -> Result<Option<Compare>, Status> {
         if !self.gives_account(request) {
             return Ok(None);

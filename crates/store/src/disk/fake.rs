@@ -1,6 +1,6 @@
-//! The real disk with faults on request: no room, failing or hanging syncs, a power cut that takes what was not synced.
+//! The file system with injected faults: full disk, failing or hanging syncs, a power cut that loses what was not synced.
 //!
-//! Files are real, so what a test reopens is what a crash would have left.
+//! Files are real: a test reopens what a crash would have left.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::{Disk, DiskFile, Real};
 
-/// A disk that fails when told to. Clones share their faults.
+/// A disk with injected faults. Clones share them.
 #[derive(Clone, Default)]
 pub struct Faulty {
     shared: Arc<Shared>,
@@ -27,7 +27,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Faults {
-    /// Bytes that still fit; `None` for no end.
+    /// Free bytes; `None` for unlimited.
     room: Option<u64>,
     failing_syncs: u32,
     failing_truncates: bool,
@@ -53,7 +53,7 @@ struct FaultyFile {
 // === impl Faulty ===
 
 impl Faulty {
-    /// From now on only so many bytes can be written; the write that exceeds them is torn. `None` makes room.
+    /// Limits the bytes that can be written from now on; the write that exceeds the limit is torn. `None` removes the limit.
     pub fn set_room(&self, bytes: Option<u64>) {
         self.shared.faults.lock().room = bytes;
     }
@@ -63,17 +63,17 @@ impl Faulty {
         self.shared.faults.lock().failing_syncs = count;
     }
 
-    /// Whether cutting a file fails.
+    /// Whether truncating a file fails.
     pub fn fail_truncates(&self, fail: bool) {
         self.shared.faults.lock().failing_truncates = fail;
     }
 
-    /// The next `count` renames happen but are reported as failed, as when the directory cannot be synced.
+    /// The next `count` renames succeed but return an error, as when the directory cannot be synced.
     pub fn fail_renames(&self, count: u32) {
         self.shared.faults.lock().failing_renames = count;
     }
 
-    /// Lets every sync hang until [`Faulty::release_syncs`].
+    /// Makes every sync hang until [`Faulty::release_syncs`].
     pub fn hold_syncs(&self) {
         self.shared.faults.lock().syncs_held = true;
     }
@@ -90,12 +90,12 @@ impl Faulty {
         self.shared.changed.notify_all();
     }
 
-    /// What a power cut leaves, once nobody has the files open: of what was written after the last sync of each file,
-    /// at most `keep` bytes.
+    /// Simulates a power cut, once all files are closed: of what was written after the last sync of each file, at most `keep` bytes
+    /// remain.
     ///
     /// # Errors
     ///
-    /// When a file cannot be cut.
+    /// When a file cannot be truncated.
     pub fn cut_power(&self, keep: u64) -> io::Result<()> {
         for (path, lengths) in &self.shared.faults.lock().files {
             let left = lengths.written.load(Relaxed).min(lengths.synced.load(Relaxed) + keep);
@@ -121,7 +121,7 @@ impl Disk for Faulty {
         }
         if faults.failing_renames > 0 {
             faults.failing_renames -= 1;
-            return Err(io::Error::other("a rename was told to fail"));
+            return Err(io::Error::other("a rename failed (injected fault)"));
         }
         Ok(())
     }
@@ -152,7 +152,7 @@ impl DiskFile for FaultyFile {
         faults.syncs_waiting -= 1;
         if faults.failing_syncs > 0 {
             faults.failing_syncs -= 1;
-            return Err(io::Error::other("a sync was told to fail"));
+            return Err(io::Error::other("a sync failed (injected fault)"));
         }
         self.lengths.synced.store(self.lengths.written.load(Relaxed), Relaxed);
         Ok(())
@@ -160,7 +160,7 @@ impl DiskFile for FaultyFile {
 
     fn truncate(&mut self, length: u64) -> io::Result<()> {
         if self.shared.faults.lock().failing_truncates {
-            return Err(io::Error::other("a truncate was told to fail"));
+            return Err(io::Error::other("a truncate failed (injected fault)"));
         }
         self.lengths.written.store(length, Relaxed);
         self.lengths.synced.fetch_min(length, Relaxed);

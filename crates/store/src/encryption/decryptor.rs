@@ -1,7 +1,7 @@
 //! Decrypts values on their way out of a file, and counts which keys were used.
 //!
-//! In: a stored value and its location. Out: the plain value, or why it cannot be had. A tolerant decryptor, with which a store
-//! is checked, notes refusals and goes on with an empty value.
+//! In: a stored value and its location. Out: the plain value, or an error. A tolerant decryptor, which checks a store,
+//! records errors and continues with an empty value.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -69,12 +69,12 @@ pub enum DecryptError {
 /// Why a record cannot be read.
 #[derive(Debug)]
 pub(crate) enum Unreadable {
-    /// The bytes passed their checksum and still make no sense.
+    /// The bytes passed their checksum and cannot be decoded.
     Malformed,
     Encrypted(DecryptError),
 }
 
-/// How many values of a table stand in files, and how. Versions of the same object in the log count each.
+/// How many values of a table are in files, and how they are stored. Versions of the same object in the log count each.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Values {
     /// Values that are not encrypted.
@@ -107,7 +107,7 @@ impl Decryptor {
         }
     }
 
-    /// One that notes refusals and goes on.
+    /// A decryptor that records errors and continues.
     pub(crate) fn tolerant(encryption: Arc<Encryption>) -> Self {
         Self { tolerant: true, ..Self::new(encryption) }
     }
@@ -122,8 +122,8 @@ impl Decryptor {
         &self.refused
     }
 
-    /// Forgets what was counted, because the file turned out to be damaged.
-    pub(crate) fn start_again(&mut self) {
+    /// Resets the counts, because the file is damaged.
+    pub(crate) fn reset(&mut self) {
         self.tally.clear();
         self.refused.clear();
     }

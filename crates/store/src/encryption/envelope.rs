@@ -89,7 +89,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_header_comes_back(name in "\\PC{0,60}", id: [u8; ID], salt: [u8; SALT], rest in prop::collection::vec(any::<u8>(), 28..60)) {
+        fn headers_round_trip(name in "\\PC{0,60}", id: [u8; ID], salt: [u8; SALT], rest in prop::collection::vec(any::<u8>(), 28..60)) {
             let mut bytes = header(&name, KeyId(id), &salt);
             let length = bytes.len();
             bytes.extend(&rest);

@@ -34,7 +34,7 @@ pub enum LoadError {
     },
     /// It lies beside the data.
     #[error(
-        "encryption configuration {} lies in the data directory {}, where whoever copies the data copies the keys, too; move it out, \
+        "encryption configuration {} is in the data directory {}, where copies of the data include the keys; move it out, \
          for example to /etc/waypost",
         path.display(), data_dir.display()
     )]
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn errors_name_the_file_or_key() {
         let dir = tempfile::tempdir().expect("a directory");
         let missing = dir.path().join("missing.yaml");
         let error = load(&missing, dir.path()).expect_err("refused").to_string();

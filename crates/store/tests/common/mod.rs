@@ -1,4 +1,4 @@
-//! What the tests of the store share: a place, a clock that does not matter, short ways to write.
+//! Helpers for tests of the store.
 #![allow(dead_code, reason = "every test file uses another part of it")]
 
 use std::fs;
@@ -18,7 +18,7 @@ pub(crate) fn key(name: &str) -> Key {
     Key::new(table(), name)
 }
 
-/// The facts of a value are its text, so that tests can tell whether they were found again.
+/// The facts of a value are its text, so that tests can check them after recovery.
 pub(crate) fn index(_table: &str, value: &[u8]) -> Facts {
     Facts { labels: Box::default(), fields: [String::from_utf8_lossy(value).into()].into() }
 }

@@ -1,6 +1,6 @@
-//! The agent of a machine, put together: watches and the kernel go in, Pods run.
+//! Wiring of the agent of a machine: watches and the kernel in, Pods out.
 //!
-//! `up` and `node` differ only in where objects come from.
+//! `up` and `node` differ only in the source of objects.
 
 mod clean;
 mod serve;
@@ -23,34 +23,34 @@ pub(super) use self::clean::clean;
 use super::{dns, privileges};
 use crate::config::AgentArguments;
 
-/// The lock of whoever runs Pods on a machine.
+/// Name of the lock that only one agent per machine holds.
 pub(super) const LOCK: &str = "waypost-agent";
-/// This program, also after its file was replaced.
+/// This program, even after its file was replaced.
 const PROGRAM: &str = "/proc/self/exe";
 
-/// Where the agent finds things.
+/// Dependencies of the agent.
 pub(super) struct Places<'a> {
-    /// Where objects come from.
+    /// The source of objects.
     pub(super) source: Arc<dyn Source>,
-    /// How to reach the API.
+    /// The client of the API.
     pub(super) remote: &'a Remote,
-    /// Where it keeps what must outlive it.
+    /// Its data directory.
     pub(super) data_dir: &'a Path,
     /// The addresses of all Pods.
     pub(super) cluster: &'a [IpNet],
     /// The domain of the cluster.
     pub(super) domain: &'a str,
-    /// The name of the node, if it was said.
+    /// The name of the node, if it is set.
     pub(super) node: Option<&'a str>,
-    /// How it shows the server who it is; without this nobody can look into its Pods.
+    /// Its TLS settings; without them logs, exec and reports do not work.
     pub(super) tls: Option<::agent::serve::Tls>,
     /// Metrics of the agent; the proxy's `/metrics` shows them.
     pub(super) metrics: Arc<::agent::metrics::Metrics>,
-    /// Who can tell how the proxy of this machine stands, if there is one.
+    /// Reports of the proxy of this machine, if there is one.
     pub(super) reports: Option<Arc<dyn ::agent::serve::reports::Reports>>,
 }
 
-/// An agent that runs. Dropping it ends it, and leaves its Pods running.
+/// A running agent. Dropping it stops it and leaves its Pods running.
 pub(super) struct Pods {
     agent: ::agent::agent::Agent,
     _serving: JoinSet<()>,
@@ -58,13 +58,13 @@ pub(super) struct Pods {
 }
 
 impl Pods {
-    /// Waits until Pods run.
+    /// Waits until the agent is ready.
     pub(super) async fn ready(&self) {
         self.agent.ready().await;
     }
 }
 
-/// Starts the agent when this machine lets it, and nobody said no.
+/// Starts the agent, if this process has the privileges and `--workloads` is not false.
 pub(super) async fn for_one_machine(places: &Places<'_>, arguments: &AgentArguments) -> anyhow::Result<Option<Pods>> {
     match (arguments.workloads, may_run_pods()) {
         (Some(false), _) | (None, false) if arguments.adopt.flag().is_some() => {
@@ -83,12 +83,12 @@ pub(super) async fn for_one_machine(places: &Places<'_>, arguments: &AgentArgume
     }
 }
 
-/// Whether Pods will be run, if nothing goes wrong.
+/// Whether the agent is enabled.
 pub(super) fn is_wanted(arguments: &AgentArguments) -> bool {
     arguments.workloads.unwrap_or(true) && may_run_pods()
 }
 
-/// Whether namespaces, mounts and links may be made.
+/// Whether the process has the privileges to run Pods.
 pub(super) fn may_run_pods() -> bool {
     use rustix::thread::CapabilitySet;
     let wanted = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
@@ -101,7 +101,8 @@ pub(super) async fn start(places: &Places<'_>, arguments: &AgentArguments) -> an
         bail!("another waypost runs Pods on this machine; stop it first, or leave Pods to it with --workloads=false");
     };
     let data_dir = std::path::absolute(places.data_dir).context("finding the data directory")?;
-    std::fs::create_dir_all(&data_dir).with_context(|| format!("making the data directory {}", data_dir.display()))?;
+    std::fs::create_dir_all(&data_dir)
+        .with_context(|| format!("creating the data directory {}", data_dir.display()))?;
     privileges::data_dir::is_of_root(&data_dir)?;
     let settings = ::agent::settings::Settings {
         node: node_name(places.node),
@@ -141,13 +142,13 @@ pub(super) async fn start(places: &Places<'_>, arguments: &AgentArguments) -> an
     Ok(Pods { agent, _serving: serving, _lock: lock })
 }
 
-/// The names by which the server calls the agent of this machine.
+/// The names of the agent of this machine in its serving certificate.
 pub(super) fn serving_names() -> ServingNames {
     let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
     ServingNames { ips: own_addresses().into_iter().chain(loopback).collect(), dns: vec![host_name()] }
 }
 
-/// The addresses by which the server calls the agent of this machine, as its Node says.
+/// The addresses of the agent of this machine in its serving certificate.
 pub(super) fn serving_ips() -> Vec<IpAddr> {
     own_addresses()
 }
@@ -157,12 +158,12 @@ pub(super) fn node_name(said: Option<&str>) -> String {
     said.map_or_else(host_name, str::to_owned)
 }
 
-/// The name of this machine, by which its Node goes unless it was said otherwise.
+/// The host name, the default name of the Node.
 fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().to_lowercase()
 }
 
-/// The addresses by which others know this machine.
+/// The addresses of this machine.
 pub(super) fn own_addresses() -> Vec<IpAddr> {
     let mut all: Vec<IpAddr> = dns::own_addresses().iter().map(std::net::SocketAddr::ip).collect();
     all.sort_by_key(|ip| !ip.is_ipv4());

@@ -1,6 +1,6 @@
-//! The announcers of a machine, put together: watches and frames go in, Leases, answers to neighbours and Events come out.
+//! Wiring of the announcers of a machine: watches and frames in, Leases, ARP and NDP replies, BGP routes and Events out.
 //!
-//! `up` and `node` differ only in where objects come from.
+//! `up` and `node` differ only in the source of objects.
 
 mod bgp;
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use announce::inputs::Inputs;
 use announce::l2;
 use announce::leases::ApiLeases;
-use announce::metrics::Figures;
+use announce::metrics::Metrics;
 use client::events::EventRecorder;
 use client::remote::Remote;
 use client::watch::Source;
@@ -20,26 +20,26 @@ use tokio::task::JoinHandle;
 
 use crate::config::ProxyArguments;
 
-/// As whom we speak in Events.
+/// The reporting component of Events.
 const COMPONENT: &str = "waypost-announcer";
 
-/// What the announcers of a machine need.
-pub(super) struct Place<'a> {
-    /// Where objects come from.
+/// Dependencies of the announcers.
+pub(super) struct Dependencies<'a> {
+    /// The source of objects.
     pub(super) source: &'a dyn Source,
-    /// How to reach the API.
+    /// The client of the API.
     pub(super) remote: &'a Remote,
     /// The name of the node.
     pub(super) node: String,
-    /// The bridge of Pods, which leads to no neighbours.
+    /// The bridge of Pods, which has no neighbours.
     pub(super) pod_bridge: &'a str,
-    /// What is counted.
-    pub(super) figures: Figures,
-    /// How the proxy of the machine stands, if there is one.
+    /// Metrics.
+    pub(super) metrics: Metrics,
+    /// The health of the machine's proxy, if there is one.
     pub(super) proxy: Option<Arc<Health>>,
 }
 
-/// Announcers that run.
+/// Running announcers.
 pub(super) struct Announcing {
     stop: oneshot::Sender<()>,
     l2: JoinHandle<()>,
@@ -48,44 +48,51 @@ pub(super) struct Announcing {
 }
 
 impl Announcing {
-    /// Starts them, on the present tokio runtime.
-    pub(super) fn start(place: Place<'_>) -> anyhow::Result<Self> {
-        let inputs = Inputs::start(place.source).map_err(|status| anyhow::anyhow!("{}", status.message))?;
-        let remote = place.remote.clone();
-        let recorder = EventRecorder::start(&remote, COMPONENT, &place.node);
-        let (secrets, figures) = (Arc::new(remote.clone()), place.figures.bgp.clone());
-        let bgp = bgp::Speaker::start(&place.node, inputs.view(), secrets, recorder.clone(), figures, place.proxy);
+    /// Starts them on the current tokio runtime.
+    pub(super) fn start(dependencies: Dependencies<'_>) -> anyhow::Result<Self> {
+        let inputs = Inputs::start(dependencies.source).map_err(|status| anyhow::anyhow!("{}", status.message))?;
+        let remote = dependencies.remote.clone();
+        let recorder = EventRecorder::start(&remote, COMPONENT, &dependencies.node);
+        let (secrets, metrics) = (Arc::new(remote.clone()), dependencies.metrics.bgp.clone());
+        let bgp = bgp::Speaker::start(
+            &dependencies.node,
+            inputs.view(),
+            secrets,
+            recorder.clone(),
+            metrics,
+            dependencies.proxy,
+        );
         let api = Arc::new(ApiLeases::new(remote, recorder));
-        let left_out = vec![place.pod_bridge.to_owned()];
-        let tools = l2::Tools {
-            node: place.node,
+        let left_out = vec![dependencies.pod_bridge.to_owned()];
+        let deps = l2::Dependencies {
+            node: dependencies.node,
             process: uuid::Uuid::new_v4().simple().to_string(),
             open: Box::new(move || -> Result<Box<dyn Packets>, PacketsError> {
                 Ok(Box::new(packets::linux::Linux::open(left_out.clone())?))
             }),
             clock: packets::now,
             api,
-            figures: place.figures,
+            metrics: dependencies.metrics,
         };
         let (stop, stopped) = oneshot::channel();
-        let l2 = tokio::spawn(l2::run(inputs.view(), tools, stopped));
+        let l2 = tokio::spawn(l2::run(inputs.view(), deps, stopped));
         Ok(Self { stop, l2, bgp, _inputs: inputs })
     }
 
-    /// Falls silent and gives everything back, so that others answer at once.
-    pub(super) async fn leave(self) {
-        l2::leave(self.stop, self.l2).await;
-        self.bgp.leave().await;
+    /// Stops announcing and releases the Leases, so that other nodes take over at once.
+    pub(super) async fn stop(self) {
+        l2::stop(self.stop, self.l2).await;
+        self.bgp.stop().await;
     }
 }
 
-/// Whether this machine lets us hear and send frames.
+/// Whether frames may be sent and received (CAP_NET_RAW).
 pub(super) fn may_announce() -> bool {
     use rustix::thread::CapabilitySet;
     rustix::thread::capabilities(None).is_ok_and(|have| have.effective.contains(CapabilitySet::NET_RAW))
 }
 
-/// The mode ipvs has addresses of Services on a device of its own, for which the kernel would answer neighbours of every node by itself.
-pub(super) fn leave_answers_to_us(proxy: &mut ProxyArguments, announces: bool) {
+/// In IPVS mode Service addresses are on a dummy device, for which the kernel of every node would answer ARP requests: sets strict ARP.
+pub(super) fn require_strict_arp(proxy: &mut ProxyArguments, announces: bool) {
     proxy.ipvs.ipvs_strict_arp |= announces;
 }

@@ -1,21 +1,21 @@
 //! `waypost certs`: the keys and certificates of a server, listed and replaced.
 //!
-//! In: the data directory, whether a server runs on it or not. Out: a list, or other files, which a running server follows within seconds.
+//! In: the data directory, of a running or a stopped server. Out: a list, or new files, which a running server reloads within seconds.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
+use cli::terminal;
 use jiff::Timestamp;
 use kernel::privileges::{self, Account, Capabilities};
-use rest::pki::Shown;
+use rest::pki::LastCertificate;
 use rest::pki::inventory::{self, Entry, WARN_DAYS};
 use rest::pki::rotation::{self, Target};
 use serde_json::{Value, json};
 
-use super::reach;
-use crate::config::{CertsOutput, CertsSubject, Place};
+use crate::config::{CertsOutput, CertsSubject, DataDir};
 
 /// Runs the command.
 pub(crate) fn exec(subject: CertsSubject) -> anyhow::Result<()> {
@@ -27,7 +27,7 @@ pub(crate) fn exec(subject: CertsSubject) -> anyhow::Result<()> {
     }
 }
 
-fn folder(place: &Place) -> anyhow::Result<PathBuf> {
+fn folder(place: &DataDir) -> anyhow::Result<PathBuf> {
     let dir = place.data_dir.join("pki");
     ensure!(
         dir.join("ca.crt").exists(),
@@ -37,13 +37,13 @@ fn folder(place: &Place) -> anyhow::Result<PathBuf> {
     Ok(dir)
 }
 
-/// The folder, if it is this user's, or root's to act for: the server could not read files that somebody else writes for themselves alone.
-fn own_folder(place: &Place) -> anyhow::Result<PathBuf> {
+/// The folder, if this user owns it; root changes to its owner first, so that the server can read the files.
+fn own_folder(place: &DataDir) -> anyhow::Result<PathBuf> {
     let dir = folder(place)?;
     let found = std::fs::metadata(&dir).with_context(|| format!("reading {}", dir.display()))?;
     let (owner, own) = (found.uid(), rustix::process::geteuid().as_raw());
     if own == 0 && owner != 0 {
-        // The API server must be able to read what is written, and must not have root write where it likes.
+        // The API server must be able to read the files, and must not make root write elsewhere.
         let account = Account::numbered(owner, found.gid());
         privileges::become_user(&account, Capabilities::empty()).with_context(|| format!("becoming {account}"))?;
         return Ok(dir);
@@ -58,10 +58,10 @@ fn list(dir: &Path, output: CertsOutput, now: Timestamp) -> anyhow::Result<()> {
         tracing::warn!(file = entry.file, days = entry.days_left(now), "certificate ends within {WARN_DAYS} days");
     }
     match output {
-        CertsOutput::Table => reach::print(&table(&entries, now)),
+        CertsOutput::Table => terminal::print(&table(&entries, now)),
         CertsOutput::Json => {
             let rows: Vec<Value> = entries.iter().map(|entry| row(entry, now)).collect();
-            reach::print(&format!("{:#}\n", Value::from(rows)))
+            terminal::print(&format!("{:#}\n", Value::from(rows)))
         }
     }
 }
@@ -114,10 +114,10 @@ fn rotate(dir: &Path, targets: &[Target], now: Timestamp) -> anyhow::Result<()> 
         let _ = writeln!(out, "{}", rotated(*target));
     }
     out.push_str("a running server follows within a few seconds, one that is stopped when it starts\n");
-    reach::print(&out)
+    terminal::print(&out)
 }
 
-/// What was done, and what to do next.
+/// The result, and the next step.
 const fn rotated(target: Target) -> &'static str {
     match target {
         Target::Ca => {
@@ -153,11 +153,11 @@ fn finish(dir: &Path, targets: &[Target], force: bool) -> anyhow::Result<()> {
             _ => "signing: tokens of the keys before are refused\n",
         });
     }
-    reach::print(&out)
+    terminal::print(&out)
 }
 
-/// Refuses to cut clients off.
-fn check(clients: Option<Vec<(String, Shown)>>) -> anyhow::Result<()> {
+/// Fails if clients still use the old CA.
+fn check(clients: Option<Vec<(String, LastCertificate)>>) -> anyhow::Result<()> {
     let Some(clients) = clients else {
         bail!(
             "no server has run since the CA was replaced, so nothing is known of its clients; start it and wait until nodes have renewed \
@@ -186,7 +186,7 @@ mod tests {
         let unknown = check(None).expect_err("nothing is known").to_string();
         assert!(unknown.contains("no server has run") && unknown.contains("--force"), "{unknown}");
         let at = Timestamp::from_second(1_800_000_000).expect("a time");
-        let shown = Shown { ca: "x".into(), at };
+        let shown = LastCertificate { ca: "x".into(), at };
         let why = check(Some(vec![("system:node:n1".into(), shown)])).expect_err("one is left").to_string();
         assert!(why.contains("system:node:n1, at 2027-01-15T08:00:00Z"), "{why}");
     }

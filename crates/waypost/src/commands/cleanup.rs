@@ -18,7 +18,7 @@ pub(crate) fn exec(arguments: &CleanupArguments) -> anyhow::Result<()> {
 /// Removes everything but data.
 ///
 /// # Errors
-/// Somebody still serves this machine, or something cannot be removed.
+/// When a proxy or an agent still runs on this machine, or something cannot be removed.
 pub(super) fn clean(data_dir: &Path, bridge: &str) -> anyhow::Result<()> {
     let Some(_turn) = Lock::take(super::proxy::LOCK)? else {
         bail!("a waypost serves Services on this machine and would write its rules again; stop it first");
@@ -27,20 +27,20 @@ pub(super) fn clean(data_dir: &Path, bridge: &str) -> anyhow::Result<()> {
         bail!("a waypost runs Pods on this machine and would start them again; stop it first");
     };
     let found = modes::clean_rules(None)? | modes::clean_ipvs(None)?;
-    tracing::info!("{}", if found { "the rules are gone" } else { "there were no rules" });
+    tracing::info!("{}", if found { "removed rules" } else { "no rules found" });
     let pods = agent::clean(data_dir, bridge).context("removing Pods")?;
     if pods > 0 {
-        tracing::info!(pods, "the Pods of this machine have ended");
+        tracing::info!(pods, "removed Pods");
     }
     let demos = super::demo::sweep()?;
     if demos > 0 {
-        tracing::info!(demos, "what demos had left that were killed is gone");
+        tracing::info!(demos, "removed leftovers of killed demos");
     }
-    if HostNames::default().restore().context("putting back whom programs ask for names")? {
-        tracing::info!("programs of this machine ask for names where they did before");
+    if HostNames::default().restore().context("restoring the host's resolv.conf")? {
+        tracing::info!("restored the host's resolv.conf");
     }
     if modes::restore_settings()? {
-        tracing::info!("settings of this machine are as they were");
+        tracing::info!("restored sysctls");
     }
     Ok(())
 }

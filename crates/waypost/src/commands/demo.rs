@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     part: Option<Part>,
 }
 
-/// How it is told.
+/// Output format.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Output {
     /// For people, while it happens.

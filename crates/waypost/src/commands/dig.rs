@@ -1,14 +1,14 @@
 //! `waypost dig`: how a name is resolved, and why.
 //!
-//! In: a name as a program in a Pod would ask for it, and the objects of a cluster. Out: each name of the search path with
-//! its answer and the objects behind each record, until one answers; and where a DNS server says something else.
+//! In: a name as a program in a Pod resolves it, and the objects of a cluster. Out: the response for each name of the search path, with
+//! the objects that records come from, up to the first name that resolves; and differences from the responses of a DNS server.
 //!
 //! ```text
-//! search: Pod ─▶ search path ─▶ names ─▶ book: objects ─▶ records and their origin ─┬─▶ step ─▶ show: text or JSON
-//!                                  └───▶ ask: a server, by UDP and TCP ─▶ difference ┘
+//! search: Pod ─▶ search path ─▶ names ─▶ zone: objects ─▶ records and their origin ─┬─▶ step ─▶ show: text or JSON
+//!                                  └───▶ query: a server, over UDP and TCP ─▶ difference ┘
 //! ```
 
-pub(super) mod ask;
+pub(super) mod query;
 pub(super) mod search;
 mod show;
 mod step;
@@ -19,6 +19,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
+use cli::api_client::ApiFlags;
+use cli::terminal;
 use client::remote::Remote;
 use dns::informers::Informers;
 use dns::metrics::Metrics;
@@ -28,11 +30,10 @@ use dns::zone::Config;
 
 use self::search::Search;
 use self::step::Step;
-use super::reach::{self, Reach};
 use super::server;
 
-/// How long it may take until every object is known.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// Timeout of the first sync of the zone.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Settings of the command.
 #[derive(Args, Debug, Clone)]
@@ -58,10 +59,10 @@ pub(crate) struct Arguments {
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     output: Output,
     #[command(flatten)]
-    reach: Reach,
+    api: ApiFlags,
 }
 
-/// How the answer is written.
+/// Output formats.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Output {
     /// For people.
@@ -70,8 +71,8 @@ enum Output {
     Json,
 }
 
-/// Everything that was found.
-struct Found {
+/// The steps of a resolution.
+struct Resolution {
     search: Search,
     steps: Vec<Step>,
     server: Option<SocketAddr>,
@@ -79,17 +80,21 @@ struct Found {
 
 /// Runs the command.
 pub(crate) fn exec(arguments: &Arguments) -> anyhow::Result<()> {
-    let found = server::runtime()?.block_on(find(arguments))?;
-    reach::print(&match arguments.output {
-        Output::Text => show::text(&found),
-        Output::Json => show::json(&found),
+    let resolution = server::runtime()?.block_on(find(arguments))?;
+    terminal::print(&match arguments.output {
+        Output::Text => show::text(&resolution),
+        Output::Json => show::json(&resolution),
     })?;
-    ensure!(found.steps.iter().any(Step::is_found), "no record was found for {}; each step says why", arguments.name);
+    ensure!(
+        resolution.steps.iter().any(Step::has_records),
+        "no record was found for {}; each step shows why",
+        arguments.name
+    );
     Ok(())
 }
 
-async fn find(arguments: &Arguments) -> anyhow::Result<Found> {
-    let mut api = arguments.reach.api()?;
+async fn find(arguments: &Arguments) -> anyhow::Result<Resolution> {
+    let mut api = arguments.api.client()?;
     api.namespace(&arguments.namespace).await?;
     let pod = match &arguments.pod {
         None => None,
@@ -97,29 +102,29 @@ async fn find(arguments: &Arguments) -> anyhow::Result<Found> {
     };
     let domain = arguments.cluster_domain.trim_matches('.');
     let search = Search::of(&arguments.namespace, pod.as_ref(), domain);
-    let (names, types) = question(arguments, &search);
-    let remote = Remote::of(arguments.reach.access()?);
-    let book = fill(&remote, domain).await?;
+    let (names, types) = names_and_types(arguments, &search);
+    let remote = Remote::of(arguments.api.access()?);
+    let zone = sync_zone(&remote, domain).await?;
     let mut server = arguments.server;
     let mut steps = Vec::new();
     for name in names {
-        let mut is_found = false;
+        let mut has_records = false;
         for qtype in &types {
-            let step = Step::take(&book, &name, *qtype, server).await?;
-            // A server that is silent once would be waited for at each step.
-            server = server.filter(|_| !step.is_unanswered());
-            is_found |= step.is_found();
+            let step = Step::run(&zone, &name, *qtype, server).await?;
+            // A server that timed out once would time out at each step.
+            server = server.filter(|_| !step.has_failed());
+            has_records |= step.has_records();
             steps.push(step);
         }
-        if is_found {
+        if has_records {
             break;
         }
     }
-    Ok(Found { search, steps, server: arguments.server })
+    Ok(Resolution { search, steps, server: arguments.server })
 }
 
-/// The names to ask for in turn, and the types.
-fn question(arguments: &Arguments, search: &Search) -> (Vec<String>, Vec<u16>) {
+/// The names to query in order, and the types.
+fn names_and_types(arguments: &Arguments, search: &Search) -> (Vec<String>, Vec<u16>) {
     if let (Ok(address), None | Some(rtype::PTR)) = (arguments.name.parse::<IpAddr>(), arguments.qtype) {
         return (vec![search::reverse_name(address)], vec![rtype::PTR]);
     }
@@ -127,24 +132,24 @@ fn question(arguments: &Arguments, search: &Search) -> (Vec<String>, Vec<u16>) {
     (search.names(&arguments.name), types)
 }
 
-/// A book of everything the API has now.
-async fn fill(remote: &Remote, domain: &str) -> anyhow::Result<Arc<ZoneSnapshot>> {
+/// The zone of all objects.
+async fn sync_zone(remote: &Remote, domain: &str) -> anyhow::Result<Arc<ZoneSnapshot>> {
     let zones = [domain, "in-addr.arpa", "ip6.arpa"].map(str::to_owned).to_vec();
-    let book = ZoneSnapshot::new(Config { zones, ..Config::default() }).context("--cluster-domain")?;
-    let metrics = Metrics::new(&book.zones, "");
-    let mut updates = book.updates();
-    let inputs = Informers::start(remote, &book, &metrics).map_err(|status| anyhow!("{}", status.message))?;
-    let ready = updates.wait_for(|_| book.is_ready());
-    match tokio::time::timeout(PATIENCE, ready).await {
+    let zone = ZoneSnapshot::new(Config { zones, ..Config::default() }).context("--cluster-domain")?;
+    let metrics = Metrics::new(&zone.zones, "");
+    let mut updates = zone.updates();
+    let inputs = Informers::start(remote, &zone, &metrics).map_err(|status| anyhow!("{}", status.message))?;
+    let ready = updates.wait_for(|_| zone.is_ready());
+    match tokio::time::timeout(SYNC_TIMEOUT, ready).await {
         Ok(ready) => {
             ready.context("the watches ended")?;
         }
         Err(_) => bail!(
-            "not every object is known after {PATIENCE:?}: {}; use the kubeconfig of a user who may list and watch these",
+            "the DNS zone is not synced after {SYNC_TIMEOUT:?}: {}; use the kubeconfig of a user who may list and watch these",
             inputs.out_of_sync().join("; ")
         ),
     }
-    Ok(book)
+    Ok(zone)
 }
 
 fn read_type(text: &str) -> Result<u16, String> {

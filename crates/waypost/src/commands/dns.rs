@@ -1,9 +1,9 @@
-//! The DNS server of a machine, put together: watches and a configuration go in, answers and figures come out.
+//! Wiring of the DNS server of a machine: watches and a configuration in, listeners and metrics out.
 //!
-//! `up` and `node` differ only in where objects come from and where it listens.
+//! `up` and `node` differ only in the source of objects and the listen addresses.
 
-mod pages;
-mod parts;
+mod components;
+mod http;
 mod reload;
 mod service;
 mod settings;
@@ -18,29 +18,29 @@ use dns::serve::{Options, Server};
 use kernel::addresses::Addresses as _;
 use tokio::task::JoinSet;
 
-use self::pages::{Pages, Plan};
-use self::parts::Builder;
+use self::components::Builder;
+use self::http::{Endpoints, HttpListeners};
 pub(super) use self::service::publish;
 use super::server;
 use crate::config::DnsArguments;
 
-/// Where `up` answers: the port of DNS is often taken on a machine that has users, and the Service leads here.
+/// The DNS port of `up`: port 53 is often taken by the resolver of the host, and the Service forwards here.
 const UP_PORT: u16 = 10053;
 
-/// A server that runs. Dropping it ends it.
+/// A running server. Dropping it stops it.
 pub(super) struct Dns {
-    state: Arc<pages::State>,
+    state: Arc<http::State>,
     server: Server,
     _tasks: JoinSet<()>,
-    /// Those that stay where they are; those of a Corefile are with whoever follows it.
-    _pages: Option<Pages>,
+    /// The HTTP listeners without a Corefile; with one, the reload task owns them.
+    _listeners: Option<HttpListeners>,
 }
 
 impl Dns {
-    /// Starts to listen; names are answered as soon as all of them are known.
+    /// Opens the listeners; queries are answered once the zone is synced.
     ///
     /// # Errors
-    /// When the configuration cannot be used, or an address not be had.
+    /// When the configuration is invalid, or an address is not available.
     pub(super) async fn start(
         source: Arc<dyn Source>,
         arguments: &DnsArguments,
@@ -52,54 +52,61 @@ impl Dns {
         let listen = if content.is_some() { config.listen_addresses().map_err(anyhow::Error::msg)? } else { listen };
         let quirks = arguments.dns_quirks.into();
         let builder = Builder { source, domain: domain.to_owned(), listen: listen.clone(), quirks };
-        let (parts, metrics) = builder.first(&config)?;
+        let (components, metrics) = builder.first(&config)?;
         let clients = settings::client_limits(arguments);
         let options = Options { listen: listen.clone(), clients, ..Options::default() };
-        let listening = Server::start(parts.book.clone(), parts.resolver.clone(), metrics.clone(), &options).await;
+        let listening =
+            Server::start(components.snapshot.clone(), components.resolver.clone(), metrics.clone(), &options).await;
         let server = listening.with_context(|| format!("listening for DNS on {listen:?}; choose with --dns-listen"))?;
-        let figures = content.as_ref().map(|content| Arc::new(ReloadMetrics::new(&content.version)));
-        let state = Arc::new(pages::State::new(parts, metrics, figures.clone()));
-        let mut pages = Pages::new(state.clone());
-        pages.follow(if content.is_some() { Plan::of_corefile(&config) } else { Plan::of_flags(arguments) }).await;
-        let (mut tasks, mut pages) = (JoinSet::new(), Some(pages));
-        if let (Some(path), Some(first), Some(figures)) = (&arguments.corefile, content, figures) {
-            let taker =
-                reload::Taker { builder, state: state.clone(), switch: server.handler_swap(), pages: pages.take() };
-            reload::follow(&mut tasks, path, first, figures, taker);
+        let reload_metrics = content.as_ref().map(|content| Arc::new(ReloadMetrics::new(&content.version)));
+        let state = Arc::new(http::State::new(components, metrics, reload_metrics.clone()));
+        let mut listeners = HttpListeners::new(state.clone());
+        listeners
+            .follow(if content.is_some() { Endpoints::of_corefile(&config) } else { Endpoints::of_flags(arguments) })
+            .await;
+        let (mut tasks, mut listeners) = (JoinSet::new(), Some(listeners));
+        if let (Some(path), Some(first), Some(metrics)) = (&arguments.corefile, content, reload_metrics) {
+            let applier = reload::ConfigApplier {
+                builder,
+                state: state.clone(),
+                switch: server.handler_swap(),
+                listeners: listeners.take(),
+            };
+            reload::follow(&mut tasks, path, first, metrics, applier);
         }
         tracing::info!(addresses = ?server.addresses(), domain, "DNS listening");
-        Ok(Self { state, server, _tasks: tasks, _pages: pages })
+        Ok(Self { state, server, _tasks: tasks, _listeners: listeners })
     }
 
-    /// Waits until every name is known.
+    /// Waits until the zone is synced.
     pub(super) async fn ready(&self) {
-        self.state.parts().book.wait_ready().await;
+        self.state.components().snapshot.wait_ready().await;
     }
 
-    /// Is not ready any more, and goes on answering for as long as the Corefile says (`lameduck`): whoever sends questions here
-    /// has to hear of it first. Who is told to end once more ends at once.
-    pub(super) async fn leave(&self) {
-        let rest = self.state.leave();
+    /// Reports not ready and continues to answer for the `lameduck` duration of the Corefile, so that clients can move. A second
+    /// signal ends this at once.
+    pub(super) async fn drain(&self) {
+        let rest = self.state.drain();
         if rest.is_zero() {
             return;
         }
-        tracing::info!(?rest, "told to end: not ready any more, and answering for a while");
+        tracing::info!(?rest, "stopping DNS: not ready, still answering queries");
         tokio::select! {
             () = tokio::time::sleep(rest) => {}
             () = server::stop_signal() => {}
         }
     }
 
-    /// Where it listens.
+    /// Its listen addresses.
     pub(super) fn addresses(&self) -> &[SocketAddr] {
         self.server.addresses()
     }
 }
 
-/// Where to listen: as it was said, or else there; nowhere when that was said.
+/// The listen addresses: those of the flag, or a default; empty for `none`.
 ///
 /// # Errors
-/// When something that was said is no address with a port.
+/// When one is not an address with a port.
 pub(super) fn listen(
     arguments: &DnsArguments,
     otherwise: impl FnOnce() -> Vec<SocketAddr>,
@@ -110,11 +117,11 @@ pub(super) fn listen(
     match &arguments.dns_listen[..] {
         [] => Ok(otherwise()),
         [none] if none == "none" => Ok(Vec::new()),
-        said => said.iter().map(parse).collect(),
+        listed => listed.iter().map(parse).collect(),
     }
 }
 
-/// The first address of each family that others on this machine's networks can reach; loopback where there is none.
+/// The first non-loopback address of each family; loopback where there is none.
 pub(super) fn own_addresses() -> Vec<SocketAddr> {
     let known = kernel::addresses::linux::Linux::open().and_then(|mut addresses| addresses.list()).unwrap_or_default();
     let is_public = |ip: IpAddr| match ip {
@@ -129,8 +136,8 @@ pub(super) fn own_addresses() -> Vec<SocketAddr> {
     if found.is_empty() { vec![SocketAddr::from(([127, 0, 0, 1], UP_PORT))] } else { found }
 }
 
-/// By which addresses others may know a server that listens there: those that were named, and those that a wildcard stands for.
-/// Loopback is a different machine for everybody.
+/// The addresses by which other machines reach a server that listens there: the named ones, and those of a wildcard. Loopback
+/// addresses are omitted.
 fn known_as(listen: &[SocketAddr]) -> (Vec<IpAddr>, Vec<IpAddr>) {
     let named = listen.iter().map(SocketAddr::ip).filter(|ip| !ip.is_unspecified() && !ip.is_loopback());
     let mut others = Vec::new();

@@ -1,31 +1,36 @@
 //! `waypost doctor`: why a Service does not work, and the command that repairs it.
 //!
-//! In: an API, and this machine. Out: one verdict for each Service, by [`crate::doctor`]; exit code 0 when all Services work, 1 when one
+//! In: an API, and this machine. Out: one verdict for each Service, by [`cli::doctor`]; exit code 0 when all Services work, 1 when one
 //! does not, 2 when the API cannot be read. A failure that may be transient is checked again before it is reported. `--security` gathers
-//! other evidence and reports by [`crate::doctor::security`].
+//! other evidence and reports by [`cli::doctor::security`].
 //!
 //! ```text
-//! objects: lists of the API ─┬─▶ here: kernel, rules beside the plan ─┬─▶ tries: connections, names ─▶ Evidence ─▶ Verdict
-//!                            └────────────────────────────────────────┘
+//! objects: lists of the API ─┬─▶ machine: kernel, rules and plan ─┬─▶ probe: connections, DNS ─▶ Evidence ─▶ Verdict
+//!                            └────────────────────────────────────┘
 //! ```
 
-mod here;
-pub(super) mod objects;
+mod firewall;
+mod machine;
+pub(super) mod probe;
 mod rules;
 mod security;
 mod tables;
-pub(super) mod tries;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use api::value::ValueExt as _;
 use clap::Args;
+use cli::api_client::{ApiClient, ApiFlags};
+use cli::doctor::{Cluster, Evidence, Verdict, json, objects, run_checks, security as exposed, text};
+use cli::host::{AnnouncedObjects, Announcements};
+use cli::terminal;
 use futures_util::{StreamExt as _, stream};
 
-use self::tries::{Bounds, Tries};
-use super::reach::{self, Reach};
+use self::probe::{Limits, Prober};
+use super::announced::{self, Announced};
 use super::server;
-use crate::doctor::{Cluster, Evidence, Verdict, json, run_checks, security as exposed, text};
 
 /// How often the checks run while a failure may be transient.
 const ATTEMPTS: usize = 4;
@@ -62,10 +67,10 @@ pub(crate) struct Arguments {
     #[arg(long, env = "WAYPOST_CLUSTER_DOMAIN", default_value = "cluster.local", value_name = "DOMAIN")]
     cluster_domain: String,
     #[command(flatten)]
-    reach: Reach,
+    api: ApiFlags,
 }
 
-/// How the answer is written.
+/// Output formats.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Output {
     /// For people.
@@ -74,12 +79,12 @@ enum Output {
     Json,
 }
 
-/// Runs the command. The code of the exit says what was found, so it ends here.
+/// Runs the command. Ends the process where the exit code is not 0.
 pub(crate) fn exec(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.security {
         return exposure(arguments);
     }
-    let found = server::runtime().and_then(|runtime| runtime.block_on(look(arguments)));
+    let found = server::runtime().and_then(|runtime| runtime.block_on(check(arguments)));
     let verdicts = match found {
         Ok(verdicts) => verdicts,
         Err(error) => {
@@ -87,11 +92,11 @@ pub(crate) fn exec(arguments: &Arguments) -> anyhow::Result<()> {
             std::process::exit(2);
         }
     };
-    reach::print(&match arguments.output {
+    terminal::print(&match arguments.output {
         Output::Text => text(&verdicts, arguments.name.is_some()),
         Output::Json => json(&verdicts),
     })?;
-    if verdicts.iter().any(|verdict| verdict.cause().is_some()) {
+    if verdicts.iter().any(Verdict::has_failed) {
         std::process::exit(1);
     }
     Ok(())
@@ -99,7 +104,7 @@ pub(crate) fn exec(arguments: &Arguments) -> anyhow::Result<()> {
 
 /// The same for `--security`.
 fn exposure(arguments: &Arguments) -> anyhow::Result<()> {
-    let gathered = server::runtime().and_then(|runtime| runtime.block_on(security::gather(&arguments.reach)));
+    let gathered = server::runtime().and_then(|runtime| runtime.block_on(security::gather(&arguments.api)));
     let evidence = match gathered {
         Ok(evidence) => evidence,
         Err(error) => {
@@ -108,7 +113,7 @@ fn exposure(arguments: &Arguments) -> anyhow::Result<()> {
         }
     };
     let report = exposed::examine(&evidence);
-    reach::print(&match arguments.output {
+    terminal::print(&match arguments.output {
         Output::Text => exposed::text(&report),
         Output::Json => exposed::json(&report),
     })?;
@@ -116,37 +121,48 @@ fn exposure(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 /// Runs all checks, again while a failure may be transient.
-async fn look(arguments: &Arguments) -> anyhow::Result<Vec<Verdict>> {
-    let mut verdicts = look_once(arguments).await?;
+async fn check(arguments: &Arguments) -> anyhow::Result<Vec<Verdict>> {
+    let mut verdicts = check_once(arguments).await?;
     for _ in 1..ATTEMPTS {
         if !verdicts.iter().any(Verdict::is_transient) {
             break;
         }
         tokio::time::sleep(RETRY_DELAY).await;
-        verdicts = look_once(arguments).await?;
+        verdicts = check_once(arguments).await?;
     }
     Ok(verdicts)
 }
 
-async fn look_once(arguments: &Arguments) -> anyhow::Result<Vec<Verdict>> {
-    let mut api = arguments.reach.api()?;
+async fn check_once(arguments: &Arguments) -> anyhow::Result<Vec<Verdict>> {
+    let mut api = arguments.api.client()?;
     let domain = arguments.cluster_domain.trim_matches('.');
-    let cluster = objects::read(&mut api, &arguments.namespace, domain).await?;
-    let here = here::look(&cluster, arguments.node_name.as_deref(), arguments.from);
-    let tries = Tries::new(&cluster, &here, Bounds::THOROUGH).await;
+    let mut cluster = objects::read(&mut api, &arguments.namespace, domain).await?;
+    cluster.announcements = announcements(&mut api, &cluster).await;
+    let machine = machine::read(&cluster, arguments.node_name.as_deref(), arguments.from);
+    let prober = Prober::new(&cluster, &machine, Limits::THOROUGH).await;
     let snapshot = cluster.snapshot();
-    let (cluster, here, tries, snapshot) = (&cluster, &here, &tries, &snapshot);
+    let (cluster, machine, prober, snapshot) = (&cluster, &machine, &prober, &snapshot);
     let verdicts = stream::iter(wanted(arguments, cluster)).map(|(namespace, name)| async move {
-        let tried = tries.of(&namespace, &name).await;
-        let evidence = Evidence { namespace: &namespace, name: &name, cluster, here, tried: &tried, diagnosis: None };
+        let probes = prober.of(&namespace, &name).await;
+        let (namespace, name) = (&*namespace, &*name);
+        let evidence = Evidence { namespace, name, cluster, machine, probes: &probes, diagnosis: None };
         run_checks(&evidence.diagnosed(snapshot))
     });
     Ok(verdicts.buffered(CONCURRENCY).collect().await)
 }
 
-/// The Services that are asked for; one that is named is, also when it is not there.
+/// The announcements of load-balancer addresses, where there are any; none when they may not be read.
+async fn announcements(api: &mut ApiClient, cluster: &Cluster) -> Option<Arc<dyn Announcements>> {
+    if !cluster.services.iter().any(|service| !service.items("status.loadBalancer.ingress").is_empty()) {
+        return Some(Arc::new(Announced::default()));
+    }
+    let Cluster { services, slices, nodes, .. } = cluster.clone();
+    let announced = announced::read(api, AnnouncedObjects { services, slices, nodes }).await.ok()?;
+    Some(Arc::new(announced))
+}
+
+/// The Services to check; a named one also if it does not exist.
 fn wanted(arguments: &Arguments, cluster: &Cluster) -> Vec<(String, String)> {
-    use api::value::ValueExt as _;
     let name = arguments.name.as_deref().map(|name| name.rsplit('/').next().unwrap_or(name));
     let titles = cluster.services.iter().map(|one| (one.text("metadata.namespace"), one.text("metadata.name")));
     let fits = |(namespace, called): &(&str, &str)| {

@@ -1,7 +1,7 @@
 //! `waypost down`: stops what `waypost up` started on this machine, and removes everything it made.
 //!
-//! In: the data directory, in which `up` notes who it is. Out: a machine as it was before: no process, Pod, rule, link, mount, context,
-//! file. What somebody else put into the data directory stays, and is named.
+//! In: the data directory, where `up` records its PID. Out: the machine as before: no process, Pod, rule, link, mount, context, file. Other
+//! files in the data directory stay, and are listed.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,63 +10,64 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use api::value::ValueExt as _;
+use cli::terminal;
 use kernel::process::{Identity, Signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 
+use super::cleanup;
 use super::up::context;
-use super::{cleanup, reach};
 use crate::config::DownArguments;
 
-/// How long a program that was asked to end may take: requests that are under way are let end.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a process may take that was killed with its parent.
-const ORPHAN: Duration = Duration::from_secs(5);
-/// Where `up` notes who it is.
-const NOTE: &str = "running.json";
-/// Where it notes which process its API server is, if that is another.
-const SERVER_NOTE: &str = "api-server.json";
-/// The socket of that one.
+/// Timeout after SIGTERM: requests in progress may end.
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+/// Timeout of a process that the kernel kills with its parent.
+const ORPHAN_TIMEOUT: Duration = Duration::from_secs(5);
+/// The PID file of `up`.
+const PID_FILE: &str = "running.json";
+/// The PID file of its API server, if that is a child process.
+const SERVER_PID_FILE: &str = "api-server.json";
+/// The socket of the API server.
 pub(super) const SOCKET: &str = "api.sock";
-/// What we put into a data directory, beside the folder of the agent, which goes with its Pods.
-const OURS: [&str; 7] = ["store", "pki", "kubeconfig", "images", SOCKET, SERVER_NOTE, NOTE];
+/// Our files in a data directory, except the directory of the agent, which is removed with its Pods.
+const OURS: [&str; 7] = ["store", "pki", "kubeconfig", "images", SOCKET, SERVER_PID_FILE, PID_FILE];
 
-/// A note that this process serves a data directory. Dropping it takes it back.
+/// A PID file of a data directory; removed on drop.
 pub(super) struct Running(PathBuf);
 
 impl Running {
-    /// Notes it.
+    /// Writes the PID file of this process.
     ///
     /// # Errors
-    /// The note cannot be written.
+    /// When it cannot be written.
     pub(super) fn note(data_dir: &Path) -> anyhow::Result<Self> {
-        Self::note_as(data_dir, NOTE, Identity::own()?)
+        Self::write_pid_file(data_dir, PID_FILE, Identity::own()?)
     }
 
-    /// Notes which process the API server is.
+    /// Writes the PID file of the API server.
     ///
     /// # Errors
-    /// The note cannot be written.
+    /// When it cannot be written.
     pub(super) fn note_server(data_dir: &Path, server: Identity) -> anyhow::Result<Self> {
-        Self::note_as(data_dir, SERVER_NOTE, server)
+        Self::write_pid_file(data_dir, SERVER_PID_FILE, server)
     }
 
-    fn note_as(data_dir: &Path, name: &str, who: Identity) -> anyhow::Result<Self> {
+    fn write_pid_file(data_dir: &Path, name: &str, who: Identity) -> anyhow::Result<Self> {
         let path = data_dir.join(name);
         fs::write(&path, json!({"pid": who.pid, "began": who.began}).to_string())
             .with_context(|| format!("writing {}", path.display()))?;
         Ok(Self(path))
     }
 
-    /// Waits for the end of the API server of an `up` that was killed: it ends with its parent, but not before it.
+    /// Waits for the end of the API server of a killed `up`: the kernel kills it after its parent.
     ///
     /// # Errors
     /// When it does not end.
     pub(super) fn await_server(data_dir: &Path) -> anyhow::Result<()> {
-        let Some(server) = Self::find(data_dir, SERVER_NOTE) else { return Ok(()) };
+        let Some(server) = Self::find(data_dir, SERVER_PID_FILE) else { return Ok(()) };
         let Some(handle) = server.open().context("opening the process")? else { return Ok(()) };
         ensure!(
-            handle.ends_within(ORPHAN),
+            handle.ends_within(ORPHAN_TIMEOUT),
             "process {} is the API server of an earlier `waypost up` on {} and does not end; type: kill -9 {}",
             server.pid,
             data_dir.display(),
@@ -75,7 +76,7 @@ impl Running {
         Ok(())
     }
 
-    /// Who serves a data directory, if somebody does.
+    /// The process of a PID file, if it runs.
     fn find(data_dir: &Path, name: &str) -> Option<Identity> {
         let note: Value = serde_json::from_slice(&fs::read(data_dir.join(name)).ok()?).ok()?;
         let pid = i32::try_from(note.int("pid")).ok()?;
@@ -86,7 +87,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Without the process the note means nothing.
+        // A PID file without its process is stale.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -95,23 +96,23 @@ impl Drop for Running {
 pub(crate) fn exec(arguments: &DownArguments) -> anyhow::Result<()> {
     let data_dir = &arguments.place.data_dir;
     let stopped = stop(data_dir)?;
-    take_away(data_dir, &arguments.pod_bridge, arguments.rootless)?;
+    remove_host_state(data_dir, &arguments.pod_bridge, arguments.rootless)?;
     if arguments.keep_data {
-        return reach::print(&format!("{}; data stays in {}\n", said(stopped), data_dir.display()));
+        return terminal::print(&format!("{}; data stays in {}\n", stop_message(stopped), data_dir.display()));
     }
     let there = data_dir.exists();
     remove(data_dir)?;
     match stopped || there {
-        true => reach::print(&format!("{}; nothing of it is left\n", said(stopped))),
-        false => reach::print(&format!("nothing was up, and there is no {}\n", data_dir.display())),
+        true => terminal::print(&format!("{}; nothing of it is left\n", stop_message(stopped))),
+        false => terminal::print(&format!("nothing was up, and there is no {}\n", data_dir.display())),
     }
 }
 
-const fn said(stopped: bool) -> &'static str {
+const fn stop_message(stopped: bool) -> &'static str {
     if stopped { "waypost has stopped" } else { "waypost was not running" }
 }
 
-/// Has the `up` of a data directory end, and waits for that; answers whether there was one.
+/// Stops the `up` of a data directory, and waits for its end; returns whether there was one.
 fn stop(data_dir: &Path) -> anyhow::Result<bool> {
     let stopped = stop_main(data_dir)?;
     Running::await_server(data_dir)?;
@@ -119,32 +120,32 @@ fn stop(data_dir: &Path) -> anyhow::Result<bool> {
 }
 
 fn stop_main(data_dir: &Path) -> anyhow::Result<bool> {
-    let Some(running) = Running::find(data_dir, NOTE) else { return Ok(false) };
+    let Some(running) = Running::find(data_dir, PID_FILE) else { return Ok(false) };
     let Some(handle) = running.open().context("opening the process")? else { return Ok(false) };
     ensure!(
         handle.signal(Signal::TERM),
-        "process {} runs `waypost up` and cannot be stopped by you; run this as whoever started it",
+        "process {} runs `waypost up` and cannot be stopped by this user; run this as the user who started it",
         running.pid
     );
-    let limit = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+    let limit = Timespec { tv_sec: STOP_TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
     let ended = poll(&mut [PollFd::new(&handle.0, PollFlags::IN)], Some(&limit)).context("waiting for its end")?;
     ensure!(
         ended > 0,
-        "process {} was asked to end and has not within {} s; look at its log, then `kill -9 {}` and try again",
+        "process {} did not end within {} s after SIGTERM; see its log, then `kill -9 {}` and try again",
         running.pid,
-        PATIENCE.as_secs(),
+        STOP_TIMEOUT.as_secs(),
         running.pid
     );
     Ok(true)
 }
 
-/// Removes what is outside of the data directory, and the Pods.
+/// Removes the state outside of the data directory, and the Pods.
 ///
 /// # Errors
-/// The first thing that could not be removed.
-pub(super) fn take_away(data_dir: &Path, bridge: &str, rootless: bool) -> anyhow::Result<()> {
-    if let Some(name) = context::take_out(data_dir)? {
-        tracing::info!(name, "the context is out of your kubeconfig");
+/// The first failure.
+pub(super) fn remove_host_state(data_dir: &Path, bridge: &str, rootless: bool) -> anyhow::Result<()> {
+    if let Some(name) = context::remove(data_dir)? {
+        tracing::info!(name, "removed context from the kubeconfig");
     }
     if rootless {
         return Ok(());
@@ -168,7 +169,7 @@ fn remove(data_dir: &Path) -> anyhow::Result<()> {
         Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {
             let left = fs::read_dir(data_dir)?.filter_map(Result::ok).map(|entry| entry.file_name());
             let left: Vec<String> = left.map(|name| name.to_string_lossy().into_owned()).collect();
-            bail!("{} holds what waypost did not make, and stays: {}", data_dir.display(), left.join(", "))
+            bail!("{} is kept, since it has other files: {}", data_dir.display(), left.join(", "))
         }
         Err(error) if error.kind() != ErrorKind::NotFound => {
             Err(error).with_context(|| format!("removing {}", data_dir.display()))
@@ -182,21 +183,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_is_believed_as_long_as_its_process_is_there() {
+    fn a_pid_file_is_valid_while_its_process_runs() {
         let folder = tempfile::TempDir::new().expect("a folder");
-        assert!(Running::find(folder.path(), NOTE).is_none());
+        assert!(Running::find(folder.path(), PID_FILE).is_none());
         let note = Running::note(folder.path()).expect("written");
-        assert_eq!(Running::find(folder.path(), NOTE), Identity::own().ok());
+        assert_eq!(Running::find(folder.path(), PID_FILE), Identity::own().ok());
         let own = Identity::own().expect("us");
-        fs::write(folder.path().join(NOTE), json!({"pid": own.pid, "began": own.began + 1}).to_string())
+        fs::write(folder.path().join(PID_FILE), json!({"pid": own.pid, "began": own.began + 1}).to_string())
             .expect("written");
-        assert!(Running::find(folder.path(), NOTE).is_none(), "another process has the number now");
+        assert!(Running::find(folder.path(), PID_FILE).is_none(), "the PID was reused");
         drop(note);
-        assert!(!folder.path().join(NOTE).exists());
+        assert!(!folder.path().join(PID_FILE).exists());
     }
 
     #[test]
-    fn what_others_put_there_stays() {
+    fn files_of_others_are_kept() {
         let folder = tempfile::TempDir::new().expect("a folder");
         let home = folder.path().join("home");
         fs::create_dir_all(home.join("store/log")).expect("made");

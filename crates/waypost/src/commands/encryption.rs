@@ -1,8 +1,8 @@
-//! `--encryption-provider-config`: how the store is encrypted, and how a running server follows the file.
+//! `--encryption-provider-config`: the encryption of the store, and its reload at run time.
 //!
-//! In: the file, read at the start and then every few seconds. Out: the configuration of the store. A file that cannot be used, or
-//! would leave stored values unreadable, is refused and logged once; the configuration before stays. It is tried again, because a
-//! key that is in use now is not once everything has been encrypted anew.
+//! In: the file, read at the start and then every few seconds. Out: the configuration of the store. An invalid file, or one that would make
+//! stored values unreadable, is rejected and logged once; the old configuration stays. It is retried, since a key is no longer in use once
+//! everything has been re-encrypted.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use store::{Embedded, Encryption, RotationError, encryption};
 
 use crate::config::EncryptionArguments;
 
-/// How often the file is read.
+/// Interval of reads of the file.
 const INTERVAL: Duration = Duration::from_secs(3);
 
-/// What became of changes of the file, for `/metrics`.
+/// Counters of reloads, for `/metrics`.
 #[derive(Default)]
 pub(super) struct Reloads {
     accepted: AtomicU64,
@@ -26,7 +26,7 @@ pub(super) struct Reloads {
 }
 
 impl Reloads {
-    /// The numbers as text, under the name that kube-apiserver has for them.
+    /// The metrics as text, with the name of kube-apiserver.
     pub(super) fn text(&self) -> String {
         let name = "apiserver_encryption_config_controller_automatic_reloads_total";
         let mut out = format!(
@@ -39,7 +39,7 @@ impl Reloads {
     }
 }
 
-/// The configuration to start with; nothing is encrypted unless a file says so.
+/// The initial configuration; without a file nothing is encrypted.
 pub(super) fn load(arguments: &EncryptionArguments, data_dir: &Path) -> anyhow::Result<Encryption> {
     match &arguments.encryption_provider_config {
         Some(path) => encryption::load(path, data_dir).context("reading --encryption-provider-config"),
@@ -47,7 +47,7 @@ pub(super) fn load(arguments: &EncryptionArguments, data_dir: &Path) -> anyhow::
     }
 }
 
-/// Follows the file until the store is closed.
+/// Reloads the file until the store is closed.
 pub(super) struct Follower {
     pub(super) path: PathBuf,
     pub(super) data_dir: PathBuf,
@@ -56,7 +56,7 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// Does so at the usual interval.
+    /// Runs at the default interval.
     pub(super) async fn run(self) {
         self.run_every(INTERVAL).await;
     }
@@ -65,10 +65,10 @@ impl Follower {
         let mut refused = None;
         loop {
             tokio::time::sleep(interval).await;
-            let now = match self.look().await {
+            let now = match self.check().await {
                 Ok(()) => None,
-                Err(Refusal::Closed) => return,
-                Err(Refusal::Because(why)) => Some(why),
+                Err(Rejection::Closed) => return,
+                Err(Rejection::Because(why)) => Some(why),
             };
             if let Some(why) = &now
                 && refused != now
@@ -83,25 +83,25 @@ impl Follower {
         }
     }
 
-    async fn look(&self) -> Result<(), Refusal> {
+    async fn check(&self) -> Result<(), Rejection> {
         let (path, data_dir) = (self.path.clone(), self.data_dir.clone());
         let loaded = tokio::task::spawn_blocking(move || encryption::load(&path, &data_dir)).await;
-        let next = loaded.map_err(|_| Refusal::Closed)?.map_err(|error| Refusal::Because(error.to_string()))?;
+        let next = loaded.map_err(|_| Rejection::Closed)?.map_err(|error| Rejection::Because(error.to_string()))?;
         if next == *self.store.encryption() {
             return Ok(());
         }
         self.store.set_encryption(next).await.map_err(|error| match error {
-            RotationError::Closed => Refusal::Closed,
-            other => Refusal::Because(other.to_string()),
+            RotationError::Closed => Rejection::Closed,
+            other => Rejection::Because(other.to_string()),
         })?;
         self.reloads.accepted.fetch_add(1, Relaxed);
         Ok(())
     }
 }
 
-/// Why a change of the file has no effect.
-enum Refusal {
-    /// Nothing can have any more.
+/// Why a change of the file was rejected.
+enum Rejection {
+    /// The store is closed.
     Closed,
     Because(String),
 }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_changed_file_is_taken_over_and_a_bad_one_is_not() {
+    async fn a_changed_file_is_applied_and_an_invalid_one_rejected() {
         let dir = tempfile::tempdir().expect("a directory");
         let (file, data_dir) = (dir.path().join("keys.yaml"), dir.path().join("data"));
         let arguments = EncryptionArguments { encryption_provider_config: Some(file.clone()) };
@@ -154,7 +154,7 @@ mod tests {
         write(&file, "kind: Pod");
         until("the bad file is counted", || reloads.refused.load(Relaxed) == 1).await;
         assert_eq!(store.encryption(), taken);
-        // The file is removed while a key of it is in use: refused once more, as another reason.
+        // The file is removed while its key is in use: rejected for another reason.
         fs::remove_file(&file).expect("removed");
         until("the missing file is counted", || reloads.refused.load(Relaxed) == 2).await;
         assert_eq!((store.encryption(), reloads.accepted.load(Relaxed)), (taken, 1));

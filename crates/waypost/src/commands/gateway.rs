@@ -1,25 +1,24 @@
-//! The gateway of a machine, put together: Services come in, listeners and Events come out, and the proxy is told where they are.
+//! Wires the gateway of a machine: Services in, listeners, Events and redirects for the proxy out.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use client::events::{EventRecorder, ObjectEvent};
 use client::remote::Remote;
 use client::watch::Source;
-use gateway::split::Split;
 use gateway::{Limits, Notice, Settings};
 use kernel::addresses::Addresses as _;
+use plan::Redirect;
+use tokio::sync::watch;
 
 use crate::config::{ProxyArguments, ProxyMode};
 
-/// As whom we speak in Events.
+/// Event source component.
 const COMPONENT: &str = "waypost-gateway";
 
 /// A gateway, which may not run.
-pub(super) struct Gateway {
-    running: Option<gateway::Gateway>,
-    node: String,
-}
+pub(super) struct Gateway(Option<gateway::Gateway>);
 
 impl Gateway {
     /// Starts it, if this machine has load balancers' addresses (`announces`).
@@ -29,39 +28,34 @@ impl Gateway {
         proxy: &ProxyArguments,
         announces: bool,
     ) -> anyhow::Result<Self> {
-        let node = super::agent::node_name(proxy.node_name.as_deref());
         if !announces || proxy.proxy_mode == ProxyMode::None {
-            return Ok(Self { running: None, node });
+            return Ok(Self(None));
         }
+        let node = super::agent::node_name(proxy.node_name.as_deref());
         let recorder = EventRecorder::start(remote, COMPONENT, &node);
         let settings = Settings {
-            node: node.clone(),
+            node,
             addresses: own_addresses(),
             limits: Limits::default(),
             events: Arc::new(move |notice| recorder.record(finding(notice))),
         };
         let running = gateway::Gateway::start(source, settings).map_err(|why| anyhow::anyhow!(why))?;
-        Ok(Self { running: Some(running), node })
+        Ok(Self(Some(running)))
     }
 
-    /// What the proxy is to hear in place of this source. Where no gateway runs, what it should serve is refused: whoever asked for TLS
-    /// does not get pods without it.
-    pub(super) fn seen<'a>(&self, source: &'a dyn Source) -> Split<'a> {
-        let listening = match &self.running {
-            Some(running) => running.listening(),
-            None => tokio::sync::watch::channel(Arc::default()).1,
-        };
-        Split::new(source, &self.node, listening)
+    /// Redirects for the proxy. Where no gateway runs there are none, and the proxy rejects connections to its ports.
+    pub(super) fn redirects(&self) -> watch::Receiver<Arc<BTreeSet<Redirect>>> {
+        self.0.as_ref().map_or_else(|| watch::channel(Arc::default()).1, gateway::Gateway::redirects)
     }
 
-    /// What it counts, if it runs.
+    /// Its metrics, if it runs.
     pub(super) fn figures(&self) -> Option<gateway::GatewayMetrics> {
-        self.running.as_ref().map(gateway::Gateway::metrics)
+        self.0.as_ref().map(gateway::Gateway::metrics)
     }
 
-    /// Lets connections end.
+    /// Drains connections.
     pub(super) async fn stop(self) {
-        if let Some(running) = self.running {
+        if let Some(running) = self.0 {
             running.stop().await;
         }
     }

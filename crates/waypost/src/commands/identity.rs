@@ -1,8 +1,8 @@
-//! The keys and certificates of a running server, which follow the files in its data directory.
+//! Reload of the keys and certificates of a running server.
 //!
-//! In: the folder `pki`, looked at every few seconds, and the time. Out: the identity that new connections get ([`Live`]), the keys of tokens, the
-//! administrator's kubeconfig, and what is published about the CAs ([`Published`]). `waypost certs` changes the files; certificates that end soon
-//! are renewed. A folder that cannot be used is logged once, and the identity before stays.
+//! In: the folder `pki`, read every few seconds, and the time. Out: the identity of new connections ([`Live`]), the keys of tokens, the
+//! admin kubeconfig, and the published CAs ([`Published`]). `waypost certs` changes the files; certificates that expire soon are renewed. An
+//! invalid folder is logged once, and the old identity stays.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -18,16 +18,16 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// How often the folder is looked at.
+/// Interval of checks of the folder.
 const INTERVAL: Duration = Duration::from_secs(3);
-/// How often it is read although nothing changed: certificates come near their end.
+/// Interval of reloads without a change, for renewals.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// What others must know of the identity.
+/// The published part of the identity.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Published {
     info: ClusterInfo,
-    /// The keys of tokens that are accepted.
+    /// The accepted keys of tokens.
     keys: Vec<Value>,
 }
 
@@ -45,7 +45,7 @@ impl Published {
     }
 }
 
-/// Follows the folder for as long as it is polled.
+/// Reloads the folder while it is polled.
 pub(super) struct Follower {
     /// The folder.
     pub(super) dir: PathBuf,
@@ -53,14 +53,14 @@ pub(super) struct Follower {
     pub(super) live: Live,
     pub(super) accounts: ServiceAccounts,
     pub(super) clients: Arc<Clients>,
-    /// The administrator's kubeconfig, and the URL in it.
+    /// The admin kubeconfig, and the URL in it.
     pub(super) kubeconfig: Option<(PathBuf, String)>,
-    /// Where other machines reach the server.
+    /// The address of the server for other machines.
     pub(super) advertised: String,
     pub(super) published: watch::Sender<Published>,
 }
 
-/// What was seen of the folder last.
+/// The last seen state of the folder.
 #[derive(Default)]
 struct Seen {
     stamp: Vec<(String, u64, i64, i64)>,
@@ -69,7 +69,7 @@ struct Seen {
 }
 
 impl Follower {
-    /// Does so at the usual interval.
+    /// Runs at the default interval.
     pub(super) async fn run(self) {
         self.run_every(INTERVAL).await;
     }
@@ -81,7 +81,7 @@ impl Follower {
             tokio::time::sleep(interval).await;
             let this = follower.clone();
             let looked = tokio::task::spawn_blocking(move || {
-                let done = this.look(&mut seen).map_err(|error| format!("{error:#}"));
+                let done = this.check(&mut seen).map_err(|error| format!("{error:#}"));
                 (seen, done)
             });
             let Ok((next, done)) = looked.await else { return };
@@ -96,12 +96,12 @@ impl Follower {
         }
     }
 
-    /// Looks once; does disk I/O.
-    fn look(&self, seen: &mut Seen) -> anyhow::Result<()> {
+    /// Checks once; does disk I/O.
+    fn check(&self, seen: &mut Seen) -> anyhow::Result<()> {
         let stamp = stamp(&self.dir);
         if stamp != seen.stamp || seen.read.is_none_or(|read| read.elapsed() >= RENEWAL_INTERVAL) {
             self.reload()?;
-            // Taken before: what changed meanwhile is read with the next look.
+            // Taken before reading, so that later changes are read next time.
             (seen.stamp, seen.read) = (stamp, Some(Instant::now()));
         }
         let published = Published::new(&self.advertised, &self.live.get(), &self.accounts, Timestamp::now());
@@ -120,7 +120,7 @@ impl Follower {
         let next = pki::load_or_create(&self.dir, &self.names, Timestamp::now())?;
         self.accounts.set_keys(next.signing_keys())?;
         if self.live.replace(next) {
-            // Only now: what is in it must be accepted when somebody reads it.
+            // Last: its certificate must already be accepted.
             if let Some((path, server)) = &self.kubeconfig {
                 kubeconfig::write_admin(path, server, &self.live.get())?;
             }
@@ -130,7 +130,7 @@ impl Follower {
     }
 }
 
-/// By which a change of files is noticed: they are always replaced, so each has another inode or time. Notes of clients are not looked at.
+/// Detects changes: files are replaced, so inode or mtime differ. Records of clients are ignored.
 fn stamp(dir: &Path) -> Vec<(String, u64, i64, i64)> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let of = |entry: std::fs::DirEntry| {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_follows_its_folder() {
+    async fn a_server_reloads_its_folder() {
         let home = tempfile::tempdir().expect("a directory");
         let (dir, kubeconfig) = (home.path().join("pki"), home.path().join("kubeconfig"));
         let names = ServingNames { ips: Vec::new(), dns: vec!["localhost".into()] };
@@ -195,7 +195,7 @@ mod tests {
         until("clients are noted", || rotation::cut_off(&dir).is_ok_and(|all| all.is_some_and(|all| all.len() == 1)))
             .await;
 
-        // A folder that cannot be used changes nothing.
+        // An invalid folder changes nothing.
         let good = fs::read(dir.join("ca.crt")).expect("read");
         let during = live.get();
         fs::write(dir.join("ca.crt"), "nonsense").expect("written");

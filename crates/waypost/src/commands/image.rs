@@ -9,7 +9,7 @@ use anyhow::Context as _;
 
 use crate::config::ImageSubject;
 
-/// The longest password.
+/// Maximum length of the password, in bytes.
 const LONGEST_PASSWORD: u64 = 64 << 10;
 
 /// Runs the command.
@@ -57,7 +57,7 @@ fn short(id: &str) -> &str {
     id.get(..12).unwrap_or(id)
 }
 
-/// Bytes, for people.
+/// A number of bytes with its unit.
 fn size(bytes: u64) -> String {
     match bytes {
         0..10_240 => format!("{bytes} B"),
@@ -72,7 +72,7 @@ fn say_freed(freed: Freed) {
     say(&format!("{} images and {} layers removed, {} freed{later}", freed.images, freed.layers, size(freed.bytes)));
 }
 
-/// Prints an answer.
+/// Prints the result.
 #[expect(clippy::print_stdout, reason = "this is the output of the command")]
 fn say(text: &str) {
     println!("{text}");

@@ -1,4 +1,4 @@
-//! How `waypost node` comes to its credentials, and keeps them: wiring for [`rest::join`].
+//! Credentials of `waypost node`, and their renewal: wiring of [`rest::join`].
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,34 +7,34 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use client::remote::Remote;
 use jiff::Timestamp;
-use rest::join::{self, Serving, Wish};
+use rest::join::{self, JoinOptions, Serving};
 use rest::pki::Served;
 use tokio::task::JoinSet;
 
 use super::agent;
 use crate::config::NodeArguments;
 
-/// What a node knows of its cluster.
+/// The credentials of a node.
 pub(super) struct Credentials {
-    /// How it reaches the API.
+    /// The kubeconfig.
     pub(super) kubeconfig: PathBuf,
     /// Its name.
     node: String,
-    /// Where it keeps what it got from the cluster.
+    /// The directory of its keys and certificates.
     folder: PathBuf,
-    /// Whether the kubeconfig is its own to renew.
+    /// Whether the kubeconfig is renewed here.
     joined: bool,
     /// The certificate of its agent, if it runs one.
     served: Option<Arc<Served>>,
-    /// What the cluster says of its CAs.
+    /// The CAs of the cluster.
     published: join::Published,
     tasks: JoinSet<()>,
 }
 
-/// How long a start waits for the agent's certificate: where a person approves it, the node serves without it meanwhile.
+/// How long the start waits for the agent's certificate; if it must be approved by hand, the node starts without it.
 const SERVING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Finds out how to reach the API, joining the cluster if that was said.
+/// The credentials; joins the cluster with `--join`.
 pub(super) async fn credentials(arguments: &NodeArguments) -> anyhow::Result<Credentials> {
     let folder = arguments.place.data_dir.join("node");
     let node = agent::node_name(arguments.proxy.node_name.as_deref());
@@ -49,23 +49,21 @@ pub(super) async fn credentials(arguments: &NodeArguments) -> anyhow::Result<Cre
     };
     let Some(server) = &arguments.join.join else {
         let Some(kubeconfig) = arguments.kubeconfig.clone() else {
-            bail!(
-                "say how to reach the API: --kubeconfig FILE, or --join HOST:PORT with a token of `waypost token create`"
-            );
+            bail!("set --kubeconfig FILE, or --join HOST:PORT with a token of `waypost token create`");
         };
         return Ok(known(kubeconfig, false));
     };
     let token = token(arguments)?;
-    let wish = Wish {
+    let options = JoinOptions {
         server: server.strip_prefix("https://").unwrap_or(server).trim_end_matches('/'),
         node: &node,
         token: token.as_deref(),
         ca_hash: arguments.join.ca_hash.as_deref(),
-        believe: arguments.join.unsafe_skip_ca_verification,
-        folder: &folder,
+        skip_ca_verification: arguments.join.unsafe_skip_ca_verification,
+        dir: &folder,
     };
     let kubeconfig =
-        join::join(&wish, Timestamp::now()).await.with_context(|| format!("joining {server} as {node}"))?;
+        join::join(&options, Timestamp::now()).await.with_context(|| format!("joining {server} as {node}"))?;
     Ok(known(kubeconfig, true))
 }
 
@@ -73,7 +71,7 @@ fn token(arguments: &NodeArguments) -> anyhow::Result<Option<String>> {
     let Some(file) = &arguments.join.token_file else { return Ok(arguments.join.token.clone()) };
     match std::fs::read_to_string(file) {
         Ok(token) => Ok(Some(token.trim().to_owned())),
-        // It is of no use after the first start, and may have been removed.
+        // The token is used once; its file may have been removed.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("reading the token in {}", file.display())),
     }
@@ -85,11 +83,11 @@ impl Credentials {
         if self.joined {
             let (kubeconfig, node, remote) = (self.kubeconfig.clone(), self.node.clone(), remote.clone());
             let published = self.published.clone();
-            self.tasks.spawn(async move { join::keep_client(&kubeconfig, &node, &remote, &published).await });
+            self.tasks.spawn(async move { join::renew_client(&kubeconfig, &node, &remote, &published).await });
         }
     }
 
-    /// The TLS settings of the agent's port: its certificate is asked for as soon as the agent has said where it is.
+    /// The TLS settings of the agent's port: its certificate is requested when the Node has addresses.
     pub(super) fn serving(&mut self, remote: &Remote) -> Option<::agent::serve::Tls> {
         let Ok(cluster) = join::cluster_of(&self.kubeconfig) else {
             tracing::warn!("the kubeconfig embeds no authority; logs, exec, attach and port-forward will not work");
@@ -100,15 +98,15 @@ impl Credentials {
         let names = Serving { node: self.node.clone(), ips: agent::serving_ips() };
         self.served = Some(Arc::clone(&served));
         let (trusting, published) = (Arc::clone(&served), self.published.clone());
-        self.tasks.spawn(async move { join::keep_trust(&trusting, &published).await });
+        self.tasks.spawn(async move { join::follow_trust(&trusting, &published).await });
         let (folder, remote, published) = (self.folder.clone(), remote.clone(), self.published.clone());
         self.tasks.spawn(async move {
-            join::keep_serving(&folder, &names, &cluster, &remote, &served, &published).await;
+            join::renew_serving(&folder, &names, &cluster, &remote, &served, &published).await;
         });
         Some(tls)
     }
 
-    /// Waits until the agent has a certificate, so that logs and reports of a node that is ready can be read; not for ever.
+    /// Waits for the agent's certificate up to a timeout, so that logs and reports of a ready node can be read.
     pub(super) async fn served(&self) {
         let Some(served) = &self.served else { return };
         if tokio::time::timeout(SERVING_TIMEOUT, served.shown()).await.is_err() {

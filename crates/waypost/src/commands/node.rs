@@ -1,4 +1,4 @@
-//! `waypost node`: the proxy, the names and the Pods of this machine, against any Kubernetes API.
+//! `waypost node`: proxy, DNS, agent and announcers of this machine, for any Kubernetes API.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -28,7 +28,8 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
         let balances = arguments.does(Role::Announce) && arguments.does(Role::Proxy);
         let gateway = Gateway::start(Arc::new(remote.clone()), &remote, &arguments.proxy, balances)?;
         let environment = Environment {
-            source: &gateway.seen(&remote),
+            source: &remote,
+            redirects: gateway.redirects(),
             remote: &remote,
             pods: &arguments.cluster_cidr,
             on_loopback: false,
@@ -38,7 +39,7 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
         let proxy = match arguments.does(Role::Proxy) {
             true => {
                 let mut proxying = arguments.proxy.clone();
-                announce::leave_answers_to_us(&mut proxying, arguments.does(Role::Announce));
+                announce::require_strict_arp(&mut proxying, arguments.does(Role::Announce));
                 Proxy::start(&environment, &proxying).await?
             }
             false => None,
@@ -72,12 +73,12 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
             false => None,
         };
         let announcing = match arguments.does(Role::Announce) {
-            true => Some(Announcing::start(announce::Place {
+            true => Some(Announcing::start(announce::Dependencies {
                 source: &remote,
                 remote: &remote,
                 node: agent::node_name(arguments.proxy.node_name.as_deref()),
                 pod_bridge: &arguments.agent.pod_bridge,
-                figures: proxy.as_ref().map(Proxy::announcing).unwrap_or_default(),
+                metrics: proxy.as_ref().map(Proxy::announcing).unwrap_or_default(),
                 proxy: proxy.as_ref().map(Proxy::health),
             })?),
             false => None,
@@ -93,20 +94,20 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
             if let Some(proxy) = &proxy {
                 proxy.served().await;
             }
-            kernel::memory::give_back();
+            kernel::memory::release();
             tracing::info!("ready");
             manager.ready("this machine is served");
-            manager.keep_telling(|| std::future::ready(())).await;
+            manager.run_watchdog(|| std::future::ready(())).await;
         };
         tokio::select! {
             () = ready => {}
             () = server::stop_signal() => {}
         }
         if let Some(announcing) = announcing {
-            announcing.leave().await;
+            announcing.stop().await;
         }
         if let Some(dns) = &dns {
-            dns.leave().await;
+            dns.drain().await;
         }
         manager.stopping();
         tracing::info!("stopping; rules stay until `waypost cleanup`");

@@ -1,7 +1,7 @@
-//! Privilege separation: who the API server runs as, and what the rest of a machine keeps.
+//! Privilege separation: the user of the API server, and the capabilities of the other components.
 //!
-//! In: settings, and who started this process. Out: a process that has given up what it does not use, and a data directory in which both
-//! users find their files. Processes have one thread as long as this runs: credentials belong to threads.
+//! In: settings, and the user of this process. Out: a process without unused privileges, and a data directory with the files of both users.
+//! The process must have one thread, since credentials belong to threads.
 
 pub(super) mod data_dir;
 mod reach;
@@ -18,36 +18,36 @@ pub(super) use self::table::Parts;
 use self::user::{Choice, Starter};
 use crate::config::ServerArguments;
 
-/// Lets a user have what is its own in a data directory.
+/// Gives a user its files in a data directory.
 type Take = fn(&Path, &Account) -> anyhow::Result<()>;
 
-/// The user as which the API server runs, with its files taken over; none: as whoever started it.
+/// The user of the API server, after its files were given to it; none for the current user.
 ///
 /// # Errors
-/// When the user that was asked for cannot be had, or cannot reach its files. If none was asked for, the API server runs as root then, and a
-/// warning says why.
+/// When the requested user does not exist or cannot access its files. Without a requested user the API server then runs as root, with a
+/// warning.
 pub(super) fn server_user(settings: &ServerArguments, take: Take) -> anyhow::Result<Option<Account>> {
-    let said = settings.user.as_deref();
-    let Some(account) = chosen(said)? else { return Ok(None) };
+    let requested = settings.user.as_deref();
+    let Some(account) = chosen(requested)? else { return Ok(None) };
     let data_dir = &settings.place.data_dir;
-    // Asked before, because taking over may succeed in part.
+    // Checked before, since the change of owners may succeed in part.
     let is_strange = !data_dir::has_files_of(data_dir, &account);
     let (error, may_stay) = match reach::check(settings, &account) {
         Err(error) => (error, true),
         Ok(()) => match take(data_dir, &account) {
             Ok(()) => return Ok(Some(account)),
-            // A server that was taken over must not get root back by spoiling its own directory.
+            // A compromised server must not regain root by breaking its own directory.
             Err(error) => (error, is_strange),
         },
     };
-    if said.is_some() || !may_stay {
+    if requested.is_some() || !may_stay {
         return Err(error);
     }
     tracing::warn!("the API server runs as root: {error:#}");
     Ok(None)
 }
 
-fn chosen(said: Option<&str>) -> anyhow::Result<Option<Account>> {
+fn chosen(requested: Option<&str>) -> anyhow::Result<Option<Account>> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let (passwd, uids, gids) = (read("/etc/passwd"), read("/proc/self/uid_map"), read("/proc/self/gid_map"));
     let starter = Starter {
@@ -57,7 +57,7 @@ fn chosen(said: Option<&str>) -> anyhow::Result<Option<Account>> {
         uids: &uids,
         gids: &gids,
     };
-    match user::choose(said, &starter).map_err(|why| anyhow!("--user: {why}"))? {
+    match user::choose(requested, &starter).map_err(|why| anyhow!("--user: {why}"))? {
         Choice::As(account) => Ok(Some(account)),
         Choice::Unchanged { warning } => {
             if let Some(warning) = warning {
@@ -68,10 +68,10 @@ fn chosen(said: Option<&str>) -> anyhow::Result<Option<Account>> {
     }
 }
 
-/// Makes this process the API server: another user, no capabilities.
+/// Drops the privileges of the API server: another user, no capabilities.
 ///
 /// # Errors
-/// When the kernel refuses.
+/// When the kernel denies it.
 pub(super) fn become_server(account: &Account, settings: &ServerArguments) -> anyhow::Result<()> {
     let kept = match privileges::is_unprivileged_port(settings.listen.port()) {
         true => Capabilities::empty(),
@@ -82,10 +82,10 @@ pub(super) fn become_server(account: &Account, settings: &ServerArguments) -> an
     Ok(())
 }
 
-/// Keeps of the rights of root what the other components of a machine use.
+/// Keeps only the capabilities that the other components use.
 ///
 /// # Errors
-/// When the kernel refuses.
+/// When the kernel denies it.
 pub(super) fn keep_for_components(parts: Parts) -> anyhow::Result<()> {
-    privileges::limit(table::used(parts), table::programs(parts)).context("giving up capabilities")
+    privileges::limit(table::used(parts), table::programs(parts)).context("dropping capabilities")
 }

@@ -29,8 +29,9 @@ use ipnet::IpNet;
 use kernel::addresses::{Addresses as _, Monitor as _};
 use kernel::lock::Lock;
 use parking_lot::Mutex;
-use plan::{LocalDetector, Loopback, NodePortAddresses, Options, Planner, Problem, Update};
+use plan::{LocalDetector, Loopback, NodePortAddresses, Options, Planner, Problem, Redirect, Update};
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::checks::ServiceChecker;
@@ -56,6 +57,8 @@ const COMPONENT: &str = "waypost-proxy";
 pub(super) struct Environment<'a> {
     /// Source of objects.
     pub(super) source: &'a dyn Source,
+    /// Redirects of the gateway.
+    pub(super) redirects: watch::Receiver<Arc<BTreeSet<Redirect>>>,
     /// API access, for Events.
     pub(super) remote: &'a Remote,
     /// Pod CIDRs.
@@ -78,7 +81,7 @@ pub(super) struct Proxy {
     health: Arc<Health>,
     metrics: Arc<Metrics>,
     /// Metrics of the announcers, on the same endpoint.
-    announcing: announce::metrics::Figures,
+    announcing: announce::metrics::Metrics,
     /// Metrics of the agent, on the same page.
     agent: Arc<agent::metrics::Metrics>,
     stop: Sender<Message>,
@@ -109,7 +112,7 @@ impl Proxy {
         let (rootless, chosen) = (selected.rootless, (selected.backend.mode(), selected.why.clone()));
         let lock = if rootless { None } else { Some(acquire_lock()?) };
         let node = options.node_name.clone();
-        let announcing = announce::metrics::Figures::default();
+        let announcing = announce::metrics::Metrics::default();
         let metrics = Metrics::with_components(|registry| announcing.register(registry));
         let health = Arc::new(Health::default());
         let (sender, receiver) = channel();
@@ -141,7 +144,7 @@ impl Proxy {
         if !rootless {
             tasks.spawn(switch.follow(arguments.clone(), sender.clone()));
         }
-        let inputs = Inputs::start(environment.source, &node, &sender);
+        let inputs = Inputs::start(environment.source, environment.redirects.clone(), &node, &sender);
         let inputs = inputs.map_err(|status| anyhow::anyhow!("{}", status.message))?;
         let thread = Some(thread);
         let (stop, _inputs, _tasks) = (sender, inputs, tasks);
@@ -155,7 +158,7 @@ impl Proxy {
     }
 
     /// Metrics of the announcer, served with those of the proxy.
-    pub(super) fn announcing(&self) -> announce::metrics::Figures {
+    pub(super) fn announcing(&self) -> announce::metrics::Metrics {
         self.announcing.clone()
     }
 

@@ -1,7 +1,7 @@
-//! `waypost register` and `waypost unregister`: a program that listens on a machine becomes an endpoint of Services, and stops being one.
+//! `waypost register` and `waypost unregister`: make a program that listens on a machine an endpoint of Services, and undo it.
 //!
-//! In: a name, a port, labels. Out: a Pod that stands for the program, and perhaps a Service. The Pod is all there is: the agent of its Node asks the
-//! program how it is, for as long as the Pod is there, whoever restarts what meanwhile.
+//! In: a name, a port, labels. Out: a Pod that represents the program, and optionally a Service. The Pod is the only state: the agent of its Node
+//! probes the program while the Pod exists.
 
 mod find;
 mod list;
@@ -14,14 +14,15 @@ use api::adopted::{self, Draft, Port, REGISTERED};
 use api::names;
 use api::value::ValueExt as _;
 use clap::Args;
+use cli::api_client::{ApiClient, ApiFlags};
+use cli::terminal;
 use serde_json::{Value, json};
 
-use super::reach::{self, Api, Reach};
 use super::server;
 
-/// How often, and how many times, it is looked whether the agent has done something.
-const LOOK: Duration = Duration::from_millis(50);
-const LOOKS: usize = 60;
+/// Interval and number of reads of the Pod while the agent updates it.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+const POLLS: usize = 60;
 
 /// Settings of the command.
 #[derive(Args, Debug, Clone)]
@@ -60,7 +61,7 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with_all = ["name", "port", "service"])]
     list: bool,
     #[command(flatten)]
-    reach: Reach,
+    api: ApiFlags,
 }
 
 /// Settings of `unregister`.
@@ -72,32 +73,32 @@ pub(crate) struct Removal {
     #[arg(short, long, default_value = "default", value_name = "NAMESPACE")]
     namespace: String,
     #[command(flatten)]
-    reach: Reach,
+    api: ApiFlags,
 }
 
 /// Runs `register`.
 pub(crate) fn exec(arguments: &Arguments) -> anyhow::Result<()> {
     let said = server::runtime()?.block_on(async {
-        let mut api = arguments.reach.api()?;
+        let mut api = arguments.api.client()?;
         if arguments.list {
             return list::list(&mut api).await;
         }
         register(&mut api, arguments).await
     })?;
-    reach::print(&said)
+    terminal::print(&said)
 }
 
 /// Runs `unregister`.
 pub(crate) fn exec_removal(arguments: &Removal) -> anyhow::Result<()> {
     let said = server::runtime()?.block_on(async {
-        let mut api = arguments.reach.api()?;
+        let mut api = arguments.api.client()?;
         unregister(&mut api, &arguments.namespace, &arguments.name).await
     })?;
-    reach::print(&said)
+    terminal::print(&said)
 }
 
 impl Arguments {
-    /// The Pod, before it is known where.
+    /// The Pod, without its Node.
     fn draft(&self) -> anyhow::Result<Draft> {
         let name = self.name.as_deref().context("a name is needed")?;
         if let Some(wrong) = names::dns_label(name).first() {
@@ -113,7 +114,7 @@ impl Arguments {
         let probe =
             adopted::probe(&self.health, &port, self.period).map_err(|why| anyhow::anyhow!("--health: {why}"))?;
         let pair = |text: &String| {
-            let (key, value) = text.split_once('=').with_context(|| format!("--label {text}: say it as KEY=VALUE"))?;
+            let (key, value) = text.split_once('=').with_context(|| format!("--label {text}: expected KEY=VALUE"))?;
             let wrong = names::qualified_name(key).into_iter().chain(names::label_value(value)).next();
             ensure!(wrong.is_none(), "--label {text}: {}", wrong.unwrap_or_default());
             Ok((key.to_owned(), value.to_owned()))
@@ -136,7 +137,7 @@ impl Arguments {
     }
 }
 
-async fn register(api: &mut Api, arguments: &Arguments) -> anyhow::Result<String> {
+async fn register(api: &mut ApiClient, arguments: &Arguments) -> anyhow::Result<String> {
     let draft = arguments.draft()?;
     let (namespace, name) = (draft.namespace.as_str(), draft.name.as_str());
     api.namespace(namespace).await?;
@@ -144,14 +145,14 @@ async fn register(api: &mut Api, arguments: &Arguments) -> anyhow::Result<String
     let path = format!("/api/v1/namespaces/{namespace}/pods");
     let own = format!("{path}/{name}");
     let node_name = node.text("metadata.name");
-    let mut word = "registered";
+    let mut action = "registered";
     match api.get(&own).await? {
         Some(pod) if adopted::how(&pod) != Some(REGISTERED) => bail!(
             "there is a Pod {namespace}/{name} already, and it was not registered; choose another name, or look at it with `kubectl describe pod -n {namespace} {name}`"
         ),
-        Some(pod) if draft.is(&pod) && pod.text("spec.nodeName") == node_name => word = "unchanged",
+        Some(pod) if draft.is(&pod) && pod.text("spec.nodeName") == node_name => action = "unchanged",
         Some(_) => {
-            word = "registered anew";
+            action = "registered anew";
             remove(api, &own).await?;
             api.create(&path, &draft.pod(node_name, node.text("metadata.uid"))).await?;
         }
@@ -160,55 +161,55 @@ async fn register(api: &mut Api, arguments: &Arguments) -> anyhow::Result<String
     let port = arguments.port.unwrap_or_default();
     let listening = (find::is_here(&node) && arguments.protocol.eq_ignore_ascii_case("tcp"))
         .then(|| listeners::of_this_machine(port));
-    let hopeful = !matches!(listening, Some(Listening::Loopback | Listening::Nowhere));
-    let pod = shown(api, &own, hopeful).await?;
+    let is_listening = !matches!(listening, Some(Listening::Loopback | Listening::Nowhere));
+    let pod = wait_for_probe(api, &own, is_listening).await?;
     let mut said = match list::addresses(&pod) {
-        at if at.is_empty() => format!("pod/{name} {word} on {node_name}\n"),
-        at => format!("pod/{name} {word} on {node_name}: {at}\n"),
+        at if at.is_empty() => format!("pod/{name} {action} on {node_name}\n"),
+        at => format!("pod/{name} {action} on {node_name}: {at}\n"),
     };
     if !list::is_ready(&pod) {
-        reach::remark(&why_not(&pod, port, listening));
+        terminal::remark(&unready_reason(&pod, port, listening));
     }
     if let Some(wanted) = arguments.service {
-        said += &serve(api, &draft, if wanted == 0 { port } else { wanted }).await?;
+        said += &create_service(api, &draft, if wanted == 0 { port } else { wanted }).await?;
     }
     Ok(said)
 }
 
-/// The Pod, once its agent has asked the program; or as it is after a while. Who cannot answer is not waited for.
-async fn shown(api: &mut Api, path: &str, hopeful: bool) -> anyhow::Result<Value> {
+/// The Pod after its first probe; or as it is after a while. Without a listener the probe is not awaited.
+async fn wait_for_probe(api: &mut ApiClient, path: &str, is_listening: bool) -> anyhow::Result<Value> {
     let mut pod = Value::Null;
-    for _ in 0..LOOKS {
+    for _ in 0..POLLS {
         pod = api.get(path).await?.unwrap_or_default();
-        if list::is_ready(&pod) || (!hopeful && pod.has("status.podIP")) {
+        if list::is_ready(&pod) || (!is_listening && pod.has("status.podIP")) {
             break;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(pod)
 }
 
-/// Why it is not ready, in words.
-fn why_not(pod: &Value, port: u16, listening: Option<Listening>) -> String {
+/// Why it is not ready.
+fn unready_reason(pod: &Value, port: u16, listening: Option<Listening>) -> String {
     let (node, name) = (pod.text("spec.nodeName"), pod.text("metadata.name"));
     if !pod.has("status.podIP") {
         return format!(
-            "the agent of {node} says nothing of {name} yet; is `waypost up` or `waypost node` running there, as root?"
+            "the agent of {node} has not reported {name} yet; is `waypost up` or `waypost node` running there, as root?"
         );
     }
     match listening {
         Some(Listening::Loopback) => format!("not ready: {}", listeners::advice(port)),
         Some(Listening::Nowhere) => {
-            format!("not ready: nothing listens on port {port} yet; it will be ready as soon as something does")
+            format!("not ready: nothing listens on port {port} yet; it becomes ready when a program does")
         }
         _ => format!(
-            "not ready: it does not answer well yet; `kubectl describe pod {name}` shows why, and it will be ready as soon as it does"
+            "not ready: its health check fails; `kubectl describe pod {name}` shows why; it becomes ready when the check passes"
         ),
     }
 }
 
-/// Makes the Service, unless there is one.
-async fn serve(api: &mut Api, draft: &Draft, port: u16) -> anyhow::Result<String> {
+/// Creates the Service, unless it exists.
+async fn create_service(api: &mut ApiClient, draft: &Draft, port: u16) -> anyhow::Result<String> {
     let (namespace, name) = (&draft.namespace, &draft.name);
     let path = format!("/api/v1/namespaces/{namespace}/services");
     let own = draft.ports.first().context("a port is needed")?;
@@ -234,11 +235,13 @@ async fn serve(api: &mut Api, draft: &Draft, port: u16) -> anyhow::Result<String
     Ok(format!("service/{name} created: {}:{port}, {name}.{namespace}.svc\n", made.text("spec.clusterIP")))
 }
 
-async fn unregister(api: &mut Api, namespace: &str, name: &str) -> anyhow::Result<String> {
+async fn unregister(api: &mut ApiClient, namespace: &str, name: &str) -> anyhow::Result<String> {
     let pod = api.pod(namespace, name).await?;
     match adopted::how(&pod) {
         Some(REGISTERED) => {}
-        Some(how) => bail!("Pod {namespace}/{name} is there because {how} runs it; it goes when that does"),
+        Some(how) => {
+            bail!("Pod {namespace}/{name} was created by the adapter {how}; it is deleted when its program ends")
+        }
         None => bail!(
             "Pod {namespace}/{name} was not registered; delete it with `kubectl delete pod -n {namespace} {name}`"
         ),
@@ -253,14 +256,14 @@ async fn unregister(api: &mut Api, namespace: &str, name: &str) -> anyhow::Resul
     Ok(said)
 }
 
-/// Deletes a registration at once: there is nothing that would have to end first.
-async fn remove(api: &mut Api, path: &str) -> anyhow::Result<()> {
+/// Deletes a registration without a grace period: there is no process to stop.
+async fn remove(api: &mut ApiClient, path: &str) -> anyhow::Result<()> {
     api.delete(&format!("{path}?gracePeriodSeconds=0")).await?;
-    for _ in 0..LOOKS {
+    for _ in 0..POLLS {
         if api.get(path).await?.is_none_or(|pod| !pod.has("metadata.deletionTimestamp")) {
             return Ok(());
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
-    bail!("{path} is marked to go and does not; does something hold it? `kubectl get pod -o yaml` shows its finalizers")
+    bail!("{path} is terminating and not deleted; `kubectl get pod -o yaml` shows its finalizers")
 }

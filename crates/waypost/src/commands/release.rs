@@ -42,7 +42,7 @@ pub(super) async fn follow() {
     while let Some(size) = resident() {
         if policy.wants_release(size) {
             // It takes milliseconds. A panic in it cannot be, and would not end the program.
-            let _ = tokio::task::spawn_blocking(kernel::memory::give_back).await;
+            let _ = tokio::task::spawn_blocking(kernel::memory::release).await;
             let after = resident().unwrap_or(size);
             tracing::debug!(before = size, after, "released memory");
             policy.released(after);

@@ -38,7 +38,7 @@ use super::release;
 use crate::config::ServerArguments;
 use crate::notify::Manager;
 
-/// Where a new store begins to count, so that a revision from another cluster is most likely older than anything here.
+/// The first revision of a new store, so that a revision of another cluster is most likely older.
 const FIRST_REVISION: u64 = 1000;
 
 /// Runs the command.
@@ -48,14 +48,14 @@ pub(crate) fn exec(arguments: &ServerArguments) -> anyhow::Result<()> {
     }
     runtime()?.block_on(async {
         let running = start(arguments, Beside::default()).await?;
-        // Whoever reads that it is ready may ask it to end at once.
+        // A signal may arrive as soon as readiness is reported.
         let asked = stop_signal();
         tracing::info!(address = %running.address, kubeconfig = %running.kubeconfig.display(), "ready");
         let (manager, remote) = (Manager::find(), Remote::new(&running.kubeconfig)?);
         manager.ready(&format!("the API is at https://{}", running.address));
         tokio::select! {
             () = asked => {}
-            () = manager.keep_telling(|| answers(&remote)) => {}
+            () = manager.run_watchdog(|| responds(&remote)) => {}
         }
         manager.stopping();
         tracing::info!("stopping");
@@ -64,8 +64,8 @@ pub(crate) fn exec(arguments: &ServerArguments) -> anyhow::Result<()> {
     })
 }
 
-/// Comes back when our own API has answered; one that cannot is asked until it does.
-pub(super) async fn answers(remote: &Remote) {
+/// Waits until our own API responds.
+pub(super) async fn responds(remote: &Remote) {
     let asked = async || -> anyhow::Result<bool> {
         let (code, _) = remote.client().bytes(Method::GET, "/livez", None, Bytes::new()).await?;
         Ok(code == 200)
@@ -82,7 +82,7 @@ pub(crate) fn runtime() -> anyhow::Result<Runtime> {
     Ok(runtime)
 }
 
-/// A server that is ready.
+/// A running server.
 pub(super) struct Running {
     pub(super) address: SocketAddr,
     pub(super) kubeconfig: PathBuf,
@@ -102,9 +102,9 @@ impl Running {
         Local::new(self.store.clone())
     }
 
-    /// Lets requests end, then closes the store.
+    /// Stops after requests in progress, then closes the store.
     pub(super) async fn stop(mut self) {
-        // Either they are still there to hear this, or they have ended already.
+        // The tasks may have ended already.
         let _ = self.halt.send(());
         let _ = self.control.await;
         let _ = self.stop.send(());
@@ -114,7 +114,7 @@ impl Running {
     }
 }
 
-/// What runs beside a server, in this process or in another.
+/// The components besides the server, in this process or in another.
 #[derive(Default)]
 pub(super) struct Beside {
     /// Other addresses at which the server listens, for Pods.
@@ -138,7 +138,7 @@ pub(super) async fn start(arguments: &ServerArguments, beside: Beside) -> anyhow
     let names = serving_names(arguments, &ranges, &beside.addresses);
     let pki = pki::load_or_create(&data_dir.join("pki"), &names, Timestamp::now()).context("preparing certificates")?;
     let (accounts, clients) = (service_accounts(arguments, &pki)?, Arc::new(Clients::default()));
-    clients.restore(&data_dir.join("pki")).context("reading who uses the CA")?;
+    clients.restore(&data_dir.join("pki")).context("reading the clients of the CA")?;
     let live = Live::new(pki);
     let metrics = control::Metrics::new();
     let reloads = Arc::new(Reloads::default());
@@ -159,8 +159,8 @@ pub(super) async fn start(arguments: &ServerArguments, beside: Beside) -> anyhow
         kubeconfig::write_admin(&kubeconfig, &reachable(address), &live.get())
             .context("writing the admin kubeconfig")?;
     }
-    // Before anybody is let in: without roles nobody may do anything.
-    control::bootstrap::run(&*store, &ranges, advertised).await.context("making the first objects")?;
+    // Before requests are accepted: without roles no user may do anything.
+    control::bootstrap::run(&*store, &ranges, advertised).await.context("creating the first objects")?;
     let (readiness, dynamic) = (server.readiness(), server.dynamic_admission());
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let serving = tokio::spawn(server.run(async {
@@ -202,7 +202,7 @@ pub(super) async fn start(arguments: &ServerArguments, beside: Beside) -> anyhow
     Ok(Running { address, kubeconfig, identity: live, stop, serving, halt, control, store, followers })
 }
 
-/// Signs the tokens that Secrets keep.
+/// Signs tokens in Secrets.
 fn token_signer(accounts: ServiceAccounts) -> TokenSigner {
     let keys = accounts.clone();
     let sign = move |order: &TokenRequest<'_>| {
@@ -257,7 +257,7 @@ fn options(
         max_in_flight: arguments.max_requests_inflight,
         request_timeout: arguments.request_timeout,
         audit: arguments.audit.open()?,
-        figures: Box::new(move || crate::figures::text(&figures.figures()) + &control.text() + &reloads.text()),
+        extra_metrics: Box::new(move || crate::figures::text(&figures.stats()) + &control.text() + &reloads.text()),
     })
 }
 
@@ -272,8 +272,7 @@ fn service_accounts(arguments: &ServerArguments, pki: &Pki) -> anyhow::Result<Se
     })
 }
 
-/// How many connections there may be. The process needs files for other things, too: connections get a quarter of those it may open, and
-/// one source half of them at most.
+/// Limits of connections: a quarter of the files that the process may open, and half of that for one source.
 fn connection_limits(arguments: &ServerArguments) -> ConnectionLimits {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -299,12 +298,12 @@ fn connection_limits(arguments: &ServerArguments) -> ConnectionLimits {
     }
 }
 
-/// Where the store is inside the data directory.
+/// The directory of the store.
 pub(super) fn store_dir(data_dir: &Path) -> PathBuf {
     data_dir.join("store")
 }
 
-/// What selectors ask of a stored object.
+/// The indexed fields of a stored object.
 pub(super) fn index(table: &str, value: &[u8]) -> Facts {
     api::kinds::by_table(table).map_or_else(Facts::default, |kind| kind.facts(&api::object::decode_light(value)))
 }
@@ -316,7 +315,7 @@ struct Following {
 }
 
 impl Following {
-    /// Runs the controllers with settings that are up to date. Other settings concern every object, so everything is looked at again.
+    /// Runs the controllers, and restarts them when their settings change, since that concerns every object.
     async fn run(&self, store: &Arc<dyn Store>, metrics: &Arc<control::Metrics>) {
         let mut published = self.published.clone();
         loop {
@@ -329,7 +328,7 @@ impl Following {
     }
 }
 
-/// Runs the controllers until they are told to halt; in an election only while this server leads.
+/// Runs the controllers until they are stopped; with leader election only while this server leads.
 async fn controllers(
     elect: bool,
     store: Arc<dyn Store>,
@@ -355,7 +354,7 @@ async fn controllers(
     }
 }
 
-/// What the controllers are told. Whatever Kubernetes would not show is off unless it is asked for.
+/// The settings of the controllers. What Kubernetes does not have is off by default.
 fn settings(arguments: &ServerArguments, ranges: &Ranges, live: &Live) -> Settings {
     let live = live.clone();
     let allocates = arguments.allocate_node_cidrs.unwrap_or_default();
@@ -372,7 +371,7 @@ fn settings(arguments: &ServerArguments, ranges: &Ranges, live: &Live) -> Settin
         })),
         certificate_lifetime: arguments.cluster_signing_duration,
         load_balancer: arguments.balancing.settings(),
-        // It is for the volumes that the plugin adds to Pods.
+        // Needed by the volumes that the plugin adds to Pods.
         publish_root_ca: admission_plugins(arguments).has(Plugin::ServiceAccount),
         plugins: admission_plugins(arguments),
         ..Settings::plain(ranges.clone())
@@ -397,8 +396,8 @@ fn ranges(arguments: &ServerArguments) -> anyhow::Result<Ranges> {
     Ok(Ranges { addresses, ports: arguments.service_node_port_range.clone() })
 }
 
-/// Where Pods and other machines reach the server, and the Service `kubernetes` leads: the address that was given, or one that is no
-/// loopback address, of the family that Services prefer if it can be had.
+/// The address of the server for Pods and other machines, and the endpoint of the Service `kubernetes`: the configured one, or a
+/// non-loopback address, of the preferred family of Services if there is one.
 fn advertised(arguments: &ServerArguments, server: &Server, ranges: &Ranges) -> SocketAddr {
     let listening = server.address();
     if let Some(given) = arguments.reached.advertise_address {
@@ -417,7 +416,7 @@ fn serving_names(arguments: &ServerArguments, ranges: &Ranges, beside: &[IpAddr]
     let mut ips: Vec<IpAddr> = vec![IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])];
     ips.extend(ranges.first_address());
     if arguments.listen.ip().is_unspecified() {
-        // Whoever comes by any of this machine's addresses is to know that it is right here.
+        // The certificate covers all addresses of this machine.
         let machine = kernel::addresses::linux::Linux::open().and_then(|mut addresses| addresses.list());
         ips.extend(machine.unwrap_or_default().iter().map(|address| address.ip));
     } else {
@@ -438,7 +437,7 @@ fn serving_names(arguments: &ServerArguments, ranges: &Ranges, beside: &[IpAddr]
     ServingNames { ips, dns }
 }
 
-/// The URL under which this machine reaches the server.
+/// The URL of the server for this machine.
 pub(super) fn reachable(address: SocketAddr) -> String {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
@@ -448,7 +447,7 @@ pub(super) fn reachable(address: SocketAddr) -> String {
     format!("https://{}", SocketAddr::new(ip, address.port()))
 }
 
-/// Resolves when somebody asks the program to end, from the moment of this call on.
+/// Resolves on SIGTERM or SIGINT after this call.
 pub(super) fn stop_signal() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
     let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));

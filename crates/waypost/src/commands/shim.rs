@@ -1,10 +1,10 @@
-//! `waypost shim`: the supervisor of one container, and the process that takes a command into one. Not for people.
+//! `waypost shim`: the supervisor of one container, and the process that runs a command in one. Internal.
 
 use std::process::exit;
 
 use crate::config::ShimSubject;
 
-/// Runs the command. There is no other thread in this process, and there must be none.
+/// Runs the command. The process must have one thread.
 pub(crate) fn exec(subject: ShimSubject) -> anyhow::Result<()> {
     match subject {
         ShimSubject::Run { folder } => Ok(::agent::shim::run(&folder)?),

@@ -1,4 +1,4 @@
-//! `waypost store backup|restore|check`: looking after the embedded store.
+//! `waypost store backup|restore|check`: tools for the embedded store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -81,14 +81,14 @@ fn check(dir: &Path, encryption: &Encryption) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How the values of a table are stored: `12 values with key "one" (id 0123456789abcdef), 3 plain`.
+/// The encryption of the values of a table: `12 values with key "one" (id 0123456789abcdef), 3 plain`.
 fn described(values: &Values) -> String {
     let keys = values.encrypted.iter().map(|(id, (name, count))| format!("{count} values with key {name:?} (id {id})"));
     let plain = (values.plain > 0).then(|| format!("{} values plain", values.plain));
     keys.chain(plain).collect::<Vec<_>>().join(", ")
 }
 
-/// Prints what was asked for.
+/// Prints the result.
 #[expect(clippy::print_stdout, reason = "this is the output of the command")]
 fn say(text: &str) {
     println!("{text}");

@@ -1,6 +1,4 @@
-//! `waypost token`: the words by which other machines are let in, made, listed, removed.
-//!
-//! They are Secrets of the API, so this is asking it for Secrets, and nothing is known here that `kubectl` would not show.
+//! `waypost token`: creates, lists and deletes bootstrap tokens, which are Secrets of the API.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,38 +8,39 @@ use api::bootstrap_token::{
     CLUSTER_INFO, KUBECONFIG, Kept, NAME_PREFIX, NAMESPACE, SIGNATURE_PREFIX, TYPE, Token, Until,
 };
 use api::value::ValueExt as _;
+use cli::api_client::{ApiClient, ApiFlags};
+use cli::terminal;
 use jiff::Timestamp;
 use rest::auth::bootstrap::new_token;
 use rest::kubeconfig::ClusterInfo;
 use serde_json::Value;
 
-use super::reach::{self, Api, Reach};
 use super::server;
 use crate::config::TokenSubject;
 
-/// How often, and how many times, it is looked whether the cluster has been described; a controller does that within milliseconds.
-const LOOK: Duration = Duration::from_millis(50);
-const LOOKS: usize = 200;
+/// Interval and number of reads of the cluster-info ConfigMap; a controller signs it within milliseconds.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+const POLLS: usize = 200;
 
 /// Runs the command.
 pub(crate) fn exec(subject: &TokenSubject) -> anyhow::Result<()> {
     let said = server::runtime()?.block_on(async {
         match subject {
-            TokenSubject::Create { reach, ttl, description, print_join_command } => {
-                create(reach, *ttl, description, *print_join_command).await
+            TokenSubject::Create { api, ttl, description, print_join_command } => {
+                create(api, *ttl, description, *print_join_command).await
             }
-            TokenSubject::List { reach } => list(&mut reach.api()?, Timestamp::now()).await,
-            TokenSubject::Delete { reach, ids } => delete(&mut reach.api()?, ids).await,
+            TokenSubject::List { api } => list(&mut api.client()?, Timestamp::now()).await,
+            TokenSubject::Delete { api, ids } => delete(&mut api.client()?, ids).await,
         }
     })?;
-    reach::print(&said)
+    terminal::print(&said)
 }
 
-async fn create(reach: &Reach, ttl: Duration, description: &str, whole_command: bool) -> anyhow::Result<String> {
-    let mut api = reach.api()?;
+async fn create(flags: &ApiFlags, ttl: Duration, description: &str, whole_command: bool) -> anyhow::Result<String> {
+    let mut api = flags.client()?;
     let until = match ttl {
         Duration::ZERO => None,
-        ttl => Some(Timestamp::now().checked_add(ttl).context("--ttl ends after the end of time; 0 is for ever")?),
+        ttl => Some(Timestamp::now().checked_add(ttl).context("--ttl is too long; 0 never expires")?),
     };
     let token = new_token();
     let secrets = format!("/api/v1/namespaces/{NAMESPACE}/secrets");
@@ -52,16 +51,16 @@ async fn create(reach: &Reach, ttl: Duration, description: &str, whole_command: 
     match join_command(&mut api, &token).await {
         Ok(command) => Ok(command + "\n"),
         Err(error) => {
-            // One that nobody can use should not be left behind.
+            // The token cannot be used: delete it.
             api.delete(&format!("{secrets}/{NAME_PREFIX}{}", token.id())).await?;
             Err(error)
         }
     }
 }
 
-/// The command with which a machine joins.
-async fn join_command(api: &mut Api, token: &Token) -> anyhow::Result<String> {
-    let info = described(api, token).await?;
+/// The command that joins a machine.
+async fn join_command(api: &mut ApiClient, token: &Token) -> anyhow::Result<String> {
+    let info = signed_cluster_info(api, token).await?;
     let address = info.server.strip_prefix("https://").unwrap_or(&info.server);
     ensure!(
         !info.is_on_loopback(),
@@ -71,22 +70,22 @@ async fn join_command(api: &mut Api, token: &Token) -> anyhow::Result<String> {
     Ok(format!("waypost node --join {address} --token {} --ca-hash {}", token.text(), info.ca_hash()?))
 }
 
-/// What the cluster says of itself, once it is signed with the token: then a machine can believe it.
-async fn described(api: &mut Api, token: &Token) -> anyhow::Result<ClusterInfo> {
+/// The cluster-info, once it is signed with the token, so that a joining machine can verify it.
+async fn signed_cluster_info(api: &mut ApiClient, token: &Token) -> anyhow::Result<ClusterInfo> {
     let (namespace, name) = CLUSTER_INFO;
     let signature = format!("{SIGNATURE_PREFIX}{}", token.id());
-    for _ in 0..LOOKS {
+    for _ in 0..POLLS {
         let map = api.get(&format!("/api/v1/namespaces/{namespace}/configmaps/{name}")).await?.unwrap_or_default();
         let entry = |key: &str| map.at("data").get(key).and_then(Value::as_str);
         if let (Some(text), Some(_)) = (entry(KUBECONFIG), entry(&signature)) {
             return ClusterInfo::parse(text).with_context(|| format!("reading the ConfigMap {namespace}/{name}"));
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
-    bail!("the server does not describe itself in the ConfigMap {namespace}/{name}; are its controllers running?")
+    bail!("the ConfigMap {namespace}/{name} is not signed with the token; are the controllers of the server running?")
 }
 
-async fn list(api: &mut Api, now: Timestamp) -> anyhow::Result<String> {
+async fn list(api: &mut ApiClient, now: Timestamp) -> anyhow::Result<String> {
     let path = format!("/api/v1/namespaces/{NAMESPACE}/secrets?fieldSelector=type={TYPE}");
     let found = api.get(&path).await?.unwrap_or_default();
     let mut out = format!("{:<24} {:<8} {:<21} {:<27} {}\n", "TOKEN", "TTL", "EXPIRES", "USAGES", "DESCRIPTION");
@@ -113,16 +112,16 @@ fn time_left(end: Timestamp, now: Timestamp) -> String {
     }
 }
 
-async fn delete(api: &mut Api, ids: &[String]) -> anyhow::Result<String> {
+async fn delete(api: &mut ApiClient, ids: &[String]) -> anyhow::Result<String> {
     let mut out = String::new();
     for given in ids {
         let id = given.split('.').next().unwrap_or_default();
         ensure!(
             id.len() == 6 && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()),
-            "{given:?} is neither the id of a token (six small letters or digits) nor a token; `waypost token list` shows them"
+            "{given:?} is neither a token ID (six lower-case letters or digits) nor a token; see `waypost token list`"
         );
         if !api.delete(&format!("/api/v1/namespaces/{NAMESPACE}/secrets/{NAME_PREFIX}{id}")).await? {
-            bail!("there is no token {id}; `waypost token list` shows those there are");
+            bail!("there is no token {id}; see `waypost token list`");
         }
         let _ = writeln!(out, "token {id} deleted");
     }

@@ -1,7 +1,7 @@
-//! `waypost up`: everything on this machine: an API server, and the components that follow it: proxy, names, gateway, agent, announcers.
+//! `waypost up`: all components on this machine: API server, controllers, proxy, DNS, gateway, agent, announcers.
 //!
-//! Started by root the API server is a process of its own, as another user ([`child`]); the components stay here, with the capabilities that they
-//! use, and come to it through a socket. Otherwise all is one process, and they read its store.
+//! Started by root, the API server is a separate process with its own user ([`child`]); the other components stay in this process, with the
+//! capabilities that they need, and use its socket. Otherwise there is one process, and they read its store.
 
 mod apart;
 mod api;
@@ -16,6 +16,7 @@ mod reporter;
 use std::net::IpAddr;
 
 use anyhow::Context as _;
+use cli::terminal;
 
 use self::apart::ApiServer;
 use self::api::Api;
@@ -27,7 +28,7 @@ use super::dns::{self, Dns};
 use super::down::{self, Running};
 use super::gateway::Gateway;
 use super::proxy::{self, Environment, Proxy};
-use super::{agent, privileges, reach, server};
+use super::{agent, privileges, server};
 use crate::config::{AgentArguments, DnsArguments, ServerArguments, UpArguments};
 use crate::notify::Manager;
 
@@ -39,11 +40,11 @@ pub(crate) fn exec(mut arguments: UpArguments) -> anyhow::Result<()> {
     if !arguments.dev {
         return run(arguments);
     }
-    let home = tempfile::Builder::new().prefix("waypost-dev-").tempdir().context("making a temporary directory")?;
+    let home = tempfile::Builder::new().prefix("waypost-dev-").tempdir().context("creating a temporary directory")?;
     home.path().clone_into(&mut arguments.server.place.data_dir);
     let (rootless, bridge) = (arguments.rootless, arguments.agent.pod_bridge.clone());
     let ended = run(arguments);
-    let removed = down::take_away(home.path(), &bridge, rootless).context("removing what was made");
+    let removed = down::remove_host_state(home.path(), &bridge, rootless).context("removing kernel objects and Pods");
     home.close().context("removing the temporary directory")?;
     ended.and(removed)
 }
@@ -52,7 +53,7 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
     let UpArguments { server: settings, proxy: mut proxying, dns, agent, add_context, dev, rootless, .. } = arguments;
     let (settings, manager) = (settings.for_one_machine(), Manager::find());
     let announces = settings.balancing.is_on() && !rootless && announce::may_announce();
-    announce::leave_answers_to_us(&mut proxying, announces);
+    announce::require_strict_arp(&mut proxying, announces);
     let machine = machine(&settings, &agent, proxying.node_name.as_deref());
     let parts = privileges::Parts { agent: agent::is_wanted(&agent), removes_data: dev };
     let apart = if rootless { None } else { apart(&settings, &machine, parts)? };
@@ -65,11 +66,12 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
         let balances = announces && settings.balancing.is_on();
         let gateway = Gateway::start(api.source.clone(), &api.remote, &proxying, balances)?;
         let environment = Environment {
-            source: &gateway.seen(&*api.source),
+            source: &*api.source,
+            redirects: gateway.redirects(),
             remote: &api.remote,
             pods: &settings.cluster_cidr,
             on_loopback,
-            // There may be no Node object that names its addresses.
+            // There may be no Node object with its addresses.
             node_ports: "all",
             healthz: proxy::HEALTHZ_ON_LOOPBACK,
         };
@@ -89,12 +91,12 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
             reports: proxy.as_ref().map(|proxy| proxy.reports(&settings.cluster_domain)),
         };
         let pods = agent::for_one_machine(&places, &agent).await?;
-        let place = announce::Place {
+        let place = announce::Dependencies {
             source: &*api.source,
             remote: &api.remote,
             node: agent::node_name(proxying.node_name.as_deref()),
             pod_bridge: &agent.pod_bridge,
-            figures: proxy.as_ref().map(Proxy::announcing).unwrap_or_default(),
+            metrics: proxy.as_ref().map(Proxy::announcing).unwrap_or_default(),
             proxy: proxy.as_ref().map(Proxy::health),
         };
         let announcing = if announces { Some(Announcing::start(place)?) } else { None };
@@ -108,10 +110,10 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
             if let Some((names, ips)) = &names {
                 names.ready().await;
                 if dns.host_dns && !ips.is_empty() {
-                    host::tell(ips, &settings.cluster_domain).await?;
+                    host::configure(ips, &settings.cluster_domain).await?;
                 }
             }
-            kernel::memory::give_back();
+            kernel::memory::release();
             if let Some(name) = &add_context {
                 context::add(&settings.place.data_dir, &api.kubeconfig, name)?;
             }
@@ -122,11 +124,11 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
                 names: names.as_ref().map(|(names, ips)| (&**ips, names.addresses(), &*settings.cluster_domain)),
                 proxy: proxy.as_ref().map(|proxy| (proxy.mode.0, &*proxy.mode.1)),
             };
-            // Whoever started us may not want to read them.
-            let _ = reach::print(&lines.to_string());
+            // Standard output may be closed.
+            let _ = terminal::print(&lines.to_string());
             tracing::info!(address = %api.address, kubeconfig = %api.kubeconfig.display(), "ready");
             manager.ready(&format!("the API is at https://{}", api.address));
-            manager.keep_telling(|| server::answers(&api.remote)).await;
+            manager.run_watchdog(|| server::responds(&api.remote)).await;
             Ok(())
         };
         let _here = Running::note(&settings.place.data_dir)?;
@@ -137,10 +139,10 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
         };
         manager.stopping();
         if let Some(announcing) = announcing {
-            announcing.leave().await;
+            announcing.stop().await;
         }
         if let Some((names, _)) = &names {
-            names.leave().await;
+            names.drain().await;
         }
         let kept = if dev { "everything that was made is removed" } else { "rules and Pods stay until `waypost down`" };
         tracing::info!("stopping; {kept}");
@@ -152,12 +154,12 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
     })
 }
 
-/// What runs here beside the API server.
+/// The components besides the API server.
 fn machine(settings: &ServerArguments, agent: &AgentArguments, node: Option<&str>) -> Machine {
     if !agent::is_wanted(agent) {
         return Machine::default();
     }
-    // Pods do not reach the loopback of this machine.
+    // Pods cannot reach the loopback addresses of this machine.
     let addresses = match settings.listen.ip().is_loopback() {
         true => agent::own_addresses().into_iter().filter(|ip| !ip.is_loopback()).collect(),
         false => Vec::new(),
@@ -165,7 +167,7 @@ fn machine(settings: &ServerArguments, agent: &AgentArguments, node: Option<&str
     Machine { addresses, node: Some(agent::node_name(node)), agent: agent::serving_names() }
 }
 
-/// Starts the API server as a user of its own, if it is to be one, and keeps what the other components use.
+/// Starts the API server as a separate process, if it has its own user; this process keeps the capabilities of the other components.
 fn apart(settings: &ServerArguments, machine: &Machine, parts: privileges::Parts) -> anyhow::Result<Option<ApiServer>> {
     let Some(account) = privileges::server_user(settings, privileges::data_dir::share)? else { return Ok(None) };
     let (data_dir, machine) = (std::path::absolute(&settings.place.data_dir)?, machine.clone());
@@ -174,8 +176,8 @@ fn apart(settings: &ServerArguments, machine: &Machine, parts: privileges::Parts
     Ok(Some(server))
 }
 
-/// Answers names on an address of this machine, to which the Service `kube-dns` leads, at the addresses beside it; nothing when that is
-/// not wished.
+/// Starts the DNS server and publishes it as the Service `kube-dns`; returns it with the addresses of the Service. None with
+/// `--dns-listen none`.
 async fn names(
     api: &Api,
     settings: &ServerArguments,
@@ -189,13 +191,11 @@ async fn names(
     let ranges = &settings.service_cluster_ip_range;
     let ips = match dns::publish(&api.remote, ranges, names.addresses()).await {
         Ok(ips) => {
-            tracing::info!(?ips, "the Service kube-system/kube-dns leads to the names of this machine");
+            tracing::info!(?ips, "published Service kube-system/kube-dns");
             ips
         }
         Err(error) => {
-            tracing::warn!(
-                "the Service kube-system/kube-dns could not be made: {error:#}; names are answered without it"
-            );
+            tracing::warn!("cannot publish Service kube-system/kube-dns: {error:#}; DNS listens without it");
             Vec::new()
         }
     };

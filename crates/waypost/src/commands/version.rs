@@ -5,7 +5,7 @@
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use super::reach;
+use cli::terminal;
 
 /// The release, and the commit if the build knew it.
 pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("WAYPOST_COMMIT_SUFFIX"));
@@ -30,10 +30,10 @@ enum Output {
 /// Runs the command.
 pub(crate) fn exec(arguments: &Arguments) -> anyhow::Result<()> {
     match arguments.output {
-        Output::Text => reach::print(&format!("waypost {VERSION}\n")),
+        Output::Text => terminal::print(&format!("waypost {VERSION}\n")),
         Output::Json => {
             let version = json!({"version": env!("CARGO_PKG_VERSION"), "commit": env!("WAYPOST_COMMIT")});
-            reach::print(&format!("{version}\n"))
+            terminal::print(&format!("{version}\n"))
         }
     }
 }

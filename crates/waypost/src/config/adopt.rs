@@ -1,11 +1,11 @@
-//! Arguments about what already runs on a machine: containers of others, and units.
+//! Arguments of adapters for workloads that already run on a machine: containers and systemd units.
 
 use std::path::PathBuf;
 
 use agent::settings::Adapters;
 use clap::Args;
 
-/// Who is asked for what already runs.
+/// Container runtimes whose containers are adopted.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct AdoptArguments {
     /// Show the containers of podman as Pods

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{AdoptArguments, Place};
+use super::{AdoptArguments, DataDir};
 
 /// What to do with images.
 #[derive(Subcommand, Debug)]
@@ -12,7 +12,7 @@ pub(crate) enum ImageSubject {
     /// Bring an image here: an OCI layout or docker archive (a tar file, or unpacked), or a folder with the files of a root
     Import {
         #[command(flatten)]
-        place: Place,
+        place: DataDir,
         /// The archive or folder
         from: PathBuf,
         /// What containers call it, such as web:v1
@@ -21,7 +21,7 @@ pub(crate) enum ImageSubject {
     /// Bring an image here from its registry
     Pull {
         #[command(flatten)]
-        place: Place,
+        place: DataDir,
         /// Its name, such as example.com/web:v1
         name: String,
         /// Who you are to the registry; the password is read from standard input
@@ -37,12 +37,12 @@ pub(crate) enum ImageSubject {
     /// Show which images there are, how large they are, and which Pods use them
     List {
         #[command(flatten)]
-        place: Place,
+        place: DataDir,
     },
     /// Give an image another name
     Tag {
         #[command(flatten)]
-        place: Place,
+        place: DataDir,
         /// The name it has
         name: String,
         /// The name it gets
@@ -51,14 +51,14 @@ pub(crate) enum ImageSubject {
     /// Take a name away, and the image with its last name, and what no other image needs of it
     Remove {
         #[command(flatten)]
-        place: Place,
+        place: DataDir,
         /// The name
         name: String,
     },
     /// Take away what nothing uses: images without a name, layers without an image, downloads that were given up
     Prune {
         #[command(flatten)]
-        place: Place,
+        place: DataDir,
         /// Also images that have a name but no Pod
         #[arg(long)]
         all: bool,
@@ -84,7 +84,7 @@ pub(crate) enum ShimSubject {
 #[derive(Args, Debug, Clone)]
 pub(crate) struct CleanupArguments {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: DataDir,
     /// The bridge of Pods
     #[arg(long, env = "WAYPOST_POD_BRIDGE", default_value = "waypost0", value_name = "NAME")]
     pub(crate) pod_bridge: String,

@@ -3,7 +3,7 @@
 use clap::{Subcommand, ValueEnum};
 use rest::pki::rotation::Target;
 
-use super::Place;
+use super::DataDir;
 
 /// What to do with keys and certificates.
 #[derive(Subcommand, Debug)]
@@ -11,7 +11,7 @@ pub(crate) enum CertsSubject {
     /// List the keys and certificates of a server's data directory
     List {
         #[command(flatten)]
-        place: Place,
+        place: DataDir,
         /// How to print them
         #[arg(short, long, value_enum, default_value_t = CertsOutput::Table, value_name = "FORMAT")]
         output: CertsOutput,
@@ -19,7 +19,7 @@ pub(crate) enum CertsSubject {
     /// Replace keys and certificates; a running server follows, and accepts what they replace until `finish`
     Rotate {
         #[command(flatten)]
-        place: Place,
+        place: DataDir,
         /// Which
         #[arg(value_enum, value_name = "WHICH")]
         target: CertsTarget,
@@ -27,7 +27,7 @@ pub(crate) enum CertsSubject {
     /// End a rotation: what was replaced is accepted no longer
     Finish {
         #[command(flatten)]
-        place: Place,
+        place: DataDir,
         /// Which
         #[arg(value_enum, value_name = "WHICH")]
         target: FinishTarget,

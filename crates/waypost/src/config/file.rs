@@ -7,13 +7,13 @@ use clap::Command;
 use clap::error::ErrorKind;
 use serde_json::Value;
 
-/// Finds `--config` before everything else is read.
+/// Finds `--config` before arguments are parsed.
 pub(super) fn path(arguments: &[OsString]) -> Option<PathBuf> {
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let text = argument.to_string_lossy();
         if text == "--" {
-            break; // What follows is for somebody else.
+            break; // What follows belongs to another program.
         }
         if text == "--config" {
             return rest.next().map(PathBuf::from);
@@ -64,9 +64,9 @@ pub(super) fn read_into(mut command: Command, path: &std::path::Path) -> Result<
     Ok(command)
 }
 
-/// Gives every flag of this name another default.
+/// Sets the default of every flag of this name.
 pub(super) fn with_default(mut command: Command, key: &str, text: &str) -> Command {
-    // clap keeps defaults for the life of the program.
+    // clap needs defaults with a static lifetime.
     let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
     let id = key.replace('-', "_");
     let has = |command: &Command| command.get_arguments().any(|argument| argument.get_id() == id.as_str());

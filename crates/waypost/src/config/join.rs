@@ -1,12 +1,12 @@
-//! Arguments about other machines: by which address they find the server, tokens that let them in, and how one joins.
+//! Arguments about other machines: the address of the server, tokens, joining.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use cli::api_client::ApiFlags;
 
 use super::values::lifetime;
-use crate::commands::reach::Reach;
 
 /// How others reach the server.
 #[derive(Args, Debug, Clone, Default)]
@@ -45,7 +45,7 @@ pub(crate) enum TokenSubject {
     /// Make a token that lets machines join
     Create {
         #[command(flatten)]
-        reach: Reach,
+        api: ApiFlags,
         /// How long it is good, such as 24h; 0 is for ever
         #[arg(long, default_value = "24h", value_parser = lifetime, value_name = "DURATION")]
         ttl: std::time::Duration,
@@ -59,12 +59,12 @@ pub(crate) enum TokenSubject {
     /// Show which tokens there are
     List {
         #[command(flatten)]
-        reach: Reach,
+        api: ApiFlags,
     },
     /// Remove tokens: machines that have joined stay
     Delete {
         #[command(flatten)]
-        reach: Reach,
+        api: ApiFlags,
         /// Their ids, or the tokens themselves
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,

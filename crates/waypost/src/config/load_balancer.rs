@@ -19,7 +19,7 @@ pub(crate) struct LoadBalancerArguments {
         value_name = "CIDR|FIRST-LAST"
     )]
     pub(crate) load_balancer_pool: Vec<Range>,
-    /// Whether the nodes are this machine, so that ports of its programs matter.
+    /// Whether this machine is the only node, so that ports of its programs are avoided.
     #[arg(skip)]
     pub(crate) on_this_machine: bool,
 }
@@ -40,12 +40,12 @@ impl LoadBalancerArguments {
         self.on_this_machine = true;
     }
 
-    /// Whether Services of type LoadBalancer get addresses from us. Whoever gives addresses wants them given out.
+    /// Whether addresses are assigned to Services of type LoadBalancer; a pool implies it.
     pub(crate) fn is_on(&self) -> bool {
         self.load_balancer.map_or(!self.load_balancer_pool.is_empty(), |switch| switch == Switch::On)
     }
 
-    /// What the controllers are told.
+    /// The settings of the controllers.
     pub(crate) fn settings(&self) -> LoadBalancing {
         let ports_in_use =
             if self.on_this_machine { PortsInUse::checked_by(kernel::ports::is_taken) } else { PortsInUse::default() };
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_gives_addresses_only_when_it_is_told_to() {
+    fn a_server_assigns_addresses_only_with_the_flag_or_a_pool() {
         let enabled = |words: &[&str]| parse(words).expect("good arguments").is_on();
         assert!(
             !enabled(&[]) && enabled(&["--load-balancer", "on"]) && enabled(&["--load-balancer-pool", "192.0.2.0/28"])

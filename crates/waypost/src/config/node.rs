@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use clap::Args;
 use ipnet::IpNet;
 
-use super::{AgentArguments, DnsArguments, JoinArguments, Place, ProxyArguments};
+use super::{AgentArguments, DataDir, DnsArguments, JoinArguments, ProxyArguments};
 
 /// Settings of a node.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct NodeArguments {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: DataDir,
     /// Read settings from this YAML or JSON file: keys are flag names without dashes in front
     #[arg(long, env = "WAYPOST_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use api::admission::Plugin;
 
 use super::values::{count, lifetime, port_range, seconds, token_lifetime};
-use super::{AuditArguments, EncryptionArguments, LoadBalancerArguments, ReachedArguments};
+use super::{AuditArguments, DataDir, EncryptionArguments, LoadBalancerArguments, ReachedArguments};
 
 /// What to do with a store.
 #[derive(Subcommand, Debug)]
@@ -41,34 +41,16 @@ pub(crate) enum StoreSubject {
 #[derive(Args, Debug, Clone)]
 pub(crate) struct StorePlace {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: DataDir,
     #[command(flatten)]
     pub(crate) encryption: EncryptionArguments,
-}
-
-/// Where data lives unless it is said.
-const DATA_DIR: &str = "/var/lib/waypost";
-
-/// Where data lives.
-#[derive(Args, Debug, Clone)]
-pub(crate) struct Place {
-    /// Where data, certificates and the admin kubeconfig live
-    #[arg(long, env = "WAYPOST_DATA_DIR", default_value = DATA_DIR, value_name = "DIR")]
-    pub(crate) data_dir: PathBuf,
-}
-
-impl Place {
-    /// Whether nobody said where.
-    pub(crate) fn is_usual(&self) -> bool {
-        self.data_dir == Path::new(DATA_DIR)
-    }
 }
 
 /// Settings of a server.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct ServerArguments {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: DataDir,
     /// Read settings from this YAML or JSON file: keys are flag names without dashes in front
     #[arg(long, env = "WAYPOST_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

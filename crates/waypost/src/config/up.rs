@@ -1,13 +1,13 @@
-//! Settings of everything on one machine, and what the short ways into it stand for.
+//! Settings of `up` and `down`, and the presets of `--rootless` and `--dev`.
 //!
-//! `--rootless` and `--dev` are nothing but other defaults: whatever is said beside them wins, in a flag or in a file.
+//! Presets only change defaults: flags and the configuration file win.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Command};
 
-use super::{AgentArguments, DnsArguments, Place, ProxyArguments, ServerArguments, file};
+use super::{AgentArguments, DataDir, DnsArguments, ProxyArguments, ServerArguments, file};
 
 /// Settings of everything on one machine.
 #[derive(Args, Debug, Clone)]
@@ -35,7 +35,7 @@ pub(crate) struct UpArguments {
 #[derive(Args, Debug, Clone)]
 pub(crate) struct DownArguments {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: DataDir,
     /// Take down what `waypost up --rootless` started
     #[arg(long, env = "WAYPOST_ROOTLESS")]
     pub(crate) rootless: bool,
@@ -47,15 +47,15 @@ pub(crate) struct DownArguments {
     pub(crate) pod_bridge: String,
 }
 
-/// The defaults that a short way stands for, if one was taken.
+/// Applies the defaults of `--rootless` and `--dev`.
 pub(super) fn presets(mut command: Command, arguments: &[OsString]) -> Command {
     let own = arguments.iter().take_while(|word| *word != "--");
-    let said = |flag: &str| own.clone().any(|word| word == flag);
+    let given = |flag: &str| own.clone().any(|word| word == flag);
     let set = |name: &str| std::env::var(name).is_ok_and(|value| value == "true" || value == "1");
-    if !["up", "down"].iter().any(|word| said(word)) {
+    if !["up", "down"].iter().any(|word| given(word)) {
         return command;
     }
-    if said("--rootless") || set("WAYPOST_ROOTLESS") {
+    if given("--rootless") || set("WAYPOST_ROOTLESS") {
         let home = home(|name| std::env::var_os(name));
         let defaults = [
             ("data-dir", &*home.to_string_lossy()),
@@ -68,13 +68,13 @@ pub(super) fn presets(mut command: Command, arguments: &[OsString]) -> Command {
             command = file::with_default(command, key, value);
         }
     }
-    if said("--dev") || set("WAYPOST_DEV") {
+    if given("--dev") || set("WAYPOST_DEV") {
         command = file::with_default(command, "listen", "127.0.0.1:0");
     }
     command
 }
 
-/// Where the data of somebody who is not root lives.
+/// The default data directory of unprivileged users.
 fn home(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let given = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let share = given("XDG_DATA_HOME").or_else(|| given("HOME").map(|home| home.join(".local/share")));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn rootless_changes_defaults_and_no_more() {
+    fn rootless_changes_only_defaults() {
         let plain = up(&["--rootless"]).expect("good arguments");
         assert_eq!(plain.server.service_cluster_ip_range, ["127.96.0.0/16".parse().expect("a range")]);
         assert_eq!(plain.agent.workloads, Some(false));
@@ -103,21 +103,21 @@ mod tests {
             plain.server.place.data_dir.ends_with("waypost")
                 && plain.server.place.data_dir != Path::new("/var/lib/waypost")
         );
-        let said = up(&["--rootless", "--data-dir", "/srv/x", "--service-cluster-ip-range", "127.1.0.0/16"]);
-        let said = said.expect("good arguments");
-        assert_eq!(said.server.place.data_dir, Path::new("/srv/x"));
-        assert_eq!(said.server.service_cluster_ip_range, ["127.1.0.0/16".parse().expect("a range")]);
+        let given = up(&["--rootless", "--data-dir", "/srv/x", "--service-cluster-ip-range", "127.1.0.0/16"]);
+        let given = given.expect("good arguments");
+        assert_eq!(given.server.place.data_dir, Path::new("/srv/x"));
+        assert_eq!(given.server.service_cluster_ip_range, ["127.1.0.0/16".parse().expect("a range")]);
     }
 
     #[test]
-    fn dev_has_a_port_of_its_own_and_no_directory_of_yours() {
+    fn dev_uses_a_free_port_and_a_temporary_directory() {
         assert_eq!(up(&["--dev"]).expect("good arguments").server.listen.port(), 0);
         let error = up(&["--dev", "--data-dir", "/srv/x"]).expect_err("one or the other");
         assert!(error.to_string().contains("--data-dir"), "{error}");
     }
 
     #[test]
-    fn a_home_is_found_as_others_find_it() {
+    fn the_data_directory_follows_the_xdg_variables() {
         let of = |known: &[(&str, &str)]| {
             home(|name| known.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value)))
         };

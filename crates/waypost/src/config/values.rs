@@ -1,4 +1,4 @@
-//! How values of flags are written: addresses, ranges of ports, names of schedulers, times.
+//! Parsers of flag values: addresses, port ranges, schedulers, durations.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_alone_is_at_all_addresses() {
+    fn a_port_without_address_is_at_all_addresses() {
         assert_eq!(listen_address(":10256"), Ok("[::]:10256".parse().expect("an address")));
         assert_eq!(listen_address("127.0.0.1:1"), Ok("127.0.0.1:1".parse().expect("an address")));
         assert_eq!(listen_address("[::1]:1"), Ok("[::1]:1".parse().expect("an address")));

@@ -41,13 +41,10 @@ fn s43_who_answers_is_told_and_who_could_not_is_told_why() {
     let owner = stage.owner(ip).name().to_owned();
     let told = explained(&stage, 20);
     assert_eq!((&told["verdict"], &told["node"]), (&json!("announced"), &json!(owner)), "{told}");
-    assert!(
-        text(&told, "/why").starts_with(&format!("node {owner} answers neighbours for it by ARP since 20")),
-        "{told}"
-    );
+    assert!(text(&told, "/why").starts_with(&format!("node {owner} announces it by ARP since 20")), "{told}");
     let (outcome, saw) = found(&doctor(&stage));
     assert_eq!(outcome, "proved", "{saw}");
-    assert!(saw.contains(&format!("{ip}: node {owner} answers neighbours")), "{saw}");
+    assert!(saw.contains(&format!("{ip}: node {owner} announces it")), "{saw}");
 
     // The policy asks for endpoints that are not there.
     let local = stage.service("web", 20).spec("externalTrafficPolicy", "Local");

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kernel::packets::linux::Linux;
-use kernel::packets::{Heard, Mac, Packets as _};
+use kernel::packets::{Mac, Packets as _, Received};
 use parking_lot::{Mutex, MutexGuard};
 use testbed::net::{Host, eventually};
 
@@ -74,9 +74,9 @@ impl Wire {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match self.packets.receive(Some(left)).expect("heard") {
-                Heard::Frame(_, frame) => found.extend(says(&frame, ip)),
-                Heard::Woken | Heard::Nothing if left.is_zero() => return found,
-                Heard::Woken | Heard::Nothing => {}
+                Received::Frame(_, frame) => found.extend(says(&frame, ip)),
+                Received::Woken | Received::Timeout if left.is_zero() => return found,
+                Received::Woken | Received::Timeout => {}
             }
         }
     }

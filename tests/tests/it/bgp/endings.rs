@@ -30,7 +30,7 @@ fn a_cut_wire_is_noticed_by_the_hold_timer_and_healed() {
             chain said { type filter hook output priority -300; tcp sport 179 drop; }
         }",
     );
-    scene.wait_for_event("SessionDown", "nothing was heard for 3 seconds (hold timer)");
+    scene.wait_for_event("SessionDown", "hold timer expired after 3 seconds");
     scene.router.host.nft("delete table inet cut");
     scene.wait_for_sessions();
     scene.router.wait_for_ways(V4, &["n1"]);
@@ -67,9 +67,9 @@ fn a_wrong_number_of_a_system_is_named() {
     let scene = Scene::new(&["n1"]);
     scene.run_router(&Manner::default());
     scene.peer(&json!({"peerASN": 64999}));
-    scene.wait_for_event("SessionDown", "the peer is of AS 64513, not 64999; check spec.peerASN");
+    scene.wait_for_event("SessionDown", "the peer has AS number 64513, not 64999; check spec.peerASN");
     scene.change(&format!("{PEERS}/rack"), &json!({"spec": {"peerASN": 64513, "myASN": 64998}}));
-    scene.wait_for_event("SessionDown", "the wrong AS number: peerASN and myASN must be what the other side has");
+    scene.wait_for_event("SessionDown", "bad peer AS: myASN and peerASN must mirror the configuration of the peer");
     scene.change(&format!("{PEERS}/rack"), &json!({"spec": {"myASN": 64512}}));
     scene.wait_for_sessions();
 }

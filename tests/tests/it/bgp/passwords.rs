@@ -20,10 +20,10 @@ fn only_the_right_password_makes_a_session() {
     scene.run_router(&Manner { password: Some("open sesame"), ..Manner::default() });
     scene.peer(&named("password"));
     scene.web(|web| web, &[]);
-    scene.wait_for_event("SessionDown", "names the Secret kube-system/rack, which is not there");
+    scene.wait_for_event("SessionDown", "names the Secret kube-system/rack, which does not exist");
 
     scene.make(SECRETS, &secret("open barley"));
-    scene.wait_for_event("SessionDown", "no answer; if a password is set, both sides must have the same");
+    scene.wait_for_event("SessionDown", "connection timed out; if a password is set, both sides must have the same");
     assert!(!scene.router.is_established(&scene.nodes[0]));
 
     scene.change(&format!("{SECRETS}/rack"), &json!({"stringData": {"password": "open sesame"}}));
@@ -45,7 +45,7 @@ fn a_router_without_a_password_does_not_hear_a_node_with_one() {
     scene.peer(&named("other"));
     scene.wait_for_event("SessionDown", "the Secret kube-system/rack of spec.password has no key other");
     scene.change(&format!("{}/rack", super::scene::PEERS), &json!({"spec": named("password")}));
-    scene.wait_for_event("SessionDown", "no answer; if a password is set");
+    scene.wait_for_event("SessionDown", "connection timed out; if a password is set");
     scene.change(&format!("{}/rack", super::scene::PEERS), &json!({"spec": {"password": null}}));
     eventually("a session", || scene.router.is_established(&scene.nodes[0]));
 }

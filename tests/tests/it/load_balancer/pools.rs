@@ -25,7 +25,7 @@ fn pools_and_peers_are_kinds_like_any_other() {
         ("ippool.spec.addresses", "Prefixes (192.0.2.0/28), ranges"),
         ("ippool.spec.internal", "internal load balancer"),
         ("bgppeer.spec.password.secretRef.key", "Default: password"),
-        ("ippools", "IPPool holds addresses"),
+        ("ippools", "IPPool is a pool of addresses"),
     ] {
         // Lines are broken anywhere.
         let said = desk.ok(&format!("explain {field}")).split_whitespace().collect::<Vec<_>>().join(" ");

@@ -110,7 +110,7 @@ impl Machine {
         let data = self.path("data");
         let arguments = ["up", "--node-name", "n1", "--host-dns", "--data-dir", data.to_str().expect("a name")];
         let process = self.node.spawn(self.command(&testbed::binary(), &arguments));
-        process.wait_for_line("programs of this machine ask here", PATIENCE);
+        process.wait_for_line("configured the host's resolver", PATIENCE);
         process.wait_for_line("ready", PATIENCE);
         process
     }
@@ -156,7 +156,7 @@ fn s34_programs_of_the_machine_find_names_and_forget_them_after_a_cleanup() {
     eventually("a page by its name", || page().out.contains("Directory listing"));
     assert!(up.terminate().success());
     let said = machine.cleanup();
-    assert!(said.ok && said.err.contains("ask for names where they did before"), "{said:?}");
+    assert!(said.ok && said.err.contains("restored the host's resolv.conf"), "{said:?}");
     assert_eq!(machine.read("etc/resolv.conf"), machine.before);
     assert_eq!(machine.found("www.example.com"), ELSEWHERE.to_string());
     assert!(machine.cleanup().ok);

@@ -110,7 +110,7 @@ fn s34_whoever_is_told_to_end_answers_until_others_know() {
     assert_eq!((code(&node, "/ready", 8181), code(&node, "/health", 8080)), (Some(200), Some(200)));
     let told = Instant::now();
     process.ask_to_end();
-    process.wait_for_line("not ready any more", crate::proxy::PATIENCE);
+    process.wait_for_line("stopping DNS", crate::proxy::PATIENCE);
     assert_eq!((code(&node, "/ready", 8181), code(&node, "/health", 8080)), (Some(503), Some(200)));
     assert_eq!(dig(&node, "127.0.0.1", "kubernetes.default.svc.cluster.local").trim(), "10.96.0.1");
     assert!(told.elapsed() < LAMEDUCK, "this machine was too slow to see anything: {:?}", told.elapsed());

@@ -46,7 +46,7 @@ pub(super) const VIP: &str = "10.96.0.10";
 #[test]
 fn s34_services_have_names_at_the_address_that_clusters_expect() {
     let mut machine = Machine::new();
-    machine.process.wait_for_line("kube-system/kube-dns leads", crate::proxy::PATIENCE);
+    machine.process.wait_for_line("published Service kube-system/kube-dns", crate::proxy::PATIENCE);
     for host in [&*machine.pod, &*machine.node] {
         eventually("the Service of the DNS leads here", || {
             host.run(&*format!("dig +short +tries=1 +time=1 @{VIP} kubernetes.default.svc.cluster.local")).out.trim()

@@ -137,7 +137,7 @@ fn s01_a_server_that_is_asked_to_end_answers_what_it_has_begun() {
     let status = server.terminate();
     assert_eq!(status.code(), Some(0));
     let log = server.whole_log();
-    assert!(!log.contains("did not end in time"), "{log}");
+    assert!(!log.contains("drain timeout exceeded"), "{log}");
     let again = Server::start_with(Home::Kept(server.home().to_owned()), &[]);
     assert_eq!(Wire::admin(&again).ask("GET", &format!("{SERVICES}/late"), &[], b"").code, 200, "and was kept");
 }

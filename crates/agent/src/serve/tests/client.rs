@@ -8,9 +8,9 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
 use crate::serve::Agent;
-use crate::streams::spdy::headers::{Packer, Unpacker};
 use crate::workloads::fake::Fake;
 use crate::workloads::{ContainerId, PodId};
+use client::spdy::{Packer, Unpacker};
 
 pub(super) fn web() -> ContainerId {
     ContainerId { pod: PodId { namespace: "default".into(), name: "web".into() }, container: "main".into() }

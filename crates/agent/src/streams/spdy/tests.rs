@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
-use super::headers::Packer;
 use super::*;
 use crate::streams::cut;
+use client::spdy::Packer;
 
 fn open(packer: &mut Packer, id: u32, flags: u8, headers: &[(&str, &str)]) -> Vec<u8> {
     let mut body = BytesMut::new();

@@ -79,10 +79,10 @@ fn selectors_say_which_nodes_are_meant() {
 #[test]
 fn a_peer_that_cannot_be_used_says_why() {
     for (field, value, why) in [
-        ("peerAddress", json!("router"), "spec.peerAddress \"router\" is no address"),
+        ("peerAddress", json!("router"), "spec.peerAddress \"router\" is not an IP address"),
         ("peerPort", json!(70_000), "spec.peerPort is out of range"),
-        ("communities", json!(["x"]), "spec.communities has an entry that is none"),
-        ("routerID", json!("x"), "spec.routerID \"x\" has not the form of an IPv4 address"),
+        ("communities", json!(["x"]), "spec.communities contains an invalid community"),
+        ("routerID", json!("x"), "spec.routerID \"x\" is not an IPv4 address"),
     ] {
         let mut wrong = spec();
         wrong[field] = value;

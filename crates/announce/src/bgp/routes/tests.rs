@@ -12,8 +12,8 @@ fn many(count: u32, is_ipv4: bool) -> Vec<IpAddr> {
 #[test]
 fn thousands_of_routes_are_split_into_messages_that_fit() {
     for internal in [false, true] {
-        let manner = Manner {
-            terms: Terms { wide: true, internal },
+        let route_attributes = RouteAttributes {
+            negotiated: Negotiated { four_octet_as: true, internal },
             asn: 64512,
             local_pref: 100,
             communities: vec![7; 500],
@@ -21,15 +21,18 @@ fn thousands_of_routes_are_split_into_messages_that_fit() {
         };
         for family in Family::OURS {
             let addresses = many(5000, family == Family::V4);
-            for (messages, most) in
-                [(manner.announce(family, &addresses), 60), (manner.withdraw(family, &addresses), 25)]
-            {
+            for (messages, most) in [
+                (route_attributes.announce(family, &addresses), 60),
+                (route_attributes.withdraw(family, &addresses), 25),
+            ] {
                 assert!(messages.len() <= most, "{} messages", messages.len());
                 let mut found = Vec::new();
                 for message in messages {
-                    assert!(message.len() <= LONGEST, "{} bytes", message.len());
-                    let Ok(Message::Update(taken)) = wire::read(&message, manner.terms) else { panic!("no UPDATE") };
-                    assert_eq!(taken.fault, None);
+                    assert!(message.len() <= MAX_LEN, "{} bytes", message.len());
+                    let Ok(Message::Update(taken)) = wire::read(&message, route_attributes.negotiated) else {
+                        panic!("no UPDATE")
+                    };
+                    assert_eq!(taken.error, None);
                     found.extend(taken.announced().chain(taken.withdrawn()).map(|network| network.addr()));
                 }
                 assert_eq!(found, addresses);

@@ -1,4 +1,4 @@
-//! Sessions against a peer that is a few lines: what is said when, what ends them, and what stays.
+//! Sessions with a scripted peer.
 
 use super::super::wire::{Reach, Segment};
 use super::*;
@@ -45,7 +45,7 @@ impl Table {
             Capability::Multiprotocol(Family::V4),
             Capability::Multiprotocol(Family::V6),
             Capability::Refresh,
-            Capability::Wide(settings.peer_asn),
+            Capability::FourOctetAs(settings.peer_asn),
             Capability::Restart(Restart::default()),
         ];
         let my_as = u16::try_from(settings.peer_asn).unwrap_or(AS_TRANS);
@@ -66,11 +66,11 @@ impl Table {
         let due = self.session.due().expect("something is due");
         let passed = due.saturating_duration_since(self.now);
         self.now += passed;
-        (passed, self.on(Event::Time))
+        (passed, self.on(Event::Timer))
     }
 
-    fn hear(&mut self, bytes: &[u8]) -> Vec<Action> {
-        self.on(Event::Heard(bytes))
+    fn receive(&mut self, bytes: &[u8]) -> Vec<Action> {
+        self.on(Event::Received(bytes))
     }
 
     fn connect(&mut self) -> Vec<Action> {
@@ -78,12 +78,12 @@ impl Table {
         self.on(Event::Connected(hops()))
     }
 
-    /// To the end of the introductions; what is said then.
+    /// Establishes the session; returns the actions.
     fn establish(&mut self) -> Vec<Action> {
         self.connect();
         let open = self.open.write();
-        assert_eq!(self.hear(&open), [Action::Send(wire::keepalive())]);
-        let actions = self.hear(&wire::keepalive());
+        assert_eq!(self.receive(&open), [Action::Send(wire::keepalive())]);
+        let actions = self.receive(&wire::keepalive());
         assert_eq!(self.session.state(), State::Established);
         actions
     }
@@ -97,16 +97,17 @@ impl Table {
             ..wire::Attributes::default()
         };
         let announced = networks.iter().map(|text| text.parse().expect("a network")).collect();
-        let bytes = Update { attributes, announced, ..Update::default() }.write(self.session.manner.terms);
-        self.hear(&bytes)
+        let bytes =
+            Update { attributes, announced, ..Update::default() }.write(self.session.route_attributes.negotiated);
+        self.receive(&bytes)
     }
 }
 
 /// The UPDATEs among actions.
 fn updates(actions: &[Action]) -> Vec<Update> {
-    let terms = Terms { wide: true, internal: false };
+    let negotiated = Negotiated { four_octet_as: true, internal: false };
     let sent = actions.iter().filter_map(|action| match action {
-        Action::Send(bytes) => Some(wire::read(bytes, terms).expect("a message")),
+        Action::Send(bytes) => Some(wire::read(bytes, negotiated).expect("a message")),
         _ => None,
     });
     let taken = sent.filter_map(|message| match message {
@@ -117,10 +118,10 @@ fn updates(actions: &[Action]) -> Vec<Update> {
 }
 
 /// The NOTIFICATION among actions.
-fn farewell(actions: &[Action]) -> Option<Notification> {
-    let terms = Terms { wide: true, internal: false };
+fn sent_notification(actions: &[Action]) -> Option<Notification> {
+    let negotiated = Negotiated { four_octet_as: true, internal: false };
     actions.iter().find_map(|action| match action {
-        Action::Send(bytes) => match wire::read(bytes, terms).expect("a message") {
+        Action::Send(bytes) => match wire::read(bytes, negotiated).expect("a message") {
             Message::Notification(notification) => Some(notification),
             _ => None,
         },
@@ -128,9 +129,9 @@ fn farewell(actions: &[Action]) -> Option<Notification> {
     })
 }
 
-fn told(actions: &[Action]) -> Vec<&Report> {
+fn reports(actions: &[Action]) -> Vec<&Report> {
     let reports = actions.iter().filter_map(|action| match action {
-        Action::Tell(report) => Some(report),
+        Action::Report(report) => Some(report),
         _ => None,
     });
     reports.collect()
@@ -141,15 +142,17 @@ fn a_session_comes_up_and_tells_all_routes_and_their_end() {
     let mut table = Table::new(&[V4, V6]);
     let actions = table.connect();
     let Action::Send(bytes) = &actions[0] else { panic!("{actions:?}") };
-    let Ok(Message::Open(open)) = wire::read(bytes, Terms { wide: true, internal: false }) else { panic!("no OPEN") };
+    let Ok(Message::Open(open)) = wire::read(bytes, Negotiated { four_octet_as: true, internal: false }) else {
+        panic!("no OPEN")
+    };
     let families = vec![(Family::V4, true), (Family::V6, true)];
     assert_eq!(open.restart(), Some(&Restart { restarted: true, seconds: 120, families }));
-    assert_eq!((open.asn(), open.hold, open.takes(Family::V6)), (64512, 90, true));
+    assert_eq!((open.asn(), open.hold, open.supports(Family::V6)), (64512, 90, true));
 
     let open = table.open.write();
-    table.hear(&open);
-    let actions = table.hear(&wire::keepalive());
-    assert_eq!(told(&actions), [&Report::Up]);
+    table.receive(&open);
+    let actions = table.receive(&wire::keepalive());
+    assert_eq!(reports(&actions), [&Report::Up]);
     let updates = updates(&actions);
     let [v4, v6, end4, end6] = &updates[..] else { panic!("{updates:?}") };
     assert_eq!(v4.announced, ["203.0.113.7/32".parse().expect("a network")]);
@@ -178,8 +181,8 @@ fn only_what_changes_is_said() {
     let gone = updates(&table.on(Event::Offer(offer(&["203.0.113.8"]))));
     assert!(gone[0].attributes.unreach.is_some());
     assert_eq!(table.session.announced(), 1);
-    let again = updates(&table.hear(&wire::refresh(Family::V4).repeat(100)));
-    assert_eq!(again, std::slice::from_ref(come), "however often it is asked at once, all is told once again");
+    let again = updates(&table.receive(&wire::refresh(Family::V4).repeat(100)));
+    assert_eq!(again, std::slice::from_ref(come), "many requests at once cost one refresh");
 }
 
 #[test]
@@ -196,7 +199,7 @@ fn inside_of_a_system_routes_are_preferred_and_have_no_path() {
     let mut table = Table::with(Settings { peer_asn: 64512, local_pref: 200, ..settings() }, &[V4]);
     let actions = table.establish();
     let Action::Send(bytes) = &actions[1] else { panic!("{actions:?}") };
-    let Ok(Message::Update(taken)) = wire::read(bytes, Terms { wide: true, internal: true }) else {
+    let Ok(Message::Update(taken)) = wire::read(bytes, Negotiated { four_octet_as: true, internal: true }) else {
         panic!("no UPDATE")
     };
     let attributes = taken.update.attributes;
@@ -211,18 +214,18 @@ fn the_lower_hold_time_counts_and_silence_ends_it() {
         let (passed, actions) = table.wait();
         assert_eq!((passed.as_secs(), actions), (10, vec![Action::Send(wire::keepalive())]));
     }
-    table.hear(&wire::keepalive());
-    let heard = table.now;
+    table.receive(&wire::keepalive());
+    let received = table.now;
     let actions = loop {
         let (_, actions) = table.wait();
         if actions != [Action::Send(wire::keepalive())] {
             break actions;
         }
     };
-    assert_eq!(table.now.duration_since(heard).as_secs(), 30);
-    assert_eq!(farewell(&actions), Some(Notification::HOLD_EXPIRED));
-    assert_eq!(told(&actions), [&Report::Down(Down::Silent(30))]);
-    assert!(Down::Silent(30).to_string().contains("hold timer"));
+    assert_eq!(table.now.duration_since(received).as_secs(), 30);
+    assert_eq!(sent_notification(&actions), Some(Notification::HOLD_EXPIRED));
+    assert_eq!(reports(&actions), [&Report::Down(Down::HoldTimerExpired(30))]);
+    assert!(Down::HoldTimerExpired(30).to_string().contains("hold timer"));
 }
 
 #[test]
@@ -234,7 +237,7 @@ fn pauses_grow_and_people_hear_of_each_reason_once() {
         pauses.push(passed.as_secs_f64());
         assert_eq!(actions, [Action::Connect]);
         let actions = table.on(Event::Failed(Down::Refused));
-        let reports = told(&actions).len();
+        let reports = reports(&actions).len();
         assert_eq!(reports, usize::from(attempt == 0), "{actions:?}");
     }
     for (pause, most) in pauses.iter().zip([0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]) {
@@ -242,8 +245,12 @@ fn pauses_grow_and_people_hear_of_each_reason_once() {
     }
     table.wait();
     let (passed, actions) = table.wait();
-    assert_eq!((passed, told(&actions)), (CONNECTING, vec![&Report::Down(Down::NoAnswer)]), "another reason");
-    assert!(Down::NoAnswer.to_string().contains("both sides must have the same"));
+    assert_eq!(
+        (passed, reports(&actions)),
+        (CONNECT_TIMEOUT, vec![&Report::Down(Down::ConnectTimeout)]),
+        "another reason"
+    );
+    assert!(Down::ConnectTimeout.to_string().contains("both sides must have the same"));
 }
 
 #[test]
@@ -254,15 +261,17 @@ fn a_session_that_lasted_is_tried_again_at_once_and_is_no_restart() {
         table.on(Event::Failed(Down::Refused));
     }
     table.establish();
-    table.now += LASTING;
+    table.now += STABLE_AFTER;
     let actions = table.on(Event::Closed("reset".to_owned()));
-    assert_eq!(actions, [Action::Close, Action::Tell(Report::Down(Down::Broken("reset".to_owned())))]);
+    assert_eq!(actions, [Action::Close, Action::Report(Report::Down(Down::Broken("reset".to_owned())))]);
     assert_eq!(table.session.announced(), 0, "who knows what the peer still has");
     let (passed, _) = table.wait();
-    assert!(passed <= PAUSE, "{passed:?}");
+    assert!(passed <= INITIAL_BACKOFF, "{passed:?}");
     let actions = table.on(Event::Connected(hops()));
     let Action::Send(bytes) = &actions[0] else { panic!("{actions:?}") };
-    let Ok(Message::Open(open)) = wire::read(bytes, Terms { wide: true, internal: false }) else { panic!("no OPEN") };
+    let Ok(Message::Open(open)) = wire::read(bytes, Negotiated { four_octet_as: true, internal: false }) else {
+        panic!("no OPEN")
+    };
     let restart = open.restart().expect("a restart");
     assert!(!restart.restarted && restart.families.iter().all(|(_, forwarded)| *forwarded));
 }
@@ -275,44 +284,47 @@ fn too_many_prefixes_end_it_for_long() {
     assert_eq!(table.announce(&["10.0.0.0/8"]), [], "the same again is not one more");
     assert_eq!(table.session.received(), 3);
     let actions = table.announce(&["10.3.0.0/16"]);
-    assert_eq!(farewell(&actions), Some(Notification::TOO_MANY_PREFIXES));
-    assert_eq!(told(&actions), [&Report::Down(Down::TooMany(3))]);
-    assert_eq!(table.wait().0, LONG_PAUSE);
+    assert_eq!(sent_notification(&actions), Some(Notification::TOO_MANY_PREFIXES));
+    assert_eq!(reports(&actions), [&Report::Down(Down::PrefixLimit(3))]);
+    assert_eq!(table.wait().0, PREFIX_LIMIT_BACKOFF);
 }
 
 #[test]
 fn the_wrong_peer_is_told_so() {
     let mut table = Table::new(&[]);
     table.connect();
-    table.open.capabilities = vec![Capability::Wide(64999)];
+    table.open.capabilities = vec![Capability::FourOctetAs(64999)];
     let open = table.open.write();
-    let actions = table.hear(&open);
-    assert_eq!(farewell(&actions), Some(Notification::BAD_AS));
-    assert_eq!(told(&actions), [&Report::Down(Down::OtherSystem { expected: 64513, is: 64999 })]);
+    let actions = table.receive(&open);
+    assert_eq!(sent_notification(&actions), Some(Notification::BAD_AS));
+    assert_eq!(reports(&actions), [&Report::Down(Down::AsMismatch { expected: 64513, is: 64999 })]);
 
     let mut twin = Table::with(Settings { peer_asn: 64512, ..settings() }, &[]);
     twin.connect();
     twin.open.id = settings().id;
     let open = twin.open.write();
-    assert_eq!(farewell(&twin.hear(&open)), Some(Notification::BAD_IDENTIFIER));
+    assert_eq!(sent_notification(&twin.receive(&open)), Some(Notification::BAD_IDENTIFIER));
 }
 
 #[test]
 fn what_comes_at_the_wrong_time_or_makes_no_sense_ends_it() {
     let mut early = Table::new(&[]);
     early.connect();
-    assert_eq!(farewell(&early.hear(&wire::keepalive())), Some(Notification::unexpected(1)));
-    assert_eq!(early.hear(&wire::keepalive()), [], "nobody listens any more");
+    assert_eq!(sent_notification(&early.receive(&wire::keepalive())), Some(Notification::unexpected(1)));
+    assert_eq!(early.receive(&wire::keepalive()), [], "nobody listens any more");
     let mut late = Table::new(&[]);
     late.establish();
     let open = late.open.write();
-    assert_eq!(farewell(&late.hear(&open)), Some(Notification::unexpected(3)));
+    assert_eq!(sent_notification(&late.receive(&open)), Some(Notification::unexpected(3)));
     let mut noise = Table::new(&[]);
     noise.establish();
-    assert_eq!(farewell(&noise.hear(b"GET / HTTP/1.1\r\nHost: router\r\n")), Some(Notification::NOT_SYNCHRONIZED));
+    assert_eq!(
+        sent_notification(&noise.receive(b"GET / HTTP/1.1\r\nHost: router\r\n")),
+        Some(Notification::NOT_SYNCHRONIZED)
+    );
     let mut shy = Table::new(&[]);
     shy.connect();
-    assert_eq!(told(&shy.on(Event::Closed(String::new()))), [&Report::Down(Down::Rejected)]);
+    assert_eq!(reports(&shy.on(Event::Closed(String::new()))), [&Report::Down(Down::Rejected)]);
 }
 
 #[test]
@@ -323,36 +335,36 @@ fn messages_may_come_in_any_pieces() {
         table.open.write(),
         wire::keepalive(),
         wire::keepalive(),
-        Update::end_of_rib(Family::V4).write(Terms { wide: true, internal: false }),
+        Update::end_of_rib(Family::V4).write(Negotiated { four_octet_as: true, internal: false }),
     ]
     .concat();
     let mut actions = Vec::new();
     for byte in bytes {
-        actions.extend(table.hear(&[byte]));
+        actions.extend(table.receive(&[byte]));
     }
     assert_eq!(table.session.state(), State::Established);
-    assert_eq!(told(&actions), [&Report::Up]);
+    assert_eq!(reports(&actions), [&Report::Up]);
 }
 
 #[test]
 fn who_comes_back_leaves_without_a_word_and_who_goes_says_so() {
-    let ends = |farewell_of_ours: Farewell, change: fn(&mut Table)| {
+    let ends = |farewell_of_ours: EndMode, change: fn(&mut Table)| {
         let mut table = Table::new(&[V4]);
         change(&mut table);
         table.establish();
         let actions = table.on(Event::End(farewell_of_ours));
         assert_eq!(actions.last(), Some(&Action::Close));
         assert_eq!((table.session.state(), table.session.due()), (State::Stopped, None));
-        farewell(&actions)
+        sent_notification(&actions)
     };
-    assert_eq!(ends(Farewell::ComeBack, |_| {}), None, "silence keeps the routes");
-    let forgets = ends(Farewell::ComeBack, |table| {
+    assert_eq!(ends(EndMode::GracefulRestart, |_| {}), None, "silence keeps the routes");
+    let forgets = ends(EndMode::GracefulRestart, |table| {
         table.open.capabilities.pop();
     });
     assert_eq!(forgets, Some(Notification::shutdown("waypost stops on this node")));
-    let plain = ends(Farewell::ComeBack, |table| table.session.settings.restart = None);
-    assert_eq!(plain.map(|words| words.is_cease()), Some(true));
-    let gone = Farewell::Leave(Notification::DECONFIGURED);
+    let plain = ends(EndMode::GracefulRestart, |table| table.session.settings.restart = None);
+    assert_eq!(plain.map(|notification| notification.is_cease()), Some(true));
+    let gone = EndMode::Cease(Notification::DECONFIGURED);
     assert_eq!(ends(gone, |_| {}), Some(Notification::DECONFIGURED));
 }
 
@@ -362,8 +374,8 @@ fn a_faulty_update_is_told_once_and_counts_as_withdrawn() {
     table.establish();
     table.announce(&["10.0.0.0/8"]);
     let announced = vec!["10.0.0.0/8".parse().expect("a network")];
-    let faulty = Update { announced, ..Update::default() }.write(table.session.manner.terms);
-    let actions = table.hear(&faulty);
-    assert!(matches!(actions[..], [Action::Tell(Report::Odd(_))]), "{actions:?}");
-    assert_eq!((table.session.received(), table.hear(&faulty)), (0, Vec::new()));
+    let faulty = Update { announced, ..Update::default() }.write(table.session.route_attributes.negotiated);
+    let actions = table.receive(&faulty);
+    assert!(matches!(actions[..], [Action::Report(Report::MalformedUpdate(_))]), "{actions:?}");
+    assert_eq!((table.session.received(), table.receive(&faulty)), (0, Vec::new()));
 }

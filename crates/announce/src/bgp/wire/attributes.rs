@@ -1,16 +1,16 @@
-//! The attributes of routes: where they come from, whose they are, where packets go.
+//! Path attributes.
 //!
-//! In: the attributes of a message, or values. Out: values and what was wrong with them, or bytes. What is wrong with a received
-//! attribute is weighed as RFC 7606 says: most faults cost the routes of that message and not the session. Attributes of others that
-//! mean nothing to us are checked where a fault would matter, and let go.
+//! In: the attributes of a message, or values. Out: values and their most severe error, or bytes. Errors are handled as in
+//! RFC 7606: most affect the routes of the message and not the session. Attributes that are not used are validated where an
+//! error would matter, and dropped.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
 use super::open::AS_TRANS;
-use super::taken::{Fault, Weight};
-use super::{Family, Notification, Rest, Terms, prefix};
+use super::received::{ErrorAction, UpdateError};
+use super::{Family, Negotiated, Notification, Reader, prefix};
 
 const ORIGIN: u8 = 1;
 const AS_PATH: u8 = 2;
@@ -31,99 +31,99 @@ const LARGE_COMMUNITIES: u8 = 32;
 
 const OPTIONAL: u8 = 0x80;
 const TRANSITIVE: u8 = 0x40;
-/// The length has two octets.
+/// Extended length flag.
 const LONG: u8 = 0x10;
 
-/// A community of three numbers (RFC 8092).
+/// A large community (RFC 8092).
 pub type Large = [u32; 3];
 
-/// The attributes of the routes of a message, as far as we know them.
+/// Known path attributes of an UPDATE.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Attributes {
-    /// Who made the route: 0 a protocol inside of the autonomous system, 1 EGP, 2 something else.
+    /// ORIGIN: 0 IGP, 1 EGP, 2 incomplete.
     pub origin: Option<u8>,
-    /// The autonomous systems on the way.
+    /// AS_PATH.
     pub path: Option<Vec<Segment>>,
-    /// Where packets for networks of IPv4 go.
+    /// NEXT_HOP of IPv4 prefixes.
     pub next_hop: Option<Ipv4Addr>,
-    /// How much a route is preferred inside of an autonomous system.
+    /// LOCAL_PREF.
     pub local_pref: Option<u32>,
     /// Communities (RFC 1997).
     pub communities: Vec<u32>,
     /// Large communities.
     pub large: Vec<Large>,
-    /// Routes of any family that come (RFC 4760).
+    /// MP_REACH_NLRI (RFC 4760).
     pub reach: Option<Reach>,
-    /// Routes of any family that go.
+    /// MP_UNREACH_NLRI.
     pub unreach: Option<Unreach>,
 }
 
-/// A part of a path.
+/// A segment of AS_PATH.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Segment {
-    /// Whether it says in which order, the last first.
+    /// AS_SEQUENCE, the last AS first; otherwise AS_SET.
     pub ordered: bool,
-    /// The autonomous systems.
+    /// AS numbers.
     pub systems: Vec<u32>,
 }
 
-/// Routes that come.
+/// Announced routes of a family.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reach {
     /// Their family.
     pub family: Family,
-    /// Where packets go.
+    /// Next hop.
     pub next_hop: IpAddr,
-    /// To where.
+    /// Prefixes.
     pub routes: Vec<IpNet>,
 }
 
-/// Routes that go.
+/// Withdrawn routes of a family.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unreach {
     /// Their family.
     pub family: Family,
-    /// To where.
+    /// Prefixes.
     pub routes: Vec<IpNet>,
 }
 
-/// What reading gives.
-pub(super) struct Found {
+/// Result of parsing.
+pub(super) struct ParsedAttributes {
     pub(super) attributes: Attributes,
-    /// The gravest fault.
-    pub(super) fault: Option<Fault>,
-    /// Whether the list of attributes broke off: what came after is not known.
-    pub(super) broken: bool,
+    /// The most severe error.
+    pub(super) error: Option<UpdateError>,
+    /// Whether the list is truncated.
+    pub(super) is_truncated: bool,
 }
 
 /// The value of an attribute of no family of ours is none of our business.
 type Value<T> = Result<Option<T>, Notification>;
 
 impl Attributes {
-    /// Reads a list of attributes.
-    pub(super) fn read(bytes: &[u8], terms: Terms) -> Result<Found, Notification> {
-        let mut found = Found { attributes: Self::default(), fault: None, broken: false };
-        let (mut rest, mut seen) = (Rest(bytes), [false; 256]);
+    /// Parses a list of attributes.
+    pub(super) fn read(bytes: &[u8], negotiated: Negotiated) -> Result<ParsedAttributes, Notification> {
+        let mut found = ParsedAttributes { attributes: Self::default(), error: None, is_truncated: false };
+        let (mut rest, mut seen) = (Reader(bytes), [false; 256]);
         while !rest.is_empty() {
             let Some((flags, kind, value)) = next(&mut rest) else {
-                found.broken = true;
-                found.fault(Weight::Withdraw, "attributes break off");
+                found.is_truncated = true;
+                found.add_error(ErrorAction::TreatAsWithdraw, "truncated attributes");
                 break;
             };
             if std::mem::replace(&mut seen[usize::from(kind)], true) {
                 if matches!(kind, MP_REACH | MP_UNREACH) {
                     return Err(Notification::BAD_ATTRIBUTES);
                 }
-                found.fault(Weight::Discard, "an attribute comes twice");
+                found.add_error(ErrorAction::DiscardAttribute, "duplicate attribute");
                 continue;
             }
-            found.take(flags, kind, value, terms)?;
+            found.take(flags, kind, value, negotiated)?;
         }
         Ok(found)
     }
 
-    /// Writes the list. What may carry routes comes first, so that it is found whatever comes after it.
-    pub(super) fn write(&self, terms: Terms, out: &mut Vec<u8>) {
+    /// Encodes the list. Attributes with routes come first, so that they are found if the rest is malformed (RFC 7606).
+    pub(super) fn write(&self, negotiated: Negotiated, out: &mut Vec<u8>) {
         if let Some(unreach) = &self.unreach {
             let mut value = [&unreach.family.afi.to_be_bytes()[..], &[unreach.family.safi]].concat();
             prefix::write(&unreach.routes, &mut value);
@@ -143,8 +143,10 @@ impl Attributes {
             put(out, TRANSITIVE, ORIGIN, &[origin]);
         }
         if let Some(path) = &self.path {
-            put(out, TRANSITIVE, AS_PATH, &write_path(path, terms.wide));
-            if !terms.wide && path.iter().flat_map(|segment| &segment.systems).any(|asn| u16::try_from(*asn).is_err()) {
+            put(out, TRANSITIVE, AS_PATH, &write_path(path, negotiated.four_octet_as));
+            if !negotiated.four_octet_as
+                && path.iter().flat_map(|segment| &segment.systems).any(|asn| u16::try_from(*asn).is_err())
+            {
                 put(out, OPTIONAL | TRANSITIVE, AS4_PATH, &write_path(path, true));
             }
         }
@@ -165,56 +167,56 @@ impl Attributes {
     }
 }
 
-impl Found {
-    /// Keeps the gravest fault, of equals the first.
-    pub(super) fn fault(&mut self, weight: Weight, what: &'static str) {
-        if self.fault.as_ref().is_none_or(|known| known.weight < weight) {
-            self.fault = Some(Fault { weight, what });
+impl ParsedAttributes {
+    /// Keeps the most severe error, the first of equals.
+    pub(super) fn add_error(&mut self, action: ErrorAction, what: &'static str) {
+        if self.error.as_ref().is_none_or(|known| known.action < action) {
+            self.error = Some(UpdateError { action, what });
         }
     }
 
-    /// Takes an attribute in.
-    fn take(&mut self, flags: u8, kind: u8, value: &[u8], terms: Terms) -> Result<(), Notification> {
+    /// Adds an attribute.
+    fn take(&mut self, flags: u8, kind: u8, value: &[u8], negotiated: Negotiated) -> Result<(), Notification> {
         let Some(expected) = flags_of(kind) else {
-            // Only what is optional may be unknown.
+            // Unknown attributes must be optional.
             let data = [&[flags, kind], value].concat();
             let unknown = Notification { data, ..Notification::new(3, 2) };
             return if flags & OPTIONAL == 0 { Err(unknown) } else { Ok(()) };
         };
         if matches!(kind, MP_REACH | MP_UNREACH) {
-            // Without these nobody knows which routes a fault concerns.
+            // The affected routes cannot be determined without these.
             match kind {
                 MP_REACH => self.attributes.reach = reach(value)?,
                 _ => self.attributes.unreach = unreach(value)?,
             }
         }
         if flags & (OPTIONAL | TRANSITIVE) != expected {
-            self.fault(Weight::Withdraw, "an attribute with wrong flags");
+            self.add_error(ErrorAction::TreatAsWithdraw, "attribute with invalid flags");
             return Ok(());
         }
-        if !terms.internal && matches!(kind, LOCAL_PREF | ORIGINATOR | CLUSTERS) {
-            // Inside of an autonomous system alone; from elsewhere it says nothing.
+        if !negotiated.internal && matches!(kind, LOCAL_PREF | ORIGINATOR | CLUSTERS) {
+            // Ignored from eBGP peers.
             return Ok(());
         }
-        self.value(kind, value, terms);
+        self.value(kind, value, negotiated);
         Ok(())
     }
 
-    /// Takes the value of an attribute in that no routes depend on.
-    fn value(&mut self, kind: u8, value: &[u8], terms: Terms) {
+    /// Adds the value of an attribute without routes.
+    fn value(&mut self, kind: u8, value: &[u8], negotiated: Negotiated) {
         let attributes = &mut self.attributes;
-        let fault = match kind {
+        let error = match kind {
             ORIGIN => {
                 attributes.origin = value.first().copied().filter(|origin| value.len() == 1 && *origin <= 2);
                 attributes.origin.is_none().then_some("ORIGIN is none")
             }
             AS_PATH => {
-                attributes.path = read_path(value, terms.wide);
+                attributes.path = read_path(value, negotiated.four_octet_as);
                 attributes.path.is_none().then_some("AS_PATH cannot be read")
             }
             NEXT_HOP => {
                 attributes.next_hop = <[u8; 4]>::try_from(value).ok().map(Ipv4Addr::from);
-                attributes.next_hop.is_none().then_some("NEXT_HOP is no address")
+                attributes.next_hop.is_none().then_some("NEXT_HOP is not an address")
             }
             METRIC => (value.len() != 4).then_some("MULTI_EXIT_DISC has a wrong length"),
             LOCAL_PREF => {
@@ -234,21 +236,21 @@ impl Found {
                 wrong_multiple(value, 12).then_some("LARGE_COMMUNITY has a wrong length")
             }
             ATOMIC_AGGREGATE if !value.is_empty() => {
-                return self.fault(Weight::Discard, "ATOMIC_AGGREGATE has a value");
+                return self.add_error(ErrorAction::DiscardAttribute, "ATOMIC_AGGREGATE has a value");
             }
-            AGGREGATOR if value.len() != if terms.wide { 8 } else { 6 } => {
-                return self.fault(Weight::Discard, "AGGREGATOR has a wrong length");
+            AGGREGATOR if value.len() != if negotiated.four_octet_as { 8 } else { 6 } => {
+                return self.add_error(ErrorAction::DiscardAttribute, "AGGREGATOR has a wrong length");
             }
-            // What stands for wide numbers among narrow ones: paths mean nothing to us.
+            // AS4_PATH and AS4_AGGREGATOR: paths are not used.
             _ => None,
         };
-        if let Some(what) = fault {
-            self.fault(Weight::Withdraw, what);
+        if let Some(what) = error {
+            self.add_error(ErrorAction::TreatAsWithdraw, what);
         }
     }
 }
 
-/// Whether a list of things is empty or does not end with one of them.
+/// Whether a list of fixed-size items is empty or truncated.
 const fn wrong_multiple(value: &[u8], each: usize) -> bool {
     value.is_empty() || !value.len().is_multiple_of(each)
 }
@@ -258,13 +260,13 @@ fn numbers(value: &[u8]) -> impl Iterator<Item = u32> {
 }
 
 /// The next attribute: its flags, its kind, its value.
-fn next<'a>(rest: &mut Rest<'a>) -> Option<(u8, u8, &'a [u8])> {
+fn next<'a>(rest: &mut Reader<'a>) -> Option<(u8, u8, &'a [u8])> {
     let (flags, kind) = (rest.byte()?, rest.byte()?);
     let length = if flags & LONG == 0 { rest.byte()?.into() } else { rest.short()? };
     Some((flags, kind, rest.take(length.into())?))
 }
 
-/// Whether an attribute is optional and transitive; nothing for those that we do not know.
+/// Flags of a known attribute.
 const fn flags_of(kind: u8) -> Option<u8> {
     Some(match kind {
         ORIGIN | AS_PATH | NEXT_HOP | LOCAL_PREF | ATOMIC_AGGREGATE => TRANSITIVE,
@@ -287,8 +289,8 @@ fn put(out: &mut Vec<u8>, flags: u8, kind: u8, value: &[u8]) {
     out.extend(value);
 }
 
-fn read_path(value: &[u8], wide: bool) -> Option<Vec<Segment>> {
-    let mut rest = Rest(value);
+fn read_path(value: &[u8], four_octet_as: bool) -> Option<Vec<Segment>> {
+    let mut rest = Reader(value);
     let mut path = Vec::new();
     while !rest.is_empty() {
         let ordered = match rest.byte()? {
@@ -297,19 +299,19 @@ fn read_path(value: &[u8], wide: bool) -> Option<Vec<Segment>> {
             _ => return None,
         };
         let count = rest.byte().filter(|count| *count > 0)?;
-        let number = |_| if wide { rest.long() } else { rest.short().map(u32::from) };
+        let number = |_| if four_octet_as { rest.long() } else { rest.short().map(u32::from) };
         path.push(Segment { ordered, systems: (0..count).map(number).collect::<Option<_>>()? });
     }
     Some(path)
 }
 
-fn write_path(path: &[Segment], wide: bool) -> Vec<u8> {
+fn write_path(path: &[Segment], four_octet_as: bool) -> Vec<u8> {
     let mut out = Vec::new();
     for segment in path {
         let kind = if segment.ordered { 2 } else { 1 };
         out.extend([kind, u8::try_from(segment.systems.len()).unwrap_or(u8::MAX)]);
         for asn in segment.systems.iter().take(u8::MAX.into()) {
-            match wide {
+            match four_octet_as {
                 true => out.extend(asn.to_be_bytes()),
                 false => out.extend(u16::try_from(*asn).unwrap_or(AS_TRANS).to_be_bytes()),
             }
@@ -318,13 +320,13 @@ fn write_path(path: &[Segment], wide: bool) -> Vec<u8> {
     out
 }
 
-fn family(rest: &mut Rest<'_>) -> Result<Family, Notification> {
-    let read = |rest: &mut Rest<'_>| Some(Family { afi: rest.short()?, safi: rest.byte()? });
+fn family(rest: &mut Reader<'_>) -> Result<Family, Notification> {
+    let read = |rest: &mut Reader<'_>| Some(Family { afi: rest.short()?, safi: rest.byte()? });
     read(rest).ok_or(Notification::BAD_OPTIONAL)
 }
 
 fn reach(value: &[u8]) -> Value<Reach> {
-    let mut rest = Rest(value);
+    let mut rest = Reader(value);
     let family = family(&mut rest)?;
     let hop = rest.byte().and_then(|length| rest.take(length.into())).ok_or(Notification::BAD_OPTIONAL)?;
     rest.byte().ok_or(Notification::BAD_OPTIONAL)?;
@@ -333,7 +335,7 @@ fn reach(value: &[u8]) -> Value<Reach> {
     }
     let next_hop = match hop.len() {
         4 => hop.first_chunk::<4>().map(|octets| IpAddr::from(*octets)),
-        // The second is of the link, and for those who are on it.
+        // The optional second next hop is link-local.
         16 | 32 => hop.first_chunk::<16>().map(|octets| IpAddr::from(Ipv6Addr::from(*octets))),
         _ => None,
     };
@@ -343,7 +345,7 @@ fn reach(value: &[u8]) -> Value<Reach> {
 }
 
 fn unreach(value: &[u8]) -> Value<Unreach> {
-    let mut rest = Rest(value);
+    let mut rest = Reader(value);
     let family = family(&mut rest)?;
     if !Family::OURS.contains(&family) {
         return Ok(None);

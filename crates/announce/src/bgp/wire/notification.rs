@@ -1,13 +1,13 @@
-//! NOTIFICATION: why a session ends, in numbers for machines and in words for people.
+//! NOTIFICATION: why a session ends.
 //!
-//! In: what went wrong, or bytes. Out: bytes, or a sentence. A peer may say in its own words why it shuts a session down (RFC 9003).
+//! In: an error, or bytes. Out: bytes, or a text. A shutdown may carry a message (RFC 9003).
 
 use std::fmt;
 
-use super::{NOTIFICATION, framed};
+use super::{NOTIFICATION, frame};
 
-/// How long the words of a shutdown may be.
-const WORDS: usize = 255;
+/// Maximum length of a shutdown message.
+const MAX_SHUTDOWN_MESSAGE: usize = 255;
 
 const HEADER: u8 = 1;
 const OPEN: u8 = 2;
@@ -19,40 +19,40 @@ const CEASE: u8 = 6;
 /// Why a session ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notification {
-    /// What kind of reason.
+    /// Error code.
     pub code: u8,
-    /// Which reason of its kind.
+    /// Error subcode.
     pub subcode: u8,
-    /// What belongs to it.
+    /// Data.
     pub data: Vec<u8>,
 }
 
 impl Notification {
-    /// The head of a message does not begin with ones.
+    /// Invalid marker.
     pub const NOT_SYNCHRONIZED: Self = Self::new(HEADER, 1);
-    /// An OPEN that cannot be read.
+    /// Malformed OPEN.
     pub const BAD_OPEN: Self = Self::new(OPEN, 0);
-    /// The peer is of another autonomous system than was said.
+    /// Bad peer AS.
     pub const BAD_AS: Self = Self::new(OPEN, 2);
-    /// The peer's identifier cannot be one.
+    /// Bad BGP identifier.
     pub const BAD_IDENTIFIER: Self = Self::new(OPEN, 3);
-    /// An OPEN with a parameter that nobody knows.
+    /// Unsupported optional parameter.
     pub const BAD_PARAMETER: Self = Self::new(OPEN, 4);
-    /// A hold time of one or two seconds.
+    /// Unacceptable hold time.
     pub const BAD_HOLD_TIME: Self = Self::new(OPEN, 6);
-    /// An UPDATE whose parts do not fit into it.
+    /// Malformed attribute list.
     pub const BAD_ATTRIBUTES: Self = Self::new(UPDATE, 1);
-    /// An UPDATE with an attribute that cannot be read, though all depends on it.
+    /// Optional attribute error.
     pub const BAD_OPTIONAL: Self = Self::new(UPDATE, 9);
-    /// An UPDATE with a prefix that is none.
+    /// Invalid network field.
     pub const BAD_NETWORK: Self = Self::new(UPDATE, 10);
-    /// Nothing was heard for too long.
+    /// Hold timer expired.
     pub const HOLD_EXPIRED: Self = Self::new(HOLD, 0);
-    /// More prefixes than we want to hear of.
+    /// Maximum number of prefixes reached.
     pub const TOO_MANY_PREFIXES: Self = Self::new(CEASE, 1);
-    /// We are told no longer to speak to this peer.
+    /// Peer deconfigured.
     pub const DECONFIGURED: Self = Self::new(CEASE, 3);
-    /// Settings have changed.
+    /// Other configuration change.
     pub const RECONFIGURED: Self = Self::new(CEASE, 6);
 
     /// A reason with nothing more to it.
@@ -61,34 +61,34 @@ impl Notification {
         Self { code, subcode, data: Vec::new() }
     }
 
-    /// A message of a type that nobody knows.
+    /// Bad message type.
     #[must_use]
     pub fn bad_type(kind: u8) -> Self {
         Self { data: vec![kind], ..Self::new(HEADER, 3) }
     }
 
-    /// A message that is too long or too short.
+    /// Bad message length.
     #[must_use]
     pub fn bad_length(length: u16) -> Self {
         Self { data: length.to_be_bytes().into(), ..Self::new(HEADER, 2) }
     }
 
-    /// A version of the protocol that is not ours, which is told.
+    /// Unsupported version; the data is ours.
     #[must_use]
     pub fn bad_version() -> Self {
         Self { data: vec![0, 4], ..Self::new(OPEN, 1) }
     }
 
-    /// A message that has no place here: while we wait for OPEN (1), for KEEPALIVE (2), or later (3).
+    /// Unexpected message: in OpenSent (1), OpenConfirm (2) or Established (3).
     #[must_use]
     pub const fn unexpected(state: u8) -> Self {
         Self::new(STATE, state)
     }
 
-    /// We go, for a reason in words.
+    /// Administrative shutdown with a message.
     #[must_use]
     pub fn shutdown(words: &str) -> Self {
-        let mut end = words.len().min(WORDS);
+        let mut end = words.len().min(MAX_SHUTDOWN_MESSAGE);
         while !words.is_char_boundary(end) {
             end -= 1;
         }
@@ -97,7 +97,7 @@ impl Notification {
         Self { data, ..Self::new(CEASE, 2) }
     }
 
-    /// The words of somebody who goes, if there are any that can be read.
+    /// The shutdown message, if there is a valid one.
     #[must_use]
     pub fn words(&self) -> Option<&str> {
         if !matches!((self.code, self.subcode), (CEASE, 2 | 4)) {
@@ -109,7 +109,7 @@ impl Notification {
         (!text.is_empty() && !text.chars().any(char::is_control)).then_some(text)
     }
 
-    /// Whether the other side wants no session for now, rather than that something went wrong.
+    /// Whether it is Cease rather than an error.
     #[must_use]
     pub const fn is_cease(&self) -> bool {
         self.code == CEASE
@@ -119,40 +119,40 @@ impl Notification {
         Self { code: body[0], subcode: body[1], data: body[2..].into() }
     }
 
-    /// Writes it.
+    /// Encodes it.
     #[must_use]
     pub fn write(&self) -> Vec<u8> {
-        framed(NOTIFICATION, &[&[self.code, self.subcode], &self.data[..]].concat())
+        frame(NOTIFICATION, &[&[self.code, self.subcode], &self.data[..]].concat())
     }
 
-    /// The reason in words; nothing for numbers that nobody gave a meaning.
+    /// Text of a known code.
     fn meaning(&self) -> Option<&'static str> {
         Some(match (self.code, self.subcode) {
-            (HEADER, 1) => "messages are out of step",
-            (HEADER, 2) => "a message of a wrong length",
-            (HEADER, 3) => "a message of an unknown type",
-            (HEADER, _) => "a message with a wrong head",
-            (OPEN, 1) => "another version of BGP",
-            (OPEN, 2) => "the wrong AS number: peerASN and myASN must be what the other side has the other way round",
-            (OPEN, 3) => "a router ID that it refuses: each router needs one of its own",
-            (OPEN, 4) => "an optional parameter that it does not know",
-            (OPEN, 6) => "a hold time that it refuses",
-            (OPEN, 7) => "a capability that is missing or refused",
-            (OPEN, _) => "an OPEN that it does not take",
-            (UPDATE, _) => "an UPDATE that it does not take",
-            (HOLD, _) => "the hold timer ran out",
-            (STATE, _) => "a message at the wrong time",
-            (CEASE, 1) => "too many prefixes",
+            (HEADER, 1) => "connection not synchronized",
+            (HEADER, 2) => "bad message length",
+            (HEADER, 3) => "bad message type",
+            (HEADER, _) => "message header error",
+            (OPEN, 1) => "unsupported version",
+            (OPEN, 2) => "bad peer AS: myASN and peerASN must mirror the configuration of the peer",
+            (OPEN, 3) => "bad router ID: router IDs must be unique",
+            (OPEN, 4) => "unsupported optional parameter",
+            (OPEN, 6) => "unacceptable hold time",
+            (OPEN, 7) => "unsupported capability",
+            (OPEN, _) => "OPEN message error",
+            (UPDATE, _) => "UPDATE message error",
+            (HOLD, _) => "hold timer expired",
+            (STATE, _) => "unexpected message for the state",
+            (CEASE, 1) => "maximum number of prefixes reached",
             (CEASE, 2) => "administrative shutdown",
-            (CEASE, 3) => "the peer is no longer configured",
+            (CEASE, 3) => "peer deconfigured",
             (CEASE, 4) => "administrative reset",
-            (CEASE, 5) => "the connection was rejected",
-            (CEASE, 6) => "its configuration changed",
-            (CEASE, 7) => "another connection took its place",
-            (CEASE, 8) => "it is out of resources",
-            (CEASE, 9) => "a hard reset",
-            (CEASE, 10) => "BFD says that the way is down",
-            (CEASE, _) => "it ceases",
+            (CEASE, 5) => "connection rejected",
+            (CEASE, 6) => "configuration changed",
+            (CEASE, 7) => "connection collision resolution",
+            (CEASE, 8) => "out of resources",
+            (CEASE, 9) => "hard reset",
+            (CEASE, 10) => "BFD down",
+            (CEASE, _) => "cease",
             _ => return None,
         })
     }
@@ -162,9 +162,9 @@ impl fmt::Display for Notification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.meaning() {
             Some(meaning) => f.write_str(meaning)?,
-            None => f.write_str("no known reason")?,
+            None => f.write_str("unknown reason")?,
         }
         write!(f, " ({}/{})", self.code, self.subcode)?;
-        self.words().map_or(Ok(()), |words| write!(f, ", in its words: {words}"))
+        self.words().map_or(Ok(()), |words| write!(f, ", message: {words}"))
     }
 }

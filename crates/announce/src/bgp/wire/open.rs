@@ -1,18 +1,15 @@
-//! OPEN: who speaks, for how long silence is fine, and what it can do.
-//!
-//! In: bytes, or what we say of ourselves. Out: the same the other way round. Capabilities (RFC 5492) that we do not know are kept as
-//! bytes and mean nothing.
+//! Parsing and encoding of OPEN. Unknown capabilities (RFC 5492) are kept as bytes and ignored.
 
 use std::net::Ipv4Addr;
 
-use super::{Family, Notification, OPEN, Rest, framed};
+use super::{Family, Notification, OPEN, Reader, frame};
 
-/// The number that stands where one of four octets has no room (RFC 6793).
+/// Placeholder for a four-octet AS number (RFC 6793).
 pub const AS_TRANS: u16 = 23456;
 
-/// The parameter that carries capabilities.
+/// Optional parameter with capabilities.
 const CAPABILITIES: u8 = 2;
-/// As a length and as a type: lengths of two octets follow (RFC 9072).
+/// Length and type that mark extended optional parameters (RFC 9072).
 const EXTENDED: u8 = 255;
 
 const MULTIPROTOCOL: u8 = 1;
@@ -20,86 +17,86 @@ const ROUTE_REFRESH: u8 = 2;
 const GRACEFUL_RESTART: u8 = 64;
 const FOUR_OCTETS: u8 = 65;
 
-/// The bit that says: I have restarted.
+/// Restart bit.
 const RESTARTED: u16 = 0x8000;
-/// The bits of the time.
+/// Mask of the restart time.
 const SECONDS: u16 = 0x0fff;
-/// The bit that says: packets went on being forwarded.
+/// Forwarding bit.
 const FORWARDED: u8 = 0x80;
 
-/// Who speaks.
+/// OPEN.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Open {
-    /// The number of its autonomous system, or [`AS_TRANS`].
+    /// AS number, or [`AS_TRANS`].
     pub my_as: u16,
-    /// How long silence is fine, in seconds; nothing or at least three.
+    /// Hold time in seconds; 0 or at least 3.
     pub hold: u16,
-    /// Its name among routers.
+    /// Router ID.
     pub id: Ipv4Addr,
-    /// What it can do.
+    /// Capabilities.
     pub capabilities: Vec<Capability>,
 }
 
-/// Something that a speaker can do.
+/// A capability.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Capability {
-    /// Routes of this family (RFC 4760).
+    /// Multiprotocol: this family (RFC 4760).
     Multiprotocol(Family),
-    /// Telling all routes again (RFC 2918).
+    /// Route refresh (RFC 2918).
     Refresh,
-    /// Forwarding while its program is away (RFC 4724).
+    /// Graceful restart (RFC 4724).
     Restart(Restart),
-    /// Numbers of four octets (RFC 6793); this is its own.
-    Wide(u32),
-    /// Something that we do not know.
+    /// Four-octet AS number (RFC 6793).
+    FourOctetAs(u32),
+    /// An unknown capability.
     Unknown {
-        /// Its number.
+        /// Its code.
         code: u8,
-        /// What belongs to it.
+        /// Its value.
         data: Vec<u8>,
     },
 }
 
-/// How a speaker goes on forwarding while its program is away.
+/// Graceful restart capability.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Restart {
-    /// Whether its program has just come back.
+    /// Restart bit: the speaker has restarted.
     pub restarted: bool,
-    /// For how many seconds its routes should be kept; at most 4095.
+    /// Restart time in seconds, at most 4095.
     pub seconds: u16,
-    /// Families, and whether packets of them went on being forwarded.
+    /// Families, and whether their forwarding state was preserved.
     pub families: Vec<(Family, bool)>,
 }
 
 impl Open {
-    /// The number of its autonomous system.
+    /// AS number.
     #[must_use]
     pub fn asn(&self) -> u32 {
-        let wide = self.capabilities.iter().find_map(|capability| match capability {
-            Capability::Wide(asn) => Some(*asn),
+        let four_octet_as = self.capabilities.iter().find_map(|capability| match capability {
+            Capability::FourOctetAs(asn) => Some(*asn),
             _ => None,
         });
-        wide.unwrap_or_else(|| self.my_as.into())
+        four_octet_as.unwrap_or_else(|| self.my_as.into())
     }
 
-    /// Whether its numbers have four octets.
+    /// Whether it supports four-octet AS numbers.
     #[must_use]
-    pub fn is_wide(&self) -> bool {
-        self.capabilities.iter().any(|capability| matches!(capability, Capability::Wide(_)))
+    pub fn has_four_octet_as(&self) -> bool {
+        self.capabilities.iter().any(|capability| matches!(capability, Capability::FourOctetAs(_)))
     }
 
-    /// Whether it takes routes of a family. Who says nothing of families speaks of IPv4.
+    /// Whether it supports a family; IPv4 unicast is the default.
     #[must_use]
-    pub fn takes(&self, family: Family) -> bool {
+    pub fn supports(&self, family: Family) -> bool {
         let mut families = self.capabilities.iter().filter_map(|capability| match capability {
             Capability::Multiprotocol(family) => Some(*family),
             _ => None,
         });
-        let mut said = families.clone().peekable();
-        if said.peek().is_none() { family == Family::V4 } else { families.any(|said| said == family) }
+        let is_default = families.clone().next().is_none();
+        if is_default { family == Family::V4 } else { families.any(|supported| supported == family) }
     }
 
-    /// What it says of restarts.
+    /// Its graceful restart capability.
     #[must_use]
     pub fn restart(&self) -> Option<&Restart> {
         self.capabilities.iter().find_map(|capability| match capability {
@@ -108,13 +105,13 @@ impl Open {
         })
     }
 
-    /// Reads it.
+    /// Parses the body.
     pub(super) fn read(body: &[u8]) -> Result<Self, Notification> {
-        let mut rest = Rest(body);
+        let mut rest = Reader(body);
         if rest.byte() != Some(4) {
             return Err(Notification::bad_version());
         }
-        let head = |rest: &mut Rest<'_>| Some((rest.short()?, rest.short()?, rest.long()?, rest.byte()?));
+        let head = |rest: &mut Reader<'_>| Some((rest.short()?, rest.short()?, rest.long()?, rest.byte()?));
         let (my_as, hold, id, length) = head(&mut rest).ok_or(Notification::BAD_OPEN)?;
         if matches!(hold, 1 | 2) {
             return Err(Notification::BAD_HOLD_TIME);
@@ -143,7 +140,7 @@ impl Open {
         Ok(Self { my_as, hold, id: id.into(), capabilities })
     }
 
-    /// Writes it.
+    /// Encodes it.
     #[must_use]
     pub fn write(&self) -> Vec<u8> {
         let capabilities: Vec<u8> = self.capabilities.iter().flat_map(Capability::write).collect();
@@ -163,7 +160,7 @@ impl Open {
             }
         }
         body.extend(capabilities);
-        framed(OPEN, &body)
+        frame(OPEN, &body)
     }
 }
 
@@ -171,7 +168,7 @@ impl Capability {
     fn write(&self) -> Vec<u8> {
         let family = |family: Family| [family.afi.to_be_bytes(), [0, family.safi]].concat();
         let (code, data) = match self {
-            Self::Multiprotocol(said) => (MULTIPROTOCOL, family(*said)),
+            Self::Multiprotocol(supported) => (MULTIPROTOCOL, family(*supported)),
             Self::Refresh => (ROUTE_REFRESH, Vec::new()),
             Self::Restart(restart) => {
                 let flag = if restart.restarted { RESTARTED } else { 0 };
@@ -182,7 +179,7 @@ impl Capability {
                 }
                 (GRACEFUL_RESTART, data)
             }
-            Self::Wide(asn) => (FOUR_OCTETS, asn.to_be_bytes().into()),
+            Self::FourOctetAs(asn) => (FOUR_OCTETS, asn.to_be_bytes().into()),
             Self::Unknown { code, data } => (*code, data.clone()),
         };
         let mut out = vec![code, u8::try_from(data.len()).unwrap_or(u8::MAX)];
@@ -191,9 +188,9 @@ impl Capability {
     }
 }
 
-/// Reads the capabilities of a parameter. One of ours whose length is wrong is as one that we do not know.
+/// Parses the capabilities of a parameter. A known one of invalid length is treated as unknown.
 fn read_capabilities(value: &[u8], out: &mut Vec<Capability>) -> Option<()> {
-    let mut rest = Rest(value);
+    let mut rest = Reader(value);
     while !rest.is_empty() {
         let (code, length) = (rest.byte()?, rest.byte()?);
         let data = rest.take(length.into())?;
@@ -203,7 +200,7 @@ fn read_capabilities(value: &[u8], out: &mut Vec<Capability>) -> Option<()> {
 }
 
 fn known(code: u8, data: &[u8]) -> Option<Capability> {
-    let mut rest = Rest(data);
+    let mut rest = Reader(data);
     let capability = match code {
         MULTIPROTOCOL => {
             let (afi, [_, safi]) = (rest.short()?, rest.chunk()?);
@@ -218,7 +215,7 @@ fn known(code: u8, data: &[u8]) -> Option<Capability> {
             }
             Capability::Restart(Restart { restarted: first & RESTARTED != 0, seconds: first & SECONDS, families })
         }
-        FOUR_OCTETS => Capability::Wide(rest.long()?),
+        FOUR_OCTETS => Capability::FourOctetAs(rest.long()?),
         _ => return None,
     };
     rest.is_empty().then_some(capability)

@@ -1,16 +1,16 @@
-//! Prefixes as BGP writes them: how many bits count, and only the octets that hold those.
+//! Encoding of prefixes (NLRI): the length in bits, and as many octets as needed.
 //!
-//! In: bytes of a list, or networks. Out: networks, with the bits that do not count as zeros; or bytes.
+//! In: bytes of a list, or prefixes. Out: prefixes with host bits cleared; or bytes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use super::{Family, Rest};
+use super::{Family, Reader};
 
-/// Reads a list of prefixes of a family of ours; nothing when one of them is none, or the list breaks off.
+/// Parses a list of prefixes of a supported family; none if one is invalid or truncated.
 pub(super) fn read(bytes: &[u8], family: Family) -> Option<Vec<IpNet>> {
-    let mut rest = Rest(bytes);
+    let mut rest = Reader(bytes);
     let mut out = Vec::new();
     while !rest.is_empty() {
         let bits = rest.byte()?;
@@ -24,14 +24,14 @@ pub(super) fn read(bytes: &[u8], family: Family) -> Option<Vec<IpNet>> {
     Some(out)
 }
 
-/// Octets and as many zeros as there is room for.
+/// Octets padded with zeros.
 fn padded<const N: usize>(octets: &[u8]) -> Option<[u8; N]> {
     let mut whole = [0; N];
     whole.get_mut(..octets.len())?.copy_from_slice(octets);
     Some(whole)
 }
 
-/// Writes a list of prefixes.
+/// Encodes a list of prefixes.
 pub(super) fn write<'a>(prefixes: impl IntoIterator<Item = &'a IpNet>, out: &mut Vec<u8>) {
     for prefix in prefixes {
         let count = usize::from(prefix.prefix_len()).div_ceil(8);

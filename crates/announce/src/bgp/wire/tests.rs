@@ -9,8 +9,8 @@ use ipnet::IpNet;
 
 use super::*;
 
-const WIDE: Terms = Terms { wide: true, internal: false };
-const NARROW: Terms = Terms { wide: false, internal: false };
+const FOUR_OCTET: Negotiated = Negotiated { four_octet_as: true, internal: false };
+const NARROW: Negotiated = Negotiated { four_octet_as: false, internal: false };
 
 fn net(text: &str) -> IpNet {
     text.parse().expect("a network")
@@ -29,11 +29,11 @@ fn bytes(text: &str) -> Vec<u8> {
 }
 
 fn message(kind: u8, body: &str) -> Vec<u8> {
-    framed(kind, &bytes(body))
+    frame(kind, &bytes(body))
 }
 
-fn update(body: &str, terms: Terms) -> Result<Taken, Notification> {
-    match read(&message(UPDATE, body), terms)? {
+fn update(body: &str, negotiated: Negotiated) -> Result<ReceivedUpdate, Notification> {
+    match read(&message(UPDATE, body), negotiated)? {
         Message::Update(taken) => Ok(*taken),
         other => panic!("{other:?}"),
     }
@@ -43,7 +43,7 @@ fn update(body: &str, terms: Terms) -> Result<Taken, Notification> {
 fn a_keepalive_is_a_head_and_nothing_else() {
     let written = bytes("ffffffff ffffffff ffffffff ffffffff 0013 04");
     assert_eq!(keepalive(), written);
-    assert_eq!(read(&written, WIDE), Ok(Message::Keepalive));
+    assert_eq!(read(&written, FOUR_OCTET), Ok(Message::Keepalive));
     assert_eq!(length(&written[..18]), Ok(None));
     assert_eq!(length(&written), Ok(Some(19)));
 }
@@ -75,31 +75,33 @@ fn an_open_says_who_speaks_and_what_it_can() {
             Capability::Multiprotocol(Family::V6),
             Capability::Refresh,
             Capability::Restart(restart.clone()),
-            Capability::Wide(4_200_000_000),
+            Capability::FourOctetAs(4_200_000_000),
             Capability::Unknown { code: 70, data: vec![1, 2] },
         ],
     };
-    assert_eq!(read(&written, WIDE), Ok(Message::Open(open.clone())));
+    assert_eq!(read(&written, FOUR_OCTET), Ok(Message::Open(open.clone())));
     assert_eq!(open.write(), written);
-    assert_eq!((open.asn(), open.is_wide(), open.restart()), (4_200_000_000, true, Some(&restart)));
-    assert!(open.takes(Family::V4) && open.takes(Family::V6));
+    assert_eq!((open.asn(), open.has_four_octet_as(), open.restart()), (4_200_000_000, true, Some(&restart)));
+    assert!(open.supports(Family::V4) && open.supports(Family::V6));
 }
 
 #[test]
 fn an_open_without_capabilities_is_one_of_old() {
-    let Ok(Message::Open(open)) = read(&message(OPEN, "04 fc00 00b4 0a000001 00"), WIDE) else { panic!("no OPEN") };
-    assert_eq!((open.asn(), open.is_wide(), open.hold), (64512, false, 180));
-    assert!(open.takes(Family::V4) && !open.takes(Family::V6));
+    let Ok(Message::Open(open)) = read(&message(OPEN, "04 fc00 00b4 0a000001 00"), FOUR_OCTET) else {
+        panic!("no OPEN")
+    };
+    assert_eq!((open.asn(), open.has_four_octet_as(), open.hold), (64512, false, 180));
+    assert!(open.supports(Family::V4) && !open.supports(Family::V6));
 }
 
 #[test]
 fn parameters_may_have_long_lengths() {
     let short = message(OPEN, "04 fc00 00b4 0a000001 08 02 06 41 04 0000fc00");
     let long = message(OPEN, "04 fc00 00b4 0a000001 ff ff 0009 02 0006 41 04 0000fc00");
-    assert_eq!(read(&short, WIDE), read(&long, WIDE));
+    assert_eq!(read(&short, FOUR_OCTET), read(&long, FOUR_OCTET));
     let many = Capability::Unknown { code: 99, data: vec![7; 200] };
     let open = Open { my_as: 1, hold: 3, id: [1, 1, 1, 1].into(), capabilities: vec![many.clone(), many] };
-    assert_eq!(read(&open.write(), WIDE), Ok(Message::Open(open)));
+    assert_eq!(read(&open.write(), FOUR_OCTET), Ok(Message::Open(open)));
 }
 
 #[test]
@@ -114,7 +116,7 @@ fn routes_of_ipv4_stand_in_the_message() {
          c0 08 04 fc000064        // COMMUNITIES 64512:100 (RFC 1997)
          20 cb007107 00           // 203.0.113.7/32 and everything",
     );
-    let Ok(Message::Update(taken)) = read(&written, WIDE) else { panic!("no UPDATE") };
+    let Ok(Message::Update(taken)) = read(&written, FOUR_OCTET) else { panic!("no UPDATE") };
     let attributes = Attributes {
         origin: Some(0),
         path: Some(vec![Segment { ordered: true, systems: vec![64512] }]),
@@ -124,8 +126,8 @@ fn routes_of_ipv4_stand_in_the_message() {
     };
     let announced = nets(&["203.0.113.7/32", "0.0.0.0/0"]);
     let update = Update { withdrawn: nets(&["198.51.100.0/24"]), attributes, announced: announced.clone() };
-    assert_eq!(*taken, Taken { update: update.clone(), fault: None });
-    assert_eq!(update.write(WIDE), written);
+    assert_eq!(*taken, ReceivedUpdate { update: update.clone(), error: None });
+    assert_eq!(update.write(FOUR_OCTET), written);
     assert_eq!(taken.announced().collect::<Vec<_>>(), announced);
     assert_eq!(taken.withdrawn().collect::<Vec<_>>(), nets(&["198.51.100.0/24"]));
 }
@@ -151,9 +153,9 @@ fn routes_of_ipv6_stand_in_attributes_and_those_come_first() {
          40 01 01 00 40 02 00 40 05 04 000000c8              // ORIGIN, AS_PATH, LOCAL_PREF
          c0 20 0c 0000fc00 00000001 00000002                 // large communities (RFC 8092)",
     );
-    let internal = Terms { wide: true, internal: true };
+    let internal = Negotiated { four_octet_as: true, internal: true };
     assert_eq!(update.write(internal), written);
-    assert_eq!(read(&written, internal), Ok(Message::Update(Box::new(Taken { update, fault: None }))));
+    assert_eq!(read(&written, internal), Ok(Message::Update(Box::new(ReceivedUpdate { update, error: None }))));
 }
 
 #[test]
@@ -161,8 +163,8 @@ fn an_end_of_routes_is_an_update_of_nothing() {
     let v4 = message(UPDATE, "0000 0000");
     let v6 = message(UPDATE, "0000 0006 80 0f 03 0002 01");
     for (family, written) in [(Family::V4, v4), (Family::V6, v6)] {
-        assert_eq!(Update::end_of_rib(family).write(WIDE), written);
-        let Ok(Message::Update(taken)) = read(&written, WIDE) else { panic!("no UPDATE") };
+        assert_eq!(Update::end_of_rib(family).write(FOUR_OCTET), written);
+        let Ok(Message::Update(taken)) = read(&written, FOUR_OCTET) else { panic!("no UPDATE") };
         assert_eq!(taken.end_of_rib(), Some(family));
     }
 }
@@ -183,20 +185,20 @@ fn a_shutdown_has_words() {
     let words = "maintenance until 18:00 ☕";
     let shutdown = Notification::shutdown(words);
     let written = shutdown.write();
-    assert_eq!(written[HEAD..HEAD + 3], [6, 2, 27], "RFC 9003: a length, then text");
-    assert_eq!(read(&written, WIDE), Ok(Message::Notification(shutdown.clone())));
+    assert_eq!(written[HEADER_LEN..HEADER_LEN + 3], [6, 2, 27], "RFC 9003: a length, then text");
+    assert_eq!(read(&written, FOUR_OCTET), Ok(Message::Notification(shutdown.clone())));
     assert_eq!(shutdown.words(), Some(words));
-    assert_eq!(shutdown.to_string(), format!("administrative shutdown (6/2), in its words: {words}"));
+    assert_eq!(shutdown.to_string(), format!("administrative shutdown (6/2), message: {words}"));
     let long = Notification::shutdown(&"ä".repeat(200));
     assert_eq!(long.words().map(str::len), Some(254), "cut between letters");
     let wicked = Notification { data: vec![3, 0x1b, b'[', b'm'], ..Notification::new(6, 2) };
     assert_eq!(wicked.words(), None, "nothing that changes a terminal is shown");
-    assert_eq!(Notification::new(99, 1).to_string(), "no known reason (99/1)");
+    assert_eq!(Notification::new(99, 1).to_string(), "unknown reason (99/1)");
 }
 
 #[test]
 fn a_refresh_names_a_family() {
     let written = message(ROUTE_REFRESH, "0002 00 01");
     assert_eq!(refresh(Family::V6), written);
-    assert_eq!(read(&written, WIDE), Ok(Message::Refresh(Family::V6)));
+    assert_eq!(read(&written, FOUR_OCTET), Ok(Message::Refresh(Family::V6)));
 }

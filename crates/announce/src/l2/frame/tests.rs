@@ -27,41 +27,37 @@ fn an_announcement_by_arp_is_as_everybody_writes_it() {
     assert_eq!(request, expected);
     assert_eq!((reply[21], &reply[22..]), (2, &expected[22..]));
     for frame in [request, reply] {
-        assert_eq!(read(&frame), [None, Some(Said::Has { address: v4(), mac: OWN })]);
+        assert_eq!(read(&frame), [None, Some(Message::Announcement { address: v4(), mac: OWN })]);
     }
 }
 
 #[test]
 fn a_probe_asks_and_says_nothing_of_the_asker() {
     for address in [v4(), v6()] {
-        let [Some(Said::Who { address: asked, asker, mac, to }), None] = read(&probe(OWN, address)) else {
+        let [Some(Message::Request { address: asked, sender, mac, to }), None] = read(&probe(OWN, address)) else {
             panic!("a question")
         };
         assert_eq!((asked, mac), (address, OWN));
-        assert!(asker.is_unspecified() && to.is_group());
+        assert!(sender.is_unspecified() && to.is_group());
     }
     let frame = probe(OWN, v6());
-    assert_eq!(frame[..6], [0x33, 0x33, 0xff, 0xcd, 0x12, 0x07], "those hear it who may have it");
+    assert_eq!(frame[..6], [0x33, 0x33, 0xff, 0xcd, 0x12, 0x07], "the solicited-node group");
 }
 
 #[test]
 fn an_answer_goes_to_who_asked() {
     let client = IpAddr::from([192, 0, 2, 9]);
-    let frame = answer(OWN, v4(), client, OTHER).expect("an answer");
+    let frame = reply(OWN, v4(), client, OTHER).expect("an answer");
     assert_eq!(frame[..6], OTHER.0);
-    assert_eq!(read(&frame), [None, Some(Said::Has { address: v4(), mac: OWN })]);
+    assert_eq!(read(&frame), [None, Some(Message::Announcement { address: v4(), mac: OWN })]);
     let client = "2001:db8::9".parse().expect("an address");
-    let frame = answer(OWN, v6(), client, OTHER).expect("an answer");
+    let frame = reply(OWN, v6(), client, OTHER).expect("an answer");
     assert_eq!((&frame[..6], frame[58]), (&OTHER.0[..], 0x60), "solicited, and it replaces what was known");
-    assert_eq!(read(&frame), [Some(Said::Has { address: v6(), mac: OWN }), None]);
-    let nobody = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-    let frame = answer(OWN, v6(), nobody, OTHER).expect("an answer");
-    assert_eq!(
-        (&frame[..6], frame[58]),
-        (&[0x33, 0x33, 0, 0, 0, 1][..], 0x20),
-        "who wants our address is told before all"
-    );
-    assert_eq!(answer(OWN, v6(), v4(), OTHER), None);
+    assert_eq!(read(&frame), [Some(Message::Announcement { address: v6(), mac: OWN }), None]);
+    let unspecified = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+    let frame = reply(OWN, v6(), unspecified, OTHER).expect("an answer");
+    assert_eq!((&frame[..6], frame[58]), (&[0x33, 0x33, 0, 0, 0, 1][..], 0x20), "a probe gets a multicast reply");
+    assert_eq!(reply(OWN, v6(), v4(), OTHER), None);
 }
 
 #[test]
@@ -69,13 +65,13 @@ fn a_question_by_arp_also_says_what_the_asker_has() {
     let client = Ipv4Addr::new(192, 0, 2, 9);
     let IpAddr::V4(wanted) = v4() else { unreachable!() };
     let frame = arp_frame(OWN, OTHER, ARP_REQUEST, (OTHER, client), (Mac([0; 6]), wanted));
-    let who = Said::Who { address: v4(), asker: client.into(), mac: OTHER, to: OWN };
-    assert_eq!(read(&frame), [Some(who), Some(Said::Has { address: client.into(), mac: OTHER })]);
+    let who = Message::Request { address: v4(), sender: client.into(), mac: OTHER, to: OWN };
+    assert_eq!(read(&frame), [Some(who), Some(Message::Announcement { address: client.into(), mac: OTHER })]);
 }
 
 #[test]
 fn what_is_not_well_formed_is_not_believed() {
-    let good = answer(OWN, v6(), "2001:db8::9".parse().expect("an address"), OTHER).expect("an answer");
+    let good = reply(OWN, v6(), "2001:db8::9".parse().expect("an address"), OTHER).expect("an answer");
     // The hop limit: it came through a router. The checksum. The code. The length of an option.
     for place in [21, 56, 55, 79] {
         let mut bad = good.clone();
@@ -85,7 +81,7 @@ fn what_is_not_well_formed_is_not_believed() {
     assert_eq!(read(&good[..good.len() - 1]), [None, None]);
     let mut lying = announce(OWN, v4()).remove(0);
     lying[11] = 9;
-    assert_eq!(read(&lying), [None, None], "its sender is another than it says");
+    assert_eq!(read(&lying), [None, None], "the sender differs from the source of the frame");
 }
 
 #[test]
@@ -128,7 +124,7 @@ proptest! {
         let mac = Mac([mac[0] & 0xfe, mac[1], mac[2], mac[3], mac[4], mac[5]]);
         prop_assume!(!address.is_multicast());
         for frame in announce(mac, address.into()) {
-            prop_assert_eq!(read(&frame), [Some(Said::Has { address: address.into(), mac }), None]);
+            prop_assert_eq!(read(&frame), [Some(Message::Announcement { address: address.into(), mac }), None]);
         }
     }
 }

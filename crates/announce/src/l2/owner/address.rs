@@ -1,230 +1,242 @@
-//! The Leases of addresses: taken when they are free and it is our turn, given back when they are not ours to have.
+//! Leases of addresses: acquired when free and by rank, released when this node is no longer a candidate.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::{AGAIN, Owner, Purpose, SETTLED, TURN, weight};
+use super::{HANDOVER_DELAY, Owner, Purpose, RETRY_INTERVAL, TAKEOVER_STAGGER, weight};
 use crate::lease::{Key, Lease};
-use crate::leases::{Answer, Ask, Refusal, Versioned};
+use crate::leases::{LeaseError, LeaseResult, Operation, Versioned};
 
-/// An address that is ours.
+/// An address whose Lease this node holds.
 #[derive(Debug)]
 pub(super) struct Held {
-    /// Another number each time it is got.
-    pub(super) grip: u64,
+    /// Changes each time it is acquired.
+    pub(super) generation: u64,
     version: Box<str>,
-    /// Whether the watch has shown it as ours: what it shows after that is news, and not history.
+    /// Whether the watch has caught up with the acquisition: what it shows afterwards is newer.
     shown: bool,
     since: Duration,
 }
 
 impl Owner {
-    /// Lets go of what the watch shows as somebody else's, after it was shown as ours.
-    pub(super) fn doubt(&mut self) {
-        let Some(life) = self.own.life.as_ref().map(|life| life.name.clone()) else { return };
-        let (me, addresses) = (&self.me, &self.addresses);
+    /// Drops addresses that the watch shows as held by another node, after it has shown them as ours.
+    pub(super) fn drop_lost(&mut self) {
+        let Some(session) = self.own.session.as_ref().map(|session| session.name.clone()) else { return };
+        let (me, addresses) = (&self.node, &self.addresses);
         self.held.retain(|ip, held| {
-            let ours = addresses.get(ip).is_some_and(|lease| lease.holder == *me && lease.life == life);
+            let ours = addresses.get(ip).is_some_and(|lease| lease.holder == *me && lease.session == session);
             held.shown |= ours;
             ours || !held.shown
         });
     }
 
-    /// Lets go of what is not ours to have any more. From here on nobody is answered for it; its Lease is emptied next.
-    pub(super) fn give_back(&mut self) {
-        let unwanted: Vec<IpAddr> = self.held.keys().copied().filter(|ip| !self.may(*ip)).collect();
+    /// Drops addresses for which this node is no longer a candidate: it stops answering, and releases the Lease next.
+    pub(super) fn drop_unwanted(&mut self) {
+        let unwanted: Vec<IpAddr> = self.held.keys().copied().filter(|ip| !self.is_candidate(*ip)).collect();
         for ip in unwanted {
             if let Some(held) = self.held.remove(&ip) {
-                self.loose.insert(ip, Some(held.version));
+                self.releasing.insert(ip, Some(held.version));
             }
         }
-        // What a late answer, or an earlier life, may have left behind.
+        // Leases that a late response or an earlier session has left.
         let left: Vec<IpAddr> = self
             .addresses
             .iter()
             .filter(|(ip, lease)| self.is_ours(**ip, lease))
             .map(|(ip, _)| *ip)
-            .filter(|ip| !self.may(*ip) && !self.held.contains_key(ip) && !self.loose.contains_key(ip))
-            .filter(|ip| !self.rests.contains_key(&Key::Address(*ip)) && !self.asking.contains_key(&Key::Address(*ip)))
+            .filter(|ip| !self.is_candidate(*ip) && !self.held.contains_key(ip) && !self.releasing.contains_key(ip))
+            .filter(|ip| {
+                !self.backoff.contains_key(&Key::Address(*ip)) && !self.pending.contains_key(&Key::Address(*ip))
+            })
             .collect();
         for ip in left {
-            self.loose.insert(ip, None);
+            self.releasing.insert(ip, None);
         }
     }
 
-    /// Whether the Lease of an address is ours to give back: we got it in this life, or in an earlier one and nobody wants it any more.
+    /// Whether we must release the Lease of an address: acquired in this session, or in an earlier one and the address is
+    /// no longer announced.
     fn is_ours(&self, ip: IpAddr, lease: &Lease) -> bool {
         let unwanted = !self.wanted.contains_key(&ip);
-        let life = self.own.life.as_ref();
-        lease.holder == self.me && life.is_some_and(|life| life.name == lease.life || unwanted)
+        let session = self.own.session.as_ref();
+        lease.holder == self.node && session.is_some_and(|session| session.name == lease.session || unwanted)
     }
 
-    /// Empties the Leases of addresses that were let go.
-    pub(super) fn release(&mut self, now: Duration, out: &mut Vec<(u64, Key, Ask)>) {
+    /// Releases the Leases of dropped addresses.
+    pub(super) fn release(&mut self, now: Duration, out: &mut Vec<(u64, Key, Operation)>) {
         self.hand_over(now);
-        let loose: Vec<(IpAddr, Option<Box<str>>)> =
-            self.loose.iter().map(|(ip, version)| (*ip, version.clone())).collect();
-        for (ip, version) in loose {
+        let releasing: Vec<(IpAddr, Option<Box<str>>)> =
+            self.releasing.iter().map(|(ip, version)| (*ip, version.clone())).collect();
+        for (ip, version) in releasing {
             let key = Key::Address(ip);
-            if !self.is_quiet(&key, now) {
+            if !self.may_request(&key, now) {
                 continue;
             }
             match version {
-                None => self.ask(key, Ask::Get, Purpose::Look, now, out),
-                // Nobody wants it any more: nobody needs its Lease.
+                None => self.request(key, Operation::Get, Purpose::ReadReleased, now, out),
+                // The address is no longer announced by any node.
                 Some(version) if !self.wanted.contains_key(&ip) => {
-                    self.ask(key, Ask::Delete(version), Purpose::Release, now, out);
+                    self.request(key, Operation::Delete(version), Purpose::Release, now, out);
                 }
-                Some(version) => self.ask(key, Ask::Replace(Lease::default(), version), Purpose::Release, now, out),
+                Some(version) => {
+                    self.request(key, Operation::Replace(Lease::default(), version), Purpose::Release, now, out);
+                }
             }
         }
     }
 
-    /// Lets go of addresses for which another is preferred, once it has lived for a while.
+    /// Drops addresses for which another node is preferred and has been alive for [`HANDOVER_DELAY`].
     fn hand_over(&mut self, now: Duration) {
-        let over: Vec<IpAddr> = self
+        let handed_over: Vec<IpAddr> = self
             .held
             .iter()
-            .filter(|(_, held)| held.since + SETTLED <= now)
+            .filter(|(_, held)| held.since + HANDOVER_DELAY <= now)
             .map(|(ip, _)| *ip)
             .filter(|ip| {
                 let preferred = self.ranking(*ip, now).into_iter().next();
                 preferred.is_some_and(|node| {
-                    node != self.me && self.nodes.get(&node).is_some_and(|seen| seen.living + SETTLED <= now)
+                    node != self.node
+                        && self.nodes.get(&node).is_some_and(|seen| seen.alive_since + HANDOVER_DELAY <= now)
                 })
             })
             .collect();
-        for ip in over {
+        for ip in handed_over {
             if let Some(held) = self.held.remove(&ip) {
-                self.loose.insert(ip, Some(held.version));
+                self.releasing.insert(ip, Some(held.version));
                 self.free.insert(ip, now);
             }
         }
     }
 
-    /// Who lives and may answer for an address, the preferred first.
+    /// The candidates that are alive, the preferred one first.
     fn ranking(&self, ip: IpAddr, now: Duration) -> Vec<Box<str>> {
         let nodes = self.wanted.get(&ip).into_iter().flatten();
-        let mut living: Vec<Box<str>> = nodes.filter(|node| self.lives(node, now)).cloned().collect();
-        living.sort_by_key(|node| std::cmp::Reverse((weight(node, ip), node.clone())));
-        living
+        let mut alive: Vec<Box<str>> = nodes.filter(|node| self.is_alive(node, now)).cloned().collect();
+        alive.sort_by_key(|node| std::cmp::Reverse((weight(node, ip), node.clone())));
+        alive
     }
 
-    /// Takes what is free, when it is our turn; and looks after those who hold what we may have, and are silent.
-    pub(super) fn take(&mut self, now: Duration, out: &mut Vec<(u64, Key, Ask)>) {
-        let Some(life) = self.life(now) else { return };
-        let may: Vec<IpAddr> = self.wanted.keys().copied().filter(|ip| self.may(*ip)).collect();
+    /// Acquires free addresses, in the order of candidates, and checks whether other holders have expired.
+    pub(super) fn acquire(&mut self, now: Duration, out: &mut Vec<(u64, Key, Operation)>) {
+        let Some(session) = self.session(now) else { return };
+        let may: Vec<IpAddr> = self.wanted.keys().copied().filter(|ip| self.is_candidate(*ip)).collect();
         self.free.retain(|ip, _| self.wanted.contains_key(ip));
         for ip in may {
-            if self.held.contains_key(&ip) || self.loose.contains_key(&ip) {
+            if self.held.contains_key(&ip) || self.releasing.contains_key(&ip) {
                 continue;
             }
             let holder = self.addresses.get(&ip).filter(|lease| !lease.holder.is_empty()).cloned();
-            if let Some(holder) = holder.filter(|lease| !self.seems_takeable(lease, &life)) {
+            if let Some(holder) = holder.filter(|lease| !self.seems_free(lease, &session)) {
                 self.free.remove(&ip);
-                self.listen(&holder.holder, now, out);
+                self.check_holder(&holder.holder, now, out);
                 continue;
             }
             let since = *self.free.entry(ip).or_insert(now);
-            let place = self.ranking(ip, now).iter().position(|node| *node == self.me).unwrap_or(0);
+            let place = self.ranking(ip, now).iter().position(|node| *node == self.node).unwrap_or(0);
             let turns = u32::try_from(place).unwrap_or(u32::MAX);
-            if now >= since + TURN.saturating_mul(turns) && self.is_quiet(&Key::Address(ip), now) {
-                self.ask(Key::Address(ip), Ask::Get, Purpose::Take, now, out);
+            if now >= since + TAKEOVER_STAGGER.saturating_mul(turns) && self.may_request(&Key::Address(ip), now) {
+                self.request(Key::Address(ip), Operation::Get, Purpose::ReadAddress, now, out);
             }
         }
     }
 
-    /// Whether it looks as if an address could be taken whose Lease says this: nobody has it, it is ours already, or the life seems to be
-    /// over in which it was got.
-    fn seems_takeable(&self, lease: &Lease, life: &str) -> bool {
+    /// Whether an address seems to be free: its Lease has no holder or names our session, or its session seems to have
+    /// ended.
+    fn seems_free(&self, lease: &Lease, session: &str) -> bool {
         lease.holder.is_empty()
-            || (lease.holder == self.me && *lease.life == *life)
-            || self.seems_over(&lease.holder, &lease.life)
+            || (lease.holder == self.node && *lease.session == *session)
+            || self.seems_ended(&lease.holder, &lease.session)
     }
 
-    /// An answer about the Lease of an address.
-    pub(super) fn hear_address(
+    /// Handles a response about the Lease of an address.
+    pub(super) fn on_address_response(
         &mut self,
         ip: IpAddr,
         purpose: Purpose,
-        answer: Answer,
+        response: LeaseResult,
         now: Duration,
-        out: &mut Vec<(u64, Key, Ask)>,
+        out: &mut Vec<(u64, Key, Operation)>,
     ) {
         let key = Key::Address(ip);
-        match (purpose, answer) {
-            (Purpose::Take, Ok(versioned)) => self.try_to_take(ip, versioned, now, out),
-            (Purpose::Taken { life }, Ok(Some(now_is))) => {
-                // Only in the life in which it was asked for.
-                if self.life(now).as_ref() == Some(&life) {
-                    self.hold(ip, now_is.version, now);
+        match (purpose, response) {
+            (Purpose::ReadAddress, Ok(versioned)) => self.try_acquire(ip, versioned, now, out),
+            (Purpose::Acquire { session }, Ok(Some(current))) => {
+                // Valid only in the session of the request.
+                if self.session(now).as_ref() == Some(&session) {
+                    self.hold(ip, current.version, now);
                 }
             }
-            (Purpose::Look, Ok(versioned)) => match versioned.filter(|found| self.is_ours(ip, &found.lease)) {
+            (Purpose::ReadReleased, Ok(versioned)) => match versioned.filter(|found| self.is_ours(ip, &found.lease)) {
                 Some(found) => {
-                    self.loose.insert(ip, Some(found.version));
+                    self.releasing.insert(ip, Some(found.version));
                 }
                 None => {
-                    self.loose.remove(&ip);
-                    self.rest(key, now + AGAIN);
+                    self.releasing.remove(&ip);
+                    self.back_off(key, now + RETRY_INTERVAL);
                 }
             },
             (Purpose::Release, Ok(_)) => {
-                self.loose.remove(&ip);
-                // The watch shows it as ours for a moment longer.
+                self.releasing.remove(&ip);
+                // The watch lags and would show it as ours.
                 self.addresses.remove(&ip);
             }
-            // What became of it is looked up.
-            (Purpose::Release | Purpose::Look, Err(_)) => {
-                self.loose.insert(ip, None);
-                self.rest(key, now + AGAIN);
+            // Unknown outcome: read it again.
+            (Purpose::Release | Purpose::ReadReleased, Err(_)) => {
+                self.releasing.insert(ip, None);
+                self.back_off(key, now + RETRY_INTERVAL);
             }
-            (_, Err(Refusal::TooLate)) => {}
-            _ => self.rest(key, now + AGAIN),
+            (_, Err(LeaseError::Conflict)) => {}
+            _ => self.back_off(key, now + RETRY_INTERVAL),
         }
     }
 
-    /// The Lease is this: takes it if it is to be had, or asks for the proof that it is.
-    fn try_to_take(&mut self, ip: IpAddr, now_is: Option<Versioned>, now: Duration, out: &mut Vec<(u64, Key, Ask)>) {
-        let Some(life) = self.life(now).filter(|_| self.may(ip)) else { return };
-        let Some(Versioned { lease, version }) = now_is else { return self.grasp(ip, None, now, out) };
+    /// Acquires the Lease of an address if it is free; if it only seems so, requests the proof.
+    fn try_acquire(
+        &mut self,
+        ip: IpAddr,
+        current: Option<Versioned>,
+        now: Duration,
+        out: &mut Vec<(u64, Key, Operation)>,
+    ) {
+        let Some(session) = self.session(now).filter(|_| self.is_candidate(ip)) else { return };
+        let Some(Versioned { lease, version }) = current else { return self.write_address_lease(ip, None, now, out) };
         self.addresses.insert(ip, lease.clone());
-        if lease.holder == self.me && lease.life == life {
+        if lease.holder == self.node && lease.session == session {
             return self.hold(ip, version, now);
         }
-        if lease.holder.is_empty() || self.is_over(&lease.holder, &lease.life) {
-            return self.grasp(ip, Some(version), now, out);
+        if lease.holder.is_empty() || self.is_ended(&lease.holder, &lease.session) {
+            return self.write_address_lease(ip, Some(version), now, out);
         }
         let key = Key::Node(lease.holder.clone());
-        if self.seems_over(&lease.holder, &lease.life) && !self.asking.contains_key(&key) {
-            self.ask(key, Ask::Get, Purpose::Witness { ip, life: lease.life, version }, now, out);
+        if self.seems_ended(&lease.holder, &lease.session) && !self.pending.contains_key(&key) {
+            self.request(key, Operation::Get, Purpose::ConfirmEnded { ip, session: lease.session, version }, now, out);
         }
     }
 
-    /// Replaces this version of an address's Lease with ours, or makes it.
-    pub(super) fn grasp(
+    /// Replaces this version of an address's Lease with ours, or creates it.
+    pub(super) fn write_address_lease(
         &mut self,
         ip: IpAddr,
         version: Option<Box<str>>,
         now: Duration,
-        out: &mut Vec<(u64, Key, Ask)>,
+        out: &mut Vec<(u64, Key, Operation)>,
     ) {
-        let Some(life) = self.life(now).filter(|_| self.may(ip)) else { return };
+        let Some(session) = self.session(now).filter(|_| self.is_candidate(ip)) else { return };
         let key = Key::Address(ip);
-        if self.held.contains_key(&ip) || self.asking.contains_key(&key) {
+        if self.held.contains_key(&ip) || self.pending.contains_key(&key) {
             return;
         }
-        let ours = Lease { holder: self.me.clone(), life: life.clone(), beat: 0 };
-        let ask = match version {
-            Some(version) => Ask::Replace(ours, version),
-            None => Ask::Create(ours),
+        let ours = Lease { holder: self.node.clone(), session: session.clone(), renewal: 0 };
+        let operation = match version {
+            Some(version) => Operation::Replace(ours, version),
+            None => Operation::Create(ours),
         };
-        self.ask(key, ask, Purpose::Taken { life }, now, out);
+        self.request(key, operation, Purpose::Acquire { session }, now, out);
     }
 
     fn hold(&mut self, ip: IpAddr, version: Box<str>, now: Duration) {
-        self.grips += 1;
+        self.generations += 1;
         self.free.remove(&ip);
-        self.held.insert(ip, Held { grip: self.grips, version, shown: false, since: now });
+        self.held.insert(ip, Held { generation: self.generations, version, shown: false, since: now });
     }
 }

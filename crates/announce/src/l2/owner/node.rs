@@ -1,196 +1,202 @@
-//! The Lease of this node, and what is seen of others: who lives.
+//! The session of this node, and the liveness of others.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{AGAIN, Asking, BEAT, FENCE, Owner, Purpose, SILENCE, Seen, found};
+use super::{EXPIRY_TIMEOUT, LEASE_VALIDITY, Owner, Pending, Purpose, RENEW_INTERVAL, RETRY_INTERVAL, Seen, found};
 use crate::lease::{Key, Lease};
-use crate::leases::{Answer, Ask, Refusal};
+use crate::leases::{LeaseError, LeaseResult, Operation};
 
 /// The Lease of this node.
 #[derive(Debug, Default)]
 pub(super) struct Own {
-    /// The present life.
-    pub(super) life: Option<Life>,
-    /// Another process has, or had, this Lease: how it was, and since when it has been just so.
-    stranger: Option<(Lease, Duration)>,
+    /// The current session.
+    pub(super) session: Option<OwnSession>,
+    /// The Lease as another process of this node wrote it, and since when it is unchanged.
+    other_process: Option<(Lease, Duration)>,
 }
 
-/// A life: the uninterrupted time in which this node keeps its Lease.
+/// A session: the uninterrupted period in which this node renews its Lease.
 #[derive(Debug)]
-pub(super) struct Life {
+pub(super) struct OwnSession {
     /// Its name.
     pub(super) name: Box<str>,
-    /// When the last renewal that went through was sent.
-    pub(super) good_since: Duration,
+    /// When the last successful renewal was sent.
+    pub(super) renewed_at: Duration,
     /// The version of the Lease.
     version: Box<str>,
-    /// The last renewal that was sent.
-    beat: u64,
+    /// Number of the last renewal that was sent.
+    renewal: u64,
     /// When it was sent.
     sent: Duration,
-    /// When renewals were sent of which nothing is known.
+    /// When renewals without a response were sent, by number.
     open: BTreeMap<u64, Duration>,
-    /// Nobody knows what became of a renewal.
-    in_doubt: bool,
+    /// Whether the outcome of a renewal is unknown.
+    unverified: bool,
 }
 
 impl Own {
-    /// When the Lease is to be renewed.
-    pub(super) fn next_beat(&self, now: Duration) -> Option<Duration> {
-        self.life.as_ref().map(|life| (life.sent + BEAT).max(now))
+    /// When the next renewal is due.
+    pub(super) fn next_renewal(&self, now: Duration) -> Option<Duration> {
+        self.session.as_ref().map(|session| (session.sent + RENEW_INTERVAL).max(now))
     }
 
-    /// An answer did not come.
-    pub(super) fn lost_sight(&mut self) {
-        if let Some(life) = &mut self.life {
-            life.in_doubt = true;
+    /// Handles a request without a response.
+    pub(super) fn request_timed_out(&mut self) {
+        if let Some(session) = &mut self.session {
+            session.unverified = true;
         }
     }
 }
 
 impl Owner {
-    /// Ends the life that has run out.
-    pub(super) fn lapse(&mut self, now: Duration) {
-        if self.own.life.as_ref().is_some_and(|life| now >= life.good_since + FENCE) {
-            self.end_life();
+    /// Ends an expired session.
+    pub(super) fn expire_session(&mut self, now: Duration) {
+        if self.own.session.as_ref().is_some_and(|session| now >= session.renewed_at + LEASE_VALIDITY) {
+            self.end_session();
         }
     }
 
-    /// The life is over, and with it all that was got in it.
-    pub(super) fn end_life(&mut self) {
-        self.own.life = None;
+    /// Ends the session and drops everything acquired in it.
+    pub(super) fn end_session(&mut self) {
+        self.own.session = None;
         self.held.clear();
-        // Their Leases name a life that is over: nobody waits for us to give them back.
-        self.loose.clear();
+        // Their Leases name an ended session: others can take them over without a release.
+        self.releasing.clear();
     }
 
     fn own_key(&self) -> Key {
-        Key::Node(self.me.clone())
+        Key::Node(self.node.clone())
     }
 
-    /// Begins a life, goes on with it, or ends it.
-    pub(super) fn keep_alive(&mut self, now: Duration, out: &mut Vec<(u64, Key, Ask)>) {
+    /// Starts, renews or ends the session.
+    pub(super) fn maintain_session(&mut self, now: Duration, out: &mut Vec<(u64, Key, Operation)>) {
         let key = self.own_key();
-        if !self.is_quiet(&key, now) {
+        if !self.may_request(&key, now) {
             return;
         }
-        let nothing_left = self.held.is_empty() && self.loose.is_empty() && self.asking.is_empty();
-        let needs_life = self.needs_life();
-        let begins = needs_life || self.left_a_life();
-        let goes_on = needs_life || !nothing_left;
-        match &mut self.own.life {
-            None if begins => self.ask(key, Ask::Get, Purpose::Begin, now, out),
+        let nothing_left = self.held.is_empty() && self.releasing.is_empty() && self.pending.is_empty();
+        let needs_session = self.needs_session();
+        let begins = needs_session || self.has_stale_leases();
+        let goes_on = needs_session || !nothing_left;
+        match &mut self.own.session {
+            None if begins => self.request(key, Operation::Get, Purpose::ReadOwn, now, out),
             None => {}
-            Some(life) if life.in_doubt => {
-                life.in_doubt = false;
-                self.ask(key, Ask::Get, Purpose::Check, now, out);
+            Some(session) if session.unverified => {
+                session.unverified = false;
+                self.request(key, Operation::Get, Purpose::CheckRenewal, now, out);
             }
-            Some(life) if goes_on && now < life.sent + BEAT => {}
-            Some(life) if goes_on => {
-                life.beat += 1;
-                life.sent = now;
-                life.open.insert(life.beat, now);
-                let (beat, version) = (life.beat, life.version.clone());
-                let lease = Lease { holder: self.me.clone(), life: life.name.clone(), beat };
-                self.ask(key, Ask::Replace(lease, version), Purpose::Renew { beat }, now, out);
+            Some(session) if goes_on && now < session.sent + RENEW_INTERVAL => {}
+            Some(session) if goes_on => {
+                session.renewal += 1;
+                session.sent = now;
+                session.open.insert(session.renewal, now);
+                let (renewal, version) = (session.renewal, session.version.clone());
+                let lease = Lease { holder: self.node.clone(), session: session.name.clone(), renewal };
+                self.request(key, Operation::Replace(lease, version), Purpose::Renew { renewal }, now, out);
             }
-            Some(life) => {
-                let lease = Lease { holder: "".into(), life: life.name.clone(), beat: life.beat };
-                let version = life.version.clone();
-                self.end_life();
-                self.ask(key, Ask::Replace(lease, version), Purpose::End, now, out);
+            Some(session) => {
+                let lease = Lease { holder: "".into(), session: session.name.clone(), renewal: session.renewal };
+                let version = session.version.clone();
+                self.end_session();
+                self.request(key, Operation::Replace(lease, version), Purpose::EndSession, now, out);
             }
         }
     }
 
-    /// An answer about our own Lease.
-    pub(super) fn hear_own(&mut self, asking: &Asking, answer: Answer, now: Duration, out: &mut Vec<(u64, Key, Ask)>) {
+    /// Handles a response about our own Lease.
+    pub(super) fn on_own_response(
+        &mut self,
+        pending: &Pending,
+        response: LeaseResult,
+        now: Duration,
+        out: &mut Vec<(u64, Key, Operation)>,
+    ) {
         let key = self.own_key();
-        match (&asking.purpose, answer) {
-            (Purpose::Begin, Ok(versioned)) => {
+        match (&pending.purpose, response) {
+            (Purpose::ReadOwn, Ok(versioned)) => {
                 let (lease, version) = found(versioned);
-                self.see_node(&self.me.clone(), lease.as_ref(), now);
-                if !self.needs_life() && !self.left_a_life() {
-                    // The watch showed how it was before: there is nothing to give back.
-                    self.rest(key, now + AGAIN);
-                } else if self.is_to_be_had(lease.as_ref(), now) {
-                    self.lives += 1;
-                    let life: Box<str> = format!("{}-{}", self.process, self.lives).into();
-                    let lease = Lease { holder: self.me.clone(), life: life.clone(), beat: 1 };
-                    let ask = match version {
-                        Some(version) => Ask::Replace(lease, version),
-                        None => Ask::Create(lease),
+                self.update_node(&self.node.clone(), lease.as_ref(), now);
+                if !self.needs_session() && !self.has_stale_leases() {
+                    // The watch lagged: there is nothing to release.
+                    self.back_off(key, now + RETRY_INTERVAL);
+                } else if self.can_start_session(lease.as_ref(), now) {
+                    self.sessions += 1;
+                    let session: Box<str> = format!("{}-{}", self.process, self.sessions).into();
+                    let lease = Lease { holder: self.node.clone(), session: session.clone(), renewal: 1 };
+                    let operation = match version {
+                        Some(version) => Operation::Replace(lease, version),
+                        None => Operation::Create(lease),
                     };
-                    self.ask(key, ask, Purpose::Start { life }, now, out);
+                    self.request(key, operation, Purpose::StartSession { session }, now, out);
                 } else {
-                    self.rest(key, now + AGAIN);
+                    self.back_off(key, now + RETRY_INTERVAL);
                 }
             }
-            (Purpose::Start { life }, Ok(Some(now_is))) if now < asking.sent + FENCE => {
-                self.own.stranger = None;
-                self.own.life = Some(Life {
-                    name: life.clone(),
-                    good_since: asking.sent,
-                    version: now_is.version,
-                    beat: 1,
-                    sent: asking.sent,
+            (Purpose::StartSession { session }, Ok(Some(current))) if now < pending.sent + LEASE_VALIDITY => {
+                self.own.other_process = None;
+                self.own.session = Some(OwnSession {
+                    name: session.clone(),
+                    renewed_at: pending.sent,
+                    version: current.version,
+                    renewal: 1,
+                    sent: pending.sent,
                     open: BTreeMap::new(),
-                    in_doubt: false,
+                    unverified: false,
                 });
             }
-            (Purpose::Renew { beat }, Ok(Some(now_is))) => {
-                if let Some(life) = &mut self.own.life {
-                    life.version = now_is.version;
-                    life.good_since = life.good_since.max(asking.sent);
-                    life.open.retain(|open, _| open > beat);
+            (Purpose::Renew { renewal }, Ok(Some(current))) => {
+                if let Some(session) = &mut self.own.session {
+                    session.version = current.version;
+                    session.renewed_at = session.renewed_at.max(pending.sent);
+                    session.open.retain(|open, _| open > renewal);
                 }
             }
-            // A renewal of ours that was given up may have gone through meanwhile: that is looked up before the life is given up.
+            // A renewal that timed out may have succeeded: read the Lease before the session is ended.
             (Purpose::Renew { .. }, Err(_)) => {
-                if let Some(life) = &mut self.own.life {
-                    life.in_doubt = true;
+                if let Some(session) = &mut self.own.session {
+                    session.unverified = true;
                 }
             }
-            (Purpose::Check, Ok(Some(now_is))) => self.recover(&now_is.lease, now_is.version),
-            (Purpose::Check | Purpose::Renew { .. }, Ok(None)) => self.end_life(),
-            (Purpose::Check, Err(_)) => {
-                if let Some(life) = &mut self.own.life {
-                    life.in_doubt = true;
+            (Purpose::CheckRenewal, Ok(Some(current))) => self.recover(&current.lease, current.version),
+            (Purpose::CheckRenewal | Purpose::Renew { .. }, Ok(None)) => self.end_session(),
+            (Purpose::CheckRenewal, Err(_)) => {
+                if let Some(session) = &mut self.own.session {
+                    session.unverified = true;
                 }
-                self.rest(key, now + AGAIN);
+                self.back_off(key, now + RETRY_INTERVAL);
             }
-            (Purpose::End, _) | (_, Err(Refusal::TooLate)) => {}
-            (_, Ok(_) | Err(Refusal::Unknown)) => self.rest(key, now + AGAIN),
+            (Purpose::EndSession, _) | (_, Err(LeaseError::Conflict)) => {}
+            (_, Ok(_) | Err(LeaseError::Unknown)) => self.back_off(key, now + RETRY_INTERVAL),
         }
     }
 
-    /// Our Lease is this: either a renewal of ours went through, and then it counts from when it was sent, or the life is over.
+    /// Continues the session if one of our renewals succeeded, counting from when it was sent; ends it otherwise.
     fn recover(&mut self, lease: &Lease, version: Box<str>) {
-        let me = self.me.clone();
-        match &mut self.own.life {
-            Some(life) if lease.holder == me && lease.life == life.name => {
-                life.version = version;
-                if let Some(sent) = life.open.get(&lease.beat) {
-                    life.good_since = life.good_since.max(*sent);
+        let me = self.node.clone();
+        match &mut self.own.session {
+            Some(session) if lease.holder == me && lease.session == session.name => {
+                session.version = version;
+                if let Some(sent) = session.open.get(&lease.renewal) {
+                    session.renewed_at = session.renewed_at.max(*sent);
                 }
-                life.open.retain(|open, _| *open > lease.beat);
+                session.open.retain(|open, _| *open > lease.renewal);
             }
-            _ => self.end_life(),
+            _ => self.end_session(),
         }
     }
 
-    /// Whether a life can begin with our Lease as it is. Another process of this node may have it, and live: then as with any other node.
-    fn is_to_be_had(&mut self, lease: Option<&Lease>, now: Duration) -> bool {
+    /// Whether a session can start. A Lease of another process of this node must have expired, as that of another node.
+    fn can_start_session(&mut self, lease: Option<&Lease>, now: Duration) -> bool {
         let Some(lease) = lease else { return true };
-        let ours = lease.life.strip_prefix(&*self.process).is_some_and(|rest| rest.starts_with('-'));
+        let ours = lease.session.strip_prefix(&*self.process).is_some_and(|rest| rest.starts_with('-'));
         if lease.holder.is_empty() || ours {
             return true;
         }
-        match &self.own.stranger {
-            Some((known, since)) if known == lease => now >= *since + SILENCE,
+        match &self.own.other_process {
+            Some((known, since)) if known == lease => now >= *since + EXPIRY_TIMEOUT,
             _ => {
-                self.own.stranger = Some((lease.clone(), now));
+                self.own.other_process = Some((lease.clone(), now));
                 false
             }
         }
@@ -198,87 +204,87 @@ impl Owner {
 
     // === other nodes ===
 
-    /// The Lease of a node is this now.
-    pub(super) fn see_node(&mut self, node: &str, lease: Option<&Lease>, now: Duration) {
+    /// Records the Lease of a node.
+    pub(super) fn update_node(&mut self, node: &str, lease: Option<&Lease>, now: Duration) {
         match self.nodes.get_mut(node) {
             Some(seen) if seen.lease.as_ref() == lease => {}
             Some(seen) => {
-                let same = seen.lease.as_ref().map(|lease| &lease.life) == lease.map(|lease| &lease.life);
-                let living = if same && seen.is_alive(node, now) { seen.living } else { now };
-                *seen = Seen { lease: lease.cloned(), since: now, living };
+                let same = seen.lease.as_ref().map(|lease| &lease.session) == lease.map(|lease| &lease.session);
+                let alive_since = if same && seen.is_alive(node, now) { seen.alive_since } else { now };
+                *seen = Seen { lease: lease.cloned(), since: now, alive_since };
             }
             None => {
-                self.nodes.insert(node.into(), Seen { lease: lease.cloned(), since: now, living: now });
+                self.nodes.insert(node.into(), Seen { lease: lease.cloned(), since: now, alive_since: now });
             }
         }
     }
 
-    /// Whether a life of a node is proved to be over.
-    pub(super) fn is_over(&self, node: &str, life: &str) -> bool {
-        if *node == *self.me {
-            // Asked only while we live, and then our Lease says so.
-            return self.own.life.as_ref().is_some_and(|own| *own.name != *life);
+    /// Whether a session of a node is proved to have ended.
+    pub(super) fn is_ended(&self, node: &str, session: &str) -> bool {
+        if *node == *self.node {
+            // Called only during a session, which our Lease then names.
+            return self.own.session.as_ref().is_some_and(|own| *own.name != *session);
         }
-        self.ended.contains(&(node.into(), life.into()))
+        self.ended.contains(&(node.into(), session.into()))
     }
 
-    /// Whether it looks as if a life of a node were over.
-    pub(super) fn seems_over(&self, node: &str, life: &str) -> bool {
+    /// Whether a session of a node seems to have ended.
+    pub(super) fn seems_ended(&self, node: &str, session: &str) -> bool {
         let lease = self.nodes.get(node).and_then(|seen| seen.lease.as_ref());
-        self.is_over(node, life) || lease.is_some_and(|lease| *lease.holder != *node || *lease.life != *life)
+        self.is_ended(node, session) || lease.is_some_and(|lease| *lease.holder != *node || *lease.session != *session)
     }
 
-    /// Looks after a node that holds an address and is silent.
-    pub(super) fn listen(&mut self, node: &str, now: Duration, out: &mut Vec<(u64, Key, Ask)>) {
+    /// Checks whether the holder of an address has expired.
+    pub(super) fn check_holder(&mut self, node: &str, now: Duration, out: &mut Vec<(u64, Key, Operation)>) {
         if !self.nodes.contains_key(node) {
-            self.see_node(node, None, now);
+            self.update_node(node, None, now);
         }
         let key = Key::Node(node.into());
-        let Some(seen) = self.nodes.get(node).filter(|seen| seen.since + SILENCE <= now) else { return };
-        if self.is_quiet(&key, now) {
-            let purpose = Purpose::Listen { seen: seen.lease.clone() };
-            self.ask(key, Ask::Get, purpose, now, out);
+        let Some(seen) = self.nodes.get(node).filter(|seen| seen.since + EXPIRY_TIMEOUT <= now) else { return };
+        if self.may_request(&key, now) {
+            let purpose = Purpose::ConfirmExpiry { seen: seen.lease.clone() };
+            self.request(key, Operation::Get, purpose, now, out);
         }
     }
 
-    /// An answer about the Lease of another node.
-    pub(super) fn hear_node(
+    /// Handles a response about the Lease of another node.
+    pub(super) fn on_node_response(
         &mut self,
         node: &str,
         purpose: Purpose,
-        answer: Answer,
+        response: LeaseResult,
         now: Duration,
-        out: &mut Vec<(u64, Key, Ask)>,
+        out: &mut Vec<(u64, Key, Operation)>,
     ) {
         let key = Key::Node(node.into());
-        match (purpose, answer) {
-            (Purpose::Listen { seen }, Ok(versioned)) => {
+        match (purpose, response) {
+            (Purpose::ConfirmExpiry { seen }, Ok(versioned)) => {
                 let (lease, version) = found(versioned);
                 if lease != seen || self.nodes.get(node).is_none_or(|known| known.lease != seen) {
-                    // It was renewed after all; it is watched anew.
-                    self.see_node(node, lease.as_ref(), now);
+                    // It was renewed.
+                    self.update_node(node, lease.as_ref(), now);
                     return;
                 }
-                let over = Lease { holder: "".into(), ..lease.unwrap_or_default() };
-                let life = over.life.clone();
-                let ask = match version {
-                    Some(version) => Ask::Replace(over, version),
-                    None => Ask::Create(over),
+                let cleared = Lease { holder: "".into(), ..lease.unwrap_or_default() };
+                let session = cleared.session.clone();
+                let operation = match version {
+                    Some(version) => Operation::Replace(cleared, version),
+                    None => Operation::Create(cleared),
                 };
-                self.ask(key, ask, Purpose::Depose { life }, now, out);
+                self.request(key, operation, Purpose::Expire { session }, now, out);
             }
-            (Purpose::Depose { life }, Ok(Some(now_is))) => {
-                self.ended.insert((node.into(), life));
-                self.see_node(node, Some(&now_is.lease), now);
+            (Purpose::Expire { session }, Ok(Some(current))) => {
+                self.ended.insert((node.into(), session));
+                self.update_node(node, Some(&current.lease), now);
             }
-            (Purpose::Witness { ip, life, version }, Ok(Some(now_is))) => {
-                self.see_node(node, Some(&now_is.lease), now);
-                if *now_is.lease.holder != *node || now_is.lease.life != life {
-                    self.ended.insert((node.into(), life));
-                    self.grasp(ip, Some(version), now, out);
+            (Purpose::ConfirmEnded { ip, session, version }, Ok(Some(current))) => {
+                self.update_node(node, Some(&current.lease), now);
+                if *current.lease.holder != *node || current.lease.session != session {
+                    self.ended.insert((node.into(), session));
+                    self.write_address_lease(ip, Some(version), now, out);
                 }
             }
-            _ => self.rest(key, now + AGAIN),
+            _ => self.back_off(key, now + RETRY_INTERVAL),
         }
     }
 }

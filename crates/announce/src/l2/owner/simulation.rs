@@ -1,5 +1,5 @@
-//! A small world for owners: an API with versions, networks that delay, lose and part, machines that stand still, restart and have clocks
-//! of their own. Time goes in steps of a millisecond.
+//! Deterministic simulation of elections: an API with versions; networks that delay, lose and partition; machines that are
+//! paused, restart, and have clocks of different rates. Time advances in steps of a millisecond.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -7,25 +7,25 @@ use std::time::Duration;
 
 use super::{Claims, Owner};
 use crate::lease::{Key, Lease};
-use crate::leases::{Answer, Ask, Refusal, Versioned};
+use crate::leases::{LeaseError, LeaseResult, Operation, Versioned};
 
-/// What happens to a machine.
+/// A fault of a machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Fate {
-    /// It stands still for so many milliseconds, and its clock goes on.
+pub(super) enum Fault {
+    /// It is paused for so many milliseconds; its clock goes on.
     Pause(u64),
-    /// It starts again, without having given anything back.
+    /// It restarts without releasing anything.
     Restart,
-    /// It gives everything back, and starts again.
+    /// It releases everything and restarts.
     Leave,
-    /// It cannot reach the API for so many milliseconds.
-    Part(u64),
-    /// Its watch stands still for so many milliseconds.
-    Blind(u64),
-    /// It may not announce, or may again.
+    /// It is partitioned from the API for so many milliseconds.
+    Partition(u64),
+    /// Its watch stalls for so many milliseconds.
+    StallWatch(u64),
+    /// It stops being a candidate, or becomes one again.
     Candidate(bool),
-    /// It ends for ever.
-    Die,
+    /// It crashes and does not return.
+    Crash,
 }
 
 /// A machine.
@@ -38,18 +38,18 @@ pub(super) struct Machine {
     published: Claims,
     starts: u64,
     pub(super) paused_until: u64,
-    parted_until: u64,
-    blind_until: u64,
+    partitioned_until: u64,
+    stalled_until: u64,
     wake: Option<Duration>,
     leaving: bool,
     pub(super) dead: bool,
 }
 
-/// A message on its way: when it arrives, and what it is.
+/// A message in flight.
 enum Message {
-    Request { from: usize, start: u64, id: u64, key: Key, ask: Ask },
-    Reply { to: usize, start: u64, id: u64, answer: Answer },
-    Shown { to: usize, leases: BTreeMap<Box<str>, Lease> },
+    Request { from: usize, start: u64, id: u64, key: Key, operation: Operation },
+    Reply { to: usize, start: u64, id: u64, answer: LeaseResult },
+    Watch { to: usize, leases: BTreeMap<Box<str>, Lease> },
 }
 
 pub(super) struct World {
@@ -57,18 +57,18 @@ pub(super) struct World {
     pub(super) machines: Vec<Machine>,
     leases: BTreeMap<Key, (Lease, u64)>,
     versions: u64,
-    under_way: BTreeMap<(u64, u64), Message>,
+    in_flight: BTreeMap<(u64, u64), Message>,
     sequence: u64,
     random: fastrand::Rng,
-    /// The longest way of a message, in milliseconds; and of how many one is lost, if any.
+    /// Maximum delay of a message, in milliseconds; one of `loss` messages is lost.
     pub(super) delay: u64,
     pub(super) loss: Option<u32>,
     candidates: BTreeSet<usize>,
     addresses: Vec<IpAddr>,
-    /// Whether anybody wants them to be answered for.
+    /// Whether they are to be announced.
     wanted: bool,
-    /// When the watch of a machine was last told of something: it hears things in their order.
-    told: BTreeMap<usize, u64>,
+    /// When the watch of a machine delivers its last event: events arrive in order.
+    delivered: BTreeMap<usize, u64>,
     /// After how many milliseconds without a change Leases of nodes are removed, if they are.
     pub(super) sweep: Option<u64>,
     /// When each Lease was last written.
@@ -83,14 +83,14 @@ impl World {
             machines: Vec::new(),
             leases: BTreeMap::new(),
             versions: 0,
-            under_way: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             sequence: 0,
             delay: 20,
             loss: None,
             candidates: (0..machines).collect(),
             addresses: (0..addresses).map(|n| IpAddr::from([192, 0, 2, u8::try_from(n).expect("few")])).collect(),
             wanted: true,
-            told: BTreeMap::new(),
+            delivered: BTreeMap::new(),
             sweep: None,
             written: BTreeMap::new(),
             random: random.fork(),
@@ -105,14 +105,14 @@ impl World {
                 published: Claims::default(),
                 starts: 0,
                 paused_until: 0,
-                parted_until: 0,
-                blind_until: 0,
+                partitioned_until: 0,
+                stalled_until: 0,
                 wake: Some(Duration::ZERO),
                 leaving: false,
                 dead: false,
             });
         }
-        world.tell_wishes();
+        world.update_wanted();
         world
     }
 
@@ -120,50 +120,50 @@ impl World {
         &self.addresses
     }
 
-    /// Nobody wants any address any more.
+    /// Announces nothing any more.
     pub(super) fn want_nothing(&mut self) {
         self.wanted = false;
-        self.tell_wishes();
+        self.update_wanted();
     }
 
-    /// The Leases that somebody has.
+    /// Leases with a holder.
     pub(super) fn kept(&self) -> Vec<String> {
         self.leases.iter().filter(|(_, (lease, _))| !lease.holder.is_empty()).map(|(key, _)| key.name()).collect()
     }
 
-    fn tell_wishes(&mut self) {
+    fn update_wanted(&mut self) {
         let nodes: BTreeSet<Box<str>> =
             self.candidates.iter().map(|number| self.machines[*number].name.as_str().into()).collect();
         let addresses = self.addresses.iter().filter(|_| self.wanted);
         let wanted: BTreeMap<_, _> = addresses.map(|ip| (*ip, nodes.clone())).collect();
         for machine in &mut self.machines {
-            machine.owner.want(wanted.clone());
+            machine.owner.set_wanted(wanted.clone());
             machine.wake = Some(Duration::ZERO);
         }
     }
 
-    pub(super) fn fate(&mut self, number: usize, fate: Fate) {
+    pub(super) fn inject(&mut self, number: usize, fault: Fault) {
         let now = self.now;
         let machine = &mut self.machines[number];
-        match fate {
-            Fate::Pause(long) => machine.paused_until = now + long,
-            Fate::Part(long) => machine.parted_until = now + long,
-            Fate::Blind(long) => machine.blind_until = now + long,
-            Fate::Restart => self.restart(number),
-            Fate::Leave => {
+        match fault {
+            Fault::Pause(long) => machine.paused_until = now + long,
+            Fault::Partition(long) => machine.partitioned_until = now + long,
+            Fault::StallWatch(long) => machine.stalled_until = now + long,
+            Fault::Restart => self.restart(number),
+            Fault::Leave => {
                 machine.owner.stop();
                 machine.leaving = true;
                 machine.wake = Some(Duration::ZERO);
             }
-            Fate::Candidate(may) => {
+            Fault::Candidate(may) => {
                 if may {
                     self.candidates.insert(number)
                 } else {
                     self.candidates.remove(&number)
                 };
-                self.tell_wishes();
+                self.update_wanted();
             }
-            Fate::Die => {
+            Fault::Crash => {
                 machine.dead = true;
                 machine.published = Claims::default();
             }
@@ -176,11 +176,11 @@ impl World {
         machine.owner = Owner::new(&machine.name, &format!("p{number}.{}", machine.starts));
         machine.published = Claims::default();
         machine.leaving = false;
-        self.tell_wishes();
+        self.update_wanted();
         self.show(number);
     }
 
-    /// Who answers for an address at this moment.
+    /// Machines that answer for an address now.
     pub(super) fn answering(&self, ip: IpAddr) -> Vec<&str> {
         let answers = |machine: &&Machine| {
             let clock = machine.clock(self.now);
@@ -190,14 +190,14 @@ impl World {
         self.machines.iter().filter(answers).map(|machine| machine.name.as_str()).collect()
     }
 
-    /// A millisecond passes.
+    /// Advances by a millisecond.
     pub(super) fn step(&mut self) {
         self.now += 1;
-        while let Some((&(at, sequence), _)) = self.under_way.first_key_value() {
+        while let Some((&(at, sequence), _)) = self.in_flight.first_key_value() {
             if at > self.now {
                 break;
             }
-            if let Some(message) = self.under_way.remove(&(at, sequence)) {
+            if let Some(message) = self.in_flight.remove(&(at, sequence)) {
                 self.arrive(message);
             }
         }
@@ -209,17 +209,17 @@ impl World {
             if machine.dead || machine.paused_until > self.now || !due {
                 continue;
             }
-            let turn = machine.owner.turn(clock);
-            machine.wake = turn.wake;
+            let work = machine.owner.poll(clock);
+            machine.wake = work.wake;
             machine.published = machine.owner.claims();
             if machine.leaving && machine.owner.is_done() {
                 self.restart(number);
             }
-            self.send(number, turn.asks);
+            self.send(number, work.requests);
         }
     }
 
-    /// A controller removes Leases that nobody has renewed for long: of nodes, and of addresses whose nodes have none.
+    /// The controller that removes stale Leases: of nodes, and of addresses whose node has none.
     fn clean_up(&mut self) {
         let Some(long) = self.sweep else { return };
         let is_old = |key: &Key| self.written.get(key).is_some_and(|at| at + long <= self.now);
@@ -230,48 +230,48 @@ impl World {
         let old = self.leases.iter().filter(|(key, _)| is_old(key)).filter(is_left);
         let old: Vec<(Key, u64)> = old.map(|(key, (_, version))| (key.clone(), *version)).collect();
         for (key, version) in old {
-            let _ = self.serve(&key, Ask::Delete(version.to_string().into()));
+            let _ = self.serve(&key, Operation::Delete(version.to_string().into()));
         }
     }
 
-    fn way(&mut self) -> u64 {
+    fn delay(&mut self) -> u64 {
         self.random.u64(0..=self.delay)
     }
 
     fn post(&mut self, after: u64, message: Message) {
         self.sequence += 1;
-        self.under_way.insert((self.now + 1 + after, self.sequence), message);
+        self.in_flight.insert((self.now + 1 + after, self.sequence), message);
     }
 
     fn is_lost(&mut self, machine: usize) -> bool {
-        let parted = self.machines[machine].parted_until > self.now;
+        let partitioned = self.machines[machine].partitioned_until > self.now;
         let lost = self.loss.is_some_and(|one_of| self.random.u32(0..one_of) == 0);
-        parted || lost
+        partitioned || lost
     }
 
-    fn send(&mut self, from: usize, asks: Vec<(u64, Key, Ask)>) {
+    fn send(&mut self, from: usize, requests: Vec<(u64, Key, Operation)>) {
         let start = self.machines[from].starts;
-        for (id, key, ask) in asks {
+        for (id, key, operation) in requests {
             if !self.is_lost(from) {
-                // A few take very long, longer than anybody waits.
+                // A few take longer than the request timeout.
                 let slow = if self.loss.is_some() && self.random.u32(0..30) == 0 { 1500 } else { 0 };
-                let after = self.way() + slow;
-                self.post(after, Message::Request { from, start, id, key, ask });
+                let after = self.delay() + slow;
+                self.post(after, Message::Request { from, start, id, key, operation });
             }
         }
     }
 
     fn arrive(&mut self, message: Message) {
         match message {
-            Message::Request { from, start, id, key, ask } => {
-                let answer = self.serve(&key, ask);
+            Message::Request { from, start, id, key, operation } => {
+                let answer = self.serve(&key, operation);
                 if !self.is_lost(from) {
-                    let after = self.way();
+                    let after = self.delay();
                     self.post(after, Message::Reply { to: from, start, id, answer });
                 }
             }
-            // It comes when the machine goes on.
-            Message::Reply { to, .. } | Message::Shown { to, .. } if self.machines[to].paused_until > self.now => {
+            // Delivered when the machine resumes.
+            Message::Reply { to, .. } | Message::Watch { to, .. } if self.machines[to].paused_until > self.now => {
                 let after = self.machines[to].paused_until - self.now;
                 self.post(after, message);
             }
@@ -281,34 +281,34 @@ impl World {
                     return;
                 }
                 let clock = machine.clock(self.now);
-                let asks = machine.owner.answer(id, answer, clock);
+                let requests = machine.owner.on_response(id, answer, clock);
                 machine.published = machine.owner.claims();
                 machine.wake = Some(Duration::ZERO);
-                self.send(to, asks);
+                self.send(to, requests);
             }
-            Message::Shown { to, leases } => {
+            Message::Watch { to, leases } => {
                 let machine = &mut self.machines[to];
                 let clock = machine.clock(self.now);
-                machine.owner.see(&leases, clock);
+                machine.owner.update_leases(&leases, clock);
                 machine.published = machine.owner.claims();
                 machine.wake = Some(Duration::ZERO);
             }
         }
     }
 
-    /// The API does what it was asked.
-    fn serve(&mut self, key: &Key, ask: Ask) -> Answer {
+    /// Executes an operation on the API.
+    fn serve(&mut self, key: &Key, operation: Operation) -> LeaseResult {
         let known = self.leases.get(key).cloned();
         let is = |version: &str| known.as_ref().is_some_and(|(_, known)| known.to_string() == *version);
-        let lease = match ask {
-            Ask::Get => {
-                let now_is = known.map(|(lease, version)| Versioned { lease, version: version.to_string().into() });
-                return Ok(now_is);
+        let lease = match operation {
+            Operation::Get => {
+                let current = known.map(|(lease, version)| Versioned { lease, version: version.to_string().into() });
+                return Ok(current);
             }
-            Ask::Create(lease) if known.is_none() => Some(lease),
-            Ask::Replace(lease, version) if is(&version) => Some(lease),
-            Ask::Delete(version) if is(&version) => None,
-            _ => return Err(Refusal::TooLate),
+            Operation::Create(lease) if known.is_none() => Some(lease),
+            Operation::Replace(lease, version) if is(&version) => Some(lease),
+            Operation::Delete(version) if is(&version) => None,
+            _ => return Err(LeaseError::Conflict),
         };
         self.versions += 1;
         let version = self.versions;
@@ -323,14 +323,14 @@ impl World {
         Ok(lease.map(|lease| Versioned { lease, version: version.to_string().into() }))
     }
 
-    /// The watch of a machine hears how things are, in order.
+    /// Sends the state to the watch of a machine, in order.
     fn show(&mut self, to: usize) {
         let leases = self.leases.iter().map(|(key, (lease, _))| (key.name().into(), lease.clone())).collect();
         let machine = &self.machines[to];
-        let held_up = machine.blind_until.max(machine.parted_until).saturating_sub(self.now);
-        let at = (self.now + held_up + self.way()).max(self.told.get(&to).copied().unwrap_or(0));
-        self.told.insert(to, at);
-        self.post(at - self.now, Message::Shown { to, leases });
+        let held_up = machine.stalled_until.max(machine.partitioned_until).saturating_sub(self.now);
+        let at = (self.now + held_up + self.delay()).max(self.delivered.get(&to).copied().unwrap_or(0));
+        self.delivered.insert(to, at);
+        self.post(at - self.now, Message::Watch { to, leases });
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a certificate request (PKCS #10) asks for.
 //!
-//! In: its PEM. Out: the names in it and the key it is for, once its signature shows that whoever asks has that key.
+//! In: its PEM. Out: the names in it and the key it is for, once its signature proves possession of that key.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use x509_parser::prelude::FromDer as _;
 
 use crate::value::ValueExt as _;
 
-/// What is asked for.
+/// The content of a request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Request {
     /// The common name of the subject.

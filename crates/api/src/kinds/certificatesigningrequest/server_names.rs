@@ -1,7 +1,7 @@
 //! DNS names that mean the API server or a Service in every cluster, whatever its settings.
 //!
 //! A machine must not be called so: clients that look for the API server by such a name could reach an agent in its place. Names that depend
-//! on settings (the cluster domain, `--tls-san`) and on objects (Services) are the business of whoever knows those. Pure.
+//! on settings (the cluster domain, `--tls-san`) and on objects (Services) are checked by the caller, who knows those. Pure.
 
 /// Whether a DNS name is one of the API server, of this very machine, or of a Service.
 #[must_use]

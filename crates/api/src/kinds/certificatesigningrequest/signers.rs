@@ -2,7 +2,7 @@
 //!
 //! In: a signer, what a request asks for, and its usages. Out: nothing, or why it is not signed. Approval does not override these rules:
 //! they hold for requests that a person approved, too. The rules for nodes and their messages are those of kube-controller-manager. Certificates
-//! of other clients are restricted further than there, because a subject is all that the API server looks at: whoever has a certificate for
+//! of other clients are restricted further than there, because a subject is all that the API server looks at: the holder of a certificate for
 //! a name or a group of the cluster itself is that component. Pure.
 
 use super::request::Request;

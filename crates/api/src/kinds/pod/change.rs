@@ -1,4 +1,4 @@
-//! What may change of a Pod once it exists: images, its deadline, more tolerations, and the status by whoever runs it.
+//! What may change of a Pod once it exists: images, its deadline, more tolerations, and the status by its node.
 
 use std::collections::HashSet;
 

@@ -109,7 +109,7 @@ fn fill_http_get(handler: &mut Value) {
     }
 }
 
-/// Whoever limits a resource requests it.
+/// A limit is the default of the request.
 fn requests_from_limits(container: &mut Value) {
     let Some(limits) = container.map("resources.limits").filter(|limits| !limits.is_empty()).cloned() else { return };
     set(container, "resources", || json!({}));

@@ -1,7 +1,7 @@
 //! Checks of the whole `spec` of a Pod, in the order the original makes them.
 //!
 //! Covered is what a server of Services needs to rely on: names, containers, ports, addresses, scheduling words. Rules
-//! of storage plug-ins, security contexts, affinity and resource claims are left to whoever runs the Pod.
+//! of storage plug-ins, security contexts, affinity and resource claims are left to the agent.
 
 use std::collections::HashSet;
 

@@ -1,7 +1,7 @@
 //! Cluster IPs: which addresses a Service claims, and which it gives back.
 //!
 //! The families are settled by now; the list of addresses is filled up to them. A failed claim ends the request, and
-//! whoever asked throws away what was claimed so far.
+//! the caller releases what was claimed so far.
 
 use std::net::IpAddr;
 

@@ -37,7 +37,7 @@ pub(super) fn settle(service: &mut Value, old: Option<&Value>, configured: &[Fam
     stop_at(service, &errors)?;
 
     if is_headless_without_selector(service) {
-        // Whoever writes the endpoints by hand may use a family that the cluster does not have.
+        // Endpoints written by hand may use a family that the cluster does not have.
         complete(service, configured, true);
         return Ok(());
     }

@@ -131,7 +131,7 @@ fn choose_each(service: &Value, held: &[u16], claims: &mut dyn Claims) -> Result
     Ok(out)
 }
 
-/// A number that no port can have is asked for as 0, which is outside every range: the answer names the range.
+/// A number that no port can have is requested as 0, which is outside every range: the error names the range.
 fn claim_explicit(service: &Value, index: usize, number: i64, claims: &mut dyn Claims) -> Result<(), Status> {
     let wanted = u16::try_from(number).unwrap_or(0);
     claims.claim_port(Some(wanted)).map(|_| ()).map_err(|error| {

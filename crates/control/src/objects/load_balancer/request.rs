@@ -61,7 +61,7 @@ impl Request {
     /// Reads a Service; `None` when it neither is nor was of type LoadBalancer.
     #[must_use]
     pub fn read(entry: &Arc<Entry>) -> Option<Self> {
-        if !says(entry, "\"LoadBalancer\"") && !says(entry, FINALIZER) {
+        if !contains(entry, "\"LoadBalancer\"") && !contains(entry, FINALIZER) {
             return None;
         }
         let service = object::decode_light(&entry.value);
@@ -144,7 +144,7 @@ impl Request {
     }
 }
 
-fn says(entry: &Entry, text: &str) -> bool {
+fn contains(entry: &Entry, text: &str) -> bool {
     entry.value.windows(text.len()).any(|window| window == text.as_bytes())
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Templates are compared without the label `pod-template-hash`. So a rollback finds the old set, which gets the next revision number.
 
+use api::hash::fnv1a32;
 use api::value::ValueExt as _;
 use api::view::annotations::{DEPLOYMENT_REVISION, LAST_APPLIED};
 use serde_json::{Value, json};
@@ -170,9 +171,6 @@ pub(in crate::workloads) fn hash(template: &Value, collisions: i64) -> String {
     if collisions > 0 {
         text.push_str(&collisions.to_string());
     }
-    let mut hash = 0x811c_9dc5_u32;
-    for byte in text.bytes() {
-        hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-    }
+    let hash = fnv1a32(text.as_bytes());
     hash.to_string().bytes().map(|digit| char::from(DIGITS[usize::from(digit) % DIGITS.len()])).collect()
 }

@@ -25,7 +25,7 @@ pub struct Watcher {
     socket: Socket,
     table: String,
     own: u32,
-    heard: VecDeque<Touch>,
+    pending: VecDeque<Touch>,
 }
 
 impl Watcher {
@@ -36,18 +36,18 @@ impl Watcher {
     pub fn open(table: &str, own: u32) -> Result<Self, NftError> {
         let socket = Socket::open(Some(netlink::NETFILTER), GROUP, RECEIVE_BUFFER);
         let socket = socket.map_err(|errno| NftError::new("listening for changes", errno))?;
-        Ok(Self { socket, table: table.to_owned(), own, heard: VecDeque::new() })
+        Ok(Self { socket, table: table.to_owned(), own, pending: VecDeque::new() })
     }
 
     /// Reads all pending messages.
-    fn hear(&mut self) -> Result<(), NftError> {
+    fn receive(&mut self) -> Result<(), NftError> {
         let mut touched = [None; 2];
         loop {
             let datagram = match self.socket.receive() {
                 Ok(Some(datagram)) => datagram,
                 Ok(None) => break,
                 Err(Errno::NOBUFS) => {
-                    self.heard.push_back(Touch::Unknown);
+                    self.pending.push_back(Touch::Unknown);
                     continue;
                 }
                 Err(errno) => return Err(NftError::new("listening for changes", errno)),
@@ -60,7 +60,7 @@ impl Watcher {
                 }
             }
         }
-        self.heard.extend(touched.into_iter().flatten());
+        self.pending.extend(touched.into_iter().flatten());
         Ok(())
     }
 }
@@ -82,13 +82,13 @@ impl Monitor for Watcher {
     fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Touch>, NftError> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
-            if let Some(touch) = self.heard.pop_front() {
+            if let Some(touch) = self.pending.pop_front() {
                 return Ok(Some(touch));
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             self.socket.ready(left).map_err(|errno| NftError::new("listening for changes", errno))?;
-            self.hear()?;
-            if self.heard.is_empty() && left.is_some_and(|left| left.is_zero()) {
+            self.receive()?;
+            if self.pending.is_empty() && left.is_some_and(|left| left.is_zero()) {
                 return Ok(None);
             }
         }

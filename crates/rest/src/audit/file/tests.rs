@@ -80,7 +80,7 @@ fn without_a_size_nothing_is_rotated() {
 }
 
 #[test]
-fn a_log_that_was_removed_is_begun_anew() {
+fn a_log_that_was_removed_is_created_again() {
     let scratch = Scratch::new();
     let path = scratch.path().join("audit.log");
     let mut log = small(&path, 4);

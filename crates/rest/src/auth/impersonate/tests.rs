@@ -33,7 +33,7 @@ fn act(granted: &Granted, user: &User, list: &[(&'static str, &str)]) -> Result<
 }
 
 #[test]
-fn masters_may_act_as_others() {
+fn masters_may_impersonate() {
     let (granted, root) = (Granted::by_default(), user("root", &["system:masters"]));
     let act = |list: &[(&'static str, &str)]| act(&granted, &root, list);
     assert_eq!(act(&[]), Ok(None));
@@ -75,7 +75,7 @@ fn headers_must_name_a_user_once() {
 }
 
 #[test]
-fn others_need_the_right_to() {
+fn impersonation_needs_permission() {
     let (granted, alice) = (Granted::by_default(), user("alice", &["system:authenticated"]));
     let bob: &[(&'static str, &str)] = &[("impersonate-user", "bob"), ("impersonate-group", "dev")];
     assert_eq!(
@@ -107,7 +107,7 @@ fn others_need_the_right_to() {
 }
 
 #[test]
-fn a_pod_may_be_allowed_to_act_as_its_node_alone() {
+fn a_pod_may_be_allowed_to_impersonate_only_its_node() {
     let granted = Granted::by_default();
     let role = json!({"metadata": {"name": "r"}, "rules": [
         {"verbs": ["impersonate:associated-node"], "apiGroups": ["authentication.k8s.io"], "resources": ["nodes"]},

@@ -1,7 +1,7 @@
-//! Bound tokens: the objects whose end is the end of a token.
+//! Bound tokens: the objects that a token depends on.
 //!
-//! In: what a token is to be bound to, or the claims of one that was signed. Out: the claims, in the form of Kubernetes; and, while the
-//! account and the bound object are the very ones (same uid) and not deleted, what the token says of them as extras of the user.
+//! In: the bound object, or the claims of a signed token. Out: the claims, in the form of Kubernetes; and, while the account and the bound
+//! object are the same ones (same uid) and not deleted, the extras of the user.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{LEEWAY, TokenError};
 use crate::auth::objects::Referent;
 
-/// Extras of users that come with a bound token.
+/// Extras of users with a bound token.
 const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
 const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
@@ -23,7 +23,7 @@ const NODE_UID: &str = "authentication.kubernetes.io/node-uid";
 pub struct Reference<'a> {
     /// The name.
     pub name: &'a str,
-    /// The uid; empty for a Node that a Pod names and that does not exist.
+    /// The uid; empty for a Node of a Pod that does not exist.
     pub uid: &'a str,
 }
 
@@ -44,14 +44,14 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// What a token is bound to besides its account: a Pod with its Node, a Secret, or a Node.
+/// The bound object besides the account: a Pod with its Node, a Secret, or a Node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Binding<'a> {
     /// The Pod.
     pub pod: Option<Reference<'a>>,
     /// The Secret.
     pub secret: Option<Reference<'a>>,
-    /// The Node that a Pod runs on, which only describes the Pod; alone, the object that the token is bound to.
+    /// The Node of the Pod, which only describes it; alone, the bound object.
     pub node: Option<Reference<'a>>,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Binding<'a> {
         Self { pod: reference("pod"), secret: reference("secret"), node: reference("node") }
     }
 
-    /// Whether the bound object still exists, as the token names it.
+    /// Whether the bound object still exists with the uid in the token.
     pub(super) fn check(&self, namespace: &str, now: Timestamp, lookup: super::Lookup<'_>) -> Result<(), TokenError> {
         if let Some(secret) = self.secret {
             exists(Referent::Secret, namespace, secret, now, lookup)?;
@@ -83,7 +83,7 @@ impl<'a> Binding<'a> {
         }
     }
 
-    /// What the token says of the user beyond name and groups.
+    /// The extras of the user.
     pub(super) fn extras(&self, extra: &mut BTreeMap<String, Vec<String>>) {
         let mut add = |key: &str, value: &str| extra.insert(key.to_owned(), vec![value.to_owned()]);
         if let Some(pod) = self.pod {
@@ -115,7 +115,7 @@ fn exists(
     if is_over(&found, now) { Err(TokenError::Invalidated) } else { Ok(()) }
 }
 
-/// Whether an object was to be gone a while ago. Its deletion timestamp is the end of its grace period.
+/// Whether an object should have been gone for a while. Its deletion timestamp is the end of its grace period.
 pub(super) fn is_over(object: &Value, now: Timestamp) -> bool {
     let deleted: Option<Timestamp> = object.text("metadata.deletionTimestamp").parse().ok();
     deleted.is_some_and(|deleted| deleted.as_second() < now.as_second().saturating_sub(LEEWAY))

@@ -1,4 +1,4 @@
-//! The keys of tokens: one signs, and those before it are accepted for as long as a token that they signed may live.
+//! The keys of tokens: the signing key, and earlier ones, which are accepted until the last token they signed has expired.
 
 use std::iter;
 
@@ -16,7 +16,7 @@ use super::verified::VerifiedTokens;
 use super::{KeyError, LEEWAY};
 use crate::pki::SigningKeys;
 
-/// What stands before the 65 bytes of a P-256 point to make it a SubjectPublicKeyInfo.
+/// The prefix that makes a SubjectPublicKeyInfo of the 65 bytes of a P-256 point.
 const SPKI_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
@@ -35,14 +35,14 @@ pub(super) struct Keys {
     previous: Vec<PublicKey>,
 }
 
-/// A key that verifies.
+/// A verification key.
 pub(super) struct PublicKey {
-    /// The hash of it, as `kid` names it.
+    /// Its hash, which is the `kid`.
     pub(super) id: String,
     point: Vec<u8>,
-    /// When it was replaced, in seconds since 1970; nothing for the one that signs.
+    /// When it was replaced, in seconds since 1970; `None` for the signing key.
     retired: Option<i64>,
-    /// Tokens that it has signed.
+    /// Cache of verified tokens.
     pub(super) verified: VerifiedTokens,
 }
 
@@ -56,7 +56,7 @@ impl Keys {
         Ok(Self { previous: previous.collect(), signer, random, current })
     }
 
-    /// The name of the key that signs.
+    /// The id of the signing key.
     pub(super) fn id(&self) -> &str {
         &self.current.id
     }
@@ -65,7 +65,7 @@ impl Keys {
         Ok(self.signer.sign(&self.random, message).map_err(|_| KeyError)?.as_ref().to_vec())
     }
 
-    /// The keys whose tokens are accepted, when tokens live for so many seconds at most; the one that signs first.
+    /// The accepted keys, if tokens live for at most so many seconds; the signing key first.
     pub(super) fn accepted(&self, now: Timestamp, lifetime: i64) -> impl Iterator<Item = &PublicKey> {
         let end = move |retired: i64| retired.saturating_add(lifetime).saturating_add(LEEWAY);
         let is_accepted = move |key: &&PublicKey| key.retired.is_none_or(|retired| now.as_second() <= end(retired));
@@ -79,12 +79,12 @@ impl PublicKey {
         Self { id, point: point.to_vec(), retired, verified: VerifiedTokens::default() }
     }
 
-    /// Whether it signed a message.
+    /// Verifies a signature.
     pub(super) fn signed(&self, message: &[u8], signature: &[u8]) -> bool {
         UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, &self.point).verify(message, signature).is_ok()
     }
 
-    /// The form of RFC 7517.
+    /// As a JSON Web Key (RFC 7517).
     pub(super) fn json_web_key(&self) -> Value {
         // The point is 4, x, y; each coordinate has 32 bytes.
         let (x, y) = self.point.get(1..).and_then(|point| point.split_at_checked(32)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Tokens that are kept in Secrets of the type `kubernetes.io/service-account-token`: without an end, good while the very Secret holds them.
+//! Tokens in Secrets of the type `kubernetes.io/service-account-token`: without expiry, valid while the same Secret holds them.
 
 use api::value::ValueExt as _;
 use base64::Engine as _;
@@ -12,10 +12,10 @@ use crate::auth::objects::Referent;
 /// The issuer of such tokens.
 pub(super) const ISSUER: &str = "kubernetes/serviceaccount";
 const CLAIM: &str = "kubernetes.io/serviceaccount/";
-/// Where verified claims carry the token itself, by which it can be checked again.
+/// The key under which verified claims contain the token itself, for later checks.
 const TOKEN: &str = "waypost.dev/token";
 
-/// What such a token says.
+/// The claims of such a token.
 pub(super) fn claims(namespace: &str, account: (&str, &str), secret: &str) -> Value {
     json!({
         "iss": ISSUER,
@@ -27,7 +27,7 @@ pub(super) fn claims(namespace: &str, account: (&str, &str), secret: &str) -> Va
     })
 }
 
-/// Keeps the token with its claims.
+/// Adds the token to its claims.
 pub(super) fn keep(claims: &mut Value, token: &str) {
     claims[TOKEN] = token.into();
 }
@@ -35,7 +35,7 @@ pub(super) fn keep(claims: &mut Value, token: &str) {
 /// The user of claims whose signature was verified.
 ///
 /// # Errors
-/// When account or Secret are gone, or others.
+/// When account or Secret do not exist, or have another uid.
 pub(super) fn holder(claims: &Value, now: Timestamp, lookup: Lookup<'_>) -> Result<User, TokenError> {
     let claim = |name: &str| claims[format!("{CLAIM}{name}")].as_str().unwrap_or_default();
     let (namespace, name) = (claim("namespace"), claim("service-account.name"));

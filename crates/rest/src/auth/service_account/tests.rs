@@ -86,7 +86,7 @@ fn times_are_kept_with_a_minute_of_leeway() {
 }
 
 #[test]
-fn every_changed_character_is_noticed() {
+fn every_changed_character_invalidates_a_token() {
     let signer = signer();
     let token = signer.sign(&grant(), at(NOW)).unwrap();
     for (index, old) in token.char_indices() {
@@ -106,7 +106,7 @@ fn every_changed_character_is_noticed() {
 }
 
 #[test]
-fn only_our_key_and_our_algorithm_count() {
+fn only_our_key_and_es256_are_accepted() {
     let (signer, other) = (signer(), signer());
     assert_eq!(check(&signer, &other.sign(&grant(), at(NOW)).unwrap(), NOW), Err(TokenError::OtherKey));
     assert_eq!(check(&signer, &forge(&other, &json!({"alg": "ES256"}), &claims()), NOW), Err(TokenError::Signature));
@@ -123,7 +123,7 @@ fn only_our_key_and_our_algorithm_count() {
 }
 
 #[test]
-fn audience_issuer_and_account_must_fit() {
+fn audience_issuer_and_account_must_match() {
     let signer = signer();
     let token = signer.sign(&Grant { audiences: &["vault"], ..grant() }, at(NOW)).unwrap();
     let error = check(&signer, &token, NOW).unwrap_err();
@@ -152,7 +152,7 @@ fn audience_issuer_and_account_must_fit() {
 }
 
 #[test]
-fn tokens_of_earlier_versions_are_still_good() {
+fn tokens_of_earlier_versions_are_accepted() {
     let signer = signer();
     let mut earlier = claims();
     (earlier["iss"], earlier["aud"]) = (EARLIER_ISSUER.into(), json!([EARLIER_ISSUER]));
@@ -228,7 +228,7 @@ fn a_bound_token_ends_with_its_object() {
 }
 
 #[test]
-fn user_names_come_apart() {
+fn user_names_are_split() {
     assert_eq!(split_username("system:serviceaccount:ns:a"), Some(("ns", "a")));
     for odd in ["alice", "system:serviceaccount:", "system:serviceaccount:ns", "system:serviceaccount::a"] {
         assert_eq!(split_username(odd), None, "{odd}");

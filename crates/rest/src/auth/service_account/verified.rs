@@ -1,14 +1,14 @@
-//! Tokens whose signature was verified: a signature that fits does so for ever, and verifying it takes longer than the rest of most requests.
+//! A cache of verified signatures: verifying one takes longer than the rest of most requests.
 //!
-//! In: tokens. Out: whether the signature of the very same bytes was verified before. Times, accounts and bound objects are not remembered: they are
-//! checked with each request. Only tokens that the server signed come in here, so nobody else decides what is remembered.
+//! In: tokens. Out: whether the signature of the same bytes was verified before. Times, accounts and bound objects are not cached: they are
+//! checked with each request. Only valid tokens are added, so clients cannot fill the cache.
 
 use std::collections::HashSet;
 
 use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
 
-/// How many are remembered, of 32 bytes each. All are forgotten when there are more.
+/// The largest number of entries of 32 bytes each. The cache is cleared beyond it.
 const LIMIT: usize = 16 * 1024;
 
 /// See the module.
@@ -19,7 +19,7 @@ pub(super) struct VerifiedTokens {
 }
 
 impl VerifiedTokens {
-    /// Verifies a token unless that was done before.
+    /// Verifies a token unless it is in the cache.
     pub(super) fn check<E>(&self, token: &str, verify: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let mut hash = [0; 32];
         hash.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_verified_is_not_verified_again() {
+    fn verified_signatures_are_cached() {
         let tokens = VerifiedTokens::default();
         assert_eq!(tokens.check("a", || Err("bad")), Err("bad"));
         assert_eq!(tokens.check("a", || Err("bad")), Err("bad"), "only what is good is remembered");

@@ -1,4 +1,4 @@
-//! Connections that wait for the next call of the same webhook.
+//! Idle connections to webhooks.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -10,12 +10,12 @@ use tokio::time::Instant;
 use super::Sender;
 use crate::dynamic_admission::target::Target;
 
-/// How long a connection is kept without a call.
+/// The idle timeout of a connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// How many connections are kept for one webhook.
+/// The largest number of idle connections for one webhook.
 const MAX_IDLE: usize = 8;
 
-/// Idle connections, by the webhook they are for: its certificate was checked for that one.
+/// Idle connections, by webhook: the certificate was verified for it.
 #[derive(Default)]
 pub(super) struct Pool(Mutex<HashMap<Target, Vec<Idle>>>);
 
@@ -26,18 +26,18 @@ struct Idle {
 }
 
 impl Pool {
-    /// A connection to one of these addresses that was open when last looked at.
+    /// An idle connection to one of these addresses.
     pub(super) fn take(&self, target: &Target, addresses: &[SocketAddr]) -> Option<(SocketAddr, Sender)> {
         let mut kept = self.0.lock();
         let idle = kept.get_mut(target)?;
         idle.retain(Idle::is_usable);
-        // The one that was used last is the least likely to have been closed.
+        // The most recently used one is the least likely to have been closed.
         let at = idle.iter().rposition(|idle| addresses.contains(&idle.address))?;
         let Idle { address, sender, .. } = idle.remove(at);
         Some((address, sender))
     }
 
-    /// Keeps a connection.
+    /// Adds a connection.
     pub(super) fn keep(&self, target: &Target, address: SocketAddr, sender: Sender) {
         let mut kept = self.0.lock();
         kept.retain(|_, idle| {

@@ -1,14 +1,14 @@
-//! What an answer that is no success says, in the words of Go clients.
+//! Error messages for unsuccessful responses, as in Go clients.
 
 use api::field::quote;
 use api::value::ValueExt as _;
 use http::StatusCode;
 use serde_json::Value;
 
-/// Characters of a body that are repeated in a message.
+/// How much of a body is quoted in a message, in characters.
 const MAX_SHOWN: usize = 1024;
 
-/// The error text for a status code and its body: the message of a Status object, or the general words for the code.
+/// The error text for a status code and its body: the message of a Status object, or the general message for the code.
 pub(super) fn told(status: StatusCode, body: &[u8]) -> String {
     let object: Value = serde_json::from_slice(body).unwrap_or_default();
     let message = object.text("message");
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_have_words() {
+    fn status_codes_have_messages() {
         let told = |code: u16, body: &str| told(StatusCode::from_u16(code).unwrap(), body.as_bytes());
         assert_eq!(told(404, "404 page not found"), "the server could not find the requested resource");
         assert_eq!(told(500, "oh\n"), "an error on the server (\"oh\") has prevented the request from succeeding");

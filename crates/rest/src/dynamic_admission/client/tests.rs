@@ -62,7 +62,7 @@ impl Server {
 
     fn named(&self, name: &str, path: &str) -> Target {
         let port = self.address.port();
-        let place = Place::Host { name: name.to_owned(), port, shown: format!("{name}:{port}") };
+        let place = Backend::Host { name: name.to_owned(), port, shown: format!("{name}:{port}") };
         Target { place, path: path.to_owned(), authorities: self.ca_pem.clone().into_bytes() }
     }
 }
@@ -134,7 +134,7 @@ async fn a_review_is_posted_and_the_connection_kept() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_is_told() {
+async fn failed_responses_are_errors() {
     let server = Server::start().await;
     let (client, ..) = client(&["127.0.0.1:6443"]);
     let told = |path: &'static str| async { post(&client, &server.target(path)).await.unwrap_err() };
@@ -157,7 +157,7 @@ async fn what_is_no_answer_is_told() {
 }
 
 #[tokio::test]
-async fn only_the_named_authority_is_believed() {
+async fn only_the_configured_ca_is_trusted() {
     let (server, other) = (Server::start().await, Server::start().await);
     let (client, ..) = client(&["127.0.0.1:6443"]);
     let mut target = server.target("/ok");
@@ -198,7 +198,7 @@ async fn put(store: &dyn Store, kind: &'static Kind, object: Value) {
 #[tokio::test]
 async fn a_service_is_reached_at_its_ready_pods() {
     let (client, store, _scratch) = client(&["127.0.0.1:6443"]);
-    let place = Place::Service { namespace: "n".to_owned(), name: "web".to_owned(), port: 443 };
+    let place = Backend::Service { namespace: "n".to_owned(), name: "web".to_owned(), port: 443 };
     let target = Target { place, path: String::new(), authorities: Vec::new() };
     assert_eq!(client.resolve(&target).await, Err("service \"web\" not found".to_owned()));
     put(

@@ -1,4 +1,4 @@
-//! TLS towards webhooks: whom to trust, and the words for what goes wrong.
+//! TLS of webhooks: trusted CAs, and error messages.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,18 +9,18 @@ use rustls::{CertificateError, ClientConfig};
 
 use client::tls::{roots, system_roots};
 
-/// How many settings are kept; there is one for each CA bundle.
+/// The largest number of cached configurations; there is one for each CA bundle.
 const MAX_CONFIGS: usize = 64;
 
-/// Settings by CA bundle. Sessions are resumed, because settings are kept.
+/// TLS configurations by CA bundle, cached so that sessions are resumed.
 #[derive(Default)]
 pub(super) struct TlsConfigs(Mutex<HashMap<Vec<u8>, Arc<ClientConfig>>>);
 
 impl TlsConfigs {
-    /// Settings that trust the authorities of a PEM bundle, or those of the machine where it is empty.
+    /// A configuration that trusts the CAs of a PEM bundle, or those of the system if it is empty.
     ///
     /// # Errors
-    /// When nothing in it can be trusted.
+    /// When the bundle has no valid certificate.
     pub(super) fn get(&self, authorities: &[u8]) -> Result<Arc<ClientConfig>, String> {
         if let Some(config) = self.0.lock().get(authorities) {
             return Ok(config.clone());
@@ -42,7 +42,7 @@ impl TlsConfigs {
     }
 }
 
-/// What went wrong in a handshake.
+/// The message for a handshake error.
 pub(super) fn words(error: &io::Error) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let why = match inner {
@@ -60,7 +60,7 @@ pub(super) fn words(error: &io::Error) -> String {
     format!("tls: failed to verify certificate: x509: {why}")
 }
 
-/// What went wrong with a connection.
+/// The message for a connection error.
 pub(super) fn io_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),

@@ -38,7 +38,7 @@ fn a_review_describes_the_request() {
 }
 
 #[test]
-fn answers_are_read() {
+fn responses_are_parsed() {
     let response = json!({"uid": UID, "allowed": true, "warnings": ["w"], "auditAnnotations": {"k": "v"},
         "patch": "W10=", "patchType": "JSONPatch"});
     let read = answer(&review(&response), true).unwrap();
@@ -48,7 +48,7 @@ fn answers_are_read() {
 }
 
 #[test]
-fn answers_must_fit_the_review() {
+fn responses_must_match_the_review() {
     let refused = |review: Value, mutating| answer(&review, mutating).unwrap_err();
     assert_eq!(
         refused(json!({"kind": KIND, "apiVersion": "admission.k8s.io/v1"}), true),
@@ -76,7 +76,7 @@ fn answers_must_fit_the_review() {
 }
 
 #[test]
-fn what_is_no_review_is_told() {
+fn invalid_reviews_are_errors() {
     let refused = |text: &str| match read(text.as_bytes(), UID, "v1", true) {
         Err(Malformed::Unreadable(why)) => why,
         other => panic!("{other:?}"),
@@ -109,7 +109,7 @@ fn old_reviews_are_less_strict() {
 }
 
 #[test]
-fn refusals_say_who_refused() {
+fn refusals_name_the_webhook() {
     let told = |result: Value| {
         let status = denied("a.example.com", &result);
         (status.code, status.reason, status.message)
@@ -125,7 +125,7 @@ fn refusals_say_who_refused() {
 
 proptest! {
     #[test]
-    fn no_answer_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200), text in "\\{\"response\": ?[\\{\\[\"a-z:0-9,\\]\\}]*\\}") {
+    fn no_response_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200), text in "\\{\"response\": ?[\\{\\[\"a-z:0-9,\\]\\}]*\\}") {
         for mutating in [true, false] {
             let _ = read(&bytes, UID, "v1", mutating);
             let _ = read(text.as_bytes(), UID, "v1", mutating);

@@ -97,7 +97,7 @@ fn a_queue_saves_up_no_credit_while_it_does_not_want_service() {
 }
 
 #[test]
-fn service_that_nobody_else_wanted_is_no_debt() {
+fn service_without_competition_is_not_charged() {
     let mut queues = queues();
     for _ in 0..100 {
         let charged = queues.start(0, 1);

@@ -35,7 +35,7 @@ fn certificates(bundle: &str) -> usize {
 }
 
 #[test]
-fn a_ca_is_replaced_in_two_halves() {
+fn a_ca_is_rotated_in_two_phases() {
     let scratch = Scratch::new();
     let dir = scratch.path();
     let before = load(dir);
@@ -93,7 +93,7 @@ fn other_keys_are_replaced_at_once() {
 }
 
 #[test]
-fn tokens_outlive_their_key_for_as_long_as_they_may_live() {
+fn tokens_of_retired_keys_are_accepted_until_they_expire() {
     let scratch = Scratch::new();
     let dir = scratch.path();
     let accounts = ServiceAccounts::new(load(dir).signing_key(), "cluster.local").unwrap();
@@ -133,7 +133,7 @@ fn tokens_outlive_their_key_for_as_long_as_they_may_live() {
 }
 
 #[test]
-fn each_step_leaves_a_folder_that_can_be_used() {
+fn each_step_leaves_a_usable_directory() {
     let rotations: [&[Target]; 6] =
         [&[Target::Ca], &[Target::AgentCa], &[Target::Serving], &[Target::Signing], &[Target::Admin], &ALL];
     for targets in rotations {
@@ -169,14 +169,19 @@ fn each_step_leaves_a_folder_that_can_be_used() {
 }
 
 #[test]
-fn a_rotation_is_taken_back_before_and_completed_after_the_new_certificate() {
-    let none =
-        Found { has_next: false, next_fits: false, has_previous: false, has_previous_key: false, is_unchanged: false };
-    let next = Found { has_next: true, ..none };
-    let copied = Found { has_previous_key: true, ..next };
-    let noted = Found { has_previous: true, is_unchanged: true, ..copied };
-    let turned = Found { is_unchanged: false, next_fits: true, ..noted };
-    let done = Found { has_previous: true, has_previous_key: true, ..none };
+fn an_interrupted_rotation_is_reverted_before_and_completed_after_the_new_certificate() {
+    let none = RotationState {
+        has_next: false,
+        next_fits: false,
+        has_previous: false,
+        has_previous_key: false,
+        is_unchanged: false,
+    };
+    let next = RotationState { has_next: true, ..none };
+    let copied = RotationState { has_previous_key: true, ..next };
+    let noted = RotationState { has_previous: true, is_unchanged: true, ..copied };
+    let turned = RotationState { is_unchanged: false, next_fits: true, ..noted };
+    let done = RotationState { has_previous: true, has_previous_key: true, ..none };
     assert_eq!(none.remedies(), []);
     assert_eq!(next.remedies(), [RemoveNextKey]);
     assert_eq!(copied.remedies(), [RemoveNextKey, RemovePreviousKey]);
@@ -186,7 +191,7 @@ fn a_rotation_is_taken_back_before_and_completed_after_the_new_certificate() {
 }
 
 #[test]
-fn who_would_be_cut_off_is_known() {
+fn clients_of_the_previous_ca_are_listed() {
     let scratch = Scratch::new();
     let dir = scratch.path();
     let live = Live::new(load(dir));

@@ -9,32 +9,32 @@ use super::super::{Change, Outcome, Shown, Source};
 use super::*;
 use crate::auth::User;
 use crate::authz::Authorizer;
-use crate::dynamic_admission::testing::{Bed, alice, patch};
+use crate::dynamic_admission::testing::{Fixture, alice, patch};
 use crate::view;
 
 /// A registry whose webhooks answer from a function.
 struct Cluster {
     registry: Registry,
     calls: Arc<parking_lot::Mutex<Vec<(String, Value)>>>,
-    bed: Bed,
+    fixture: Fixture,
     user: User,
 }
 
 impl Cluster {
     async fn new(answering: impl Fn(&str, &Value) -> Result<Value, String> + Send + Sync + 'static) -> Self {
-        let bed = Bed::new(answering);
-        bed.put(&namespace::KIND, json!({"metadata": {"name": "n"}})).await;
-        let store = bed.store.clone();
-        let calls = bed.calls.clone();
+        let fixture = Fixture::new(answering);
+        fixture.put(&namespace::KIND, json!({"metadata": {"name": "n"}})).await;
+        let store = fixture.store.clone();
+        let calls = fixture.calls.clone();
         let registry = Registry {
             authorizer: Arc::new(Authorizer::new(store.clone())),
-            dynamic: Arc::new(bed.again()),
+            dynamic: Arc::new(fixture.again()),
             store,
             ranges: Ranges { addresses: vec!["10.96.0.0/16".parse().unwrap()], ports: 30000..=32767 },
             plugins: Plugins::none(),
             allocates_pod_cidrs: false,
         };
-        Self { registry, calls, bed, user: alice() }
+        Self { registry, calls, fixture, user: alice() }
     }
 
     fn call(&self, kind: &'static Kind) -> Call<'_> {
@@ -79,8 +79,8 @@ async fn a_new_object_is_changed_and_then_checked() {
         _ => Ok(json!({"allowed": true})),
     });
     let cluster = cluster.await;
-    cluster.bed.mutating("m", json!({})).await;
-    cluster.bed.validating("v", json!({})).await;
+    cluster.fixture.mutating("m", json!({})).await;
+    cluster.fixture.validating("v", json!({})).await;
     let object = cluster.create("x").await.unwrap();
     assert_eq!((object.text("data.a"), object.text("data.by")), ("b", "webhook"));
     let calls = cluster.calls.lock();
@@ -93,9 +93,9 @@ async fn a_new_object_is_changed_and_then_checked() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_not_stored() {
+async fn refused_objects_are_not_stored() {
     let cluster = Cluster::new(|_, _| Ok(json!({"allowed": false, "status": {"message": "no"}}))).await;
-    cluster.bed.validating("v", json!({})).await;
+    cluster.fixture.validating("v", json!({})).await;
     let status = cluster.create("x").await.unwrap_err();
     assert_eq!(status.message, "admission webhook \"v.example.com\" denied the request: no");
     let call = cluster.call(&configmap::KIND);
@@ -103,7 +103,7 @@ async fn what_is_refused_is_not_stored() {
 }
 
 #[tokio::test]
-async fn changes_and_deletions_are_asked_about() {
+async fn updates_and_deletions_are_admitted() {
     let cluster = Cluster::new(|host, request| match (host, request.text("operation")) {
         ("m", "UPDATE") => Ok(add("/data/by", "webhook")),
         ("v", "DELETE") => Ok(json!({"allowed": false, "warnings": ["careful"]})),
@@ -111,8 +111,8 @@ async fn changes_and_deletions_are_asked_about() {
     });
     let cluster = cluster.await;
     cluster.create("x").await.unwrap();
-    cluster.bed.mutating("m", json!({})).await;
-    cluster.bed.validating("v", json!({})).await;
+    cluster.fixture.mutating("m", json!({})).await;
+    cluster.fixture.validating("v", json!({})).await;
     let call = cluster.call(&configmap::KIND);
     let body = json!({"metadata": {"name": "x", "namespace": "n"}, "data": {"a": "c"}});
     let change = Change { name: "x", source: Source::Body(&body) };
@@ -133,10 +133,10 @@ async fn changes_and_deletions_are_asked_about() {
 }
 
 #[tokio::test]
-async fn a_lost_race_asks_again_about_the_new_object() {
+async fn a_conflict_runs_admission_again_with_the_new_object() {
     let cluster = Arc::new(Cluster::new(|_, _| Ok(json!({"allowed": true}))).await);
     let before = cluster.create("x").await.unwrap();
-    cluster.bed.validating("v", json!({})).await;
+    cluster.fixture.validating("v", json!({})).await;
     // Another writer is faster the first time: the patch runs again on what it wrote.
     let raced = std::sync::atomic::AtomicBool::new(false);
     let (store, key) = (cluster.registry.store.clone(), cluster.call(&configmap::KIND).key("x"));
@@ -176,9 +176,9 @@ async fn a_scale_is_shown_as_a_scale() {
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let object = json!({"metadata": {"name": "d", "namespace": "n", "uid": "u"}, "spec":
         {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template}});
-    cluster.bed.put(&deployment::KIND, object).await;
-    cluster.bed.mutating("m", json!({})).await;
-    cluster.bed.validating("v", json!({})).await;
+    cluster.fixture.put(&deployment::KIND, object).await;
+    cluster.fixture.mutating("m", json!({})).await;
+    cluster.fixture.validating("v", json!({})).await;
     let call = Call { subresource: deployment::KIND.subresource(SCALE), ..cluster.call(&deployment::KIND) };
     let patch = |old: &Value, _: &mut Vec<String>| {
         let mut new = old.clone();
@@ -200,8 +200,8 @@ async fn messages_are_admitted_on_their_own() {
         _ => Ok(json!({"allowed": true})),
     });
     let cluster = cluster.await;
-    cluster.bed.mutating("m", json!({})).await;
-    cluster.bed.validating("v", json!({})).await;
+    cluster.fixture.mutating("m", json!({})).await;
+    cluster.fixture.validating("v", json!({})).await;
     let pods = &api::kinds::pod::KIND;
     let mut binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}});
     let about = About { operation: Operation::Create, kind: pods, subresource: pods.subresource("binding"), name: "p" };
@@ -215,7 +215,7 @@ async fn messages_are_admitted_on_their_own() {
 }
 
 #[tokio::test]
-async fn parameters_must_be_readable_to_who_names_them() {
+async fn parameters_must_be_readable_by_the_author_of_a_policy() {
     use api::kinds::admissionregistration::{binding, policy};
     let cluster = Cluster::new(|_, _| Ok(json!({"allowed": true}))).await;
     let rules =

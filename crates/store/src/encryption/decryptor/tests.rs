@@ -37,7 +37,7 @@ fn decrypted(
 
 proptest! {
     #[test]
-    fn values_come_back_from_where_they_were_written_and_from_nowhere_else(
+    fn values_decrypt_only_at_their_location(
         name in "[a-z]{1,8}/[a-z]{1,8}",
         other in "[a-z]{1,8}/[a-z]{1,8}",
         revision: u64,
@@ -61,7 +61,7 @@ proptest! {
     }
 
     #[test]
-    fn every_flipped_bit_is_noticed(value in prop::collection::vec(any::<u8>(), 0..40), place: prop::sample::Index, bit in 0..8_u8) {
+    fn every_flipped_bit_is_detected(value in prop::collection::vec(any::<u8>(), 0..40), place: prop::sample::Index, bit in 0..8_u8) {
         let (encryption, key) = (one(), secret("default/a"));
         let mut stored = encrypted(&encryption, &key, 7, &value);
         let place = place.index(stored.len());
@@ -76,7 +76,7 @@ proptest! {
 }
 
 #[test]
-fn a_missing_key_and_another_secret_are_told_apart() {
+fn a_missing_key_and_another_secret_have_different_errors() {
     let key = secret("default/a");
     let stored = encrypted(&one(), &key, 7, b"value");
     let none = Arc::new(Encryption::default());
@@ -106,7 +106,7 @@ fn plain_values_are_refused_unless_identity_is_listed() {
 }
 
 #[test]
-fn a_tolerant_decryptor_counts_and_goes_on() {
+fn a_tolerant_decryptor_counts_and_continues() {
     let encryption = Arc::new(encryption(&[("secrets", &["two:b"])]));
     let mut decryptor = Decryptor::tolerant(Arc::clone(&encryption));
     for name in ["default/a", "default/b"] {
@@ -127,6 +127,6 @@ fn a_tolerant_decryptor_counts_and_goes_on() {
     assert!(
         matches!(&decryptor.refused()[0].0, DecryptError::UnknownKey { object, .. } if *object == secret("default/a"))
     );
-    decryptor.start_again();
+    decryptor.reset();
     assert!(decryptor.refused().is_empty() && decryptor.tally().is_empty());
 }

@@ -1,4 +1,4 @@
-//! What the agent leaves on a machine, taken away: processes, namespaces, links, mounts, control groups, rules, settings.
+//! Removes the state of the agent: processes, namespaces, links, mounts, control groups, rules, sysctls.
 
 use std::collections::BTreeSet;
 use std::panic::resume_unwind;
@@ -11,10 +11,10 @@ use anyhow::Context as _;
 use kernel::cgroups::Cgroups;
 use kernel::pod_network::{PodNetwork as _, guard, linux::Linux};
 
-/// Takes everything away that belongs to the agent of a data directory; answers how many Pods there were.
+/// Removes the state of the agent of a data directory; returns the number of Pods.
 ///
 /// # Errors
-/// The first thing that could not be taken away.
+/// The first failure.
 pub(in crate::commands) fn clean(data_dir: &Path, bridge: &str) -> anyhow::Result<usize> {
     let data_dir = std::path::absolute(data_dir)?;
     let home = AgentDir::new(&data_dir);
@@ -29,10 +29,10 @@ pub(in crate::commands) fn clean(data_dir: &Path, bridge: &str) -> anyhow::Resul
     network.routes(&BTreeSet::new())?;
     agent::rules::remove_table().context("removing the rules of Pods")?;
     guard::remove_table().context("removing the rules of the bridge of Pods")?;
-    agent::agent::restore_sysctls().context("putting settings of this machine back")?;
+    agent::agent::restore_sysctls().context("restoring sysctls")?;
     agent::files::remove_folder(home.path()).context("removing the agent's folder")?;
     let groups = Cgroups::find();
-    // Another agent of this machine may have its own in there.
+    // Another agent of this machine may use it.
     let _ = groups.remove(&format!("{GROUP}/supervisors"));
     for folder in groups.everywhere(GROUP) {
         let _ = std::fs::remove_dir(folder);
@@ -40,17 +40,16 @@ pub(in crate::commands) fn clean(data_dir: &Path, bridge: &str) -> anyhow::Resul
     Ok(uids.len())
 }
 
-/// How many Pods are ended at once.
-const AT_ONCE: usize = 16;
+/// Pods that are removed concurrently.
+const CONCURRENCY: usize = 16;
 
-/// Ends what runs for these Pods, several at once: most of the time is waiting for processes to go, so all are killed before any is
-/// waited for.
+/// Removes Pods concurrently. All processes are killed before any is awaited.
 fn end_all(home: &AgentDir, uids: &[String]) -> anyhow::Result<()> {
     let groups = Cgroups::find();
     for uid in uids {
         sandbox::kill_processes(&groups, &home.pod(uid), &Machine::pod_group(uid));
     }
-    let share = uids.len().div_ceil(AT_ONCE).max(1);
+    let share = uids.len().div_ceil(CONCURRENCY).max(1);
     let end_some = |some: &[String]| -> anyhow::Result<()> {
         some.iter().try_for_each(|uid| end(home, uid).with_context(|| format!("removing the Pod {uid}")))
     };
@@ -61,7 +60,7 @@ fn end_all(home: &AgentDir, uids: &[String]) -> anyhow::Result<()> {
     })
 }
 
-/// Ends everything that runs for a Pod, and takes away what it was given.
+/// Ends the processes of a Pod, and removes its state.
 fn end(home: &AgentDir, uid: &str) -> anyhow::Result<()> {
     let groups = Cgroups::find();
     sandbox::kill_all_processes(&groups, &home.pod(uid), &Machine::pod_group(uid))?;

@@ -1,8 +1,8 @@
-//! The BGP speaker of this machine, put together: BGPPeers go in, sessions and Events come out.
+//! Wires the BGP speaker of a machine: BGPPeers in, sessions and Events out.
 
 use std::sync::Arc;
 
-use announce::bgp::{self, Metrics, News, Tools};
+use announce::bgp::{self, Dependencies, Metrics, PeerEvent};
 use announce::inputs::View;
 use api::kinds::bgppeer;
 use client::events::{EventRecorder, ObjectEvent};
@@ -11,15 +11,15 @@ use dataplane::health::Health;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// A speaker that runs. Dropping it ends it without a word, as a crash would.
+/// A running speaker. Dropping it closes the connections, as a crash would.
 pub(super) struct Speaker {
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl Speaker {
-    /// Starts it; it speaks when all objects were read, and when the proxy has written its rules: packets should find them. Passwords
-    /// come from the source.
+    /// Starts it. Sessions start when the initial lists are complete and the proxy has written its rules. Passwords come from
+    /// the source.
     pub(super) fn start(
         node: &str,
         view: View,
@@ -28,9 +28,9 @@ impl Speaker {
         metrics: Metrics,
         proxy: Option<Arc<Health>>,
     ) -> Self {
-        let tell = Arc::new(move |news: News| recorder.record(event(news)));
+        let record = Arc::new(move |event: PeerEvent| recorder.record(object_event(event)));
         let (stop, mut stopped) = oneshot::channel();
-        let tools = Tools { node: node.into(), source, tell, metrics };
+        let deps = Dependencies { node: node.into(), source, record, metrics };
         let task = tokio::spawn(async move {
             if let Some(proxy) = proxy {
                 tokio::select! {
@@ -38,27 +38,27 @@ impl Speaker {
                     _ = &mut stopped => return,
                 }
             }
-            bgp::run(view, tools, stopped).await;
+            bgp::run(view, deps, stopped).await;
         });
         Self { stop, task }
     }
 
-    /// Ends it: routers that can keep our routes until we are back are not told to forget them, others are.
-    pub(super) async fn leave(self) {
+    /// Ends all sessions; routers with graceful restart keep our routes.
+    pub(super) async fn stop(self) {
         // It may have ended already.
         let _ = self.stop.send(());
         let _ = self.task.await;
     }
 }
 
-fn event(news: News) -> ObjectEvent {
+fn object_event(event: PeerEvent) -> ObjectEvent {
     ObjectEvent {
         kind: &bgppeer::KIND,
         namespace: String::new(),
-        name: news.peer.into(),
-        uid: news.uid.into(),
-        normal: news.normal,
-        reason: news.reason,
-        message: news.message,
+        name: event.peer.into(),
+        uid: event.uid.into(),
+        normal: event.normal,
+        reason: event.reason,
+        message: event.message,
     }
 }

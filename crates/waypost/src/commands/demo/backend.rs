@@ -1,7 +1,7 @@
 //! The backend of the demo: makes thumbnails, and says which Pod it is.
 //!
-//! In: HTTP requests. Out: for `POST /thumbnail` the picture, small; for `/environment`, `/resolver` and `/addresses/NAME` what this Pod
-//! knows of the cluster. It takes a file of this machine as image and needs nothing else, so that the demo needs nothing else.
+//! In: HTTP requests. Out: for `POST /thumbnail` the thumbnail; for `/environment`, `/resolver` and `/addresses/NAME` what this Pod
+//! knows of the cluster. It is this program itself, so that the demo needs no image.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream, ToSocketAddrs as _};
@@ -13,21 +13,21 @@ use serde_json::{Map, Value};
 use super::http::Message;
 use super::picture;
 
-/// How long a client may take to say what it wants.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout of a request.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Serves until somebody ends it.
+/// Serves until the process is stopped.
 pub(super) fn exec(port: u16) -> anyhow::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).with_context(|| format!("listening on {port}"))?;
     for stream in listener.incoming().flatten() {
-        // A client that goes away has its reasons.
+        // Errors of clients are ignored.
         std::thread::spawn(move || serve(stream));
     }
     Ok(())
 }
 
 fn serve(mut stream: TcpStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     let request = Message::read(&mut stream)?;
     let (code, body) = match answer(&request) {
         Ok(body) => ("200 OK", body),
@@ -48,7 +48,7 @@ fn answer(request: &Message) -> Result<Vec<u8>, String> {
         }
         "/resolver" => std::fs::read("/etc/resolv.conf").map_err(|error| error.to_string()),
         path => match path.strip_prefix("/addresses/") {
-            // As any program looks names up, by what the machine has for that.
+            // With the resolver of the C library, as other programs.
             Some(name) => match (name, 80).to_socket_addrs() {
                 Ok(found) => Ok(found.map(|address| format!("{}\n", address.ip())).collect::<String>().into_bytes()),
                 Err(error) => Err(format!("{name}: {error}")),

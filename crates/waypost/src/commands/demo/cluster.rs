@@ -1,6 +1,6 @@
-//! The cluster on the stage: a `waypost up`, and the API that it serves.
+//! The cluster of the demo: a `waypost up`, and a client of its API.
 //!
-//! In: paths and objects. Out: answers; and what the program logged when it does not do as it should.
+//! In: paths and objects. Out: responses; and the end of the log after a failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -18,13 +18,13 @@ use tokio::time::{Instant, sleep};
 
 use super::{http, stage};
 
-/// How long until something is looked at again.
-const PAUSE: Duration = Duration::from_millis(40);
-/// How long the node may take to end.
-const LEAVE: Duration = Duration::from_secs(5);
-/// Where the proxy says how it serves Services.
+/// Interval of retries.
+const RETRY_INTERVAL: Duration = Duration::from_millis(40);
+/// Timeout of the stop of the node.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// The address of `/proxyMode`.
 const MODE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10249);
-/// How many lines of the log are shown.
+/// Lines of the log in error messages.
 const LINES: usize = 12;
 
 /// The core objects of the demo's namespace.
@@ -32,19 +32,19 @@ pub(super) const CORE: &str = "/api/v1/namespaces/default";
 /// Its Deployments.
 pub(super) const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 
-/// How long something may still take.
+/// The deadline of an act.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience(Instant);
+pub(super) struct Deadline(Instant);
 
-impl Patience {
-    /// So long from now on.
+impl Deadline {
+    /// After a duration from now.
     pub(super) fn of(duration: Duration) -> Self {
         Self(Instant::now() + duration)
     }
 
-    /// Waits a little; says whether there is still time.
-    pub(super) async fn is_left(self) -> bool {
-        sleep(PAUSE).await;
+    /// Waits for the retry interval; returns whether there is time left.
+    pub(super) async fn wait_retry(self) -> bool {
+        sleep(RETRY_INTERVAL).await;
         Instant::now() < self.0
     }
 }
@@ -53,14 +53,14 @@ impl Patience {
 pub(super) struct Cluster {
     node: Spawned,
     client: Client,
-    /// How Services are served.
+    /// The proxy mode.
     pub(super) mode: String,
 }
 
 impl Cluster {
     /// Starts it, and waits until it serves.
-    pub(super) async fn start(patience: Patience) -> anyhow::Result<Self> {
-        let log = File::create(stage::log()).context("making a log")?;
+    pub(super) async fn start(deadline: Deadline) -> anyhow::Result<Self> {
+        let log = File::create(stage::log()).context("creating the log file")?;
         let data = stage::data_dir();
         let mut words: Vec<&OsStr> = vec![OsStr::new("up"), OsStr::new("--data-dir"), data.as_os_str()];
         words.extend(
@@ -78,27 +78,27 @@ impl Cluster {
         let node = Spawned::begin(&stage::program(), &words, streams).context("starting `waypost up`")?;
         let kubeconfig = data.join("kubeconfig");
         loop {
-            ensure!(!node.handle.has_ended(), "`waypost up` has ended\n{}", last_words());
+            ensure!(!node.handle.has_ended(), "`waypost up` has ended\n{}", log_tail());
             if let Some((client, mode)) = serving(&kubeconfig).await {
                 return Ok(Self { node, client, mode });
             }
-            ensure!(patience.is_left().await, "`waypost up` is not ready\n{}", last_words());
+            ensure!(deadline.wait_retry().await, "`waypost up` is not ready\n{}", log_tail());
         }
     }
 
-    /// Ends it.
+    /// Stops it.
     pub(super) async fn stop(self) -> anyhow::Result<()> {
         self.node.handle.signal(Signal::TERM);
-        let patience = Patience::of(LEAVE);
+        let deadline = Deadline::of(STOP_TIMEOUT);
         while !self.node.handle.has_ended() {
-            ensure!(patience.is_left().await, "`waypost up` does not end");
+            ensure!(deadline.wait_retry().await, "`waypost up` does not end");
         }
         Ok(())
     }
 
     async fn send(&mut self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
         let (code, answer) = self.client.json(method.clone(), path, body).await?;
-        ensure!((200..300).contains(&code), "{method} {path} is refused: {}", answer.text("message"));
+        ensure!((200..300).contains(&code), "{method} {path} failed: {}", answer.text("message"));
         Ok(answer)
     }
 
@@ -107,12 +107,12 @@ impl Cluster {
         self.send(Method::GET, path, None).await
     }
 
-    /// Makes an object in a collection.
+    /// Creates an object in a collection.
     pub(super) async fn create(&mut self, collection: &str, object: &Value) -> anyhow::Result<Value> {
         self.send(Method::POST, collection, Some(object)).await
     }
 
-    /// Makes a Service; answers its address.
+    /// Creates a Service.
     pub(super) async fn serve(&mut self, service: &Value) -> anyhow::Result<Value> {
         self.create(&format!("{CORE}/services"), service).await
     }
@@ -124,7 +124,7 @@ impl Cluster {
             .bytes(Method::PATCH, path, Some("application/merge-patch+json"), patch.to_string().into())
             .await?;
         let answer: Value = serde_json::from_slice(&bytes).context("reading the answer")?;
-        ensure!((200..300).contains(&code), "PATCH {path} is refused: {}", answer.text("message"));
+        ensure!((200..300).contains(&code), "PATCH {path} failed: {}", answer.text("message"));
         Ok(answer)
     }
 
@@ -140,18 +140,18 @@ impl Cluster {
     }
 }
 
-/// A client, and how Services are served, once both are there to be asked.
+/// A client and the proxy mode, once the node is ready.
 async fn serving(kubeconfig: &Path) -> Option<(Client, String)> {
     let mut client = Client::from_kubeconfig(kubeconfig).ok()?;
     let (code, nodes) = client.json(Method::GET, "/api/v1/nodes", None).await.ok()?;
     if code != 200 || !nodes.items("items").iter().any(is_ready) {
         return None;
     }
-    let mode = tokio::task::spawn_blocking(|| http::ask(MODE, "/proxyMode", &[], http::PATIENCE)).await.ok()?.ok()?;
+    let mode = tokio::task::spawn_blocking(|| http::ask(MODE, "/proxyMode", &[], http::TIMEOUT)).await.ok()?.ok()?;
     Some((client, mode.text()))
 }
 
-/// Whether a Pod or a Node says that it is ready, and is not on its way out.
+/// Whether a Pod or a Node is ready and not terminating.
 pub(super) fn is_ready(object: &Value) -> bool {
     let is = |condition: &Value| condition.text("type") == "Ready" && condition.text("status") == "True";
     object.text("metadata.deletionTimestamp").is_empty() && object.items("status.conditions").iter().any(is)
@@ -173,8 +173,8 @@ pub(super) fn name(object: &Value) -> String {
     object.text("metadata.name").to_owned()
 }
 
-/// What the node logged last: it is gone when the demo is.
-pub(super) fn last_words() -> String {
+/// The end of the log of the node.
+pub(super) fn log_tail() -> String {
     let text = std::fs::read_to_string(stage::log()).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
     lines.iter().skip(lines.len().saturating_sub(LINES)).map(|line| format!("  {line}\n")).collect()

@@ -1,7 +1,7 @@
-//! The side of the demo that stays outside: begins it apart from this machine, waits for it, takes away the one thing that is left.
+//! The parent process of the demo: starts it in new namespaces, waits for it, removes its control group.
 //!
-//! In: root. Out: the exit code of the story. The control group is the only thing of a demo that is not in namespaces of its own. It is
-//! named after this process, so that whoever comes later knows a group whose demo is gone, and takes it away ([`sweep`]).
+//! In: root. Out: the exit code of the story. The control group is the only state outside of the namespaces. It is named after this process, so
+//! that leftovers of killed demos can be recognised and removed ([`sweep`]).
 
 use std::ffi::OsStr;
 use std::io::PipeWriter;
@@ -18,12 +18,12 @@ use kernel::user_namespace;
 use super::{Arguments, Output, tell};
 use crate::commands::{agent, server};
 
-/// How control groups of demos begin.
+/// The prefix of control groups of demos.
 const PREFIX: &str = "waypost-demo-";
-/// How long a story that is told to stop may take, and then its processes; it has nothing to tidy up.
-const LEAVE: Duration = Duration::from_secs(10);
+/// Timeout of the story after a signal, and then of its processes.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The exit code of a demo that was asked to stop, whatever its own was.
+/// The exit code of an interrupted demo.
 const INTERRUPTED: i32 = 1;
 
 /// Runs the demo.
@@ -48,15 +48,15 @@ pub(super) fn exec(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Begins the demo and waits for its end, which comes soon when somebody asks for it.
+/// Starts the demo and waits for its end, or for a signal.
 async fn watch_over(arguments: &Arguments) -> anyhow::Result<i32> {
-    // Heard from here on: what is made below is taken away again.
+    // Signals are handled from here on, so that everything below is removed.
     let asked = server::stop_signal();
     sweep()?;
     let group = Group::make()?;
     let words = arguments.words(&["stage", &group.name]);
     let words: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
-    let (input, alive) = std::io::pipe().context("making a pipe")?;
+    let (input, alive) = std::io::pipe().context("creating a pipe")?;
     let apart = Apart::begin(Path::new("/proc/self/exe"), &words, input.into())
         .context("making namespaces; this takes root, and a kernel that has them")?;
     let code = ended(apart, alive, asked).await?;
@@ -64,16 +64,16 @@ async fn watch_over(arguments: &Arguments) -> anyhow::Result<i32> {
     Ok(code)
 }
 
-/// Waits until the demo has ended by itself, or was asked to; answers its exit code.
+/// Waits for the end of the demo or for a signal; returns the exit code.
 async fn ended(mut apart: Apart, alive: PipeWriter, asked: impl Future<Output = ()>) -> anyhow::Result<i32> {
     let handle = Handle(apart.handle.0.try_clone().context("watching the demo")?);
     let mut code = tokio::task::spawn_blocking(move || apart.wait());
     let code = tokio::select! {
         code = &mut code => code?,
         () = asked => {
-            // The story ends when nobody is there any more to whom it is told.
+            // The story ends when the pipe is closed.
             drop(alive);
-            if !matches!(tokio::time::timeout(LEAVE, &mut code).await, Ok(Ok(Ok(_)))) {
+            if !matches!(tokio::time::timeout(STOP_TIMEOUT, &mut code).await, Ok(Ok(Ok(_)))) {
                 handle.signal(Signal::KILL);
             }
             Ok(INTERRUPTED)
@@ -82,7 +82,7 @@ async fn ended(mut apart: Apart, alive: PipeWriter, asked: impl Future<Output = 
     code.context("waiting for the demo")
 }
 
-/// The control group in which all of a demo is.
+/// The control group of a demo.
 struct Group {
     groups: Cgroups,
     name: String,
@@ -94,36 +94,36 @@ impl Group {
         let own = Identity::own().context("reading /proc")?;
         let name = format!("{PREFIX}{}-{}", own.pid, own.began);
         let group = Self { groups, name };
-        group.groups.make(&group.name, &Limits::default()).context("making a control group")?;
+        group.groups.make(&group.name, &Limits::default()).context("creating a control group")?;
         Ok(group)
     }
 
     fn remove(self) -> anyhow::Result<()> {
-        let removed = self.groups.end(&self.name, LEAVE).map(drop);
+        let removed = self.groups.end(&self.name, STOP_TIMEOUT).map(drop);
         removed.context("act 10 of 10, the end: the control group of the demo is left")
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // What does not go now goes with the next demo, or with `waypost cleanup`.
+        // What cannot be removed now is removed by the next demo, or by `waypost cleanup`.
         let _ = self.groups.remove(&self.name);
     }
 }
 
-/// Takes away what demos have left that were killed. Answers how many there were.
+/// Removes leftovers of killed demos; returns their number.
 pub(in crate::commands) fn sweep() -> anyhow::Result<usize> {
     let groups = Cgroups::find();
     let left: Vec<String> = groups.beginning(PREFIX).into_iter().filter(|name| !is_alive(name)).collect();
     for name in &left {
         groups
-            .end(name, LEAVE)
+            .end(name, STOP_TIMEOUT)
             .with_context(|| format!("removing the control group {name} of a demo that was killed"))?;
     }
     Ok(left.len())
 }
 
-/// Whether the demo of a group is still there. Names that say nothing are not ours.
+/// Whether the demo of a group still runs. Groups with other names are not ours.
 fn is_alive(name: &str) -> bool {
     let who = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
     let who = who.and_then(|(pid, began)| Some(Identity { pid: pid.parse().ok()?, began: began.parse().ok()? }));

@@ -1,22 +1,20 @@
-//! As much of HTTP/1.1 as the demo needs: one message in each direction, then the connection ends.
-//!
-//! In: an address, or a connection. Out: messages. Requests and answers have the same shape, so one reader and one writer serve both.
+//! A minimal HTTP/1.1 client and server for the demo: one request and one response per connection.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long a connection, and then each part of an answer, may take.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// The longest body that is read.
-const LONGEST: u64 = 4 << 20;
+/// Timeout of a connection, and of each read.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum length of a body, in bytes.
+const MAX_BODY: u64 = 4 << 20;
 
-/// A request or an answer.
+/// A request or a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Message {
     /// Its first line.
     pub(super) first: String,
-    /// Names in small letters, and values.
+    /// Names in lower case, and values.
     pub(super) headers: Vec<(String, String)>,
     /// Its body.
     pub(super) body: Vec<u8>,
@@ -28,7 +26,7 @@ impl Message {
         self.headers.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
-    /// The second word of the first line: the path of a request, the code of an answer.
+    /// The second word of the first line: the path of a request, the code of a response.
     pub(super) fn subject(&self) -> &str {
         self.first.split(' ').nth(1).unwrap_or_default()
     }
@@ -40,7 +38,7 @@ impl Message {
 
     /// Reads one.
     pub(super) fn read(stream: &mut impl io::Read) -> io::Result<Self> {
-        let mut reader = BufReader::new(stream.take(LONGEST));
+        let mut reader = BufReader::new(stream.take(MAX_BODY));
         let mut lines = Vec::new();
         loop {
             let mut line = String::new();
@@ -56,7 +54,7 @@ impl Message {
         let mut lines = lines.into_iter();
         let first = lines.next().unwrap_or_default();
         let mut message = Self { first, headers: lines.filter_map(|line| header(&line)).collect(), body: Vec::new() };
-        let length = message.header("content-length").parse().unwrap_or(0_u64).min(LONGEST);
+        let length = message.header("content-length").parse().unwrap_or(0_u64).min(MAX_BODY);
         message.body = vec![0; usize::try_from(length).unwrap_or_default()];
         reader.read_exact(&mut message.body)?;
         Ok(message)
@@ -74,11 +72,11 @@ impl Message {
     }
 }
 
-/// Sends a request and reads its answer; the connection, and each part of the answer, may take so long.
-pub(super) fn ask(to: SocketAddr, path: &str, body: &[u8], patience: Duration) -> io::Result<Message> {
-    let mut stream = TcpStream::connect_timeout(&to, patience)?;
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(patience))?;
+/// Sends a request and reads the response, with a timeout of the connection and of each read.
+pub(super) fn ask(to: SocketAddr, path: &str, body: &[u8], timeout: Duration) -> io::Result<Message> {
+    let mut stream = TcpStream::connect_timeout(&to, timeout)?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
     let method = if body.is_empty() { "GET" } else { "POST" };
     let headers = vec![("host".to_owned(), to.to_string())];
     Message { first: format!("{method} {path} HTTP/1.1"), headers, body: body.to_vec() }.write(&mut stream)?;
@@ -98,6 +96,6 @@ mod tests {
         let read = Message::read(&mut &bytes[..]).expect("read");
         assert_eq!((read.subject(), read.header("x-pod"), &read.body), ("/thumbnail", "a", &message.body));
         bytes.pop();
-        assert!(Message::read(&mut &bytes[..]).is_err(), "a message that is cut is none");
+        assert!(Message::read(&mut &bytes[..]).is_err(), "a truncated message is an error");
     }
 }

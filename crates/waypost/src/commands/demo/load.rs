@@ -1,6 +1,6 @@
-//! Requests from somewhere: many at once one after the other, or without a pause until somebody says stop.
+//! Load from a network namespace: a number of requests, or continuous requests until stopped.
 //!
-//! In: a network namespace and an address. Out: a [`Tally`]. Each request has a connection of its own, so each is led anew.
+//! In: a network namespace and an address. Out: a [`Tally`]. Each request has its own connection, so each is balanced.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,18 +16,18 @@ use parking_lot::Mutex;
 use super::acts::Tally;
 use super::{http, picture};
 
-/// How long a client without a pause rests.
-const PACE: Duration = Duration::from_millis(4);
-/// How long an answer is waited for of whom nobody knows whether it is there.
-const MOMENT: Duration = Duration::from_millis(250);
+/// Delay between continuous requests.
+const REQUEST_DELAY: Duration = Duration::from_millis(4);
+/// Timeout of a reachability check.
+const CHECK_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Asks once, from inside a network namespace, and waits only a moment: a packet that came before its rule is lost, and sent again after a
-/// second. Says whether there was an answer.
+/// Sends one request from a network namespace, with a short timeout: a SYN that arrived before its rule is retransmitted only after a
+/// second. Returns whether there was a response.
 pub(super) fn is_there(from: &Path, to: SocketAddr) -> io::Result<bool> {
-    namespace::inside(from, || http::ask(to, "/healthz", &[], MOMENT).is_ok())
+    namespace::inside(from, || http::ask(to, "/healthz", &[], CHECK_TIMEOUT).is_ok())
 }
 
-/// Asks so often, from inside a network namespace.
+/// Sends a number of requests from a network namespace.
 pub(super) fn ask_many(from: &Path, to: SocketAddr, times: usize) -> io::Result<Tally> {
     namespace::inside(from, || {
         let client = Client::new(to);
@@ -39,7 +39,7 @@ pub(super) fn ask_many(from: &Path, to: SocketAddr, times: usize) -> io::Result<
     })
 }
 
-/// A client that asks without a pause.
+/// A client that sends requests continuously.
 pub(super) struct Load {
     begun: Instant,
     stop: Sender<()>,
@@ -48,7 +48,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Begins to ask, from inside a network namespace.
+    /// Starts the client in a network namespace.
     pub(super) fn begin(from: PathBuf, to: SocketAddr) -> Self {
         let (stop, stopped) = channel();
         let tally = Arc::new(Mutex::new(Tally::default()));
@@ -56,8 +56,8 @@ impl Load {
         let begun = Instant::now();
         let work = move || {
             let client = Client { begun, ..Client::new(to) };
-            while stopped.recv_timeout(PACE) == Err(RecvTimeoutError::Timeout) {
-                // The lock is not held while an answer is waited for.
+            while stopped.recv_timeout(REQUEST_DELAY) == Err(RecvTimeoutError::Timeout) {
+                // The lock is not held during a request.
                 let mut one = Tally::default();
                 client.ask(&mut one);
                 let mut all = shared.lock();
@@ -68,17 +68,17 @@ impl Load {
         Self { begun, stop, thread: Some(thread), tally }
     }
 
-    /// What has come of it so far.
+    /// The results so far.
     pub(super) fn so_far(&self) -> Tally {
         self.tally.lock().clone()
     }
 
-    /// How long it asks already.
+    /// Time since the start.
     pub(super) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// Stops, and says what came of it.
+    /// Stops the client; returns the results.
     pub(super) fn end(mut self) -> Tally {
         let _ = self.stop.send(());
         let ended = self.thread.take().map(JoinHandle::join);
@@ -86,14 +86,14 @@ impl Load {
         let problem = match ended {
             Some(Ok(Ok(()))) | None => None,
             Some(Ok(Err(error))) => Some(error.to_string()),
-            Some(Err(_)) => Some("the client broke".to_owned()),
+            Some(Err(_)) => Some("the client failed".to_owned()),
         };
         tally.failures.extend(problem.map(|why| (Duration::ZERO, why)));
         tally
     }
 }
 
-/// Who asks.
+/// The client.
 struct Client {
     to: SocketAddr,
     begun: Instant,
@@ -119,10 +119,10 @@ impl Client {
         }
     }
 
-    /// Which Pod answered, and its version; the picture must be what it should be.
+    /// The responding Pod and its version; the picture is checked.
     fn answer(&self) -> Result<(String, String), String> {
         let answer =
-            http::ask(self.to, "/thumbnail", &self.picture, http::PATIENCE).map_err(|error| error.to_string())?;
+            http::ask(self.to, "/thumbnail", &self.picture, http::TIMEOUT).map_err(|error| error.to_string())?;
         match answer.subject() == "200" && Ok(&answer.body) == self.wanted.as_ref() {
             true => Ok((answer.header("x-pod").to_owned(), answer.header("x-version").to_owned())),
             false => Err(format!("the answer is {} and not the picture, small", answer.first)),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 /// The port of the backends.
 const PORT: u16 = 8080;
-/// For how many seconds a Pod goes on that is to end: until then nobody is led to it any more, even on a busy machine.
+/// Seconds that a terminating Pod keeps serving, until all proxies have removed it.
 const GOES_ON: u16 = 2;
 /// What the Service `archive` stands for.
 pub(super) const ARCHIVE: &str = "archive.example.com";
@@ -47,7 +47,7 @@ pub(super) fn deployment(program: &str, version: &str) -> Value {
 /// A Pod that asks.
 pub(super) fn visitor(program: &str) -> Value {
     let mut spec = pod(program, "visitor");
-    // Nobody is led to it, so nobody has to be led away.
+    // It is no endpoint, so it can end at once.
     spec["terminationGracePeriodSeconds"] = json!(1);
     spec["containers"][0]["lifecycle"] = json!({});
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "visitor", "labels": {"app": "visitor"}}, "spec": spec})

@@ -1,7 +1,7 @@
-//! What is done in each act, and what is seen then.
+//! The actions of each act, and their observations.
 //!
-//! In: the number of an act. Out: [`Seen`], which the judge has found good, or which was the last when patience ended. Questions are asked from
-//! where people would ask them: from inside the Pod `visitor`, or from the network namespace outside.
+//! In: the number of an act. Out: [`Seen`]: an observation that passed its check, or the last one before the deadline. Requests are sent from the
+//! Pod `visitor`, or from the network namespace outside.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -19,19 +19,19 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use super::acts::{Seen, Tally, judge};
-use super::cluster::{CORE, Cluster, DEPLOYMENTS, Patience, addresses, frontend, is_ready, name, names};
+use super::cluster::{CORE, Cluster, DEPLOYMENTS, Deadline, addresses, frontend, is_ready, name, names};
 use super::load::{Load, ask_many, is_there};
 use super::{http, objects, stage};
-use crate::commands::dig::ask;
+use crate::commands::dig::query;
 
-/// How many requests show whether all Pods are reached: that one is left out by chance happens once in ten thousand million times.
+/// Requests that show whether all Pods are reached: the probability that one is missed by chance is 1e-10.
 const MANY: usize = 60;
 /// The domain of the demo's namespace.
 const DOMAIN: &str = "default.svc.cluster.local.";
 /// The port of the visitor, and of every backend.
 const PORT: u16 = 8080;
 
-/// The play so far.
+/// The state between acts.
 pub(super) struct Play {
     cluster: Cluster,
     program: String,
@@ -43,17 +43,17 @@ pub(super) struct Play {
     visitor: Option<(IpAddr, PathBuf)>,
 }
 
-/// What an act needs of an earlier one.
+/// A result of an earlier act.
 fn had<T: Clone>(earlier: &Option<T>) -> anyhow::Result<T> {
     earlier.clone().context("an earlier act was left out")
 }
 
-/// Asks until the judge is content, or patience ends; the answer is what was seen last.
+/// Repeats an observation until it passes its check or the deadline has passed; returns the last one.
 macro_rules! until_good {
-    ($patience:expr, $look:expr) => {
+    ($deadline:expr, $look:expr) => {
         loop {
             let seen: Seen = $look;
-            if judge(&seen).is_ok() || !$patience.is_left().await {
+            if judge(&seen).is_ok() || !$deadline.wait_retry().await {
                 break Ok(seen);
             }
         }
@@ -67,19 +67,19 @@ impl Play {
         Self { cluster, program, images: None, outside: None, visitor: None }
     }
 
-    /// Plays an act.
-    pub(super) async fn act(&mut self, number: usize, patience: Patience) -> anyhow::Result<Seen> {
+    /// Runs an act.
+    pub(super) async fn act(&mut self, number: usize, deadline: Deadline) -> anyhow::Result<Seen> {
         match number {
-            1 => self.backends(patience).await,
-            2 => self.cluster_ip(patience).await,
-            3 => self.node_port(patience).await,
-            4 => self.headless(patience).await,
-            5 => self.external_name(patience).await,
-            6 => self.discovery(patience).await,
-            7 => self.affinity(patience).await,
-            8 => self.update(patience).await,
-            9 => self.kill(patience).await,
-            10 => self.tear_down(patience).await,
+            1 => self.backends(deadline).await,
+            2 => self.cluster_ip(deadline).await,
+            3 => self.node_port(deadline).await,
+            4 => self.headless(deadline).await,
+            5 => self.external_name(deadline).await,
+            6 => self.discovery(deadline).await,
+            7 => self.affinity(deadline).await,
+            8 => self.update(deadline).await,
+            9 => self.kill(deadline).await,
+            10 => self.tear_down(deadline).await,
             other => bail!("there is no act {other}"),
         }
     }
@@ -89,16 +89,16 @@ impl Play {
         self.cluster.stop().await
     }
 
-    async fn backends(&mut self, patience: Patience) -> anyhow::Result<Seen> {
+    async fn backends(&mut self, deadline: Deadline) -> anyhow::Result<Seen> {
         self.cluster.create(DEPLOYMENTS, &objects::deployment(&self.program, "v1")).await?;
-        until_good!(patience, {
+        until_good!(deadline, {
             let pods = self.cluster.pods("images").await?;
             let (ready, others): (Vec<Value>, Vec<Value>) = pods.into_iter().partition(is_ready);
             Seen::Ready { pods: addresses(&ready), others: others.iter().map(state).collect() }
         })
     }
 
-    async fn cluster_ip(&mut self, patience: Patience) -> anyhow::Result<Seen> {
+    async fn cluster_ip(&mut self, deadline: Deadline) -> anyhow::Result<Seen> {
         let images = frontend(&self.cluster.serve(&objects::images()).await?)?;
         self.images = Some(images);
         let visitor = self.cluster.create(&format!("{CORE}/pods"), &objects::visitor(&self.program)).await?;
@@ -109,93 +109,93 @@ impl Play {
                 self.visitor = Some((*ip, home.netns()));
                 break;
             }
-            ensure!(patience.is_left().await, "{}", pods.first().map_or_else(|| "no visitor".to_owned(), state));
+            ensure!(deadline.wait_retry().await, "{}", pods.first().map_or_else(|| "no visitor".to_owned(), state));
         }
-        self.spread(images, home.netns(), patience).await
+        self.spread(images, home.netns(), deadline).await
     }
 
-    async fn node_port(&mut self, patience: Patience) -> anyhow::Result<Seen> {
+    async fn node_port(&mut self, deadline: Deadline) -> anyhow::Result<Seen> {
         let service = self.cluster.serve(&objects::outside()).await?;
         let port = service.items("spec.ports").first().map_or(0, |port| port.int("nodePort"));
         let to = SocketAddr::new(stage::NODE.into(), u16::try_from(port)?);
         self.outside = Some(to);
-        self.spread(to, stage::outside(), patience).await
+        self.spread(to, stage::outside(), deadline).await
     }
 
-    /// Asks many times; everybody should answer.
-    async fn spread(&mut self, to: SocketAddr, from: PathBuf, patience: Patience) -> anyhow::Result<Seen> {
+    /// Sends many requests; each Pod should respond.
+    async fn spread(&mut self, to: SocketAddr, from: PathBuf, deadline: Deadline) -> anyhow::Result<Seen> {
         let pods = names(&self.cluster.pods("images").await?);
-        until_there(&from, to, patience).await?;
-        until_good!(patience, {
+        until_there(&from, to, deadline).await?;
+        until_good!(deadline, {
             let from = from.clone();
             let tally = spawn_blocking(move || ask_many(&from, to, MANY)).await??;
             Seen::Spread { to: to.to_string(), pods: pods.clone(), tally }
         })
     }
 
-    async fn headless(&mut self, patience: Patience) -> anyhow::Result<Seen> {
+    async fn headless(&mut self, deadline: Deadline) -> anyhow::Result<Seen> {
         self.cluster.serve(&objects::direct()).await?;
         let pods: BTreeSet<IpAddr> = addresses(&self.cluster.pods("images").await?).into_values().collect();
-        until_good!(patience, {
+        until_good!(deadline, {
             let found = self.look_up("images-direct").await?;
             Seen::Addresses { name: "images-direct".to_owned(), pods: pods.clone(), found }
         })
     }
 
-    async fn external_name(&mut self, patience: Patience) -> anyhow::Result<Seen> {
+    async fn external_name(&mut self, deadline: Deadline) -> anyhow::Result<Seen> {
         self.cluster.serve(&objects::archive()).await?;
         let name = format!("archive.{DOMAIN}");
-        until_good!(patience, {
+        until_good!(deadline, {
             let reply = self.question(&name, rtype::CNAME).await?;
-            let alias = |reply: ask::Reply| reply.answer.first().map(|record| to_text(&record.data));
+            let alias = |reply: query::Reply| reply.answer.first().map(|record| to_text(&record.data));
             Seen::Alias { name: name.clone(), wanted: format!("{}.", objects::ARCHIVE), found: reply.map(alias) }
         })
     }
 
-    async fn discovery(&mut self, patience: Patience) -> anyhow::Result<Seen> {
+    async fn discovery(&mut self, deadline: Deadline) -> anyhow::Result<Seen> {
         let images = had(&self.images)?;
         let environment: Value = serde_json::from_str(&self.visitor_says("/environment").await??)?;
         let variable = |name: &str| environment[name].as_str().map(str::to_owned);
         let variables = variable("IMAGES_SERVICE_HOST").zip(variable("IMAGES_SERVICE_PORT"));
         let resolver = self.visitor_says("/resolver").await??;
         let search = resolver.lines().find(|line| line.starts_with("search")).unwrap_or("no search path").to_owned();
-        until_good!(patience, {
+        until_good!(deadline, {
             let found = self.look_up("images").await?;
             let (service, variables, search) = ((images.ip(), images.port()), variables.clone(), search.clone());
             Seen::Discovery { service, variables, found, search }
         })
     }
 
-    async fn affinity(&mut self, patience: Patience) -> anyhow::Result<Seen> {
+    async fn affinity(&mut self, deadline: Deadline) -> anyhow::Result<Seen> {
         let to = frontend(&self.cluster.serve(&objects::sticky()).await?)?;
         let (_, from) = had(&self.visitor)?;
-        until_there(&from, to, patience).await?;
-        until_good!(patience, {
+        until_there(&from, to, deadline).await?;
+        until_good!(deadline, {
             let from = from.clone();
             Seen::Affinity { tally: spawn_blocking(move || ask_many(&from, to, MANY)).await?? }
         })
     }
 
-    /// Clients in the cluster and outside, who do not stop by themselves.
+    /// Continuous clients in the cluster and outside.
     fn clients(&self) -> anyhow::Result<[Load; 2]> {
         let ((_, visitor), images, outside) = (had(&self.visitor)?, had(&self.images)?, had(&self.outside)?);
         Ok([Load::begin(visitor, images), Load::begin(stage::outside(), outside)])
     }
 
-    async fn update(&mut self, patience: Patience) -> anyhow::Result<Seen> {
+    async fn update(&mut self, deadline: Deadline) -> anyhow::Result<Seen> {
         let old = names(&self.cluster.pods("images").await?);
         let clients = self.clients()?;
-        while clients.iter().any(|client| client.so_far().asked < MANY / 2) && patience.is_left().await {}
+        while clients.iter().any(|client| client.so_far().asked < MANY / 2) && deadline.wait_retry().await {}
         let path = format!("{DEPLOYMENTS}/images");
         let template = objects::deployment(&self.program, "v2")["spec"]["template"].take();
         self.cluster.merge(&path, &json!({"spec": {"template": template}})).await?;
         let (new, rolled_out) = loop {
             let deployment = self.cluster.get(&path).await?;
-            // Those that are on their way out are still there: requests go on until they are gone.
+            // Requests continue until terminating Pods are gone.
             let new = names(&self.cluster.pods("images").await?);
             let rolled_out = is_rolled_out(&deployment) && new.len() == 3;
             let is_asked = |pod: &String| clients.iter().all(|client| client.so_far().pods.contains_key(pod));
-            if (rolled_out && new.iter().all(is_asked)) || !patience.is_left().await {
+            if (rolled_out && new.iter().all(is_asked)) || !deadline.wait_retry().await {
                 break (new, rolled_out);
             }
         };
@@ -203,19 +203,19 @@ impl Play {
         Ok(Seen::Update { old, new, rolled_out, tally })
     }
 
-    async fn kill(&mut self, patience: Patience) -> anyhow::Result<Seen> {
+    async fn kill(&mut self, deadline: Deadline) -> anyhow::Result<Seen> {
         let pods = self.cluster.pods("images").await?;
         let victim = pods.first().context("there is no Pod")?;
         let (pod, mode) = (name(victim), self.cluster.mode.clone());
         let clients = self.clients()?;
-        while clients.iter().any(|client| !client.so_far().pods.contains_key(&pod)) && patience.is_left().await {}
+        while clients.iter().any(|client| !client.so_far().pods.contains_key(&pod)) && deadline.wait_retry().await {}
         let killed_at = clients[0].elapsed();
         let home = AgentDir::new(&stage::data_dir()).pod(victim.text("metadata.uid"));
         kill_backend(&home.netns(), &self.program)?;
         let (restarts, ready) = loop {
             let now = self.cluster.get(&format!("{CORE}/pods/{pod}")).await?;
             let restarts = now.items("status.containerStatuses").first().map_or(0, |status| status.int("restartCount"));
-            if (restarts > 0 && is_ready(&now)) || !patience.is_left().await {
+            if (restarts > 0 && is_ready(&now)) || !deadline.wait_retry().await {
                 break (restarts, is_ready(&now));
             }
         };
@@ -224,22 +224,22 @@ impl Play {
             *when = when.saturating_sub(killed_at);
         }
         let ((_, from), to) = (had(&self.visitor)?, had(&self.images)?);
-        until_good!(patience, {
+        until_good!(deadline, {
             let from = from.clone();
             let after = spawn_blocking(move || ask_many(&from, to, MANY)).await??;
             Seen::Killed { pod: pod.clone(), mode: mode.clone(), restarts, ready, during: during.clone(), after }
         })
     }
 
-    async fn tear_down(&mut self, patience: Patience) -> anyhow::Result<Seen> {
+    async fn tear_down(&mut self, deadline: Deadline) -> anyhow::Result<Seen> {
         let (images, (_, visitor)) = (had(&self.images)?, had(&self.visitor)?);
         for service in objects::SERVICES {
             self.cluster.delete(&format!("{CORE}/services/{service}")).await?;
         }
         self.cluster.delete(&format!("{DEPLOYMENTS}/images")).await?;
-        // While there is still somebody to ask from.
+        // While the visitor still exists.
         let (mut answers, mut known) = (true, true);
-        while (answers || known) && patience.is_left().await {
+        while (answers || known) && deadline.wait_retry().await {
             let from = visitor.clone();
             answers = spawn_blocking(move || ask_many(&from, images, 1)).await??.failures.is_empty();
             known = self
@@ -248,17 +248,17 @@ impl Play {
                 .is_ok_and(|reply| reply.rcode != rcode::NXDOMAIN);
         }
         self.cluster.delete(&format!("{CORE}/pods/visitor")).await?;
-        until_good!(patience, {
+        until_good!(deadline, {
             let pods = self.cluster.get(&format!("{CORE}/pods")).await?;
             Seen::Gone { pods: names(pods.items("items")).into_iter().collect(), answers, known }
         })
     }
 
-    /// What the visitor answers to a request; an answer that says no is an error within.
+    /// The response of the visitor to a request; the inner error for other status codes than 200.
     async fn visitor_says(&self, path: &str) -> anyhow::Result<anyhow::Result<String>> {
         let (ip, _) = had(&self.visitor)?;
         let path = path.to_owned();
-        let answer = spawn_blocking(move || http::ask(SocketAddr::new(ip, PORT), &path, &[], http::PATIENCE)).await?;
+        let answer = spawn_blocking(move || http::ask(SocketAddr::new(ip, PORT), &path, &[], http::TIMEOUT)).await?;
         let answer = answer.context("asking the visitor")?;
         Ok(match answer.subject() {
             "200" => Ok(answer.text()),
@@ -266,51 +266,51 @@ impl Play {
         })
     }
 
-    /// The addresses that the visitor finds for a name.
+    /// The addresses of a name, resolved by the visitor.
     async fn look_up(&self, name: &str) -> anyhow::Result<Result<BTreeSet<IpAddr>, String>> {
         let said = self.visitor_says(&format!("/addresses/{name}")).await?;
         Ok(said.map(|text| text.lines().filter_map(|line| line.parse().ok()).collect()).map_err(|why| why.to_string()))
     }
 
-    /// What the DNS server of the cluster says to somebody at the visitor's place.
-    async fn question(&mut self, name: &str, qtype: u16) -> anyhow::Result<Result<ask::Reply, String>> {
+    /// A DNS query from the network namespace of the visitor.
+    async fn question(&mut self, name: &str, qtype: u16) -> anyhow::Result<Result<query::Reply, String>> {
         let service = self.cluster.get("/api/v1/namespaces/kube-system/services/kube-dns").await?;
         let (server, (_, from), name) = (frontend(&service)?, had(&self.visitor)?, name.to_owned());
         let asked = spawn_blocking(move || {
-            namespace::inside(&from, || -> anyhow::Result<ask::Reply> {
-                // Its sockets are made on this thread, and so in there.
+            namespace::inside(&from, || -> anyhow::Result<query::Reply> {
+                // Sockets are opened on this thread, which is in the namespace.
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-                runtime.block_on(ask::ask(server, &name, qtype))
+                runtime.block_on(query::query(server, &name, qtype))
             })
         });
         Ok(asked.await??.map_err(|error| format!("{error:#}")))
     }
 }
 
-/// Waits until somebody answers, or patience ends.
-async fn until_there(from: &Path, to: SocketAddr, patience: Patience) -> anyhow::Result<()> {
+/// Waits for a response, until the deadline.
+async fn until_there(from: &Path, to: SocketAddr, deadline: Deadline) -> anyhow::Result<()> {
     loop {
         let from = from.to_owned();
-        if spawn_blocking(move || is_there(&from, to)).await?? || !patience.is_left().await {
+        if spawn_blocking(move || is_there(&from, to)).await?? || !deadline.wait_retry().await {
             return Ok(());
         }
     }
 }
 
-/// What clients have to say at their end.
+/// Stops clients; returns their results.
 async fn finish(clients: [Load; 2]) -> anyhow::Result<Tally> {
     let [one, other] = clients;
     Ok(spawn_blocking(move || one.end().and(other.end())).await?)
 }
 
-/// Whether all that a Deployment wants is there, and nothing of what it wanted before.
+/// Whether the rollout of a Deployment is complete.
 fn is_rolled_out(deployment: &Value) -> bool {
     let (wanted, status) = (&deployment["spec"]["replicas"], &deployment["status"]);
     status["observedGeneration"] == deployment["metadata"]["generation"]
         && ["replicas", "updatedReplicas", "availableReplicas"].into_iter().all(|field| &status[field] == wanted)
 }
 
-/// What a Pod says of itself, in short.
+/// A summary of the state of a Pod.
 fn state(pod: &Value) -> String {
     let waiting = pod.items("status.containerStatuses").first().map(|status| &status["state"]["waiting"]);
     let why = waiting.map(|waiting| format!("{} {}", waiting.text("reason"), waiting.text("message")));

@@ -1,4 +1,4 @@
-//! The first process of the demo's own namespaces: it sets the stage, has the story told, and waits for everybody who is left to it.
+//! The init process of the demo's namespaces: prepares mounts and network, starts the story, and reaps processes.
 //!
 //! In: new namespaces without a link, and a control group. Out: mounts and a network in which the story can begin:
 //!
@@ -27,20 +27,20 @@ use super::Arguments;
 
 /// This program, as it is running.
 const PROGRAM: &str = "/proc/self/exe";
-/// What is covered.
+/// The directory over which a tmpfs is mounted.
 const RUN: &str = "/run";
-/// Where the story finds everything.
+/// The directory of the demo.
 const HOME: &str = "/run/waypost-demo";
-/// Whom programs ask for names.
+/// The resolver configuration.
 const RESOLVER: &str = "/etc/resolv.conf";
-/// How much the stage may write.
+/// The size of the tmpfs, in bytes.
 const ROOM: u64 = 512 << 20;
 
 /// The address of the node.
 pub(super) const NODE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-/// The address of somebody outside.
+/// The address of the client outside.
 const OUTSIDE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 100);
-/// The hardware address of somebody outside.
+/// The hardware address of the client outside.
 const OUTSIDE_HARDWARE: [u8; 6] = [0x0a, 0x58, 192, 0, 2, 100];
 
 /// This program, where Pods find it.
@@ -48,12 +48,12 @@ pub(super) fn program() -> PathBuf {
     Path::new(HOME).join("waypost")
 }
 
-/// Where the node keeps its data.
+/// The data directory of the node.
 pub(super) fn data_dir() -> PathBuf {
     Path::new(HOME).join("data")
 }
 
-/// What the node logs.
+/// The log of the node.
 pub(super) fn log() -> PathBuf {
     Path::new(HOME).join("log")
 }
@@ -63,15 +63,15 @@ pub(super) fn outside() -> PathBuf {
     Path::new(HOME).join("outside")
 }
 
-/// Sets the stage, and ends as the story ends.
+/// Prepares the namespaces, runs the story, and exits with its code.
 pub(super) fn exec(arguments: &Arguments, group: &str) -> anyhow::Result<()> {
     Cgroups::find().confine(group).context("entering the control group")?;
     apart::show_processes().context("mounting /proc")?;
     cover().context("covering /run")?;
-    connect().context("making the network")?;
+    connect().context("creating the network")?;
     let words = arguments.words(&["story"]);
     let words: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
-    exit(apart::lead(Path::new(PROGRAM), &words).context("beginning the story")?)
+    exit(apart::lead(Path::new(PROGRAM), &words).context("starting the story")?)
 }
 
 /// Covers `/run` with an empty folder in memory, in which only this program is, and what names need.
@@ -92,7 +92,7 @@ fn cover() -> std::io::Result<()> {
     mounts::bind(Path::new(&format!("/proc/self/fd/{}", own.as_raw_fd())), &program(), true)
 }
 
-/// Makes the node's way out, and somebody at its other end.
+/// Creates the uplink of the node, and the client at its other end.
 fn connect() -> anyhow::Result<()> {
     let mut network = Linux::open()?;
     network.wake_loopback()?;

@@ -1,7 +1,7 @@
-//! The story: a cluster is started, one act follows the other, each is looked at and judged, and told as it happens.
+//! The story: starts a cluster, runs the acts in order, checks and prints the result of each.
 //!
-//! In: a stage. Out: every act was seen, or an error that names the one that was not. Whoever is asked to stop just stops: what is on the
-//! stage goes with it.
+//! In: prepared namespaces. Out: success, or an error with the failed act. On a signal it just ends: the kernel removes everything with the
+//! namespaces.
 
 use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
@@ -11,32 +11,32 @@ use tokio::net::unix::pipe::Receiver;
 
 use super::Arguments;
 use super::acts::{ACTS, judge};
-use super::cluster::{self, Cluster, Patience};
+use super::cluster::{self, Cluster, Deadline};
 use super::play::Play;
 use super::tell::Teller;
 use crate::commands::server;
 
-/// How long it may take until there is a cluster.
-const START: Duration = Duration::from_secs(20);
+/// Timeout of the start of the cluster.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Plays all of it.
+/// Runs all acts.
 pub(super) fn exec(arguments: &Arguments) -> anyhow::Result<()> {
     let runtime = server::runtime()?;
     let told = runtime.block_on(async {
         tokio::select! {
             told = tell(arguments) => told,
             () = server::stop_signal() => Err(anyhow!("the demo was stopped before its end")),
-            _ = nobody_listens() => Err(anyhow!("the demo was stopped before its end")),
+            _ = parent_gone() => Err(anyhow!("the demo was stopped before its end")),
         }
     });
-    // Requests that are under way are of no interest any more.
+    // Requests in progress are abandoned.
     runtime.shutdown_background();
     told
 }
 
-/// Comes back when whoever began the demo is gone, or wants it to stop.
-async fn nobody_listens() -> std::io::Result<()> {
-    // It is a pipe into which nothing is written: it can be read when its other end is closed.
+/// Returns when the parent process is gone, or stops the demo.
+async fn parent_gone() -> std::io::Result<()> {
+    // Standard input is a pipe into which nothing is written: it becomes readable when its other end is closed.
     let input = Receiver::from_owned_fd(std::io::stdin().as_fd().try_clone_to_owned()?)?;
     input.readable().await
 }
@@ -45,7 +45,7 @@ async fn tell(arguments: &Arguments) -> anyhow::Result<()> {
     let begun = Instant::now();
     let mut teller = Teller::new(arguments);
     teller.opens("Services at work, on a node of their own: nothing of this machine is touched.");
-    let cluster = Cluster::start(Patience::of(START)).await.context("before the first act")?;
+    let cluster = Cluster::start(Deadline::of(START_TIMEOUT)).await.context("before the first act")?;
     let mode = cluster.mode.clone();
     teller.opens(&format!(
         "A `waypost up` runs there: API server, controllers, proxy ({mode}), DNS, Pods; ready after {:.1} s.",
@@ -56,7 +56,7 @@ async fn tell(arguments: &Arguments) -> anyhow::Result<()> {
     for (place, act) in ACTS.iter().enumerate() {
         let (number, started) = (place + 1, Instant::now());
         teller.begins(number, act);
-        let seen = play.act(number, Patience::of(arguments.patience)).await;
+        let seen = play.act(number, Deadline::of(arguments.patience)).await;
         let judged = seen.map_err(|error| format!("{error:#}")).and_then(|seen| judge(&seen));
         match judged {
             Ok(lines) => teller.seen(number, act, &lines, started.elapsed()),
@@ -78,7 +78,7 @@ async fn tell(arguments: &Arguments) -> anyhow::Result<()> {
             ACTS.len(),
             act.title,
             act.must,
-            cluster::last_words()
+            cluster::log_tail()
         );
     }
     ended

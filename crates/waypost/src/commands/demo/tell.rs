@@ -1,6 +1,6 @@
-//! How the story is told: lines for people while it happens, or one JSON document at the end.
+//! The output of the demo: lines while it runs, or one JSON document at the end.
 //!
-//! In: acts, and what came of them. Out: standard output. Colour only where somebody looks.
+//! In: acts and their results. Out: standard output. Colour only on a terminal.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use super::acts::Act;
 use super::{Arguments, Output};
 
-/// How wide a line is, with the time at its right end.
+/// The width of a line, with the time at its right end.
 const WIDTH: usize = 100;
 
-/// Who tells.
+/// Prints the results.
 pub(super) struct Teller {
     to_people: bool,
     to_programs: bool,
@@ -21,14 +21,14 @@ pub(super) struct Teller {
     told: Vec<Value>,
 }
 
-/// Prints a line. Who does not listen any more does not end the demo.
+/// Prints a line. A closed output does not end the demo.
 pub(super) fn line(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
 impl Teller {
-    /// As the arguments say.
+    /// From the arguments.
     pub(super) fn new(arguments: &Arguments) -> Self {
         let to_programs = arguments.output == Output::Json;
         let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
@@ -50,13 +50,13 @@ impl Teller {
         self.say(text);
     }
 
-    /// An act begins.
+    /// An act starts.
     pub(super) fn begins(&self, number: usize, act: &Act) {
         self.say(&format!("\n{}", self.painted("1", &format!("{number:2}. {}", act.title))));
         self.say(&format!("    {}", act.does));
     }
 
-    /// An act was seen.
+    /// An act succeeded.
     pub(super) fn seen(&mut self, number: usize, act: &Act, lines: &[String], took: Duration) {
         let (last, others) = lines.split_last().map_or(("", lines), |(last, others)| (last.as_str(), others));
         let mark = self.painted("32", "✓");
@@ -67,7 +67,7 @@ impl Teller {
         self.note(number, act, lines, took, true);
     }
 
-    /// An act was not seen.
+    /// An act failed.
     pub(super) fn failed(&mut self, number: usize, act: &Act, why: &str, took: Duration) {
         let mark = self.painted("31", "✗");
         self.say(&format!("    {mark} {}", with_time(why.lines().next().unwrap_or_default(), took)));

@@ -1,7 +1,6 @@
-//! Which names a resolver tries for the one that a program asks for.
+//! The search path of a resolver.
 //!
-//! In: a namespace, or a Pod with what it says of its names. Out: the search path, and the names in the order in which
-//! they are tried.
+//! In: a namespace, or a Pod with its DNS settings. Out: the search path, and the names in the order in which they are queried.
 
 use std::net::IpAddr;
 
@@ -9,22 +8,22 @@ use api::resolv_conf::{Cluster, Host, Pod, Policy, ResolvConf, Warning, resolv_c
 use api::value::ValueExt as _;
 use serde_json::Value;
 
-/// Stands for the address of the cluster's DNS, whatever it is.
+/// Placeholder for the address of the cluster's DNS.
 const CLUSTER_DNS: &str = "cluster";
 
 /// A search path.
 #[derive(Debug)]
 pub(in crate::commands) struct Search {
-    /// Whose it is.
+    /// The Pods that have it.
     pub(in crate::commands) whose: String,
-    /// What the resolver of a container reads.
+    /// resolv.conf of a container.
     pub(in crate::commands) conf: ResolvConf,
-    /// What its owner should know.
+    /// Notes about the DNS settings.
     pub(in crate::commands) notes: Vec<String>,
 }
 
 impl Search {
-    /// The one of a Pod, or of any Pod of a namespace that says nothing of names.
+    /// The search path of a Pod, or of Pods of a namespace with default settings.
     pub(in crate::commands) fn of(namespace: &str, object: Option<&Value>, domain: &str) -> Self {
         let mut pod = Pod { namespace: namespace.to_owned(), ..Pod::default() };
         let mut whose = format!("a Pod of namespace {namespace}");
@@ -35,7 +34,7 @@ impl Search {
             whose = format!("Pod {namespace}/{}", object.text("metadata.name"));
         }
         let cluster = Cluster { domain: domain.to_owned(), nameservers: vec![CLUSTER_DNS.to_owned()] };
-        // The file of the Pod's node is not to be seen from here.
+        // resolv.conf of the Pod's node is not known here.
         let (conf, warnings) = resolv_conf(&pod, &cluster, &Host::File(ResolvConf::default()));
         let text_of = |warning| match warning {
             Warning::Cut(text) | Warning::NoClusterDns(text) => text,
@@ -52,7 +51,7 @@ impl Search {
         Self { whose, conf, notes }
     }
 
-    /// The names that are tried, in turn: with as many dots as `ndots` the name itself comes first, otherwise last.
+    /// The names to query, in order: with at least `ndots` dots the name itself comes first, otherwise last.
     pub(in crate::commands) fn names(&self, name: &str) -> Vec<String> {
         if name.ends_with('.') {
             return vec![name.to_owned()];
@@ -85,7 +84,7 @@ fn own_settings(pod: &Value) -> ResolvConf {
     }
 }
 
-/// The name under which the name of an address is asked for.
+/// The name of the PTR record of an address.
 pub(in crate::commands) fn reverse_name(address: IpAddr) -> String {
     let (parts, end): (Vec<String>, _) = match address {
         IpAddr::V4(v4) => (v4.octets().iter().map(u8::to_string).collect(), "in-addr.arpa."),
@@ -104,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_names_are_searched_for_and_long_ones_tried_first() {
+    fn names_with_ndots_dots_are_queried_before_the_search_path() {
         let search = Search::of("shop", None, "cluster.local");
         let names = ["web.shop.svc.cluster.local.", "web.svc.cluster.local.", "web.cluster.local.", "web."];
         assert_eq!(search.names("web"), names);
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_has_a_word_in_it() {
+    fn dns_settings_of_a_pod_are_applied() {
         let pod = json!({"metadata": {"name": "p"}, "spec": {"dnsPolicy": "ClusterFirst", "dnsConfig": {
             "searches": ["example.com"], "options": [{"name": "ndots", "value": "1"}, {"name": "edns0"}]}}});
         let search = Search::of("shop", Some(&pod), "cluster.local");
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_have_names() {
+    fn addresses_have_reverse_names() {
         assert_eq!(reverse_name([10, 96, 0, 1].into()), "1.0.96.10.in-addr.arpa.");
         let v6 = reverse_name("fd00::1".parse().expect("an address"));
         assert!(v6.starts_with("1.0.0.0.") && v6.ends_with(".0.0.d.f.ip6.arpa.") && v6.len() == 32 * 2 + 9, "{v6}");

@@ -1,4 +1,4 @@
-//! The walk as text for people and as JSON for programs.
+//! A resolution as text or as JSON.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -7,21 +7,21 @@ use dns::explain::{Explained, Origin};
 use dns::wire::{IN, Record, to_text};
 use serde_json::{Value, json};
 
-use super::Found;
+use super::Resolution;
 use super::step::{Difference, Step, code_text, type_text};
 
-/// For people: remarks begin with `;`, records stand in columns.
-pub(super) fn text(found: &Found) -> String {
+/// As text: remarks begin with `;`, records are in columns.
+pub(super) fn text(resolution: &Resolution) -> String {
     let mut out = String::new();
-    let conf = &found.search.conf;
+    let conf = &resolution.search.conf;
     let domains = if conf.searches.is_empty() { "nothing".to_owned() } else { conf.searches.join(" ") };
-    line(&mut out, &format!("; as {} asks: search {domains}, ndots {}", found.search.whose, conf.ndots()));
-    for note in &found.search.notes {
+    line(&mut out, &format!("; as {} asks: search {domains}, ndots {}", resolution.search.whose, conf.ndots()));
+    for note in &resolution.search.notes {
         line(&mut out, &format!("; note: {note}"));
     }
-    for (index, step) in found.steps.iter().enumerate() {
+    for (index, step) in resolution.steps.iter().enumerate() {
         out.push('\n');
-        write_step(&mut out, index + 1, step, found.server);
+        write_step(&mut out, index + 1, step, resolution.server);
     }
     out
 }
@@ -31,24 +31,28 @@ fn line(out: &mut String, text: &str) {
 }
 
 fn write_step(out: &mut String, number: usize, step: &Step, server: Option<SocketAddr>) {
-    let code = if step.is_elsewhere() { "not ours".to_owned() } else { code_text(step.book.rcode) };
+    let code = if step.is_outside_zones() { "not ours".to_owned() } else { code_text(step.zone.rcode) };
     line(out, &format!("{number}. {} {} {code}", step.name, type_text(step.qtype)));
-    for row in columns(&step.book.answer.iter().map(|one| (&one.record, origins(one))).collect::<Vec<_>>()) {
+    for row in columns(&step.zone.answer.iter().map(|one| (&one.record, origins(one))).collect::<Vec<_>>()) {
         line(out, &row);
     }
-    if step.book.answer.is_empty() || step.book.forwarded.is_some() {
-        line(out, &format!("   ; {}", step.book.why));
+    if step.zone.answer.is_empty() || step.zone.forwarded.is_some() {
+        line(out, &format!("   ; {}", step.zone.why));
     }
     let Some(server) = server else { return };
     match &step.server {
         None => {}
-        Some(Err(error)) => line(out, &format!("   ; server {server} is no help: {error}; it is not asked again")),
+        Some(Err(error)) => {
+            line(out, &format!("   ; query to server {server} failed: {error}; it is not queried again"));
+        }
         Some(Ok(reply)) => match step.difference() {
             Some(difference) => write_difference(out, server, &difference),
-            None if step.book.forwarded.is_none() => line(out, &format!("   ; server {server} says the same")),
+            None if step.zone.forwarded.is_none() => {
+                line(out, &format!("   ; server {server} returns the same records"));
+            }
             None => {
-                line(out, &format!("   ; server {server} says {}", code_text(reply.rcode)));
-                let own = |record: &&Record| !step.book.answer.iter().any(|one| one.record.data == record.data);
+                line(out, &format!("   ; server {server} returns {}", code_text(reply.rcode)));
+                let own = |record: &&Record| !step.zone.answer.iter().any(|one| one.record.data == record.data);
                 let others: Vec<_> =
                     reply.answer.iter().filter(own).map(|record| (record, "others".to_owned())).collect();
                 for row in columns(&others) {
@@ -60,9 +64,9 @@ fn write_step(out: &mut String, number: usize, step: &Step, server: Option<Socke
 }
 
 fn write_difference(out: &mut String, server: SocketAddr, difference: &Difference) {
-    line(out, &format!("   ; DIFFERENT: server {server} does not say what the objects say"));
+    line(out, &format!("   ; DIFFERENT: the response of server {server} differs from the objects"));
     if let Some((theirs, ours)) = difference.codes {
-        line(out, &format!("   ;   the server says {}, the objects say {}", code_text(theirs), code_text(ours)));
+        line(out, &format!("   ;   the server returns {}, the objects give {}", code_text(theirs), code_text(ours)));
     }
     for record in &difference.only_server {
         line(out, &format!("   ;   only the server has   {record}"));
@@ -72,7 +76,7 @@ fn write_difference(out: &mut String, server: SocketAddr, difference: &Differenc
     }
 }
 
-/// Records below each other, with a remark behind each.
+/// Records in columns, each with a remark.
 fn columns(records: &[(&Record, String)]) -> Vec<String> {
     let cells = records.iter().map(|(record, from)| {
         let class = if record.class == IN { "IN".to_owned() } else { format!("CLASS{}", record.class) };
@@ -93,24 +97,24 @@ fn origins(one: &Explained) -> String {
     one.from.iter().map(Origin::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// For programs.
-pub(super) fn json(found: &Found) -> String {
+/// As JSON.
+pub(super) fn json(resolution: &Resolution) -> String {
     let value = json!({
         "search": {
-            "of": found.search.whose,
-            "domains": found.search.conf.searches,
-            "ndots": found.search.conf.ndots(),
-            "notes": found.search.notes,
+            "of": resolution.search.whose,
+            "domains": resolution.search.conf.searches,
+            "ndots": resolution.search.conf.ndots(),
+            "notes": resolution.search.notes,
         },
-        "server": found.server.map(|server| server.to_string()),
-        "steps": found.steps.iter().map(step_json).collect::<Vec<_>>(),
-        "found": found.steps.iter().any(Step::is_found),
+        "server": resolution.server.map(|server| server.to_string()),
+        "steps": resolution.steps.iter().map(step_json).collect::<Vec<_>>(),
+        "found": resolution.steps.iter().any(Step::has_records),
     });
     format!("{value:#}\n")
 }
 
 fn step_json(step: &Step) -> Value {
-    let answer = step.book.answer.iter().map(|one| {
+    let answer = step.zone.answer.iter().map(|one| {
         let mut record = record_json(&one.record);
         let origin = |origin: &Origin| json!({"kind": origin.kind, "name": origin.name, "field": origin.field});
         record["from"] = one.from.iter().map(origin).collect();
@@ -119,10 +123,10 @@ fn step_json(step: &Step) -> Value {
     let mut out = json!({
         "name": step.name,
         "type": type_text(step.qtype),
-        "rcode": (!step.is_elsewhere()).then(|| code_text(step.book.rcode)),
+        "rcode": (!step.is_outside_zones()).then(|| code_text(step.zone.rcode)),
         "answer": answer.collect::<Vec<_>>(),
-        "beyond": step.book.forwarded,
-        "why": step.book.why,
+        "beyond": step.zone.forwarded,
+        "why": step.zone.why,
     });
     match &step.server {
         None => {}

@@ -1,7 +1,7 @@
-//! A changed Corefile, taken over by the server that runs.
+//! Reload of a changed Corefile at run time.
 //!
-//! In: new contents of the file, found at its interval or on SIGHUP. Out: other parts that answer, exchanged when they can; or
-//! a refusal, and everything stays.
+//! In: new contents of the file, read at its interval or on SIGHUP. Out: new components, swapped in when they are ready; or an error, and
+//! the old ones stay.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,43 +13,49 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::pages::{Pages, Plan, State};
-use super::parts::Builder;
+use super::components::Builder;
+use super::http::{Endpoints, HttpListeners, State};
 
-/// Takes configurations over.
-pub(super) struct Taker {
+/// Applies configurations.
+pub(super) struct ConfigApplier {
     pub(super) builder: Builder,
     pub(super) state: Arc<State>,
     pub(super) switch: HandlerSwap,
-    pub(super) pages: Option<Pages>,
+    pub(super) listeners: Option<HttpListeners>,
 }
 
-impl ApplyConfig for Taker {
+impl ApplyConfig for ConfigApplier {
     async fn apply(&mut self, config: Config) -> Result<(), String> {
-        let old = self.state.parts();
-        let parts = self.builder.next(&config, &old, &self.state.metrics).await;
-        let parts = Arc::new(parts.map_err(|error| format!("{error:#}"))?);
-        self.switch.swap(parts.book.clone(), parts.resolver.clone());
-        self.state.show(parts);
-        if let Some(pages) = &mut self.pages {
-            pages.follow(Plan::of_corefile(&config)).await;
+        let old = self.state.components();
+        let components = self.builder.next(&config, &old, &self.state.metrics).await;
+        let components = Arc::new(components.map_err(|error| format!("{error:#}"))?);
+        self.switch.swap(components.snapshot.clone(), components.resolver.clone());
+        self.state.replace(components);
+        if let Some(listeners) = &mut self.listeners {
+            listeners.follow(Endpoints::of_corefile(&config)).await;
         }
         Ok(())
     }
 }
 
-/// Follows the file among other tasks.
-pub(super) fn follow(tasks: &mut JoinSet<()>, path: &Path, first: Content, figures: Arc<ReloadMetrics>, taker: Taker) {
-    let wish = Arc::new(Notify::new());
-    tasks.spawn(reload::watch(path.to_owned(), first, wish.clone(), figures, taker));
+/// Watches the file and SIGHUP in background tasks.
+pub(super) fn follow(
+    tasks: &mut JoinSet<()>,
+    path: &Path,
+    first: Content,
+    metrics: Arc<ReloadMetrics>,
+    applier: ConfigApplier,
+) {
+    let requested = Arc::new(Notify::new());
+    tasks.spawn(reload::watch(path.to_owned(), first, requested.clone(), metrics, applier));
     match signal(SignalKind::hangup()) {
         Ok(mut hangup) => {
             tasks.spawn(async move {
                 while hangup.recv().await.is_some() {
-                    wish.notify_one();
+                    requested.notify_one();
                 }
             });
         }
-        Err(error) => tracing::warn!(%error, "SIGHUP has the Corefile not looked at; its interval does"),
+        Err(error) => tracing::warn!(%error, "SIGHUP: reload not available; the Corefile is read at its interval"),
     }
 }

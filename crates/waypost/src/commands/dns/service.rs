@@ -1,6 +1,6 @@
-//! The Service under which the cluster finds its DNS: `kube-dns` in `kube-system`, at the tenth address of the range, as tools expect.
+//! The Service of the cluster's DNS: `kube-dns` in `kube-system`, at the tenth address of the range, as tools expect.
 //!
-//! In: where this machine answers. Out: the Service and its slices, made or made right by apply.
+//! In: the listen addresses of this machine. Out: the Service and its slices, by server-side apply.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,7 +13,7 @@ use client::remote::Remote;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-/// Which address of a range it has.
+/// The index of its address in a range.
 const TENTH: usize = 10;
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "kube-dns";
@@ -61,10 +61,10 @@ fn slice(family: Family, at: &[SocketAddr]) -> Value {
     })
 }
 
-/// Makes the Service lead to this machine; answers its addresses.
+/// Applies the Service with endpoints on this machine; returns its addresses.
 ///
 /// # Errors
-/// When the API refuses, mostly because another Service has the address.
+/// When the API rejects it, for example because another Service has the address.
 pub(in crate::commands) async fn publish(
     remote: &Remote,
     ranges: &[IpNet],
@@ -87,7 +87,7 @@ async fn apply(client: &mut Client, path: &str, object: &Value) -> anyhow::Resul
     let path = format!("{path}?fieldManager=waypost-dns&force=true");
     let body = Bytes::from(object.to_string());
     let (code, answer) = client.bytes(Method::PATCH, &path, Some("application/apply-patch+yaml"), body).await?;
-    let said: Value = serde_json::from_slice(&answer).unwrap_or_default();
-    ensure!(code < 300, "{}", said["message"].as_str().unwrap_or("the API refused without a word"));
+    let status: Value = serde_json::from_slice(&answer).unwrap_or_default();
+    ensure!(code < 300, "{}", status["message"].as_str().unwrap_or("the API returned no message"));
     Ok(())
 }

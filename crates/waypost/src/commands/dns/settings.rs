@@ -1,6 +1,4 @@
-//! What the DNS server is told: a Corefile, or flags.
-//!
-//! Flags become the same configuration as a Corefile does, so there is one way from there on.
+//! The configuration of the DNS server: a Corefile, or flags, which are converted to the same configuration.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -15,9 +13,9 @@ use crate::config::{DnsArguments, DnsPods, DnsQuirks};
 
 /// The port of DNS.
 pub(super) const PORT: u16 = 53;
-/// Where this machine says whom to ask.
+/// The resolver configuration of this machine.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
-/// For how many seconds names of ours may be kept.
+/// TTL of records of our zones, in seconds.
 const TTL: u32 = 30;
 
 impl From<DnsQuirks> for Quirks {
@@ -29,7 +27,7 @@ impl From<DnsQuirks> for Quirks {
     }
 }
 
-/// The configuration: what a Corefile says, or else the flags.
+/// The configuration from the Corefile, or else from flags.
 pub(super) fn config(corefile: Option<&Content>, arguments: &DnsArguments, domain: &str) -> anyhow::Result<Config> {
     match corefile {
         Some(content) => content.config.clone().map_err(anyhow::Error::msg),
@@ -43,7 +41,7 @@ pub(super) fn client_limits(arguments: &DnsArguments) -> ClientLimits {
     ClientLimits { queries, forwards, ..ClientLimits::default() }
 }
 
-/// What the flags say.
+/// The server block of the flags.
 fn block(arguments: &DnsArguments, domain: &str) -> anyhow::Result<Block> {
     let name = |text: &str| Name::parse(text).map_err(|error| anyhow::anyhow!("{text}: {error}"));
     let reverse = vec![name("in-addr.arpa")?, name("ip6.arpa")?];
@@ -67,7 +65,7 @@ fn block(arguments: &DnsArguments, domain: &str) -> anyhow::Result<Block> {
     })
 }
 
-/// Whom to ask; those of this machine when nobody is named, nobody when that is wished.
+/// The upstreams; those of this machine by default, none for `none`.
 fn upstreams(named: &[String]) -> anyhow::Result<Vec<ForwardTarget>> {
     match named {
         [] => Ok(vec![ForwardTarget::File(PathBuf::from(RESOLV_CONF))]),

@@ -15,10 +15,10 @@ use ipnet::IpNet;
 use kernel::Family;
 use kernel::nft::{Batch, Change, Counter, Dump, Key, Monitor, Nft, NftError, Part};
 use parking_lot::Mutex;
-use plan::{Frontend, LocalDetector, Options, Plan, Planner, Update};
+use plan::{Frontend, LocalDetector, Options, Plan, Planner, PortKey, Update};
 use serde_json::{Value, from_value};
 
-use crate::doctor::{Cluster, Measured, Rules, Unmeasured};
+use cli::doctor::{Cluster, Measured, Rules, Unmeasured};
 
 /// Sets that follow from how the proxy was started, and not from Services.
 const SURROUNDINGS: [&str; 4] = ["pod-ips", "own-pod-ips", "node-ips", "service-ranges"];
@@ -81,8 +81,7 @@ pub(super) fn plan(cluster: &Cluster, options: Options, machine: BTreeSet<IpAddr
         service.text("spec.clusterIP") != "None" && service.at("metadata.labels").get(SERVICE_PROXY_NAME).is_none()
     };
     // What cannot be read, the proxy leaves out, too.
-    let services = cluster.services.iter().filter(ours).flat_map(as_the_proxy_hears_it);
-    let services = services.filter_map(|one| from_value(one).ok());
+    let services = cluster.services.iter().filter(ours).filter_map(|one| from_value(one.clone()).ok());
     let services = services.map(|one| Update::Service(Box::new(one)));
     let slices = cluster.slices.iter().filter_map(|one| from_value(one.clone()).ok()).map(Update::Slice);
     let nodes = cluster.nodes.iter().filter(|one| one.text("metadata.name") == node);
@@ -92,10 +91,9 @@ pub(super) fn plan(cluster: &Cluster, options: Options, machine: BTreeSet<IpAddr
     planner
 }
 
-/// A Service that the gateway serves is two. Where the gateway listens is not known here: that concerns the second of them alone, which
-/// nobody asks about.
-fn as_the_proxy_hears_it(service: &Value) -> Vec<Value> {
-    gateway::split::split(service).map_or_else(|| vec![service.clone()], |(first, second)| vec![first, second])
+/// The Service that rules of a port concern. Redirected ports concern none: where the gateway listens is not known here.
+pub(super) fn owner(key: &PortKey) -> String {
+    if key.redirected { key.to_string() } else { key.service.to_string() }
 }
 
 /// What the backend would write.
@@ -111,7 +109,7 @@ fn difference(tables: &BTreeMap<Family, Option<Dump>>, plan: &Plan) -> Measured<
     Ok(first.map(|batch| batch.changes).unwrap_or_default())
 }
 
-/// A kernel that has tables and remembers what it is told, without doing it.
+/// A fake kernel that records the rules it is given.
 struct Dry {
     tables: BTreeMap<Family, Option<Dump>>,
     batches: Arc<Mutex<Vec<Batch>>>,
@@ -195,7 +193,7 @@ impl Places {
         for (key, port) in &plan.ports {
             let family = if key.family == api::ip::Family::V4 { Family::Ip } else { Family::Ip6 };
             let mut add = |by_node_port, parts: &[Part], frontend: String| {
-                let (start, service) = (Key::new(parts).start, key.service.to_string());
+                let (start, service) = (Key::new(parts).start, owner(key));
                 places.push(Place { family, by_node_port, start, service, frontend });
             };
             let number = Part::Protocol(key.protocol.number());
@@ -208,7 +206,9 @@ impl Places {
                     Frontend::NodePort(_, _, port) => add(true, &[number, Part::Port(port)], called),
                 }
             }
-            add(false, &[Part::Address(port.cluster_ip)], port.cluster_ip.to_string());
+            if let Some(ip) = port.cluster_ip {
+                add(false, &[Part::Address(ip)], ip.to_string());
+            }
         }
         Self(places)
     }
@@ -231,6 +231,7 @@ impl Places {
 #[cfg(test)]
 pub(super) mod tests {
     use kernel::nft::fake::Fake;
+    use plan::Redirect;
     use serde_json::json;
 
     use super::*;
@@ -255,10 +256,16 @@ pub(super) mod tests {
 
     /// A kernel in which a proxy with these options has written the rules of a cluster.
     fn written(cluster: &Cluster, masquerade_all: bool) -> Fake {
+        written_with(cluster, masquerade_all, &[])
+    }
+
+    /// The same, with redirects.
+    fn written_with(cluster: &Cluster, masquerade_all: bool, redirects: &[Redirect]) -> Fake {
         let fake = Fake::default();
         let local = LocalDetector::Ranges(vec!["10.244.0.0/16".parse().expect("a range")]);
         let options = Options { node_name: "n1".to_owned(), masquerade_all, local, ..Options::default() };
-        let plan = plan(cluster, options, BTreeSet::new());
+        let mut plan = plan(cluster, options, BTreeSet::new());
+        plan.update(Update::Redirects(Arc::new(redirects.iter().cloned().collect())));
         Nftables::new(fake.clone()).sync(plan.plan(), &SyncScope::FullResync).expect("written");
         fake
     }
@@ -297,15 +304,10 @@ pub(super) mod tests {
         web.put("metadata.annotations", annotations);
         web.put("spec.type", "LoadBalancer");
         web.put("status", json!({"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}}));
-        let mut heard =
-            Cluster { services: cluster.services.clone(), slices: cluster.slices.clone(), ..Cluster::default() };
-        let listener = json!({"metadata": {"name": "x", "namespace": "default",
-                                           "labels": {"kubernetes.io/service-name": "web.gateway"}},
-                              "addressType": "IPv4", "ports": [{"name": "", "port": 41_000, "protocol": "TCP"}],
-                              "endpoints": [{"addresses": ["192.0.2.11"], "nodeName": "n1"}]});
-        heard.slices.push(listener);
-        let rules = compared(&mut written(&heard, false), &cluster);
-        assert_eq!(rules.of.keys().collect::<Vec<_>>(), ["default/web.gateway"], "{rules:?}");
+        let listener = "192.0.2.11:41000".parse().expect("an address");
+        let redirect = Redirect { service: "default/web".into(), port: "".into(), listener };
+        let rules = compared(&mut written_with(&cluster, false, &[redirect]), &cluster);
+        assert_eq!(rules.of.keys().collect::<Vec<_>>(), ["default/web/TCP at the gateway"], "{rules:?}");
         assert!(rules.whole.is_empty(), "{rules:?}");
     }
 

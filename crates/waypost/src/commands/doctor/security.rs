@@ -1,6 +1,6 @@
-//! What `waypost doctor --security` looks at: roles, Pods, tokens, settings of the server, certificates, webhooks.
+//! The evidence of `waypost doctor --security`: roles, Pods, tokens, settings of the server, certificates, webhooks.
 //!
-//! In: a kubeconfig. Out: [`Evidence`]. What the user may not read is not measured. Of Secrets only those with tokens are read.
+//! In: a kubeconfig. Out: [`Evidence`]. What the user may not read is unmeasured. Only Secrets with tokens are read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,28 +15,27 @@ use jiff::Timestamp;
 use rest::pki::{validity, validity_of_der};
 use serde_json::{Value, json};
 
-use crate::commands::reach::{Api, Reach};
-use crate::doctor::security::secrets::LEGACY_TYPE;
-use crate::doctor::security::{Certificate, Evidence, Pods, Rbac};
-use crate::doctor::{Measured, Unmeasured};
-use crate::kubeconfig::Found;
+use cli::api_client::{ApiClient, ApiFlags};
+use cli::doctor::security::{Certificate, Evidence, LEGACY_TYPE, Pods, Rbac};
+use cli::doctor::{Measured, Unmeasured};
+use cli::kubeconfig::Kubeconfig;
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// How long a handshake with a node may take: many are not reachable from where this runs.
-const HANDSHAKE: Duration = Duration::from_secs(2);
-/// How many nodes are tried at once.
-const ABREAST: usize = 32;
+/// Timeout of a TLS handshake with a node, which may not be reachable from here.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Concurrent handshakes.
+const CONCURRENCY: usize = 32;
 
-/// Gathers everything.
+/// Reads the evidence.
 ///
 /// # Errors
-/// When there is no kubeconfig, or no server answers.
-pub(super) async fn gather(reach: &Reach) -> anyhow::Result<Evidence> {
-    let found = reach.found()?;
-    let mut api = reach.api()?;
-    // One answer, whatever it is, shows that there is a server: what follows is then refused, and not unreachable.
+/// When there is no kubeconfig, or the server does not respond.
+pub(super) async fn gather(flags: &ApiFlags) -> anyhow::Result<Evidence> {
+    let found = flags.kubeconfig()?;
+    let mut api = flags.client()?;
+    // Any response shows that the server is reachable: later errors are about permissions.
     api.code("/version").await?;
     Ok(Evidence {
         now: Timestamp::now(),
@@ -46,7 +45,7 @@ pub(super) async fn gather(reach: &Reach) -> anyhow::Result<Evidence> {
         metrics: metrics(&mut api).await.map_err(unreadable),
         anonymous: anonymous(&found).await.map_err(unreadable),
         webhooks: webhooks(&mut api).await.map_err(unreadable),
-        certificates: certificates(&found, reach, &mut api).await?,
+        certificates: certificates(&found, flags, &mut api).await?,
     })
 }
 
@@ -55,7 +54,7 @@ fn unreadable(error: anyhow::Error) -> Unmeasured {
     Unmeasured { why: format!("{error:#}"), how: "use the kubeconfig of an administrator".to_owned() }
 }
 
-async fn rbac(api: &mut Api) -> anyhow::Result<Rbac> {
+async fn rbac(api: &mut ApiClient) -> anyhow::Result<Rbac> {
     Ok(Rbac {
         cluster_roles: api.list(&format!("{RBAC}/clusterroles")).await?,
         roles: api.list(&format!("{RBAC}/roles")).await?,
@@ -64,11 +63,11 @@ async fn rbac(api: &mut Api) -> anyhow::Result<Rbac> {
     })
 }
 
-async fn pods(api: &mut Api) -> anyhow::Result<Pods> {
+async fn pods(api: &mut ApiClient) -> anyhow::Result<Pods> {
     Ok(Pods { namespaces: api.list("/api/v1/namespaces").await?, pods: api.list("/api/v1/pods").await? })
 }
 
-async fn tokens(api: &mut Api) -> anyhow::Result<Vec<Value>> {
+async fn tokens(api: &mut ApiClient) -> anyhow::Result<Vec<Value>> {
     let mut out = Vec::new();
     for kind in [LEGACY_TYPE, bootstrap_token::TYPE] {
         out.extend(api.list(&format!("/api/v1/secrets?fieldSelector=type%3D{}", kind.replace('/', "%2F"))).await?);
@@ -76,22 +75,22 @@ async fn tokens(api: &mut Api) -> anyhow::Result<Vec<Value>> {
     Ok(out)
 }
 
-async fn metrics(api: &mut Api) -> anyhow::Result<String> {
+async fn metrics(api: &mut ApiClient) -> anyhow::Result<String> {
     match api.text("/metrics").await? {
         (200, text) => Ok(text),
         (code, _) => anyhow::bail!("the API answers {code} for /metrics"),
     }
 }
 
-async fn anonymous(found: &Found) -> anyhow::Result<u16> {
-    Api::new(Client::new(Arc::new(found.anonymous_access()?))).code("/api").await
+async fn anonymous(found: &Kubeconfig) -> anyhow::Result<u16> {
+    ApiClient::new(Client::new(Arc::new(found.anonymous_access()?))).code("/api").await
 }
 
-async fn webhooks(api: &mut Api) -> anyhow::Result<Vec<Value>> {
+async fn webhooks(api: &mut ApiClient) -> anyhow::Result<Vec<Value>> {
     let mut out = Vec::new();
     for kind in ["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"] {
         for mut one in api.list(&format!("{WEBHOOKS}/{}s", kind.to_lowercase())).await? {
-            // Objects of a list do not say what they are.
+            // Items of a list have no kind.
             one["kind"] = json!(kind);
             out.push(one);
         }
@@ -100,10 +99,10 @@ async fn webhooks(api: &mut Api) -> anyhow::Result<Vec<Value>> {
 }
 
 /// The certificates of the kubeconfig, of the server, and of nodes.
-async fn certificates(found: &Found, reach: &Reach, api: &mut Api) -> anyhow::Result<Vec<Certificate>> {
+async fn certificates(found: &Kubeconfig, flags: &ApiFlags, api: &mut ApiClient) -> anyhow::Result<Vec<Certificate>> {
     let server = api.server();
-    let own = Client::new(reach.access()?);
-    let presented = own.presented(HANDSHAKE).await.map_err(anyhow::Error::from);
+    let own = Client::new(flags.access()?);
+    let presented = own.presented(HANDSHAKE_TIMEOUT).await.map_err(anyhow::Error::from);
     let presented = presented.map(|chain| chain.first().and_then(|der| validity_of_der(der)));
     let mut out = Vec::new();
     if server.starts_with("https://") {
@@ -129,7 +128,7 @@ async fn certificates(found: &Found, reach: &Reach, api: &mut Api) -> anyhow::Re
     out.extend(client.map(|ends| of_file("client certificate", ends, "restart the server, and copy its kubeconfig")));
     let nodes = api.optional("/api/v1/nodes").await;
     let serving = stream::iter(nodes).map(|node| async move { node_certificate(&node).await });
-    out.extend(serving.buffered(ABREAST).collect::<Vec<_>>().await.into_iter().flatten());
+    out.extend(serving.buffered(CONCURRENCY).collect::<Vec<_>>().await.into_iter().flatten());
     Ok(out)
 }
 
@@ -138,7 +137,7 @@ fn known(found: Option<(Timestamp, Timestamp)>, why: &str) -> Measured<Timestamp
     found.map(|(_, ends)| ends).ok_or_else(unknown)
 }
 
-/// A certificate of a kubeconfig, in it or in a file; none when there is none or it cannot be read.
+/// A certificate of a kubeconfig, inline or in a file; none if it is missing or unreadable.
 fn pem(entry: &Value, field: &str) -> Option<String> {
     let bytes = match entry.text(&format!("{field}-data")) {
         "" if entry.text(field).is_empty() => return None,
@@ -148,7 +147,7 @@ fn pem(entry: &Value, field: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The serving certificate of a node's agent. It is only looked at, so it is not verified, and no credential is shown.
+/// The serving certificate of a node's agent. It is only read: not verified, and no credentials are sent.
 async fn node_certificate(node: &Value) -> Option<Certificate> {
     let port = node.at("status.daemonEndpoints.kubeletEndpoint.Port").as_u64()?;
     let addresses = node.items("status.addresses").iter();
@@ -157,14 +156,14 @@ async fn node_certificate(node: &Value) -> Option<Certificate> {
     let name = node.text("metadata.name");
     Some(Certificate {
         object: format!("serving certificate of Node {name}"),
-        ends: shown(&format!("https://{host}:{port}")).await,
+        ends: presented_expiry(&format!("https://{host}:{port}")).await,
         fix: format!("restart waypost on {name}: its agent requests a new one; kubectl get csr shows what waits"),
         optional: true,
     })
 }
 
-/// When the certificate ends that a server presents.
-async fn shown(server: &str) -> Measured<Timestamp> {
+/// The expiry of the certificate that a server presents.
+async fn presented_expiry(server: &str) -> Measured<Timestamp> {
     let config = json!({
         "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c"}}],
         "clusters": [{"name": "c", "cluster": {"server": server, "insecure-skip-tls-verify": true}}],
@@ -174,6 +173,7 @@ async fn shown(server: &str) -> Measured<Timestamp> {
         how: "run `waypost doctor --security` where the nodes can be reached".to_owned(),
     };
     let access = Access::from_value(&config, server).map_err(|error| unreachable(&error))?;
-    let chain = Client::new(Arc::new(access)).presented(HANDSHAKE).await.map_err(|error| unreachable(&error))?;
+    let chain =
+        Client::new(Arc::new(access)).presented(HANDSHAKE_TIMEOUT).await.map_err(|error| unreachable(&error))?;
     known(chain.first().and_then(|der| validity_of_der(der)), "it cannot be read")
 }

@@ -1,13 +1,14 @@
-//! The tables of iptables beside the plan, by asking the backend what it would write, and writing nothing.
+//! Compares the iptables rules with the plan, by a dry run of the backend.
 //!
-//! In: the objects, and the tables as `iptables-save` prints them. Out: what differs, by Service. As in [`super::rules`] the plan is the
-//! proxy's own and the difference its backend's, over a port that remembers the script instead of running it. How the proxy was started
-//! is not known here: what the rules say of it is read from them, and of what they do not say, that is taken which differs least.
+//! In: the objects, and the output of `iptables-save`. Out: differences, by Service. As in [`super::rules`] the plan comes from the planner of
+//! the proxy and the difference from its backend, over a port that records the script instead of running it. The options of the proxy are
+//! not known here: they are derived from the rules, and where that is ambiguous the options with the fewest differences are used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use cli::doctor::{Cluster, Measured, Rules, Unmeasured};
 use dataplane::iptables::Iptables as Backend;
 use dataplane::{Backend as _, SyncScope};
 use ipnet::IpNet;
@@ -16,21 +17,20 @@ use kernel::iptables::{Iptables, IptablesError, Match, Name, Rule, Saved, Script
 use parking_lot::Mutex;
 use plan::{LocalDetector, NodePortAddresses, Options, Plan};
 
-use super::rules::plan;
-use crate::doctor::{Cluster, Measured, Rules, Unmeasured};
+use super::rules::{owner, plan};
 
 const SERVICES: &str = "KUBE-SERVICES";
 const NODE_PORTS: &str = "KUBE-NODEPORTS";
-/// The chains that all Services share.
+/// Chains that all Services share.
 const SHARED: [&str; 4] = [SERVICES, NODE_PORTS, "KUBE-EXTERNAL-SERVICES", "KUBE-PROXY-FIREWALL"];
-/// Marks what is to be masqueraded, unless Pods sent it.
+/// Marks packets for masquerading, unless Pods sent them.
 const NOT_POD: &str = "KUBE-MARK-NOT-POD";
-/// Marks what is to be masqueraded.
+/// Marks packets for masquerading.
 const MARK: &str = "KUBE-MARK-MASQ";
-/// What may be forwarded.
+/// Accepts forwarded packets.
 const FORWARD: &str = "KUBE-FORWARD";
 
-/// What differs.
+/// The differences.
 pub(super) fn compare(
     kernel: &mut dyn Iptables,
     cluster: &Cluster,
@@ -64,7 +64,7 @@ fn unreadable(error: &IptablesError) -> Unmeasured {
     }
 }
 
-/// How the proxy may have been started, as far as its rules show it.
+/// Options of the proxy that are consistent with its rules.
 fn guesses(node: &str, saved: &BTreeMap<Family, Saved>) -> Vec<Options> {
     let mut ranges: Vec<IpNet> = saved.values().flat_map(pods).collect();
     ranges.sort_unstable();
@@ -84,7 +84,7 @@ fn guesses(node: &str, saved: &BTreeMap<Family, Saved>) -> Vec<Options> {
     guesses
 }
 
-/// On which addresses node ports are served: those to which rules look for them.
+/// The addresses of node ports, from the rules.
 fn node_ports(saved: &BTreeMap<Family, Saved>) -> Vec<NodePortAddresses> {
     let rules = saved.values().flat_map(|saved| saved.rules(Table::Nat, SERVICES)).flatten();
     let asked: Vec<Match> =
@@ -103,13 +103,13 @@ fn node_ports(saved: &BTreeMap<Family, Saved>) -> Vec<NodePortAddresses> {
     }
 }
 
-/// Whether the proxy drops packets that fit no connection; it does unless it was told not to.
+/// Whether the proxy drops packets of invalid conntrack state, which is the default.
 fn drops_invalid(saved: &Saved) -> bool {
     let rules: Vec<Rule> = saved.rules(Table::Filter, FORWARD).flatten().collect();
     rules.is_empty() || rules.iter().any(|rule| rule.matches().contains(&Match::State(State::Invalid)))
 }
 
-/// The ranges of Pods that rules name: what comes from elsewhere is marked, what comes from here goes to all endpoints.
+/// The ranges of Pods in the rules.
 fn pods(saved: &Saved) -> Vec<IpNet> {
     let source = |rule: &Rule, wanted: bool| {
         rule.matches().iter().find_map(|one| match one {
@@ -134,7 +134,7 @@ fn leads(rule: &Rule, chain: &str) -> bool {
     matches!(rule.target(), Target::Chain(name) if **name == *chain)
 }
 
-/// What the backend would write, in words and by Service; and how much that is.
+/// What the backend would write, as text by Service, and the number of changes.
 fn differences(saved: &BTreeMap<Family, Saved>, plan: &Plan, drop_invalid: bool) -> Measured<(usize, Rules)> {
     let scripts = Scripts::default();
     let port = Dry { saved: saved.clone(), scripts: Arc::clone(&scripts) };
@@ -161,7 +161,7 @@ fn differences(saved: &BTreeMap<Family, Saved>, plan: &Plan, drop_invalid: bool)
 
 type Scripts = Arc<Mutex<Vec<(Family, Script)>>>;
 
-/// Tables that are as they were saved, and remember what they are told without doing it.
+/// Tables as they were saved; records scripts without running them.
 #[derive(Clone)]
 struct Dry {
     saved: BTreeMap<Family, Saved>,
@@ -192,11 +192,11 @@ impl Iptables for Dry {
     }
 }
 
-/// Whose chains and rules are.
+/// The Services of chains and rules.
 struct Owners {
     /// Chains of one Service port.
     chains: BTreeMap<String, String>,
-    /// Rules in chains that are shared, by chain and words.
+    /// Rules in shared chains, by chain and text.
     rules: BTreeMap<(String, String), String>,
 }
 
@@ -204,15 +204,15 @@ impl Owners {
     fn of(plan: &Plan, backend: &Backend<Dry>) -> Self {
         let (mut chains, mut rules) = (BTreeMap::new(), BTreeMap::new());
         for (key, port) in &plan.ports {
-            // What the backend tells people of a port is what it writes for it.
+            // The report of the backend about a port has the rules that it writes.
             let text = backend.rules(plan, port);
             for line in text.lines() {
                 let Some((_, rest)) = line.split_once(" -A ") else { continue };
                 let (chain, rule) = rest.split_once(' ').unwrap_or((rest, ""));
                 if SHARED.contains(&chain) {
-                    rules.insert((chain.to_owned(), rule.to_owned()), key.service.to_string());
+                    rules.insert((chain.to_owned(), rule.to_owned()), owner(key));
                 } else {
-                    chains.insert(chain.to_owned(), key.service.to_string());
+                    chains.insert(chain.to_owned(), owner(key));
                 }
             }
         }
@@ -220,7 +220,7 @@ impl Owners {
     }
 }
 
-/// A script in words, by Service.
+/// A script as text, by Service.
 fn read(saved: &Saved, script: &Script, owners: &Owners, rules: &mut Rules) {
     let gone: BTreeSet<(Table, &Name)> = script
         .steps()
@@ -238,7 +238,7 @@ fn read(saved: &Saved, script: &Script, owners: &Owners, rules: &mut Rules) {
             Step::Append(chain, rule) | Step::Insert(chain, rule) if SHARED.contains(&&**chain) => {
                 shared.entry((table, chain.to_string())).or_default().push(rule.to_string());
             }
-            // A chain that nobody needs any more is emptied, too, before it goes; it does no harm.
+            // An unused chain is flushed before it is deleted; it is harmless.
             Step::Empty(chain) if !gone.contains(&(table, chain)) => {
                 let how = if saved.has_chain(table, chain) { "has other rules" } else { "is missing" };
                 let said = format!("chain {chain} {how}");
@@ -256,7 +256,7 @@ fn read(saved: &Saved, script: &Script, owners: &Owners, rules: &mut Rules) {
     }
 }
 
-/// A chain that is shared is written as a whole; what differs in it are single rules.
+/// A shared chain is written as a whole; the differences are single rules.
 fn read_shared(saved: &Saved, (table, chain): (Table, &str), wanted: Vec<String>, owners: &Owners, rules: &mut Rules) {
     if !saved.has_chain(table, chain) {
         rules.whole.push(format!("chain {chain} of table {table} is missing"));
@@ -282,19 +282,19 @@ fn read_shared(saved: &Saved, (table, chain): (Table, &str), wanted: Vec<String>
     }
 }
 
-/// The Service whose chain a rule leads to.
+/// The Service whose chain a rule jumps to.
 fn led_to(rule: &str, owners: &Owners) -> Option<String> {
     owners.chains.get(&Saved::leads_to(rule)?).cloned()
 }
 
-/// The Service that a rule says it is for: one that is gone, or has nobody behind it any more, has no chain.
+/// The Service in the comment of a rule: a Service that is gone or has no endpoints has no chain.
 fn named(rule: &str) -> Option<String> {
     let rule = Rule::parse(rule)?;
     let service = rule.comment()?.split([' ', ':']).next()?;
     service.contains('/').then(|| service.to_owned())
 }
 
-/// The Service whose address a rule is about, where a rule beside it names that Service.
+/// The Service of the address in a rule, if another rule with the address has a comment.
 fn addressed(rule: &str, saved: &Saved) -> Option<String> {
     let to = |rule: &str| rule.split_once("-d ")?.1.split(' ').next().map(str::to_owned);
     let address = to(rule)?;
@@ -311,7 +311,7 @@ mod tests {
     use super::super::rules::tests::cluster;
     use super::*;
 
-    /// A machine on which a proxy with these options has written the rules of a cluster.
+    /// A machine with the rules of a cluster, written by a proxy with these options.
     fn written(cluster: &Cluster, masquerade_all: bool, ranges: &[&str]) -> Fake {
         let fake = Fake::default();
         let ranges = ranges.iter().map(|range| range.parse().expect("a range")).collect();
@@ -328,12 +328,12 @@ mod tests {
         compare(kernel, cluster, "n1", &BTreeSet::new()).expect("measured")
     }
 
-    /// A line that empties a chain.
+    /// A line that flushes a chain.
     fn emptied(chain: &str) -> String {
         format!(":{chain} - [0:0]")
     }
 
-    /// Somebody changes the nat table of IPv4.
+    /// Changes the nat table of IPv4.
     fn tamper(kernel: &Fake, line: &str) {
         kernel.foreign(Family::Ip, &format!("*nat\n{line}\nCOMMIT\n")).expect("it is taken");
     }
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_proxy_wrote_is_equal_however_it_was_started() {
+    fn rules_of_the_proxy_are_equal_for_all_options() {
         let cluster = cluster();
         for ranges in [&[][..], &["10.244.0.0/16"], &["10.244.0.0/16", "10.250.0.0/16"]] {
             for masquerade_all in [false, true] {
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_told_of_the_service_that_it_concerns() {
+    fn differences_are_reported_by_service() {
         let mut cluster = cluster();
         let mut kernel = written(&cluster, false, &["10.244.0.0/16"]);
         let chain = chain_of(&kernel, "default/web");
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(rules.of["default/web"], [format!("chain {chain} has other rules")]);
         assert!(rules.whole.is_empty(), "{rules:?}");
 
-        // An endpoint that has moved is a chain that is missing, and one that is nobody's any more.
+        // An endpoint that has moved is a missing chain and an unused one.
         let mut kernel = written(&cluster, false, &["10.244.0.0/16"]);
         cluster.slices[0].items_mut("endpoints")[0].put("addresses", json!(["10.244.0.77"]));
         let rules = compared(&mut kernel, &cluster);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_is_missing_in_a_shared_chain_is_told_of_its_service() {
+    fn a_missing_rule_in_a_shared_chain_is_reported_for_its_service() {
         let cluster = cluster();
         let mut kernel = written(&cluster, false, &["10.244.0.0/16"]);
         let listing = kernel.listing(Family::Ip);
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_is_left_of_a_service_concerns_nobody_else() {
+    fn a_leftover_rule_is_reported_for_its_service_alone() {
         let mut cluster = cluster();
         let mut kernel = written(&cluster, false, &["10.244.0.0/16"]);
         cluster.services.remove(1);
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_services_need_concerns_everybody() {
+    fn differences_in_shared_chains_concern_all_services() {
         let cluster = cluster();
         let mut kernel = written(&cluster, false, &["10.244.0.0/16"]);
         tamper(&kernel, &emptied("KUBE-POSTROUTING"));

@@ -1,8 +1,8 @@
-//! The data directory of two users: the API server's files belong to its user, everything else stays root's.
+//! The data directory of two users: the API server's files belong to its user, all others to root.
 //!
-//! In: a directory, perhaps of an earlier version in which all belonged to root. Out: under `server` a directory of the API server's user; under
-//! `up` one of root that this user can enter, with `store` and `pki` as its own. Under `up` the directory itself must be root's: whoever
-//! has a directory can put another in the place of the agent's.
+//! In: a directory, maybe of an earlier version in which root owned all files. Out: for `server` a directory of the API server's user; for `up`
+//! one of root that this user can enter, with `store` and `pki` of its own. For `up` root must own the directory: the owner of a directory
+//! can replace the agent's.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,15 +14,15 @@ use anyhow::{Context as _, bail, ensure};
 use kernel::privileges::{self, Account};
 use rustix::fs::{Gid, Mode, Uid, fchmod, fchown, fstat, fsync};
 
-/// What the API server has.
+/// Directories of the API server.
 const SERVERS: [&str; 2] = ["store", "pki"];
-/// What the agent and nodes have.
+/// Directories of the agent and of nodes.
 const AGENTS: [&str; 3] = ["agent", "images", "node"];
 
 /// Gives the directory to the API server's user.
 ///
 /// # Errors
-/// What cannot be given away, and why.
+/// When an owner cannot be changed.
 pub(in crate::commands) fn give(data_dir: &Path, account: &Account) -> anyhow::Result<()> {
     let (path, folder) = open(data_dir)?;
     let found = fstat(&folder)?;
@@ -41,16 +41,16 @@ pub(in crate::commands) fn give(data_dir: &Path, account: &Account) -> anyhow::R
     take_over(&path, account)
 }
 
-/// Whether the user has something in a data directory, so that what is in it may be the user's work.
+/// Whether the user owns files in a data directory, so that it may have changed others.
 pub(super) fn has_files_of(data_dir: &Path, account: &Account) -> bool {
     let is_of = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.uid() == account.uid);
     is_of(data_dir) || SERVERS.iter().any(|name| is_of(&data_dir.join(name)))
 }
 
-/// Shares the directory: it stays root's, and the API server's user can enter it and has its own directories.
+/// Shares the directory: root owns it, the API server's user can enter it and has its own directories.
 ///
 /// # Errors
-/// What cannot be shared, and why.
+/// When an owner or a mode cannot be changed.
 pub(in crate::commands) fn share(data_dir: &Path, account: &Account) -> anyhow::Result<()> {
     let (path, folder) = open(data_dir)?;
     let found = fstat(&folder)?;
@@ -65,15 +65,15 @@ pub(in crate::commands) fn share(data_dir: &Path, account: &Account) -> anyhow::
     for name in SERVERS {
         make(&path.join(name))?;
     }
-    // The server cannot do it: it may enter the directory, and no more.
+    // The server may not: it can only enter the directory.
     fsync(&folder).with_context(|| format!("writing {}", path.display()))?;
     take_over(&path, account)
 }
 
-/// Refuses a data directory in which somebody else could have put what the agent trusts.
+/// Rejects a data directory in which another user could have placed files that the agent trusts.
 ///
 /// # Errors
-/// What belongs to whom.
+/// When another user owns a file.
 pub(in crate::commands) fn is_of_root(data_dir: &Path) -> anyhow::Result<()> {
     let own = rustix::process::geteuid().as_raw();
     for path in [data_dir.to_owned()].into_iter().chain(AGENTS.map(|name| data_dir.join(name))) {
@@ -93,7 +93,7 @@ pub(in crate::commands) fn is_of_root(data_dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The directory, made if it is missing: its real path, and a descriptor.
+/// The directory, created if it is missing: its real path, and a descriptor.
 fn open(data_dir: &Path) -> anyhow::Result<(PathBuf, OwnedFd)> {
     make(data_dir)?;
     let path = fs::canonicalize(data_dir).with_context(|| format!("finding {}", data_dir.display()))?;
@@ -107,7 +107,7 @@ fn make(path: &Path) -> anyhow::Result<()> {
     })
 }
 
-/// Only a directory that is empty or ours is changed: `--data-dir /srv` must not take `/srv` away from everybody else.
+/// Only an empty directory or one of ours is changed: `--data-dir /srv` must not change the owner of `/srv`.
 fn may_change(path: &Path, owner: u32, account: &Account) -> anyhow::Result<()> {
     let is_ours = SERVERS.iter().chain(&AGENTS).any(|name| path.join(name).exists());
     let is_empty = fs::read_dir(path).with_context(|| path.display().to_string())?.next().is_none();

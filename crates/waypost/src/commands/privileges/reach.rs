@@ -1,8 +1,7 @@
-//! Whether the user of the API server reaches its data directory and the files that settings name, by their modes.
+//! Whether the user of the API server can access its data directory and the configured files, by their modes.
 //!
-//! Looked at before anything is changed, by root, who would be let in everywhere. What does not exist is said by whoever reads it. What belongs
-//! to the user counts as open, whatever its mode: otherwise an API server that was taken over could close a file of its own, and would run as
-//! root after the next start.
+//! Checked by root before anything is changed. Missing files are reported by their readers. Files of the user count as accessible, whatever
+//! their mode: otherwise a compromised API server could change a mode and would run as root after the next start.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -20,7 +19,7 @@ const ENTER: u32 = 0o1;
 /// Checks all of them.
 ///
 /// # Errors
-/// The first that is closed to the user, and what opens it.
+/// The first path that the user cannot access, and the fix.
 pub(super) fn check(settings: &ServerArguments, account: &Account) -> anyhow::Result<()> {
     is_open(&settings.place.data_dir, account)?;
     for (flag, path) in settings.files() {
@@ -37,7 +36,7 @@ fn is_open(data_dir: &Path, account: &Account) -> anyhow::Result<()> {
     let (data_dir, closed) = (data_dir.display(), closed.display());
     bail!(
         "{account}, as which it would run, cannot enter {closed} on the way to the data directory {data_dir}; choose another with --data-dir, let \
-         others enter it (chmod o+x {closed}), or say --user root"
+         others enter it (chmod o+x {closed}), or set --user root"
     )
 }
 
@@ -47,7 +46,7 @@ fn is_readable(flag: &str, path: &Path, account: &Account) -> anyhow::Result<()>
         None if allows(path, account, READ) => return Ok(()),
         None => format!("give it the file (chown {} {})", account.uid, path.display()),
     };
-    bail!("{flag} {}: {account}, as which it would run, cannot read it; {remedy}, or say --user root", path.display())
+    bail!("{flag} {}: {account}, as which it would run, cannot read it; {remedy}, or set --user root", path.display())
 }
 
 fn is_writable(flag: &str, path: &Path, account: &Account) -> anyhow::Result<()> {
@@ -58,14 +57,14 @@ fn is_writable(flag: &str, path: &Path, account: &Account) -> anyhow::Result<()>
         return Ok(());
     }
     bail!(
-        "{flag} {}: {account}, as which it would run, cannot write it; give the directory and the file to it (chown -R {} {}), or say --user root",
+        "{flag} {}: {account}, as which it would run, cannot write it; give the directory and the file to it (chown -R {} {}), or set --user root",
         path.display(),
         account.uid,
         folder.display()
     )
 }
 
-/// The first directory on the way to a path that the user cannot enter.
+/// The first directory of a path that the user cannot enter.
 fn closed_directory(path: &Path, account: &Account) -> anyhow::Result<Option<PathBuf>> {
     let path = std::path::absolute(path)?;
     let mut way: Vec<&Path> = path.ancestors().skip(1).collect();
@@ -73,13 +72,13 @@ fn closed_directory(path: &Path, account: &Account) -> anyhow::Result<Option<Pat
     Ok(way.into_iter().find(|directory| !allows(directory, account, ENTER)).map(Path::to_owned))
 }
 
-/// Whether the mode of a file allows a user this; yes, if there is none.
+/// Whether the mode of a file allows an access; true for missing files.
 fn allows(path: &Path, account: &Account, what: u32) -> bool {
     let Ok(found) = fs::metadata(path) else { return true };
     allowed(found.mode(), (found.uid(), found.gid()), account) & what == what
 }
 
-/// What a mode allows a user, as three bits.
+/// The permission bits of a mode for a user.
 fn allowed(mode: u32, (uid, gid): (u32, u32), account: &Account) -> u32 {
     match () {
         () if uid == account.uid => 0o7,

@@ -1,29 +1,29 @@
-//! Which capabilities the components of a machine use, and for what. Everything else is given up when they start.
+//! The capabilities that the components of a machine use, with reasons. All others are dropped at start.
 //!
-//! Programs that they start as root get at most what is here. Pods are such programs: a `privileged` one has every capability, so where Pods
-//! are run the bounding set stays as it is, and only the process itself has less.
+//! Programs that they start as root get at most these. Where Pods run, the bounding set is unchanged, since a `privileged` Pod has every
+//! capability; only the process itself has fewer.
 
 use kernel::privileges::Capabilities;
 
-/// Who uses a capability.
+/// The user of a capability.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Who {
-    /// Proxy, names, gateway, announcers: always.
+    /// Proxy, DNS, gateway, announcers: always.
     Services,
-    /// Programs that they run, and not the process itself.
+    /// Programs that they run, not the process itself.
     Programs,
     /// The agent.
     Agent,
-    /// `up --dev`, which removes its data in the end.
+    /// `up --dev`, which removes its data at exit.
     Removal,
 }
 
-/// What runs in a process.
+/// The components of a process.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::commands) struct Parts {
-    /// Whether the agent does.
+    /// Whether the agent runs.
     pub(in crate::commands) agent: bool,
-    /// Whether the data are removed in the end.
+    /// Whether data are removed at exit.
     pub(in crate::commands) removes_data: bool,
 }
 
@@ -56,7 +56,7 @@ const USED: [(Capabilities, &[Who], &str); 17] = [
     (Capabilities::SETGID, &[Who::Agent], "the groups of a probe or hook"),
 ];
 
-/// What the process itself uses.
+/// The capabilities of the process itself.
 pub(super) fn used(parts: Parts) -> Capabilities {
     of(|who| match who {
         Who::Services => true,
@@ -66,7 +66,7 @@ pub(super) fn used(parts: Parts) -> Capabilities {
     })
 }
 
-/// What programs that it starts may have.
+/// The capabilities of programs that it starts.
 pub(super) fn programs(parts: Parts) -> Capabilities {
     if parts.agent {
         kernel::privileges::bounding_set()
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn services_alone_do_without_the_rights_of_pods() {
+    fn without_the_agent_its_capabilities_are_dropped() {
         let services = Capabilities::NET_ADMIN | Capabilities::NET_RAW | Capabilities::NET_BIND_SERVICE;
         let (alone, all) = (Parts { agent: false, removes_data: false }, Parts { agent: true, removes_data: false });
         assert_eq!(used(alone), services);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_says_what_one_capability_is_for() {
+    fn every_line_has_one_capability_and_a_reason() {
         for (one, who, why) in USED {
             assert!(one.bits().count_ones() == 1 && !who.is_empty() && !why.is_empty(), "{one:?}");
             let lines = USED.iter().filter(|(other, ..)| *other == one).count();

@@ -1,16 +1,16 @@
-//! Which user the API server runs as. Pure: in the setting, and who started the process where; out a user, or why there is none.
+//! The user of the API server. Pure. In: the setting, and the user of the process. Out: a user, or why there is none.
 
 use kernel::privileges::{Account, maps};
 
-/// The user that the packages make.
+/// The user that packages create.
 const NAME: &str = "waypost";
-/// The user and group where nobody made that one: in the range that neither distributions nor systemd give away.
+/// The default UID and GID without that user: in a range that neither distributions nor systemd assign.
 const NUMBER: u32 = 60_643;
 
-/// Who started the process.
+/// The user of the process.
 pub(super) struct Starter<'a> {
     pub(super) is_root: bool,
-    /// Whether it has the capabilities for another user.
+    /// Whether it has the capabilities to change its user.
     pub(super) can_change_user: bool,
     /// `/etc/passwd`.
     pub(super) passwd: &'a str,
@@ -19,10 +19,10 @@ pub(super) struct Starter<'a> {
     pub(super) gids: &'a str,
 }
 
-/// What comes out.
+/// The result.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// Whoever started the process; why root has no other, unless that was asked for.
+    /// The user of the process; with a warning where root should have another.
     Unchanged { warning: Option<String> },
     /// This user.
     As(Account),
@@ -56,7 +56,7 @@ pub(super) fn choose(said: Option<&str>, starter: &Starter<'_>) -> Result<Choice
     }
 }
 
-/// A name, a number, or two.
+/// A name, a UID, or UID:GID.
 fn named(said: &str, passwd: &str) -> Result<Account, String> {
     if let Some(found) = Account::find(passwd, said) {
         return Ok(found);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_container_cannot_do_is_said() {
+    fn ids_outside_of_the_user_namespace_are_reported() {
         let bare = Starter { can_change_user: false, ..ROOT };
         let small = Starter { uids: "0 1000 1", gids: "0 1000 1", ..ROOT };
         for starter in [bare, small] {

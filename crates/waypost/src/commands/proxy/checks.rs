@@ -6,16 +6,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use cli::api_client::ApiClient;
+use cli::doctor::{Evidence, Machine, measurements, objects};
 use client::remote::Remote;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::commands::doctor::objects;
-use crate::commands::doctor::tries::{Bounds, Tries};
-use crate::commands::reach::Api;
-use crate::doctor::{Evidence, Here, measurements};
+use crate::commands::doctor::probe::{Limits, Prober};
 
 /// Timeout of a check.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -87,12 +86,14 @@ impl ServiceChecker {
     /// Runs the checks once; also returns whether one failed.
     async fn check(&self, service: &str) -> anyhow::Result<(Value, bool)> {
         let (namespace, name) = service.split_once('/').unwrap_or(("default", service));
-        let mut api = Api::new(self.remote.client());
+        let mut api = ApiClient::new(self.remote.client());
         let cluster = objects::of_one(&mut api, (namespace, name), &self.node, &self.domain).await?;
         anyhow::ensure!(cluster.service(namespace, name).is_some(), "there is no Service {namespace}/{name}");
-        let here = Here::named(&self.node);
-        let tried = Tries::new(&cluster, &here, Bounds::BRIEF).await.of(namespace, name).await;
-        Ok(measurements(&Evidence { namespace, name, cluster: &cluster, here: &here, tried: &tried, diagnosis: None }))
+        let machine = Machine::named(&self.node);
+        let probes = Prober::new(&cluster, &machine, Limits::BRIEF).await.of(namespace, name).await;
+        let evidence =
+            Evidence { namespace, name, cluster: &cluster, machine: &machine, probes: &probes, diagnosis: None };
+        Ok(measurements(&evidence))
     }
 }
 

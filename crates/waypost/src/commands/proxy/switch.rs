@@ -59,7 +59,7 @@ impl Switch {
         }
         let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
         while hangup.recv().await.is_some() {
-            match config::proxy_again().and_then(|next| self.change(&now, next, &out)) {
+            match config::reload_proxy_arguments().and_then(|next| self.change(&now, next, &out)) {
                 Ok(next) => now = next,
                 Err(error) => tracing::warn!("SIGHUP: {error:#}; keeping the current proxy mode"),
             }

@@ -1,16 +1,16 @@
-//! Which Node this machine is.
+//! The Node of this machine.
 
 use std::net::IpAddr;
 
 use anyhow::{Context as _, bail};
 use api::value::ValueExt as _;
+use cli::api_client::ApiClient;
 use serde_json::Value;
 
 use super::super::agent;
-use super::super::reach::Api;
 
-/// The Node of this name; or the one of this machine: by its name, or by its addresses.
-pub(super) async fn node(api: &mut Api, said: Option<&str>) -> anyhow::Result<Value> {
+/// The Node of this name; or the one of this machine, by its name or its addresses.
+pub(super) async fn node(api: &mut ApiClient, said: Option<&str>) -> anyhow::Result<Value> {
     let list = api.get("/api/v1/nodes").await?.unwrap_or_default();
     let nodes = list.items("items");
     let named = |name: &str| nodes.iter().find(|node| node.text("metadata.name") == name);
@@ -23,10 +23,10 @@ pub(super) async fn node(api: &mut Api, said: Option<&str>) -> anyhow::Result<Va
     match named(&own).or_else(|| nodes.iter().find(|node| is_here(node))) {
         Some(node) => Ok(node.clone()),
         None if nodes.is_empty() => bail!(
-            "there is no Node, so nobody would ask the program how it is; run `waypost up` as root, or `waypost node --join` on its machine"
+            "there is no Node whose agent could probe the program; run `waypost up` as root, or `waypost node --join` on its machine"
         ),
         None => {
-            bail!("this machine ({own}) is none of the Nodes; say with --node on which one the program runs: {names}")
+            bail!("this machine ({own}) is not a Node; set --node to the one on which the program runs: {names}")
         }
     }
 }

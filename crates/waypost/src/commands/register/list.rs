@@ -6,10 +6,10 @@ use api::adopted;
 use api::value::ValueExt as _;
 use serde_json::Value;
 
-use super::super::reach::Api;
+use cli::api_client::ApiClient;
 
 /// All that runs without us and has a Pod: what was registered, and what was found.
-pub(super) async fn list(api: &mut Api) -> anyhow::Result<String> {
+pub(super) async fn list(api: &mut ApiClient) -> anyhow::Result<String> {
     let pods = api.get("/api/v1/pods").await?.unwrap_or_default();
     let head = ["NAMESPACE", "NAME", "READY", "ADDRESS", "NODE", "BY", "LABELS"].map(str::to_owned);
     let rows = pods.items("items").iter().filter_map(row);

@@ -1,7 +1,7 @@
-//! The API server of `up` in another process, seen from its parent.
+//! The API server of `up` as a child process, from the side of its parent.
 //!
-//! In: an order. Out: a process that serves the API as its own user; its report; its end, which is the end of the parent too. Requests go
-//! through its local socket, where the kernel says who asks.
+//! In: an order. Out: a process that serves the API with its own user, and its reports. When it ends, the parent ends, too. Requests use its
+//! local socket, where the kernel authenticates the peer.
 
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ use super::child;
 use super::order::{Order, Report};
 use crate::commands::down::{self, Running};
 
-/// How long requests in progress may take at the end.
+/// Time limit of requests in progress while stopping.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The process.
@@ -28,7 +28,7 @@ pub(super) struct ApiServer {
     process: Spawned,
     control: UnixStream,
     data_dir: PathBuf,
-    /// Whoever has it is the one parent of this data directory.
+    /// The lock of the data directory.
     _lock: OwnedFd,
     _note: Running,
 }
@@ -37,7 +37,7 @@ impl ApiServer {
     /// Starts it. The process must have one thread.
     ///
     /// # Errors
-    /// When the data directory is somebody else's, or in use, or no process can be started.
+    /// When the data directory belongs to another user or is in use, or the process cannot be started.
     pub(super) fn start(order: &Order) -> anyhow::Result<Self> {
         let data_dir = order.data_dir.clone();
         let lock = kernel::privileges::directory(&std::fs::canonicalize(&data_dir)?)?;
@@ -47,7 +47,7 @@ impl ApiServer {
             data_dir.display()
         );
         Running::await_server(&data_dir)?;
-        let (mut control, theirs) = UnixStream::pair().context("making a socket")?;
+        let (mut control, theirs) = UnixStream::pair().context("creating a socket")?;
         let process = Spawned::begin_role(child::NAME, std::env::args_os().skip(1), theirs.into());
         let process = process.context("starting the API server in another process")?;
         order.write(&mut control)?;
@@ -61,17 +61,17 @@ impl ApiServer {
         self.data_dir.join(down::SOCKET)
     }
 
-    /// Waits until it serves. Gives its reports, which end when it does.
+    /// Waits until it serves; returns its reports, which end with the process.
     ///
     /// # Errors
-    /// Why it does not.
+    /// When it does not start.
     pub(super) async fn reports(&self) -> anyhow::Result<watch::Receiver<Report>> {
         let (mut lines, mut line) = (BufReader::new(self.listen()?), String::new());
         lines.read_line(&mut line).await?;
         let (sender, reports) = watch::channel(Report::parse(&line)?);
         tokio::spawn(async move {
             let mut lines = lines.lines();
-            // Its side of the connection is closed with the process.
+            // The connection is closed when the process ends.
             while let Ok(Some(line)) = lines.next_line().await {
                 match Report::parse(&line) {
                     Ok(report) => drop(sender.send_replace(report)),
@@ -88,21 +88,21 @@ impl ApiServer {
         tokio::net::UnixStream::from_std(control)
     }
 
-    /// Lets requests end, and waits for its end. What does not end in time is killed.
+    /// Stops it after requests in progress, and waits; kills it after the time limit.
     pub(super) async fn stop(mut self, ended: impl Future<Output = ()>) {
-        // It ends when the connection does.
+        // It stops when the connection is closed.
         if let Err(error) = self.control.shutdown(Shutdown::Write) {
             tracing::debug!(%error, "the API server has closed its connection");
         }
         match timeout(STOP_TIMEOUT, ended).await {
             Ok(()) => match self.process.wait() {
                 Ok(0) => {}
-                Ok(code) => tracing::warn!(code, "the API server ended with an error"),
-                Err(error) => tracing::warn!(%error, "the API server cannot be waited for"),
+                Ok(code) => tracing::warn!(code, "API server failed"),
+                Err(error) => tracing::warn!(%error, "cannot wait for API server"),
             },
-            Err(_) => tracing::warn!("killing the API server, which does not end in time"),
+            Err(_) => tracing::warn!("killing API server after timeout"),
         }
-        // It may not have been there any more.
+        // It may have ended already.
         let _ = std::fs::remove_file(self.socket());
     }
 }

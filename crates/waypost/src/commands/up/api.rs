@@ -1,6 +1,6 @@
-//! The API server of `up`, wherever it runs: in this process, which reads its store, or in another as a user of its own, behind a socket.
+//! The API server of `up`: in this process, which reads its store, or in a child process with its own user, behind a socket.
 //!
-//! In: settings, and what runs beside it. Out: what the other components need of it: objects, requests, and a certificate for the agent.
+//! In: settings, and the other components. Out: what they use: watches, a client, and a certificate for the agent.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,11 +26,11 @@ pub(super) struct Api {
     pub(super) address: SocketAddr,
     /// The administrator's kubeconfig.
     pub(super) kubeconfig: PathBuf,
-    /// Where objects come from.
+    /// The source of objects.
     pub(super) source: Arc<dyn Source>,
-    /// Where requests go.
+    /// The client.
     pub(super) remote: Remote,
-    /// Its certificates, and those of the agent; they may change.
+    /// Its certificates, and those of the agent; updated on rotation.
     pub(super) reports: watch::Receiver<Report>,
     place: Place,
 }
@@ -63,8 +63,8 @@ impl Api {
         })
     }
 
-    /// Waits until it serves in another process, and writes its kubeconfig: its user has no right to the data directory, and who uses the file
-    /// as root must be able to trust it.
+    /// Waits until it serves in a child process, and writes the admin kubeconfig: the user of the server may not write the data directory,
+    /// and root uses the file.
     ///
     /// # Errors
     /// When it does not start.
@@ -85,18 +85,18 @@ impl Api {
         })
     }
 
-    /// Waits until it has ended by itself, which it should not.
+    /// Waits for its unexpected end.
     pub(super) async fn ended(&self) -> anyhow::Error {
         match &self.place {
             Place::Here(..) => std::future::pending().await,
             Place::Apart(_) => {
                 ended(self.reports.clone()).await;
-                anyhow!("the API server has ended; its log says why")
+                anyhow!("the API server has ended; see its log")
             }
         }
     }
 
-    /// Lets requests end, then ends it.
+    /// Stops it after requests in progress.
     pub(super) async fn stop(self) {
         match self.place {
             Place::Here(running, data_dir) => {
@@ -109,7 +109,7 @@ impl Api {
     }
 }
 
-/// Waits until the server makes no more reports: it has ended.
+/// Waits until the reports end, which is when the server has ended.
 async fn ended(mut reports: watch::Receiver<Report>) {
     while reports.changed().await.is_ok() {}
 }

@@ -1,7 +1,7 @@
-//! The API server of `up` as a process of its own: it starts as root, binds the local socket, becomes another user and serves.
+//! The API server of `up` as a child process: it starts as root, binds the local socket, changes its user and serves.
 //!
-//! In: an order on standard input, and the same settings as its parent's. Out: a report there; then it serves until its parent closes the
-//! connection. When the parent is gone the kernel ends it.
+//! In: an order on standard input, and the settings of its parent. Out: reports there; it serves until the parent closes the connection. If the
+//! parent dies, the kernel kills it.
 
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
@@ -10,20 +10,20 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use anyhow::Context as _;
+use cli::verbs::Ended;
 use rest::LocalSocket;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::order::{Machine, Order, Report};
 use super::reporter::Reporter;
-use crate::cli::Ended;
 use crate::commands::server::{self, Beside};
 use crate::commands::{down, privileges};
 use crate::config::ServerArguments;
 
-/// By this name in place of its own the program knows that it is the API server of an `up`.
+/// The `argv[0]` of the child process.
 pub(super) const NAME: &str = "waypost-api-server";
 
-/// Whether this process is one.
+/// Whether this process is the child.
 pub(crate) fn is_one() -> bool {
     std::env::args_os().next().is_some_and(|name| name == NAME)
 }
@@ -37,18 +37,18 @@ pub(super) fn exec(mut settings: ServerArguments) -> anyhow::Result<()> {
     match prepare(&order, &settings).and_then(|socket| serve(&settings, order.machine, socket, &control)) {
         Ok(()) => Ok(()),
         Err(error) => {
-            // The parent tells people; without it there is nobody to tell.
+            // The parent prints the error.
             let _ = control.write_all(Report::failure(&error).as_bytes());
             Err(Ended(1).into())
         }
     }
 }
 
-/// Binds the local socket, and becomes the user.
+/// Binds the local socket, and changes the user.
 fn prepare(order: &Order, settings: &ServerArguments) -> anyhow::Result<LocalSocket> {
     let socket = local_socket(&order.data_dir)?;
     privileges::become_server(&order.account, settings)?;
-    kernel::privileges::die_with_parent().context("asking the kernel to end this with its parent")?;
+    kernel::privileges::die_with_parent().context("setting the parent-death signal")?;
     Ok(socket)
 }
 
@@ -83,7 +83,7 @@ fn serve(
         let Machine { addresses, node, agent } = machine;
         let running = server::start(settings, Beside { addresses, node, socket: Some(socket), is_apart: true }).await?;
         let mut reporter = Reporter::new(&running, agent)?;
-        kernel::memory::give_back();
+        kernel::memory::release();
         let mut asked = std::pin::pin!(server::stop_signal());
         control.write_all(reporter.report().line().as_bytes()).context("reporting to `waypost up`")?;
         let open = control.try_clone()?;

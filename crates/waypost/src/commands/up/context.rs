@@ -1,7 +1,7 @@
-//! A context in the kubeconfig of whoever started us, so that `kubectl` works without being told anything.
+//! `--add-context`: a context in the kubeconfig of the user, so that `kubectl` works without further settings.
 //!
-//! In: our kubeconfig, and the name it should have there. Out: their file with one more context, and a note in the data directory by which
-//! `waypost down` takes it out again.
+//! In: our kubeconfig, and the name of the context. Out: the user's file with the context, and a record in the data directory by which
+//! `waypost down` removes it.
 
 use std::path::{Path, PathBuf};
 
@@ -11,21 +11,21 @@ use client::kubeconfig::contexts;
 use rest::kubeconfig;
 use serde_json::{Value, json};
 
-/// Where it is noted what was added where.
+/// The record of the added context.
 const NOTE: &str = "context.json";
 
 /// Adds a context.
 ///
 /// # Errors
-/// Their file cannot be read or written, or is no kubeconfig.
+/// When the file cannot be read or written, or is not a kubeconfig.
 pub(in crate::commands) fn add(data_dir: &Path, ours: &Path, name: &str) -> anyhow::Result<()> {
     let theirs = own_kubeconfig(|name| std::env::var_os(name).map(PathBuf::from), ours)?;
     let put = || -> anyhow::Result<()> {
         let config = contexts::with_context(read(&theirs)?, &read(ours)?, name).map_err(|why| anyhow!(why))?;
         let made = theirs.parent().is_some_and(|folder| !folder.exists()) || read(&data_dir.join(NOTE))?.flag("made");
-        // Noted first: a context that is not there can be taken out, one that nobody knows of cannot.
+        // Recorded first: after a crash `waypost down` must know of the context.
         let note = json!({"file": std::path::absolute(&theirs)?, "name": name, "made": made});
-        std::fs::write(data_dir.join(NOTE), note.to_string()).context("noting it for `waypost down`")?;
+        std::fs::write(data_dir.join(NOTE), note.to_string()).context("recording it for `waypost down`")?;
         if let Some(folder) = theirs.parent() {
             std::fs::create_dir_all(folder)?;
         }
@@ -35,11 +35,11 @@ pub(in crate::commands) fn add(data_dir: &Path, ours: &Path, name: &str) -> anyh
     put().with_context(|| format!("--add-context: adding the context {name} to {}", theirs.display()))
 }
 
-/// Takes out what was added, if something was; answers its name.
+/// Removes the context, if one was added; returns its name.
 ///
 /// # Errors
-/// Their file cannot be read or written.
-pub(in crate::commands) fn take_out(data_dir: &Path) -> anyhow::Result<Option<String>> {
+/// When the file cannot be read or written.
+pub(in crate::commands) fn remove(data_dir: &Path) -> anyhow::Result<Option<String>> {
     let path = data_dir.join(NOTE);
     let note = read(&path)?;
     if note.is_null() {
@@ -55,14 +55,14 @@ pub(in crate::commands) fn take_out(data_dir: &Path) -> anyhow::Result<Option<St
         }
     }
     if let Some(folder) = file.parent().filter(|_| note.flag("made")) {
-        // Unless others have put something into it meanwhile.
+        // Unless other entries were added.
         let _ = std::fs::remove_dir(folder);
     }
     std::fs::remove_file(path)?;
     Ok(Some(name))
 }
 
-/// The kubeconfig of whoever started us: the first of `$KUBECONFIG`, or the one in the home directory. Ours is not theirs.
+/// The kubeconfig of the user: the first of `$KUBECONFIG` that is not ours, or the one in the home directory.
 fn own_kubeconfig(variable: impl Fn(&str) -> Option<PathBuf>, ours: &Path) -> anyhow::Result<PathBuf> {
     let said = variable("KUBECONFIG")
         .and_then(|paths| std::env::split_paths(&paths).find(|path| !path.as_os_str().is_empty() && path != ours));
@@ -70,7 +70,7 @@ fn own_kubeconfig(variable: impl Fn(&str) -> Option<PathBuf>, ours: &Path) -> an
     said.or_else(home).context("--add-context: neither $KUBECONFIG nor $HOME says where your kubeconfig is")
 }
 
-/// What a file holds; nothing when there is none.
+/// The content of a file; null if it does not exist.
 fn read(path: &Path) -> anyhow::Result<Value> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_that_is_not_ours_is_theirs() {
+    fn the_first_kubeconfig_that_is_not_ours_is_the_users() {
         let ours = Path::new("/var/lib/waypost/kubeconfig");
         let of = |known: &[(&str, &str)]| {
             let find = |name: &str| known.iter().find(|(key, _)| *key == name).map(|(_, value)| PathBuf::from(value));

@@ -1,5 +1,4 @@
-//! What the agent of `waypost up` shows and trusts, the administrator's kubeconfig, and the context in somebody's, follow the server's
-//! certificates.
+//! Certificates of the agent of `waypost up`, the admin kubeconfig, and the added context, updated when the certificates of the server change.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +13,7 @@ use super::context;
 use super::order::Report;
 use crate::commands::server;
 
-/// Files that hold what a report says.
+/// Files with certificates of a report.
 struct Files {
     kubeconfig: PathBuf,
     /// The data directory and the name of a context that was added.
@@ -37,12 +36,12 @@ pub(super) fn start(
     Ok((tls, task))
 }
 
-/// Follows the reports of the server until it ends.
+/// Applies the reports of the server until it ends.
 async fn follow(mut reports: watch::Receiver<Report>, served: Served, files: Files) {
     while reports.changed().await.is_ok() {
         let report = reports.borrow_and_update().clone();
         if let Err(error) = served.trust(&report.ca).and_then(|()| served.show(&report.agent)) {
-            tracing::warn!(%error, "failed to take over certificates of the server for the agent");
+            tracing::warn!(%error, "cannot update the certificates of the agent");
         }
         if let Err(error) = files.write(&report) {
             tracing::warn!("{error:#}");

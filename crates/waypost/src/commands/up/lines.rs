@@ -1,20 +1,20 @@
-//! What `waypost up` says when it is ready: five lines, each with what to do next.
+//! The output of `waypost up` when it is ready: five lines.
 //!
-//! In: where things are. Out: text. Everything else goes to the log.
+//! In: addresses and files. Out: text. Everything else goes to the log.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-/// Where things are.
+/// Addresses and files.
 pub(super) struct Lines<'a> {
     pub(super) api: String,
     pub(super) kubeconfig: &'a Path,
     /// The context that was added to the user's own kubeconfig.
     pub(super) context: Option<&'a str>,
-    /// The addresses of the Service of names, and where names are answered on this machine.
+    /// The addresses of the DNS Service, and the listen addresses of the DNS server.
     pub(super) names: Option<(&'a [IpAddr], &'a [SocketAddr], &'a str)>,
-    /// The mode of the proxy, and why that one.
+    /// The proxy mode, and why it was selected.
     pub(super) proxy: Option<(&'a str, &'a str)>,
 }
 
@@ -31,15 +31,15 @@ impl fmt::Display for Lines<'_> {
                     ips.iter().map(ToString::to_string).chain(places.iter().map(ToString::to_string)).collect();
                 writeln!(f, "DNS      {domain} at {}", all.join(", "))?;
             }
-            None => writeln!(f, "DNS      nobody answers names: --dns-listen is none")?,
+            None => writeln!(f, "DNS      off: --dns-listen is none")?,
         }
         match self.proxy {
             Some((mode, why)) => writeln!(f, "proxy    {mode}: {why}")?,
             None => {
-                writeln!(f, "proxy    none: Services have addresses, and nobody serves them here; the log says why")?;
+                writeln!(f, "proxy    none: Services are not served on this machine; see the log")?;
             }
         }
-        writeln!(f, "page     {}/page/, after `waypost page` has given you a link", self.api)
+        writeln!(f, "page     {}/page/ (log in with the link of `waypost page`)", self.api)
     }
 }
 
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_five_whatever_is_missing() {
+    fn there_are_five_lines_in_every_case() {
         let ips = [IpAddr::from([10, 96, 0, 10])];
         let places = [SocketAddr::from(([192, 0, 2, 1], 10053))];
         let full = Lines {

@@ -1,7 +1,7 @@
-//! What `up` and its API server in another process say to each other, over the child's standard input: a line of JSON each way.
+//! The protocol between `up` and its API server process, over the standard input of the child: lines of JSON.
 //!
-//! In: an [`Order`], from the parent, which knows the machine. Out: a [`Report`], once the API is served and at each change of its
-//! certificates, or why it is not served. The end of the connection has the server stop.
+//! In: an [`Order`] from the parent. Out: a [`Report`] once the API is served and at each change of its certificates, or an error. The server
+//! stops when the connection is closed.
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -13,36 +13,36 @@ use kernel::privileges::Account;
 use rest::pki::{Identity, ServingNames};
 use serde_json::{Value, json};
 
-/// What the API server is to do.
+/// The settings of the API server process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Order {
-    /// As whom.
+    /// Its user.
     pub(super) account: Account,
-    /// Where.
+    /// Its data directory.
     pub(super) data_dir: PathBuf,
-    /// What runs beside it.
+    /// The other components.
     pub(super) machine: Machine,
 }
 
-/// What runs beside the API server on this machine.
+/// The other components on this machine.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Machine {
     /// Other addresses at which the server listens, for Pods.
     pub(super) addresses: Vec<IpAddr>,
     /// The Node whose agent runs here.
     pub(super) node: Option<String>,
-    /// The names of that agent as a server.
+    /// The names in the serving certificate of that agent.
     pub(super) agent: ServingNames,
 }
 
-/// A server that is ready.
+/// The state of a ready server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Report {
     pub(super) address: SocketAddr,
     /// The certificate authority, PEM.
     pub(super) ca: String,
     pub(super) admin: Identity,
-    /// The agent as a server.
+    /// The serving certificate of the agent.
     pub(super) agent: Identity,
 }
 

@@ -1,4 +1,4 @@
-//! What the API server of `up` shows the other components: a report when it serves, and one at each change of its certificates.
+//! Reports of the API server of `up` to the other components: one when it serves, and one at each change of its certificates.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::order::Report;
 use crate::commands::server;
 
-/// Makes reports. The key of the agent is made anew at each start: nobody keeps it.
+/// Creates reports. The key of the agent is new at each start and not stored.
 pub(super) struct Reporter {
     address: SocketAddr,
     names: ServingNames,
@@ -21,10 +21,10 @@ pub(super) struct Reporter {
 }
 
 impl Reporter {
-    /// Follows a server; `names` are those of the agent as a server.
+    /// Reports of a server; `names` are those of the agent's serving certificate.
     ///
     /// # Errors
-    /// When the agent's key cannot be made.
+    /// When the agent's key cannot be created.
     pub(super) fn new(running: &server::Running, names: ServingNames) -> Result<Self, PkiError> {
         let mut identity = running.identity.subscribe();
         let pki = identity.borrow_and_update().clone();
@@ -32,7 +32,7 @@ impl Reporter {
         Ok(Self { address: running.address, names, identity, agent, agent_ca: pki.agent_ca_key_id().to_owned() })
     }
 
-    /// The report of now.
+    /// The current report.
     pub(super) fn report(&self) -> Report {
         let pki = self.identity.borrow();
         Report {
@@ -43,10 +43,10 @@ impl Reporter {
         }
     }
 
-    /// The next report, once certificates change; waits for ever when the server has ended.
+    /// The next report after a change of certificates; never returns after the server has ended.
     ///
     /// # Errors
-    /// When the agent's key cannot be made.
+    /// When the agent's key cannot be created.
     pub(super) async fn next(&mut self) -> Result<Report, PkiError> {
         if self.identity.changed().await.is_err() {
             return std::future::pending().await;

@@ -110,19 +110,19 @@ fn a_device_has_the_addresses_it_was_given() {
     node.in_namespace(|| {
         let mut real = links::linux::Linux::open().expect("sockets");
         let ips: Vec<IpAddr> = ["10.96.0.1", "fd00:10:96::1"].map(|ip| ip.parse().expect("an address")).into();
-        let before = real.look("w0").expect("looked");
+        let before = real.state("w0").expect("looked");
         assert!(before.index.is_none() && before.here.is_empty());
         assert!(real.add("w0", &ips).is_err(), "there is no device");
         for _ in 0..2 {
             real.make("w0").expect("made");
             real.add("w0", &ips).expect("added");
         }
-        let found = real.look("w0").expect("looked");
+        let found = real.state("w0").expect("looked");
         assert_eq!((found.here.into_iter().collect::<Vec<_>>(), found.elsewhere), (ips.clone(), before.elsewhere));
         for _ in 0..2 {
             real.remove("w0", &ips[..1]).expect("removed");
         }
-        assert_eq!(real.look("w0").expect("looked").here.len(), 1);
+        assert_eq!(real.state("w0").expect("looked").here.len(), 1);
         assert!(real.delete("w0").expect("deleted") && !real.delete("w0").expect("gone already"));
     });
 }

@@ -16,7 +16,7 @@ fn tokens_that_do_not_do_are_refused_with_the_next_step() {
     let odd = stage.refused(place, &["--token", "hunter2"]);
     assert!(odd.contains("not of the form") && odd.contains(next), "{odd}");
     let early = stage.refused(place, &["--token", "aaaaaa.0123456789abcdef"]);
-    assert!(early.contains("does not describe its cluster") && early.contains(next), "{early}");
+    assert!(early.contains("does not publish cluster-info") && early.contains(next), "{early}");
 
     // The right id with another secret: whoever answers cannot have signed with that.
     let token = stage.token();
@@ -29,13 +29,13 @@ fn tokens_that_do_not_do_are_refused_with_the_next_step() {
     });
     assert!(signed["data"]["kubeconfig"].is_string());
     let unknown = stage.refused(place, &["--token", "aaaaaa.0123456789abcdef"]);
-    assert!(unknown.contains("does not know the token aaaaaa") && unknown.contains(next), "{unknown}");
+    assert!(unknown.contains("the token aaaaaa is unknown") && unknown.contains(next), "{unknown}");
     let forged = stage.refused(place, &["--token", &guessed]);
-    assert!(forged.contains("somebody else may be answering"), "{forged}");
+    assert!(forged.contains("may be another server"), "{forged}");
     let hash = stage.waypost("token create --print-join-command").success();
     let hash = hash.split_whitespace().last().expect("a hash").to_owned();
     let wrong = stage.refused(place, &["--token", &guessed, "--ca-hash", &hash]);
-    assert!(wrong.contains("does not know the token") && wrong.contains(next), "{wrong}");
+    assert!(wrong.contains("is unknown or has expired") && wrong.contains(next), "{wrong}");
     let zeros = format!("sha256:{}", "0".repeat(64));
     let other = stage.refused(place, &["--token", &token, "--ca-hash", &zeros]);
     assert!(other.contains(&hash) && other.contains("nothing was sent"), "{other}");
@@ -48,7 +48,7 @@ fn tokens_that_do_not_do_are_refused_with_the_next_step() {
     let twice = stage.waypost(&format!("token delete {token}")).failure();
     assert!(twice.contains("waypost token list"), "{twice}");
     let late = stage.refused(place, &["--token", &token]);
-    assert!(late.contains("its time is over") && late.contains(next), "{late}");
+    assert!(late.contains("has expired") && late.contains(next), "{late}");
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_token_whose_time_is_over_is_removed() {
         }
     });
     let late = stage.refused(place, &["--token", &token]);
-    assert!(late.contains("its time is over"), "{late}");
+    assert!(late.contains("has expired"), "{late}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What wrong bytes get: the routes of a message are lost, or the session, as RFC 7606 says; never more than that.
+//! Error handling of malformed messages (RFC 7606).
 
 use super::*;
 
@@ -12,19 +12,19 @@ fn with(attributes: &str) -> String {
     format!("0000 {:04x} {attributes} {HOST}", bytes(attributes).len())
 }
 
-fn weight(attributes: &str, terms: Terms) -> Option<Weight> {
-    let taken = update(&with(attributes), terms).expect("a session that goes on");
+fn action(attributes: &str, negotiated: Negotiated) -> Option<ErrorAction> {
+    let taken = update(&with(attributes), negotiated).expect("a session that goes on");
     let (announced, withdrawn) = (taken.announced().count(), taken.withdrawn().count());
-    let weight = taken.fault.map(|fault| fault.weight);
-    let expected = if weight == Some(Weight::Withdraw) { (0, 1) } else { (1, 0) };
+    let action = taken.error.map(|error| error.action);
+    let expected = if action == Some(ErrorAction::TreatAsWithdraw) { (0, 1) } else { (1, 0) };
     assert_eq!((announced, withdrawn), expected, "{attributes}");
-    weight
+    action
 }
 
 #[test]
 fn wrong_attributes_cost_the_routes_and_not_the_session() {
     let good = [ORIGIN, PATH, HOP].concat();
-    assert_eq!(weight(&good, WIDE), None);
+    assert_eq!(action(&good, FOUR_OCTET), None);
     for wrong in [
         "40 01 01 03",             // ORIGIN of an unknown value
         "40 01 02 0000",           // … of a wrong length
@@ -42,10 +42,10 @@ fn wrong_attributes_cost_the_routes_and_not_the_session() {
         let kind = bytes(wrong)[1];
         let others = [ORIGIN, PATH, HOP].into_iter().filter(|other| bytes(other)[1] != kind);
         let all: String = others.chain([wrong]).collect();
-        assert_eq!(weight(&all, WIDE), Some(Weight::Withdraw), "{wrong}");
+        assert_eq!(action(&all, FOUR_OCTET), Some(ErrorAction::TreatAsWithdraw), "{wrong}");
     }
     for lacking in [[ORIGIN, PATH], [ORIGIN, HOP], [PATH, HOP]] {
-        assert_eq!(weight(&lacking.concat(), WIDE), Some(Weight::Withdraw), "{lacking:?}");
+        assert_eq!(action(&lacking.concat(), FOUR_OCTET), Some(ErrorAction::TreatAsWithdraw), "{lacking:?}");
     }
 }
 
@@ -53,21 +53,23 @@ fn wrong_attributes_cost_the_routes_and_not_the_session() {
 fn attributes_that_matter_little_are_let_go() {
     let good = [ORIGIN, PATH, HOP].concat();
     for (more, expected) in [
-        ("40 06 01 00", Some(Weight::Discard)),            // ATOMIC_AGGREGATE with a value
-        ("c0 07 06 fc00 c0000201", Some(Weight::Discard)), // AGGREGATOR of a narrow system
-        ("40 01 01 01", Some(Weight::Discard)),            // ORIGIN again
-        ("40 05 01 00", None),                             // LOCAL_PREF from outside, whatever it is
-        ("80 09 01 00", None),                             // ORIGINATOR_ID from outside
-        ("c0 63 02 0102", None),                           // unknown and optional
-        ("80 0e 05 4004 47 00 00", None),                  // routes of a family that is not ours
+        ("40 06 01 00", Some(ErrorAction::DiscardAttribute)), // ATOMIC_AGGREGATE with a value
+        ("c0 07 06 fc00 c0000201", Some(ErrorAction::DiscardAttribute)), // AGGREGATOR of a narrow system
+        ("40 01 01 01", Some(ErrorAction::DiscardAttribute)), // ORIGIN again
+        ("40 05 01 00", None),                                // LOCAL_PREF from outside, whatever it is
+        ("80 09 01 00", None),                                // ORIGINATOR_ID from outside
+        ("c0 63 02 0102", None),                              // unknown and optional
+        ("80 0e 05 4004 47 00 00", None),                     // routes of a family that is not ours
     ] {
-        assert_eq!(weight(&format!("{good}{more}"), WIDE), expected, "{more}");
+        assert_eq!(action(&format!("{good}{more}"), FOUR_OCTET), expected, "{more}");
     }
-    let internal = Terms { wide: true, internal: true };
-    for (more, expected) in
-        [("40 05 01 00", Some(Weight::Withdraw)), ("80 09 01 00", Some(Weight::Withdraw)), ("80 0a 04 01010101", None)]
-    {
-        assert_eq!(weight(&format!("{good}{more}"), internal), expected, "{more}");
+    let internal = Negotiated { four_octet_as: true, internal: true };
+    for (more, expected) in [
+        ("40 05 01 00", Some(ErrorAction::TreatAsWithdraw)),
+        ("80 09 01 00", Some(ErrorAction::TreatAsWithdraw)),
+        ("80 0a 04 01010101", None),
+    ] {
+        assert_eq!(action(&format!("{good}{more}"), internal), expected, "{more}");
     }
 }
 
@@ -89,10 +91,10 @@ fn a_message_whose_routes_cannot_be_found_ends_the_session() {
         (attributes("40"), Notification::BAD_ATTRIBUTES), // an attribute that breaks off
         (attributes("40 63 01 07"), Notification { data: vec![0x40, 0x63, 7], ..Notification::new(3, 2) }),
     ] {
-        assert_eq!(update(&body, WIDE), Err(expected), "{body}");
+        assert_eq!(update(&body, FOUR_OCTET), Err(expected), "{body}");
     }
     // The routes are there, whatever was lost.
-    assert_eq!(weight(&format!("{good}40"), WIDE), Some(Weight::Withdraw));
+    assert_eq!(action(&format!("{good}40"), FOUR_OCTET), Some(ErrorAction::TreatAsWithdraw));
 }
 
 #[test]
@@ -103,7 +105,7 @@ fn heads_and_introductions_are_checked() {
     assert_eq!(length(&message(9, "")), Err(Notification::bad_type(9)));
     assert_eq!(length(&message(KEEPALIVE, "00")), Err(Notification::bad_length(20)));
     assert_eq!(length(&message(OPEN, "04")), Err(Notification::bad_length(20)));
-    assert_eq!(length(&framed(UPDATE, &[0; LONGEST])), Err(Notification::bad_length(4115)));
+    assert_eq!(length(&frame(UPDATE, &[0; MAX_LEN])), Err(Notification::bad_length(4115)));
     for (body, expected) in [
         ("03 fc00 00b4 0a000001 00", Notification::bad_version()),
         ("04 fc00 0002 0a000001 00", Notification::BAD_HOLD_TIME),
@@ -114,17 +116,17 @@ fn heads_and_introductions_are_checked() {
         ("04 fc00 00b4 0a000001 04 02 02 41 04", Notification::BAD_OPEN),
         ("04 fc00 00b4 0a000001 ff ff 00", Notification::BAD_OPEN),
     ] {
-        assert_eq!(read(&message(OPEN, body), WIDE), Err(expected), "{body}");
+        assert_eq!(read(&message(OPEN, body), FOUR_OCTET), Err(expected), "{body}");
     }
-    // A capability of a wrong length is as one that nobody knows.
-    let Ok(Message::Open(open)) = read(&message(OPEN, "04 fc00 00b4 0a000001 05 02 03 41 01 07"), WIDE) else {
+    // A capability of invalid length is treated as unknown.
+    let Ok(Message::Open(open)) = read(&message(OPEN, "04 fc00 00b4 0a000001 05 02 03 41 01 07"), FOUR_OCTET) else {
         panic!("no OPEN")
     };
-    assert_eq!((open.asn(), open.is_wide()), (64512, false));
+    assert_eq!((open.asn(), open.has_four_octet_as()), (64512, false));
 }
 
 #[test]
 fn bits_that_do_not_count_are_not_kept() {
     let body = with(&[ORIGIN, PATH, HOP].concat()).replace(HOST, "04 ff");
-    assert_eq!(update(&body, WIDE).expect("an UPDATE").update.announced, nets(&["240.0.0.0/4"]));
+    assert_eq!(update(&body, FOUR_OCTET).expect("an UPDATE").update.announced, nets(&["240.0.0.0/4"]));
 }

@@ -54,7 +54,7 @@ fn capability() -> impl Strategy<Value = Capability> {
             seconds,
             families
         })),
-        any::<u32>().prop_map(Capability::Wide),
+        any::<u32>().prop_map(Capability::FourOctetAs),
         (66..=255u8, vec(any::<u8>(), 0..50)).prop_map(|(code, data)| Capability::Unknown { code, data }),
     ]
 }
@@ -62,33 +62,33 @@ fn capability() -> impl Strategy<Value = Capability> {
 proptest! {
     #[test]
     fn updates_read_as_they_were_written(attributes in attributes(), withdrawn in vec(v4(), 0..20), announced in vec(v4(), 0..20)) {
-        let terms = Terms { wide: true, internal: true };
+        let negotiated = Negotiated { four_octet_as: true, internal: true };
         let update = Update { withdrawn, attributes, announced };
-        let taken = Box::new(Taken { update: update.clone(), fault: None });
-        prop_assert_eq!(read(&update.write(terms), terms), Ok(Message::Update(taken)));
+        let taken = Box::new(ReceivedUpdate { update: update.clone(), error: None });
+        prop_assert_eq!(read(&update.write(negotiated), negotiated), Ok(Message::Update(taken)));
     }
 
     #[test]
     fn introductions_read_as_they_were_written(my_as: u16, hold in 3..=u16::MAX, id in 1..=u32::MAX, capabilities in vec(capability(), 0..10)) {
         let open = Open { my_as, hold, id: id.into(), capabilities };
-        prop_assert_eq!(read(&open.write(), WIDE), Ok(Message::Open(open)));
+        prop_assert_eq!(read(&open.write(), FOUR_OCTET), Ok(Message::Open(open)));
     }
 
     #[test]
     fn reasons_read_as_they_were_written(code: u8, subcode: u8, data in vec(any::<u8>(), 0..300)) {
         let notification = Notification { code, subcode, data };
         let _ = notification.to_string();
-        prop_assert_eq!(read(&notification.write(), WIDE), Ok(Message::Notification(notification)));
+        prop_assert_eq!(read(&notification.write(), FOUR_OCTET), Ok(Message::Notification(notification)));
     }
 
     #[test]
-    fn any_bytes_get_an_answer(kind in 0..7u8, body in vec(any::<u8>(), 0..200), wide: bool, internal: bool) {
-        let terms = Terms { wide, internal };
-        let message = framed(kind, &body);
+    fn any_bytes_get_an_answer(kind in 0..7u8, body in vec(any::<u8>(), 0..200), four_octet_as: bool, internal: bool) {
+        let negotiated = Negotiated { four_octet_as, internal };
+        let message = frame(kind, &body);
         let _ = length(&message);
-        if let Ok(Message::Update(taken)) = read(&message, terms) {
+        if let Ok(Message::Update(taken)) = read(&message, negotiated) {
             let both = taken.announced().count().min(taken.withdrawn().count());
-            prop_assert!(taken.fault.is_none() || both == 0 || taken.fault.is_some_and(|fault| fault.weight == Weight::Discard));
+            prop_assert!(taken.error.is_none() || both == 0 || taken.error.is_some_and(|error| error.action == ErrorAction::DiscardAttribute));
         }
     }
 
@@ -96,9 +96,9 @@ proptest! {
     #[test]
     fn a_wrong_byte_gets_an_answer(attributes in attributes(), announced in vec(v4(), 0..5), at: prop::sample::Index, byte: u8) {
         let update = Update { attributes, announced, ..Update::default() };
-        let mut written = update.write(WIDE);
+        let mut written = update.write(FOUR_OCTET);
         let at = at.index(written.len());
         written[at] = byte;
-        let _ = read(&written, WIDE);
+        let _ = read(&written, FOUR_OCTET);
     }
 }

@@ -211,7 +211,7 @@ fn bursts_give_no_advantage() {
 }
 
 #[test]
-fn seats_that_nobody_else_wanted_are_not_held_against_a_flow() {
+fn seats_without_competition_are_not_charged_to_a_flow() {
     let mut simulation = Simulation::new(20, &[flow(200 * MS, 250), flow(200 * MS, 0)]);
     simulation.run(60_000 * MS);
     simulation.flows[1].open = 250;
