@@ -125,8 +125,8 @@ impl SpanProcessor for LazyProcessor {
     }
 }
 
-/// The connection to a collector. Used by the thread of the batch processor only, which runs outside the runtimes of the program.
-struct Collector(Mutex<Client>);
+/// How to reach a collector. Used by the thread of the batch processor, which runs outside the runtimes of the program.
+struct Collector(Arc<Access>);
 
 impl std::fmt::Debug for Collector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -141,14 +141,14 @@ impl Collector {
             server["certificate-authority"] = file.to_string_lossy().into();
         }
         let access = Access::from_parts(&server, &Value::Null).with_context(|| format!("OTLP endpoint {url}"))?;
-        Ok(Self(Mutex::new(Client::new(Arc::new(access)))))
+        Ok(Self(Arc::new(access)))
     }
 
     fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         // One runtime per export: exports are seconds apart, and a runtime that lives would need a thread to keep the connection.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let mut client = self.0.lock().another();
+            let mut client = Client::new(self.0.clone());
             let sent = tokio::time::timeout(EXPORT_TIMEOUT, client.send(request)).await;
             Ok(sent.map_err(|_| "the collector did not respond in time")??)
         })
