@@ -18,7 +18,7 @@ const TARGET: u16 = 8080;
 /// How long a question may take: short, since most of them find nobody.
 const QUESTION: Duration = Duration::from_millis(50);
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Where the Lease of the address is.
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/waypost-address-192.0.2.200";
 
@@ -99,7 +99,7 @@ fn cut(node: &Node) -> anyhow::Result<()> {
 fn settle(served: &Served, outside: &Outside, nodes: &[Node]) -> anyhow::Result<usize> {
     let begun = Instant::now();
     loop {
-        ensure!(begun.elapsed() < PATIENCE, "nobody answers for the address");
+        ensure!(begun.elapsed() < TIMEOUT, "nobody answers for the address");
         let reached = outside.caller().timeout(QUESTION).ask(Protocol::Tcp, ADDRESS.0, ADDRESS.1).is_ok();
         let holder = holder(served);
         let owner = nodes.iter().position(|node| *node.name() == holder);
@@ -118,7 +118,7 @@ fn holder(served: &Served) -> String {
 fn until_reached(outside: &Outside, begun: Instant) -> anyhow::Result<f64> {
     let caller = outside.caller().timeout(QUESTION);
     while caller.ask(Protocol::Tcp, ADDRESS.0, ADDRESS.1).is_err() {
-        ensure!(begun.elapsed() < PATIENCE, "the address is not reached again");
+        ensure!(begun.elapsed() < TIMEOUT, "the address is not reached again");
     }
     Ok(begun.elapsed().as_secs_f64() * 1e3)
 }
@@ -130,6 +130,6 @@ fn until_another(served: &Served, before: &str, begun: Instant) -> anyhow::Resul
         if !now.is_empty() && now != before {
             return Ok(begun.elapsed().as_secs_f64() * 1e3);
         }
-        ensure!(begun.elapsed() < PATIENCE, "nobody took the address");
+        ensure!(begun.elapsed() < TIMEOUT, "nobody took the address");
     }
 }

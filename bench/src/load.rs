@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 /// How long one request may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The namespace of all objects.
 pub const NAMESPACE: &str = "bench";
 /// Where Services are.
@@ -100,7 +100,7 @@ impl Work {
         let begun = Instant::now();
         let asked = client.bytes(self.method.clone(), &self.path, content_type, self.body.clone());
         let (code, answer) =
-            timeout(PATIENCE, asked).await.with_context(|| format!("{} {}: no answer", self.method, self.path))??;
+            timeout(TIMEOUT, asked).await.with_context(|| format!("{} {}: no answer", self.method, self.path))??;
         let took = begun.elapsed();
         ensure!(
             code == self.expect,

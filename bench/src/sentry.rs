@@ -48,10 +48,10 @@ impl Sentry {
     ///
     /// # Errors
     /// When there is none in time.
-    pub async fn seen(mut self, patience: Duration) -> anyhow::Result<Instant> {
-        match tokio::time::timeout(patience, &mut self.seen).await {
+    pub async fn seen(mut self, timeout: Duration) -> anyhow::Result<Instant> {
+        match tokio::time::timeout(timeout, &mut self.seen).await {
             Ok(seen) => seen.context("a sentry")?.context("it was told to stop"),
-            Err(_) => bail!("after {patience:?} it was not yet so that {}", self.what),
+            Err(_) => bail!("after {timeout:?} it was not yet so that {}", self.what),
         }
     }
 

@@ -18,7 +18,7 @@ use crate::waypost::Waypost;
 /// How often the log is looked at.
 const LOOK: Duration = Duration::from_millis(1);
 /// How long a start may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// The last of the lines that `up` says.
 const LAST: &str = "\npage ";
 
@@ -78,7 +78,7 @@ async fn up(program: &Waypost, home: &TempDir) -> anyhow::Result<(Process, f64)>
             return Ok((process, begun.elapsed().as_secs_f64() * 1e3));
         }
         process.check()?;
-        ensure!(begun.elapsed() < PATIENCE, "it was not ready in time:\n{log}");
+        ensure!(begun.elapsed() < TIMEOUT, "it was not ready in time:\n{log}");
         sleep(LOOK).await;
     }
 }
@@ -90,7 +90,7 @@ async fn clean(program: &Waypost, home: &TempDir) -> anyhow::Result<()> {
     let mut down = Process::spawn(program.program(), &arguments, home.path(), "down")?;
     let begun = Instant::now();
     while down.is_running()? {
-        ensure!(begun.elapsed() < PATIENCE, "`down` did not end in time");
+        ensure!(begun.elapsed() < TIMEOUT, "`down` did not end in time");
         sleep(LOOK).await;
     }
     Ok(())

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::{Instant, sleep};
 
 /// How long a server may take to become ready, and to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// How often it is looked at meanwhile.
 const LOOK: Duration = Duration::from_millis(1);
 /// The unit in which Linux tells processor time, whatever its own clock is.
@@ -151,7 +151,7 @@ impl Process {
     pub async fn stop(&mut self) -> anyhow::Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::TERM).context("stopping a process")?;
         let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < TIMEOUT {
             if self.child.try_wait().context("waiting for a process")?.is_some() {
                 return Ok(());
             }
@@ -177,7 +177,7 @@ impl Running {
     /// # Errors
     /// When one of them ends or none becomes ready in time.
     pub async fn when_ready(mut processes: Vec<Process>, kubeconfig: &Path, begun: Instant) -> anyhow::Result<Self> {
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < TIMEOUT {
             if let Some(client) = ready(kubeconfig).await {
                 return Ok(Self { processes, client, ready_in: begun.elapsed() });
             }

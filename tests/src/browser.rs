@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::session::PATIENCE;
+use crate::session::TIMEOUT;
 
 /// What a person presses; the numbers are WebDriver's.
 pub mod keys {
@@ -60,7 +60,7 @@ impl Browser {
         });
         let wanted = json!({"capabilities": {"alwaysMatch": {
             "browserName": "chrome", "acceptInsecureCerts": true, "goog:chromeOptions": options,
-            "goog:loggingPrefs": {"browser": "ALL"}, "timeouts": {"script": PATIENCE.as_millis()},
+            "goog:loggingPrefs": {"browser": "ALL"}, "timeouts": {"script": TIMEOUT.as_millis()},
         }}});
         let mut browser = Self { driver, port, session: String::new(), _profile: profile };
         let made = browser.ask("POST", "/session", &wanted);
@@ -107,13 +107,13 @@ impl Browser {
     /// Waits until an expression is true, and answers what it is then.
     #[track_caller]
     pub fn until(&self, expression: &str) -> Value {
-        let patience = PATIENCE.as_millis() / 2;
+        let timeout = TIMEOUT.as_millis() / 2;
         let script = format!(
             "const done = arguments[arguments.length - 1];\
              const begun = performance.now();\
              const look = () => {{\
                let now; try {{ now = ({expression}); }} catch (error) {{ now = null; }}\
-               if (now) done({{now}}); else if (performance.now() - begun > {patience}) done(null); else setTimeout(look, 15);\
+               if (now) done({{now}}); else if (performance.now() - begun > {timeout}) done(null); else setTimeout(look, 15);\
              }}; look();"
         );
         let mut found = self.command("POST", "/execute/async", &json!({"script": script, "args": []}));
@@ -228,7 +228,7 @@ fn begin_driver() -> Option<(Child, u16)> {
 /// One request, one answer, one connection.
 fn exchange(port: u16, method: &str, path: &str, body: &Value) -> std::io::Result<(u16, Value)> {
     let mut socket = TcpStream::connect(("127.0.0.1", port))?;
-    socket.set_read_timeout(Some(PATIENCE * 2))?;
+    socket.set_read_timeout(Some(TIMEOUT * 2))?;
     let body = if method == "GET" || method == "DELETE" { String::new() } else { body.to_string() };
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\

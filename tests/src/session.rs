@@ -1,7 +1,7 @@
 //! A client that waits for each answer, for tests that say one thing after the other.
 //!
 //! In: a path and a body. Out: an [`Answer`], which can be asked to be a success or a refusal; and [`Watch`]es, read event
-//! by event. Nothing here waits for ever: what does not come within [`PATIENCE`] fails the test.
+//! by event. Nothing here waits for ever: what does not come within [`TIMEOUT`] fails the test.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 /// How long an answer or an event may take. Far more than any takes; a test that waits so long has failed.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The Services of the namespace `default`.
 pub const SERVICES: &str = "/api/v1/namespaces/default/services";
@@ -129,7 +129,7 @@ impl Session {
 }
 
 async fn patient<T>(answer: impl Future<Output = Result<T, ClientError>>) -> T {
-    let answer = tokio::time::timeout(PATIENCE, answer).await;
+    let answer = tokio::time::timeout(TIMEOUT, answer).await;
     answer.expect("an answer in time").unwrap_or_else(|error| panic!("no answer: {error}"))
 }
 
@@ -177,7 +177,7 @@ impl Watch<'_> {
     /// The next event: its type and its object. `None` when the stream has ended.
     #[track_caller]
     pub fn event(&mut self) -> Option<(String, Value)> {
-        let event = async { tokio::time::timeout(PATIENCE, self.events.recv()).await.expect("an event in time") };
+        let event = async { tokio::time::timeout(TIMEOUT, self.events.recv()).await.expect("an event in time") };
         let mut event = self.runtime.block_on(event)?;
         Some((text(&event, "/type").to_owned(), event["object"].take()))
     }

@@ -23,7 +23,7 @@ const ENDED: &str = "waypost-vm: the tests ended with ";
 const ALL: &str = "/bin /etc /init /lib /lib64 /sbin /tests /usr /waypost /backend";
 const MORE: &str = "/root/proc /root/sys /root/dev /root/tmp /root/run /root/started";
 /// How long a machine may take before something is wrong with it: several times what it needs where nobody else is at work.
-const PATIENCE: Duration = Duration::from_secs(1800);
+const TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// What came of tests in a virtual machine.
 #[derive(Debug)]
@@ -125,7 +125,7 @@ impl Machine {
                 }
             }
         });
-        let (deadline, mut console) = (Instant::now() + PATIENCE, String::new());
+        let (deadline, mut console) = (Instant::now() + TIMEOUT, String::new());
         loop {
             match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(line) => {

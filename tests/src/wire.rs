@@ -14,7 +14,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, Support
 use serde_json::Value;
 
 use crate::Server;
-use crate::session::{Answer, PATIENCE};
+use crate::session::{Answer, TIMEOUT};
 
 /// A TLS connection to a server.
 pub struct Wire {
@@ -63,8 +63,8 @@ impl Wire {
             None => builder.with_no_client_auth(),
         };
         let mut socket = TcpStream::connect(&server.address)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        socket.set_write_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(TIMEOUT))?;
+        socket.set_write_timeout(Some(TIMEOUT))?;
         let name = ServerName::try_from("localhost").expect("a name");
         let mut connection = ClientConnection::new(Arc::new(config), name).expect("a connection");
         while connection.is_handshaking() {

@@ -27,7 +27,7 @@ const WRITERS: usize = 8;
 /// The pause between single events; long enough for every watcher to have one before the next.
 const PACE: Duration = Duration::from_millis(100);
 /// How long deliveries may take after the last write.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// What the name of an event's object begins with, as it stands in the event.
 const MARK: &[u8] = b"\"name\":\"fan-";
 /// Digits of an event's number.
@@ -100,10 +100,10 @@ pub async fn measure(running: &Running, size: Size) -> anyhow::Result<FanOut> {
     }
     let written = write_apart(running.client(), size.single).await?;
     // When watchers were cut off, the rest of the time tells nothing new.
-    let _ = timeout(PATIENCE, progress.arrived.notified()).await;
+    let _ = timeout(TIMEOUT, progress.arrived.notified()).await;
     let (burst_begun, cpu_before) = (Instant::now(), running.cpu()?);
     let work = (size.single..size.single + size.burst).map(event).collect();
-    load::run(client, WRITERS, work, PATIENCE).await?;
+    load::run(client, WRITERS, work, TIMEOUT).await?;
     let seen = collect(watchers, size.watchers).await?;
     let burst_cpu = running.cpu()?.saturating_sub(cpu_before);
     Ok(FanOut { opened_in, burst_cpu, ..summary(&seen, &written, burst_begun) })
@@ -182,7 +182,7 @@ async fn write_singly(mut client: Client, events: usize) -> anyhow::Result<Vec<W
 
 /// Waits for the watchers; those that still wait after a while count as cut off.
 async fn collect(mut watchers: JoinSet<Seen>, count: usize) -> anyhow::Result<Vec<Seen>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut seen = Vec::with_capacity(count);
     while let Ok(Some(watcher)) = tokio::time::timeout_at(deadline, watchers.join_next()).await {
         seen.push(watcher.context("a watcher")?);

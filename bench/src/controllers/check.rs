@@ -84,7 +84,7 @@ mod tests {
         assert!(is_right(vec![slice(&[1, 0])]));
         assert!(is_right(vec![slice(&[1]), slice(&[0])]));
         assert!(!is_right(vec![slice(&[0])]), "one is missing");
-        assert!(!is_right(vec![slice(&[0, 1]), slice(&[1])]), "one is there twice");
+        assert!(!is_right(vec![slice(&[0, 1]), slice(&[1])]), "one is a duplicate");
         assert!(!is_right(vec![]), "the Service has no slice");
         let mut other = slice(&[0, 1]);
         other.members[0].ready = false;

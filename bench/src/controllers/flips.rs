@@ -13,7 +13,7 @@ use super::tracker::{Tracker, Writes};
 use crate::subject::Running;
 
 /// How long a change may take to show.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The pause after each, in which whatever else it causes happens.
 const PAUSE: Duration = Duration::from_millis(50);
 /// After the last one.
@@ -53,7 +53,7 @@ pub async fn measure(running: &Running, tracker: &mut Tracker, size: Size, count
         let change = pod.turn(ready, Timestamp::now());
         let sent = Instant::now();
         let took = change.send(&mut client).await?;
-        let shown = tracker.until_shown(&pod.name(), ready, PATIENCE).await?;
+        let shown = tracker.until_shown(&pod.name(), ready, TIMEOUT).await?;
         flips.answered.push(took);
         flips.shown.push(shown.saturating_duration_since(sent));
         flips.after.push(shown.saturating_duration_since(sent + took));

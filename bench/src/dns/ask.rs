@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use crate::sentry::Sentry;
 
 /// How long one answer may take.
-const PATIENCE: Duration = Duration::from_millis(200);
+const TIMEOUT: Duration = Duration::from_millis(200);
 /// The type of addresses.
 const A: u16 = 1;
 
@@ -37,7 +37,7 @@ impl Asker {
     /// When there is no socket for it.
     pub fn new(to: SocketAddr) -> anyhow::Result<Self> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("a socket for questions")?;
-        socket.set_read_timeout(Some(PATIENCE)).context("limiting the time of questions")?;
+        socket.set_read_timeout(Some(TIMEOUT)).context("limiting the time of questions")?;
         socket.connect(to).context("a way to the server")?;
         Ok(Self { socket, id: 0 })
     }
@@ -48,7 +48,7 @@ impl Asker {
         self.socket.send(&question(self.id, name)).ok()?;
         let (mut buffer, begun) = ([0; 4096], Instant::now());
         // An answer to an earlier question may be late.
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < TIMEOUT {
             let count = self.socket.recv(&mut buffer).ok()?;
             if buffer[..count].starts_with(&self.id.to_be_bytes()) {
                 return read(&buffer[..count]);

@@ -14,7 +14,7 @@ use crate::load::Work;
 use crate::sentry::Sentry;
 
 /// How long a change may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The pause after each, in which whatever else it causes happens.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Between two questions: often enough to see, seldom enough to leave the machine to those who are measured.
@@ -68,7 +68,7 @@ impl Changes {
         let sent = Instant::now();
         work.send(client).await?;
         let answered = Instant::now();
-        let visible = sentry.seen(PATIENCE).await?;
+        let visible = sentry.seen(TIMEOUT).await?;
         self.answered.push(answered - sent);
         self.visible.push(visible.saturating_duration_since(sent));
         self.after.push(visible.saturating_duration_since(answered));

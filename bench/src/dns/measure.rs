@@ -28,7 +28,7 @@ const FILL: Duration = Duration::from_secs(1800);
 /// How many clients write it.
 const CLIENTS: usize = 16;
 /// How long a server may take until it knows everything.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 /// How often a starting server is looked at and asked.
 const LOOK: Duration = Duration::from_millis(1);
 /// Before memory is read, what was just freed may be given back.
@@ -142,10 +142,10 @@ impl One<'_> {
         let mut process = self.contender.start(self.home)?;
         while !sentry.has_seen() {
             process.check()?;
-            ensure!(begun.elapsed() < PATIENCE, "the last Service is not known after {PATIENCE:?}");
+            ensure!(begun.elapsed() < TIMEOUT, "the last Service is not known after {TIMEOUT:?}");
             sleep(LOOK).await;
         }
-        let mut known = sentry.seen(PATIENCE).await?;
+        let mut known = sentry.seen(TIMEOUT).await?;
         if wanted.is_some() {
             known = block_in_place(|| sweep(self.size))?.unwrap_or(known);
             self.set(figures, "start_s", (known - begun).as_secs_f64());
@@ -201,7 +201,7 @@ impl One<'_> {
 
 /// Asks for every Service. The moment the last one that was not right at first became so, if there was one.
 fn sweep(size: Size) -> anyhow::Result<Option<Instant>> {
-    let (mut asker, deadline, mut late) = (Asker::new(LISTEN)?, Instant::now() + PATIENCE, None);
+    let (mut asker, deadline, mut late) = (Asker::new(LISTEN)?, Instant::now() + TIMEOUT, None);
     for number in 0..size.services {
         let (name, wanted) = (objects::full_name(number), objects::addresses(size, number));
         let mut answer = asker.ask(&name);

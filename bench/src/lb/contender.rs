@@ -20,7 +20,7 @@ use crate::kubernetes;
 use crate::waypost::Waypost;
 
 /// How long a start may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The ports of peers; ours are those of the Service.
 const PORTS: (u16, u16) = (8000, 8443);
 
@@ -135,7 +135,7 @@ impl Contender {
         ]);
         command.arg(&home);
         let process = stage.node.spawn(command);
-        process.wait_for_line("ready", PATIENCE);
+        process.wait_for_line("ready", TIMEOUT);
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": {"name": "web"},
             "stringData": {"tls.crt": stage.read("web.crt")?, "tls.key": stage.read("web.key")?},

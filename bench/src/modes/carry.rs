@@ -18,7 +18,7 @@ const PIECE: usize = 128 << 10;
 /// How many clients make short connections.
 const CLIENTS: usize = 2;
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The size of a datagram.
 const DATAGRAM: usize = 64;
 
@@ -105,7 +105,7 @@ fn short(client: &Pod, to: SocketAddr, time: Duration) -> anyhow::Result<f64> {
 /// Exchanges of one datagram per second.
 fn exchange(to: SocketAddr, time: Duration) -> anyhow::Result<f64> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
     socket.connect(to)?;
     let (begun, mut count, mut answer) = (Instant::now(), 0u32, [0; DATAGRAM]);
     while begun.elapsed() < time {
@@ -118,8 +118,8 @@ fn exchange(to: SocketAddr, time: Duration) -> anyhow::Result<f64> {
 }
 
 fn connect(to: SocketAddr) -> anyhow::Result<TcpStream> {
-    let connection = TcpStream::connect_timeout(&to, PATIENCE).with_context(|| format!("connecting to {to}"))?;
-    connection.set_read_timeout(Some(PATIENCE))?;
+    let connection = TcpStream::connect_timeout(&to, TIMEOUT).with_context(|| format!("connecting to {to}"))?;
+    connection.set_read_timeout(Some(TIMEOUT))?;
     connection.set_nodelay(true)?;
     Ok(connection)
 }

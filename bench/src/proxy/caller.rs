@@ -14,7 +14,7 @@ use crate::sentry::Sentry;
 /// How long one connection of a sentry may take: a hundred times what it needs. Some proxies drop what they do not know yet.
 const SHORT: Duration = Duration::from_millis(5);
 /// How long one that should work may take.
-pub const PATIENCE: Duration = Duration::from_secs(1);
+pub const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What came of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +29,8 @@ pub enum Outcome {
 
 /// Connects once and hangs up. The calling thread must be inside.
 #[must_use]
-pub fn call(to: SocketAddr, patience: Duration) -> Outcome {
-    match TcpStream::connect_timeout(&to, patience) {
+pub fn call(to: SocketAddr, timeout: Duration) -> Outcome {
+    match TcpStream::connect_timeout(&to, timeout) {
         Ok(connection) => {
             hang_up(&connection);
             Outcome::Accepted

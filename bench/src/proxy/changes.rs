@@ -18,7 +18,7 @@ use super::stage::Seat;
 use crate::load::Work;
 
 /// How long a change may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// The pause after each, in which whatever else it causes happens.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Between two calls: often enough to see, seldom enough to leave the machine to those who are measured.
@@ -120,7 +120,7 @@ impl Hand<'_> {
             work.send(&mut self.client).await?;
         }
         let answered = Instant::now();
-        let effective = sentry.seen(PATIENCE).await?;
+        let effective = sentry.seen(TIMEOUT).await?;
         changes.answered.push(answered - sent);
         changes.effective.push(effective.saturating_duration_since(sent));
         changes.after.push(effective.saturating_duration_since(answered));

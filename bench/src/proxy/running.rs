@@ -16,7 +16,7 @@ use crate::sentry::Sentry;
 use crate::subject::Memory;
 
 /// How long it may take until everything works.
-const PATIENCE: Duration = Duration::from_secs(1800);
+const TIMEOUT: Duration = Duration::from_secs(1800);
 /// How often a starting proxy is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 /// What is busy does something in so long.
@@ -55,12 +55,7 @@ impl<'a> Running<'a> {
     pub async fn until(&self, sentry: Sentry) -> anyhow::Result<Instant> {
         while !sentry.has_seen() {
             ensure!(self.process.is_running(), "{} has ended:\n{}", self.contender.name(), self.last_words());
-            ensure!(
-                self.begun.elapsed() < PATIENCE,
-                "{} takes too long:\n{}",
-                self.contender.name(),
-                self.last_words()
-            );
+            ensure!(self.begun.elapsed() < TIMEOUT, "{} takes too long:\n{}", self.contender.name(), self.last_words());
             sleep(LOOK).await;
         }
         sentry.seen(LOOK).await
@@ -73,7 +68,7 @@ impl<'a> Running<'a> {
     pub async fn calm(&self) -> anyhow::Result<()> {
         let begun = Instant::now();
         let mut before = self.cpu()?;
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < TIMEOUT {
             sleep(MOMENT).await;
             let now = self.cpu()?;
             if now == before && !usage::has_children(self.process.pid()) {
@@ -123,12 +118,12 @@ impl<'a> Running<'a> {
 /// # Errors
 /// When one never does.
 pub fn sweep(seat: &Seat, size: Size) -> anyhow::Result<Option<Instant>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     seat.client.in_namespace(|| {
         let mut late = None;
         for number in 0..size.services - 1 {
             let mut calls = 0;
-            while caller::call(size.vip(number), caller::PATIENCE) != Outcome::Accepted {
+            while caller::call(size.vip(number), caller::TIMEOUT) != Outcome::Accepted {
                 ensure!(Instant::now() < deadline, "Service {number} does not work");
                 calls += 1;
             }
@@ -150,7 +145,7 @@ pub async fn complete(stage: &Stage, seat: &Seat, size: Size) -> anyhow::Result<
         stage.forget_reached().await;
         seat.client.in_namespace(|| {
             for _ in 0..size.endpoints * CALLS {
-                let _ = caller::call(size.vip(number), caller::PATIENCE);
+                let _ = caller::call(size.vip(number), caller::TIMEOUT);
             }
         });
         // The far machine may be a little behind.

@@ -24,7 +24,7 @@ const VIP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 96, 0, 80))
 /// Where the server in each Pod listens.
 const PORT: u16 = 8080;
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 /// How long a question may be without an answer before another one is asked.
 const SILENCE: Duration = Duration::from_millis(250);
 /// How often a Service is tried, and a count looked at.
@@ -124,15 +124,15 @@ async fn sample(machine: &Machine, client: &mut Client) -> anyhow::Result<(Durat
     let mut watch = Watch::begin(machine.client()?, &path).await?;
     let begun = Instant::now();
     create(client, PODS, &pod).await?;
-    let reach = tokio::spawn(async move { timeout(PATIENCE, until_reached()).await.map(|()| begun.elapsed()) });
-    timeout(PATIENCE, watch.until(|_, pod| is_ready(pod))).await.context("the Pod is not ready")??;
+    let reach = tokio::spawn(async move { timeout(TIMEOUT, until_reached()).await.map(|()| begun.elapsed()) });
+    timeout(TIMEOUT, watch.until(|_, pod| is_ready(pod))).await.context("the Pod is not ready")??;
     let ready = begun.elapsed();
     let reached = reach.await.context("asking")?.context("the Pod was not reached")?;
     let (code, _) = client.json(Method::DELETE, &format!("{PODS}/probe?gracePeriodSeconds=0"), None).await?;
     ensure!(code == 200, "deleting the Pod: {code}");
-    timeout(PATIENCE, watch.until(|kind, _| kind == "DELETED")).await.context("the Pod stays")??;
+    timeout(TIMEOUT, watch.until(|kind, _| kind == "DELETED")).await.context("the Pod stays")??;
     // The next one must not be reached before it is there.
-    timeout(PATIENCE, async {
+    timeout(TIMEOUT, async {
         while ask().await.is_ok() {
             sleep(LOOK).await;
         }
@@ -157,7 +157,7 @@ async fn scale(machine: &Machine, client: &mut Client, replicas: usize) -> anyho
             && wanted.as_u64() == Some(ready)
             && status["observedGeneration"] == deployment["metadata"]["generation"]
     });
-    timeout(PATIENCE, complete).await.context("the Pods are not ready in time")??;
+    timeout(TIMEOUT, complete).await.context("the Pods are not ready in time")??;
     Ok(begun.elapsed())
 }
 

@@ -31,7 +31,7 @@ const KEYS: [&[&str]; 3] =
     [&["one:A", "two:B", "identity"], &["two:B", "one:A", "identity"], &["identity", "one:A", "two:B"]];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "the child of the test below"]
+#[ignore = "runs as a child process of the test below, which kills it"]
 async fn child() {
     let dir = std::env::var(DIR).expect("the parent names the directory");
     let encrypts = std::env::var_os(ENCRYPT).is_some();

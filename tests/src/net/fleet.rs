@@ -17,7 +17,7 @@ use super::{Mode, Node, Served};
 /// Ranges that the testbed's own pods do not use.
 const PODS: &str = "10.200.0.0/16,fd00:10:200::/56";
 /// How long a start or a change may take before the test has failed.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 /// Where Deployments of `default` are.
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 /// Where Pods of `default` are.
@@ -41,7 +41,7 @@ impl Fleet {
             fleet.begin(node);
         }
         for (node, _) in &fleet.machines {
-            fleet.served.with_proxy(node, |program| program.wait_for_line("ready", PATIENCE));
+            fleet.served.with_proxy(node, |program| program.wait_for_line("ready", TIMEOUT));
         }
         fleet
     }
@@ -62,7 +62,7 @@ impl Fleet {
     /// Begins the program of a machine, also again.
     pub fn start(&self, node: &Node) {
         self.begin(node);
-        self.served.with_proxy(node, |program| program.wait_for_line("ready", PATIENCE));
+        self.served.with_proxy(node, |program| program.wait_for_line("ready", TIMEOUT));
     }
 
     fn begin(&self, node: &Node) {
@@ -107,7 +107,7 @@ impl Fleet {
             }
             let mut watch = session.watch(DEPLOYMENTS, &format!("&fieldSelector=metadata.name={name}"));
             watch.until(|_, deployment| {
-                assert!(begun.elapsed() < PATIENCE, "{name} is not rolled out: {}", deployment["status"]);
+                assert!(begun.elapsed() < TIMEOUT, "{name} is not rolled out: {}", deployment["status"]);
                 is_rolled_out(deployment)
             });
         });
@@ -133,7 +133,7 @@ impl Fleet {
             }
             let mut watch = session.watch(PODS_OF_DEFAULT, &format!("&fieldSelector=metadata.name={name}"));
             watch.until(|_, pod| {
-                assert!(begun.elapsed() < PATIENCE, "{name} is not {what}: {}", pod["status"]);
+                assert!(begun.elapsed() < TIMEOUT, "{name} is not {what}: {}", pod["status"]);
                 wanted(pod)
             });
         });

@@ -99,8 +99,8 @@ impl Hammer {
 
     /// Waits until the tally is as wanted, and answers whether it became so in time.
     #[must_use]
-    pub fn wait_until(&self, patience: Duration, wanted: impl Fn(&Tally) -> bool) -> bool {
-        let deadline = Instant::now() + patience;
+    pub fn wait_until(&self, timeout: Duration, wanted: impl Fn(&Tally) -> bool) -> bool {
+        let deadline = Instant::now() + timeout;
         let mut tally = self.shared.0.lock();
         while !wanted(&tally) {
             if self.shared.1.wait_until(&mut tally, deadline).timed_out() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{Address, Host};
 
 /// Far more than a page takes.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,8 +43,8 @@ impl Host {
     pub fn page(&self, address: impl Address, port: u16, path: &str) -> Option<Page> {
         let at = SocketAddr::new(address.address(), port);
         self.in_namespace(|| {
-            let mut stream = TcpStream::connect_timeout(&at, PATIENCE).ok()?;
-            stream.set_read_timeout(Some(PATIENCE)).ok()?;
+            let mut stream = TcpStream::connect_timeout(&at, TIMEOUT).ok()?;
+            stream.set_read_timeout(Some(TIMEOUT)).ok()?;
             write!(stream, "GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n").ok()?;
             let mut text = String::new();
             stream.read_to_string(&mut text).ok()?;

@@ -102,8 +102,8 @@ impl Process {
 
     /// Waits until it prints a line that contains this, and answers the line.
     #[track_caller]
-    pub fn wait_for_line(&self, part: &str, patience: Duration) -> String {
-        let deadline = Instant::now() + patience;
+    pub fn wait_for_line(&self, part: &str, timeout: Duration) -> String {
+        let deadline = Instant::now() + timeout;
         let mut state = self.log.state.lock();
         loop {
             if let Some(line) = state.lines.iter().find(|line| line.contains(part)) {

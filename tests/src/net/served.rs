@@ -16,7 +16,7 @@ use super::{Cluster, Family, Mode, Node, Outside, Process, kubernetes, objects};
 use crate::session::Session;
 
 /// How long a start or a change may take before the test has failed.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 /// The Service that shows how far proxies have followed: its addresses, and its port.
 const MARKER: (&str, &str, u16) = ("10.96.255.1", "fd00:10:96::ff01", 9);
 /// The first of the ports that the marker leads to in turn.
@@ -135,7 +135,7 @@ impl Served {
     /// Starts the proxy of a node with these arguments and none but what it needs.
     pub fn serve_exactly(&self, node: &Node, arguments: &[&str]) {
         self.start_proxy(node, arguments);
-        self.with_proxy(node, |proxy| proxy.wait_for_line("ready", PATIENCE));
+        self.with_proxy(node, |proxy| proxy.wait_for_line("ready", TIMEOUT));
     }
 
     /// Starts the proxy of a node with these arguments, and does not wait until it serves.
@@ -260,7 +260,7 @@ impl Served {
                 if answer.as_ref().is_ok_and(|answer| answer.server.port() == mark) {
                     break;
                 }
-                if begun.elapsed() > PATIENCE {
+                if begun.elapsed() > TIMEOUT {
                     let log = self.with_proxy(node, |proxy| proxy.log());
                     panic!("{} does not follow; the last answer was {answer:?}; its log:\n{log}", node.name());
                 }
@@ -274,7 +274,7 @@ impl Served {
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) -> Duration {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: not so within {PATIENCE:?}");
+        assert!(begun.elapsed() < TIMEOUT, "{what}: not so within {TIMEOUT:?}");
         std::thread::sleep(Duration::from_millis(2));
     }
     begun.elapsed()
@@ -295,7 +295,7 @@ fn start_server(api: &Outside, home: &TempDir, arguments: &[String]) -> Vec<Proc
     command.arg("server").arg("--data-dir").arg(home.path()).args(["--listen", &format!("{}:6443", api.v4())]);
     command.args(arguments);
     let process = api.spawn(command);
-    process.wait_for_line("ready", PATIENCE);
+    process.wait_for_line("ready", TIMEOUT);
     vec![process]
 }
 

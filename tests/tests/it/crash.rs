@@ -13,7 +13,7 @@ use client::http::{Client, ClientError, Method};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testbed::session::{ADDRESSES, PATIENCE, SERVICES, service, text};
+use testbed::session::{ADDRESSES, SERVICES, TIMEOUT, service, text};
 use testbed::{Home, Server, server_command};
 
 /// How long a writer waits for an answer.
@@ -219,7 +219,7 @@ async fn one_life(home: &TempDir, writers: &mut [Writer], newest: u64, moment: D
         tokio::time::sleep(moment).await;
         server.kill();
     };
-    let ended = tokio::time::timeout(PATIENCE, async { tokio::join!(writing, killing) }).await;
+    let ended = tokio::time::timeout(TIMEOUT, async { tokio::join!(writing, killing) }).await;
     assert!(ended.is_ok(), "a writer got neither an answer nor an error");
     assert_nothing_was_repaired(&server.whole_log());
     newest

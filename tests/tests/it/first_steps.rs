@@ -10,7 +10,7 @@ use testbed::net::{Cluster, Node, Process, eventually};
 use testbed::snapshot::Sealed;
 
 /// How long something may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A machine, and the home of somebody on it.
 struct Machine {
@@ -39,8 +39,8 @@ impl Machine {
     fn up(&self, before: &[&str], words: &str) -> Process {
         let process = self.node.spawn(self.command(before, &format!("up --node-name n1 {words}")));
         // The lines and the log come by two pipes.
-        process.wait_for_line("page     ", PATIENCE);
-        process.wait_for_line(" ready ", PATIENCE);
+        process.wait_for_line("page     ", TIMEOUT);
+        process.wait_for_line(" ready ", TIMEOUT);
         process
     }
 
@@ -110,7 +110,7 @@ fn s01_a_log_that_is_not_on_a_terminal_has_no_ansi_escapes() {
     command.env_remove("NO_COLOR").env("TERM", "xterm-256color");
     let up = machine.node.spawn(command);
     // Of both processes: who is ready was told by the other.
-    up.wait_for_line(" ready ", PATIENCE);
+    up.wait_for_line(" ready ", TIMEOUT);
     let log = up.log();
     assert!(log.contains(" DEBUG ") && !log.contains('\u{1b}'), "{log:?}");
 }
@@ -213,7 +213,7 @@ fn a_service_manager_hears_that_it_is_ready_alive_and_about_to_end() {
     let machine = Machine::new();
     let path = machine.home.path().join("notify");
     let manager = UnixDatagram::bind(&path).expect("a socket");
-    manager.set_read_timeout(Some(PATIENCE)).expect("set");
+    manager.set_read_timeout(Some(TIMEOUT)).expect("set");
     let mut command = machine.command(&[], "up --node-name n1 --workloads=false --data-dir");
     command.arg(machine.data_dir()).env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "400000");
     let mut up = machine.node.spawn(command);

@@ -17,7 +17,7 @@ fn cases(choice: &[&str]) -> usize {
 }
 
 #[test]
-#[ignore = "a machine without help of the hardware needs the processors for itself; ./scripts/test runs it alone"]
+#[ignore = "boots a virtual machine that needs all processors; ./scripts/test runs it alone"]
 fn s23_ipvs_does_in_a_virtual_machine_what_it_should() {
     let wanted = cases(&INSIDE);
     let outcome = vm::run_inside(&INSIDE, &[("WAYPOST_TEST_PROXY_MODE", "ipvs")]);
@@ -26,7 +26,7 @@ fn s23_ipvs_does_in_a_virtual_machine_what_it_should() {
 
 /// Pods come and go on three machines, and clients notice nothing.
 #[test]
-#[ignore = "takes minutes without help of the hardware; ./scripts/test --everything runs it"]
+#[ignore = "boots a virtual machine for minutes; ./scripts/test --everything runs it"]
 fn s05_updates_lose_no_request_with_ipvs() {
     let outcome = vm::run_inside(&["--ignored", "--exact", "workloads::rolling::inside"], &[]);
     assert!(outcome.ok && outcome.passed == 1, "{outcome:?}");
@@ -37,7 +37,7 @@ const CHOICE: &str = "WAYPOST_TEST_VM_CASES";
 
 /// What every mode is held to, in this one.
 #[test]
-#[ignore = "takes twenty minutes without help of the hardware; ./scripts/test --everything runs it"]
+#[ignore = "boots a virtual machine for twenty minutes; ./scripts/test --everything runs it"]
 fn s23_the_suite_of_all_modes_holds_under_ipvs() {
     let names = std::env::var(CHOICE).unwrap_or_else(|_| "proxy::".to_owned());
     let choice: Vec<&str> = names.split_whitespace().chain(["--skip", "proxy::nftables::"]).collect();

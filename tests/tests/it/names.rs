@@ -45,7 +45,7 @@ impl Block<'_> {
         let mut command = node(served, &[]);
         command.arg("--corefile").arg(file);
         let process = host.spawn(command);
-        process.wait_for_line("ready", crate::proxy::PATIENCE);
+        process.wait_for_line("ready", crate::proxy::TIMEOUT);
         Names { process, _home: home }
     }
 }

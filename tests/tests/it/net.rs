@@ -9,7 +9,7 @@ use std::time::Duration;
 use testbed::net::{Cluster, Family, Protocol, objects};
 
 /// Long enough for a busy machine; whoever waits is woken by an event.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Every protocol with every family.
 fn every_way() -> impl Iterator<Item = (Protocol, Family)> {

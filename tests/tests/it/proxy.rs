@@ -28,4 +28,4 @@ mod userspace;
 use std::time::Duration;
 
 /// Far more than anything here takes; who waits so long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(90);

@@ -9,7 +9,7 @@ use client::remote::{Remote, Timing};
 use client::watch::Source as _;
 use client::watch::{Event, KnownKeys, Selection, Watch};
 use serde_json::{Value, json};
-use testbed::session::PATIENCE;
+use testbed::session::TIMEOUT;
 use testbed::{Home, Server};
 
 const CONFIGS: &str = "/api/v1/namespaces/default/configmaps";
@@ -28,7 +28,7 @@ impl Listener {
     }
 
     async fn next(&mut self) {
-        let event = tokio::time::timeout(PATIENCE, self.watching.next()).await;
+        let event = tokio::time::timeout(TIMEOUT, self.watching.next()).await;
         let event = event.unwrap_or_else(|_| panic!("an event in time: {:?}", self.watching));
         for gone in self.known.apply(&event) {
             self.objects.remove(&*gone);
@@ -233,7 +233,7 @@ async fn s38_a_server_that_hangs_is_noticed() {
     signal(rustix::process::Signal::STOP);
     let mut watched = listener.watching.status();
     let noticed = async { while watched.changed().await.expect("it goes on").out_of_sync.is_none() {} };
-    let noticed = tokio::time::timeout(PATIENCE, noticed).await;
+    let noticed = tokio::time::timeout(TIMEOUT, noticed).await;
     signal(rustix::process::Signal::CONT);
     noticed.expect("a silent stream is asked for a sign of life");
     create(&mut server.client(), &config("back", "x", "1")).await;

@@ -12,7 +12,7 @@ use testbed::net::{Cluster, Node, Outside, Process, eventually};
 use testbed::session::Session;
 
 /// Far more than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// See the module.
@@ -80,7 +80,7 @@ impl Machine {
         self.api(|session| {
             let mut watch = session.watch(PODS, &format!("&fieldSelector=metadata.name={name}"));
             watch.until(|kind, pod| {
-                assert!(begun.elapsed() < PATIENCE, "{name} is not {what}: {}", pod["status"]);
+                assert!(begun.elapsed() < TIMEOUT, "{name} is not {what}: {}", pod["status"]);
                 kind != "DELETED" && wanted(pod)
             })
         })
@@ -164,7 +164,7 @@ fn start(node: &Node, home: &Path, arguments: &[String]) -> Process {
     let mut command = Command::new(testbed::binary());
     command.args(["up", "--node-name", "n1", "--data-dir"]).arg(home).args(arguments);
     let process = node.spawn(command);
-    process.wait_for_line(" ready ", PATIENCE);
+    process.wait_for_line(" ready ", TIMEOUT);
     process
 }
 

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use testbed::net::{Host, eventually};
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_millis(50);
+const TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The address of a machine on the wire.
 pub(super) fn mac_of(host: &Host) -> Mac {
@@ -84,7 +84,7 @@ impl Wire {
     /// Asks once: everybody who says to have an address.
     pub(super) fn who_has(&mut self, ip: IpAddr) -> Vec<Mac> {
         self.ask(ip);
-        let mut found: Vec<Mac> = self.listen(ip, Instant::now() + PATIENCE).into_iter().map(|(mac, _)| mac).collect();
+        let mut found: Vec<Mac> = self.listen(ip, Instant::now() + TIMEOUT).into_iter().map(|(mac, _)| mac).collect();
         found.sort_unstable();
         found.dedup();
         found

@@ -3,7 +3,7 @@
 use serde_json::json;
 use testbed::net::eventually;
 
-use super::router::Manner;
+use super::router::RouterConfig;
 use super::scene::{PEERS, Scene, V4};
 
 #[test]
@@ -14,7 +14,7 @@ fn a_router_that_goes_and_comes_back_has_the_routes_again() {
     scene.router.kill();
     scene.wait_for_event("SessionDown", "there is no session");
     scene.wait_for_event("SessionDown", "the connection was refused");
-    scene.run_router(&Manner::default());
+    scene.run_router(&RouterConfig::default());
     scene.router.wait_for_ways(V4, &["n1"]);
 }
 
@@ -39,7 +39,7 @@ fn a_cut_wire_is_noticed_by_the_hold_timer_and_healed() {
 #[test]
 fn a_router_that_says_too_much_is_not_listened_to() {
     let scene = Scene::new(&["n1"]);
-    scene.run_router(&Manner { networks: 5, ..Manner::default() });
+    scene.run_router(&RouterConfig { networks: 5, ..RouterConfig::default() });
     scene.peer(&json!({"maxPrefixes": 3}));
     scene.wait_for_event("SessionDown", "the peer sent more than 3 prefixes (spec.maxPrefixes)");
     eventually("the router is told why", || scene.router.log().contains("Maximum number of prefixes reached"));
@@ -65,7 +65,7 @@ fn a_peer_that_is_deleted_loses_its_routes_at_once() {
 #[test]
 fn a_wrong_number_of_a_system_is_named() {
     let scene = Scene::new(&["n1"]);
-    scene.run_router(&Manner::default());
+    scene.run_router(&RouterConfig::default());
     scene.peer(&json!({"peerASN": 64999}));
     scene.wait_for_event("SessionDown", "the peer has AS number 64513, not 64999; check spec.peerASN");
     scene.change(&format!("{PEERS}/rack"), &json!({"spec": {"peerASN": 64513, "myASN": 64998}}));

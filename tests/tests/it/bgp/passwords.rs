@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use testbed::net::eventually;
 
-use super::router::Manner;
+use super::router::RouterConfig;
 use super::scene::{SECRETS, Scene, V4};
 
 fn named(key: &str) -> Value {
@@ -17,7 +17,7 @@ fn secret(password: &str) -> Value {
 #[test]
 fn only_the_right_password_makes_a_session() {
     let scene = Scene::new(&["n1"]);
-    scene.run_router(&Manner { password: Some("open sesame"), ..Manner::default() });
+    scene.run_router(&RouterConfig { password: Some("open sesame"), ..RouterConfig::default() });
     scene.peer(&named("password"));
     scene.web(|web| web, &[]);
     scene.wait_for_event("SessionDown", "names the Secret kube-system/rack, which does not exist");
@@ -40,7 +40,7 @@ fn only_the_right_password_makes_a_session() {
 #[test]
 fn a_router_without_a_password_does_not_hear_a_node_with_one() {
     let scene = Scene::new(&["n1"]);
-    scene.run_router(&Manner::default());
+    scene.run_router(&RouterConfig::default());
     scene.make(SECRETS, &secret("open sesame"));
     scene.peer(&named("other"));
     scene.wait_for_event("SessionDown", "the Secret kube-system/rack of spec.password has no key other");

@@ -17,7 +17,7 @@ pub(super) const ROUTER: u32 = 64513;
 
 /// How the router speaks to nodes.
 #[derive(Clone, Default)]
-pub(super) struct Manner {
+pub(super) struct RouterConfig {
     /// The password.
     pub(super) password: Option<&'static str>,
     /// How many networks it tells them of.
@@ -46,9 +46,9 @@ impl Router {
     }
 
     /// Runs BIRD, with these nodes as neighbours.
-    pub(super) fn start(&self, nodes: &[&Node], manner: &Manner) {
+    pub(super) fn start(&self, nodes: &[&Node], config: &RouterConfig) {
         let path = self.home.path();
-        std::fs::write(path.join("bird.conf"), self.configuration(nodes, manner)).expect("a file");
+        std::fs::write(path.join("bird.conf"), self.configuration(nodes, config)).expect("a file");
         let mut command = Command::new("bird");
         command.arg("-f").arg("-c").arg(path.join("bird.conf"));
         command.arg("-s").arg(path.join("bird.ctl")).arg("-P").arg(path.join("bird.pid"));
@@ -63,8 +63,8 @@ impl Router {
         }
     }
 
-    fn configuration(&self, nodes: &[&Node], manner: &Manner) -> String {
-        let asn = if manner.internal { NODES } else { ROUTER };
+    fn configuration(&self, nodes: &[&Node], config: &RouterConfig) -> String {
+        let asn = if config.internal { NODES } else { ROUTER };
         let mut text = format!(
             "log stderr all;\nrouter id {};\nprotocol device {{ scan time 1; }}\n\
              protocol kernel k4 {{ merge paths on; ipv4 {{ import none; export where source = RTS_BGP; }}; }}\n\
@@ -72,16 +72,16 @@ impl Router {
              protocol static {{ ipv4;\n",
             self.host.v4()
         );
-        for index in 0..manner.networks {
+        for index in 0..config.networks {
             let _ = writeln!(text, "route 10.{}.0.0/16 blackhole;", 100 + index);
         }
         text.push_str("}\n");
         for node in nodes {
-            let (local, neighbour) = match manner.over_v6 {
+            let (local, neighbour) = match config.over_v6 {
                 true => (self.host.v6().to_string(), node.v6().to_string()),
                 false => (self.host.v4().to_string(), node.v4().to_string()),
             };
-            let password = manner.password.map(|password| format!("password \"{password}\";")).unwrap_or_default();
+            let password = config.password.map(|password| format!("password \"{password}\";")).unwrap_or_default();
             let _ = writeln!(
                 text,
                 "protocol bgp {} {{ local {local} as {asn}; neighbor {neighbour} as {NODES}; direct; passive;\n\

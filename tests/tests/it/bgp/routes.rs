@@ -4,7 +4,7 @@ use serde_json::json;
 use testbed::net::objects::service;
 use testbed::net::{Family, Protocol, eventually};
 
-use super::router::{Manner, NODES};
+use super::router::{NODES, RouterConfig};
 use super::scene::{PEERS, PORT, Scene, V4, V6};
 
 #[test]
@@ -108,7 +108,7 @@ fn classes_and_pools_say_what_is_announced_by_bgp() {
 #[test]
 fn a_router_of_the_same_system_and_over_ipv6_hears_of_both_families() {
     let scene = Scene::new(&["n1"]);
-    scene.run_router(&Manner { internal: true, over_v6: true, ..Manner::default() });
+    scene.run_router(&RouterConfig { internal: true, over_v6: true, ..RouterConfig::default() });
     let at = scene.router.host.v6().to_string();
     scene.peer(&json!({"peerASN": NODES, "peerAddress": at, "localPref": 250}));
     scene.wait_for_sessions();
@@ -125,7 +125,7 @@ fn a_router_of_the_same_system_and_over_ipv6_hears_of_both_families() {
 #[test]
 fn a_selector_says_which_nodes_speak() {
     let scene = Scene::new(&["n1", "n2"]);
-    scene.run_router(&Manner::default());
+    scene.run_router(&RouterConfig::default());
     scene.peer(&json!({"nodeSelector": {"matchLabels": {"rack": "a"}}}));
     scene.web(|web| web, &[]);
     let label = |value| json!({"metadata": {"labels": {"rack": value}}});

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use testbed::net::objects::{self, service, slice};
 use testbed::net::{Family, Mode, Node, Outside, Pod, Protocol, Served, eventually};
 
-use super::router::{Manner, NODES, ROUTER, Router};
+use super::router::{NODES, ROUTER, Router, RouterConfig};
 
 pub(super) const PEERS: &str = "/apis/waypost.dev/v1/bgppeers";
 pub(super) const POOLS: &str = "/apis/waypost.dev/v1/ippools";
@@ -57,7 +57,7 @@ impl Scene {
     /// One whose router runs and has a session with every node.
     pub(super) fn with_sessions(names: &[&str], more: &Value) -> Self {
         let scene = Self::new(names);
-        scene.run_router(&Manner::default());
+        scene.run_router(&RouterConfig::default());
         scene.peer(more);
         scene.wait_for_sessions();
         scene
@@ -68,8 +68,8 @@ impl Scene {
         self.served.serve(node, &ROLES);
     }
 
-    pub(super) fn run_router(&self, manner: &Manner) {
-        self.router.start(&self.nodes.iter().collect::<Vec<_>>(), manner);
+    pub(super) fn run_router(&self, config: &RouterConfig) {
+        self.router.start(&self.nodes.iter().collect::<Vec<_>>(), config);
     }
 
     #[track_caller]

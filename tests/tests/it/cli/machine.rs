@@ -11,7 +11,7 @@ use testbed::net::{Cluster, Node, Process, eventually};
 
 use crate::kubectl::words;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A machine with `waypost up`; nothing of it stays.
 struct Machine {
@@ -29,7 +29,7 @@ impl Machine {
         let mut command = Command::new(testbed::binary());
         command.args(["up", "--node-name", "n1", "--data-dir"]).arg(home.path());
         let process = node.spawn(command);
-        process.wait_for_line(" ready ", PATIENCE);
+        process.wait_for_line(" ready ", TIMEOUT);
         Self { process: Some(process), home, node, _cluster: cluster }
     }
 
@@ -115,7 +115,7 @@ fn s18_a_command_runs_as_a_pod_and_is_looked_into_without_kubectl() {
     let answers = machine.node.ask_many(5, Tcp, address.as_str(), 8080).all_answered();
     assert_eq!(answers.names(), ["web"]);
     let forward = machine.node.spawn(machine.command("port-forward svc/web :8080"));
-    let line = forward.wait_for_line("Forwarding from 127.0.0.1:", PATIENCE);
+    let line = forward.wait_for_line("Forwarding from 127.0.0.1:", TIMEOUT);
     let at = line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next()).expect("a port");
     let at: u16 = at.parse().expect("a number");
     let answers = machine.node.ask_many(20, Tcp, std::net::Ipv4Addr::LOCALHOST, at).all_answered();

@@ -10,12 +10,12 @@ use super::pods::{self, next_head};
 use super::stage::{Stage, TARGET, vip};
 
 /// Far more than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn connect(stage: &Stage) -> TcpStream {
     let at = SocketAddr::new(vip(Family::V4), 80);
     let stream = stage.outside.in_namespace(|| TcpStream::connect(at)).expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("patience");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     stream
 }
 
@@ -102,7 +102,7 @@ fn slow_clients_are_cut_off() {
     let answer = say(&stage, "GET / HTTP/1.1\r\nHost: web.example\r\nX-Slow: ");
     assert!(!answer.contains(" 200 "), "{answer}");
     let passed = begun.elapsed();
-    assert!(passed >= Duration::from_secs(1) && passed < PATIENCE, "{passed:?}");
+    assert!(passed >= Duration::from_secs(1) && passed < TIMEOUT, "{passed:?}");
     assert!(heard.lock().is_empty());
 }
 

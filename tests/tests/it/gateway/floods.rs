@@ -62,7 +62,7 @@ enum Then {
 /// Writes frames until they end or the gateway does; then waits for what it has to say, for a while.
 fn attack(stage: &Stage, frames: impl Iterator<Item = Vec<u8>>, then: Then) -> End {
     let mut stream = connect(stage);
-    stream.set_read_timeout(Some(SOON)).expect("patience");
+    stream.set_read_timeout(Some(SOON)).expect("a timeout");
     let mut reader = stream.try_clone().expect("a second handle");
     let reading = std::thread::spawn(move || {
         let mut answer = Vec::new();

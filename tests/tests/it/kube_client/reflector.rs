@@ -13,7 +13,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use testbed::Server;
-use testbed::session::PATIENCE;
+use testbed::session::TIMEOUT;
 
 use super::{client, create, listed, service};
 
@@ -51,7 +51,7 @@ impl Reflection {
     async fn until(&mut self, wanted: impl Fn(&Event<Service>) -> bool) {
         // More events than any of these tests makes.
         for _ in 0..10_000 {
-            let event = tokio::time::timeout(PATIENCE, self.events.next()).await.expect("an event in time");
+            let event = tokio::time::timeout(TIMEOUT, self.events.next()).await.expect("an event in time");
             // An error is a watch that broke: what counts is that the reflector finds its way back.
             let Ok(event) = event.expect("a reflector never ends") else { continue };
             self.check(&event);
@@ -177,7 +177,7 @@ async fn s38_a_watcher_of_metadata_alone_sees_the_same_changes() {
     let mut events = Box::pin(watcher(metadata, watcher::Config::default().streaming_lists()));
     let mut seen = Vec::new();
     while !seen.contains(&"done".to_owned()) {
-        let event = tokio::time::timeout(PATIENCE, events.next()).await.expect("an event in time").expect("no end");
+        let event = tokio::time::timeout(TIMEOUT, events.next()).await.expect("an event in time").expect("no end");
         match event.expect("no error") {
             Event::Init => {}
             Event::InitApply(one) => seen.push(format!("init {}", one.name_any())),

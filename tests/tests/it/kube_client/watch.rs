@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchE
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use testbed::Server;
-use testbed::session::PATIENCE;
+use testbed::session::TIMEOUT;
 
 use super::{client, create, refusal, typed};
 
@@ -25,7 +25,7 @@ where
 
 /// The next event; `None` when the watch has ended.
 async fn next<K>(events: &mut Events<K>) -> Option<WatchEvent<K>> {
-    let event = tokio::time::timeout(PATIENCE, events.next()).await.expect("an event in time");
+    let event = tokio::time::timeout(TIMEOUT, events.next()).await.expect("an event in time");
     event.map(|event| event.expect("an event"))
 }
 

@@ -10,7 +10,7 @@ use super::change::patch_status;
 use super::{Bed, service};
 
 const WEB: &str = "{selector: {app: web}, ports: [{name: web, port: 80, targetPort: http}]}";
-const PATIENCE: &str = "--timeout=60s";
+const TIMEOUT: &str = "--timeout=60s";
 
 /// A server that tells conditions, with a Node called `node`.
 fn bed() -> Bed {
@@ -43,7 +43,7 @@ fn said(bed: &Bed, kind: &str) -> (String, String) {
 
 #[track_caller]
 fn wait(bed: &Bed, condition: &str) {
-    let out = bed.ok(&format!("wait --for=condition={condition} service/web {PATIENCE}"));
+    let out = bed.ok(&format!("wait --for=condition={condition} service/web {TIMEOUT}"));
     assert_eq!(out, "service/web condition met\n");
 }
 
@@ -54,7 +54,7 @@ fn s19_who_waits_for_a_service_can_connect_when_the_wait_ends() {
     wait(&bed, "AddressAssigned");
     pod(&bed, "web-1", "web");
     wait(&bed, "PodsMatched");
-    let mut waiting = bed.stream(&format!("wait --for=condition=Ready service/web {PATIENCE}"));
+    let mut waiting = bed.stream(&format!("wait --for=condition=Ready service/web {TIMEOUT}"));
     report(&bed, "web-1", "True");
     assert_eq!(waiting.next().join(" "), "service/web condition met");
     let slices = "get endpointslices -l kubernetes.io/service-name=web";
@@ -66,7 +66,7 @@ fn s19_who_waits_for_a_service_can_connect_when_the_wait_ends() {
     let message = "pod web-1 is not ready: Probe: the probe says so";
     assert_eq!(said(&bed, "Ready"), ("PodsNotReady".to_owned(), message.to_owned()));
     assert_eq!(bed.service("web", WEB), "service/web unchanged\n", "the status is not the manifest's business");
-    bed.ok(&format!("wait --for=condition=Ready service/kubernetes {PATIENCE}"));
+    bed.ok(&format!("wait --for=condition=Ready service/kubernetes {TIMEOUT}"));
 }
 
 #[test]

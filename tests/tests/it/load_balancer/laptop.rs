@@ -13,7 +13,7 @@ use super::desk::{addresses, condition};
 
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 const TARGET: u16 = 8080;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Laptop {
     session: Session,
@@ -33,7 +33,7 @@ impl Laptop {
         let mut command = Command::new(testbed::binary());
         command.args(["up", "--node-name", "n1", "--data-dir"]).arg(home.path()).args(arguments);
         let process = node.spawn(command);
-        process.wait_for_line(" ready ", PATIENCE);
+        process.wait_for_line(" ready ", TIMEOUT);
         let session = node.in_namespace(|| {
             let client = Client::from_kubeconfig(&home.path().join("kubeconfig"));
             Session::new(client.expect("a kubeconfig that can be used"))

@@ -66,7 +66,7 @@ fn s39_a_service_changes_its_type_in_both_directions() {
         });
         assert_eq!(node_ports(&stage.service("web")).is_empty(), kind == "ClusterIP");
         stage.silent(&ips);
-        // Somebody else has the address meanwhile.
+        // Another Service has the address meanwhile.
         stage.ok_with("apply -f -", &stage.balancer("other", ""));
         assert_eq!(stage.assigned("other"), ips);
         stage.ok("patch service web --type=merge -p '{\"spec\":{\"type\":\"LoadBalancer\"}}'");

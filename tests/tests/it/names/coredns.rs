@@ -45,7 +45,7 @@ fn s34_ours_answers_as_coredns_does_when_it_is_told_to() {
     .expect("written");
     ours.args(["--dns-quirks", "coredns", "--corefile"]).arg(home.path().join("Ours"));
     let ours = node.spawn(ours);
-    ours.wait_for_line("ready", crate::proxy::PATIENCE);
+    ours.wait_for_line("ready", crate::proxy::TIMEOUT);
     eventually("CoreDNS knows its names", || {
         let last = "dig +short +tries=1 +time=1 -p 5401 @127.0.0.1 svc1.testns.svc.cluster.local";
         node.run(last).out.contains("10.96.0.100")

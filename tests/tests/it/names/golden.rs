@@ -84,7 +84,7 @@ fn s34_flags_say_the_same_as_the_corefile_of_a_cluster() {
     let (served, machine, _stub) = stage();
     let told = ["--dns-listen", "127.0.0.1:5301", "--dns-upstream", STUB].map(str::to_owned);
     let names = machine.spawn(node(&served, &[&told[..], &pages(5301)].concat()));
-    names.wait_for_line("ready", crate::proxy::PATIENCE);
+    names.wait_for_line("ready", crate::proxy::TIMEOUT);
     let mut run = replay(&served);
     run.args(["--controllers", "--server", "127.0.0.1:5301"]);
     let said = machine.run(run).success();

@@ -13,7 +13,7 @@ use testbed::net::{Cluster, Node, Outside, Process, eventually, objects};
 use testbed::session::{SERVICES, Session};
 
 use crate::discovery::dig::reply;
-use crate::proxy::PATIENCE;
+use crate::proxy::TIMEOUT;
 
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 
@@ -110,8 +110,8 @@ impl Machine {
         let data = self.path("data");
         let arguments = ["up", "--node-name", "n1", "--host-dns", "--data-dir", data.to_str().expect("a name")];
         let process = self.node.spawn(self.command(&testbed::binary(), &arguments));
-        process.wait_for_line("configured the host's resolver", PATIENCE);
-        process.wait_for_line("ready", PATIENCE);
+        process.wait_for_line("configured the host's resolver", TIMEOUT);
+        process.wait_for_line("ready", TIMEOUT);
         process
     }
 

@@ -47,7 +47,7 @@ fn s34_the_corefile_of_a_cluster_is_understood() {
     let node = served.node("n1");
     let home = testbed::folder();
     let process = node.spawn(command(&served, &home, COREFILE));
-    process.wait_for_line("ready", crate::proxy::PATIENCE);
+    process.wait_for_line("ready", crate::proxy::TIMEOUT);
     // It listens at every address, of both families and by both transports.
     for server in ["127.0.0.1", "::1"] {
         for words in ["kubernetes.default.svc.cluster.local", "+tcp kubernetes.default.svc.cluster.local"] {
@@ -59,7 +59,7 @@ fn s34_the_corefile_of_a_cluster_is_understood() {
     assert!(metrics.contains("coredns_dns_requests_total"), "{metrics}");
     // A server that is away changes no answer, and is said.
     served.kill_server();
-    process.wait_for_line("watch failed, keeping the last known state", crate::proxy::PATIENCE);
+    process.wait_for_line("watch failed, keeping the last known state", crate::proxy::TIMEOUT);
     assert_eq!(page(&node, "/ready", 8181).expect("a page").code, 503);
     assert_eq!(dig(&node, "127.0.0.1", "kubernetes.default.svc.cluster.local").trim(), "10.96.0.1");
 }
@@ -77,7 +77,7 @@ fn pages_are_where_the_corefile_says_and_move_with_it() {
     let elsewhere = COREFILE.replace("health {", "health 127.0.0.1:1080 {").replace("    ready\n", "    ready :1081\n");
     let elsewhere = elsewhere.replace("    prometheus :9153\n", "");
     let process = node.spawn(command(&served, &home, &elsewhere));
-    process.wait_for_line("ready", crate::proxy::PATIENCE);
+    process.wait_for_line("ready", crate::proxy::TIMEOUT);
     assert_eq!((code(&node, "/health", 1080), code(&node, "/ready", 1081)), (Some(200), Some(200)));
     assert_eq!(
         (code(&node, "/ready", 1080), code(&node, "/metrics", 1081)),
@@ -90,7 +90,7 @@ fn pages_are_where_the_corefile_says_and_move_with_it() {
 
     std::fs::write(home.path().join("Corefile"), COREFILE.replace("health {", "health :1081 {")).expect("written");
     process.hang_up();
-    process.wait_for_line("reloaded Corefile", crate::proxy::PATIENCE);
+    process.wait_for_line("reloaded Corefile", crate::proxy::TIMEOUT);
     testbed::net::eventually("pages are where the new one says", || {
         [("/health", 1081), ("/ready", 8181), ("/metrics", 9153)]
             .iter()
@@ -106,11 +106,11 @@ fn s34_whoever_is_told_to_end_answers_until_others_know() {
     let node = served.node("n1");
     let home = testbed::folder();
     let mut process = node.spawn(command(&served, &home, &COREFILE.replace("lameduck 5s", "lameduck 2s")));
-    process.wait_for_line("ready", crate::proxy::PATIENCE);
+    process.wait_for_line("ready", crate::proxy::TIMEOUT);
     assert_eq!((code(&node, "/ready", 8181), code(&node, "/health", 8080)), (Some(200), Some(200)));
     let told = Instant::now();
     process.ask_to_end();
-    process.wait_for_line("stopping DNS", crate::proxy::PATIENCE);
+    process.wait_for_line("stopping DNS", crate::proxy::TIMEOUT);
     assert_eq!((code(&node, "/ready", 8181), code(&node, "/health", 8080)), (Some(503), Some(200)));
     assert_eq!(dig(&node, "127.0.0.1", "kubernetes.default.svc.cluster.local").trim(), "10.96.0.1");
     assert!(told.elapsed() < LAMEDUCK, "this machine was too slow to see anything: {:?}", told.elapsed());
@@ -128,7 +128,7 @@ fn a_block_answers_at_its_port_alone() {
     };
     let corefile = block(53, 1, " kubernetes cluster.local\n") + &block(5353, 2, "");
     let process = node.spawn(command(&served, &home, &corefile));
-    process.wait_for_line("ready", crate::proxy::PATIENCE);
+    process.wait_for_line("ready", crate::proxy::TIMEOUT);
     let ours = "kubernetes.default.svc.cluster.local";
     for way in ["+notcp", "+tcp"] {
         assert_eq!(dig(&node, "127.0.0.1", &format!("{way} by.port")).trim(), "203.0.113.1");
@@ -147,7 +147,7 @@ fn questions_are_logged_as_coredns_logs_them_where_that_is_wished() {
     let wish =
         "    log kube-system.svc.cluster.local {\n       class success\n    }\n    log default.svc.cluster.local\n";
     let process = node.spawn(command(&served, &home, &COREFILE.replace("    errors\n", wish)));
-    process.wait_for_line("ready", crate::proxy::PATIENCE);
+    process.wait_for_line("ready", crate::proxy::TIMEOUT);
     for (way, proto, room) in [("+notcp", "udp", 1232), ("+tcp", "tcp", 65535)] {
         // Sizes: 12 + 38 + 4 bytes, a record of 38 + 10 + 4; EDNS adds 11 to what is asked.
         let plain = "+bufsize=1232 +nocookie";
@@ -157,7 +157,7 @@ fn questions_are_logged_as_coredns_logs_them_where_that_is_wished() {
         );
         let asked =
             format!("\"A IN kubernetes.default.svc.cluster.local. {proto} 65 false {room}\" NOERROR qr,aa,rd 106 0.");
-        let line = process.wait_for_line(&asked, crate::proxy::PATIENCE);
+        let line = process.wait_for_line(&asked, crate::proxy::TIMEOUT);
         assert!(line.contains("INFO") && line.contains("dns::log") && line.contains("127.0.0.1:"), "{line}");
         assert!(line.ends_with('s'), "how long it took: {line}");
     }
@@ -165,7 +165,7 @@ fn questions_are_logged_as_coredns_logs_them_where_that_is_wished() {
     dig(&node, "127.0.0.1", "nobody.elsewhere.svc.cluster.local");
     dig(&node, "127.0.0.1", "nobody.kube-system.svc.cluster.local");
     dig(&node, "127.0.0.1", "last.default.svc.cluster.local");
-    process.wait_for_line("\"A IN last.default.svc.cluster.local. udp ", crate::proxy::PATIENCE);
+    process.wait_for_line("\"A IN last.default.svc.cluster.local. udp ", crate::proxy::TIMEOUT);
     let log = process.log();
     assert!(!log.contains("nobody."), "{log}");
 }
@@ -186,11 +186,11 @@ fn s34_before_everything_is_known_nothing_is_denied() {
     let home = testbed::folder();
     served.kill_server();
     let process = node.spawn(command(&served, &home, COREFILE));
-    process.wait_for_line("DNS listening", crate::proxy::PATIENCE);
+    process.wait_for_line("DNS listening", crate::proxy::TIMEOUT);
     let run = node.run("dig +tries=1 +time=3 @127.0.0.1 nobody.default.svc.cluster.local");
     assert!(run.out.contains("status: SERVFAIL"), "{}", run.out);
     served.start_server();
-    process.wait_for_line("ready", crate::proxy::PATIENCE);
+    process.wait_for_line("ready", crate::proxy::TIMEOUT);
     let run = node.run("dig +tries=1 +time=3 @127.0.0.1 nobody.default.svc.cluster.local");
     assert!(run.out.contains("status: NXDOMAIN"), "{}", run.out);
 }

@@ -23,7 +23,7 @@ const UNDER_WAY: usize = 16;
 /// How many endpoints a Service has at a time.
 const ENDPOINTS: u8 = 3;
 /// A question for which nothing has come after this time is lost; a change that is not seen after it is, too.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5301);
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 
@@ -45,7 +45,7 @@ impl Written {
     /// The oldest state that may still be shown to somebody who asks now.
     fn oldest(&self) -> u32 {
         let mut done = self.done.lock();
-        while let Some((state, _)) = done.0.front().copied().filter(|(_, when)| when.elapsed() > PATIENCE) {
+        while let Some((state, _)) = done.0.front().copied().filter(|(_, when)| when.elapsed() > TIMEOUT) {
             done.0.pop_front();
             done.1 = state;
         }
@@ -106,7 +106,7 @@ fn ask(all: &[Written], stop: &AtomicBool, seed: u64) -> u64 {
     // Full rate is what the others leave: changes come at their rate, and are answered for first.
     rustix::process::nice(10).expect("a lower priority for this thread");
     let mut random = fastrand::Rng::with_seed(seed);
-    let socket = wire::socket(SERVER, PATIENCE);
+    let socket = wire::socket(SERVER, TIMEOUT);
     let (mut under_way, mut shown) = (VecDeque::<Asked>::new(), [0; SERVICES_CHANGED]);
     let (mut id, mut answers, mut buffer) = (0_u16, 0, [0; 4096]);
     loop {

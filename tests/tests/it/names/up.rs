@@ -26,7 +26,7 @@ impl Machine {
         let mut command = std::process::Command::new(testbed::binary());
         command.args(["up", "--node-name", "n1", "--dns-upstream", "none", "--data-dir"]).arg(home.path());
         let process = node.spawn(command);
-        process.wait_for_line("ready", crate::proxy::PATIENCE);
+        process.wait_for_line("ready", crate::proxy::TIMEOUT);
         let session = node.in_namespace(|| {
             let client = Client::from_kubeconfig(&home.path().join("kubeconfig"));
             Session::new(client.expect("a kubeconfig that can be used"))
@@ -46,7 +46,7 @@ pub(super) const VIP: &str = "10.96.0.10";
 #[test]
 fn s34_services_have_names_at_the_address_that_clusters_expect() {
     let mut machine = Machine::new();
-    machine.process.wait_for_line("published Service kube-system/kube-dns", crate::proxy::PATIENCE);
+    machine.process.wait_for_line("published Service kube-system/kube-dns", crate::proxy::TIMEOUT);
     for host in [&*machine.pod, &*machine.node] {
         eventually("the Service of the DNS leads here", || {
             host.run(&*format!("dig +short +tries=1 +time=1 @{VIP} kubernetes.default.svc.cluster.local")).out.trim()

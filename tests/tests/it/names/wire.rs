@@ -36,9 +36,9 @@ pub(super) fn addresses(question: &[u8], reply: &[u8]) -> Option<Vec<Ipv4Addr>> 
 }
 
 /// A socket that asks one server.
-pub(super) fn socket(server: SocketAddr, patience: Duration) -> UdpSocket {
+pub(super) fn socket(server: SocketAddr, timeout: Duration) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket.connect(server).expect("a server");
-    socket.set_read_timeout(Some(patience)).expect("a timeout");
+    socket.set_read_timeout(Some(timeout)).expect("a timeout");
     socket
 }

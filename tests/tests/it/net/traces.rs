@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use testbed::net::Protocol::Tcp;
 use testbed::net::{Cluster, Host};
 
-use super::PATIENCE;
+use super::TIMEOUT;
 
 /// The interfaces of a machine.
 fn links(host: &Host) -> Vec<String> {
@@ -33,7 +33,7 @@ fn wait(fd: &OwnedFd, deadline: Instant, what: &str) {
     let left = deadline.saturating_duration_since(Instant::now());
     let limit = Timespec { tv_sec: left.as_secs().try_into().expect("seconds"), tv_nsec: left.subsec_nanos().into() };
     let ready = poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&limit)).expect("waiting");
-    assert!(ready > 0, "still there after {PATIENCE:?}: {what}");
+    assert!(ready > 0, "still there after {TIMEOUT:?}: {what}");
 }
 
 /// A subscription to changes of the links of a machine.
@@ -50,7 +50,7 @@ fn link_changes(host: &Host) -> OwnedFd {
 
 /// Waits until the kernel has taken a link away, with the namespace at its other end.
 fn wait_until_gone(host: &Host, changes: &OwnedFd, link: &str) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while links(host).iter().any(|name| name.starts_with(link)) {
         wait(changes, deadline, link);
         let mut buffer = [0; 8192];
@@ -105,7 +105,7 @@ fn a_panic_takes_the_cluster_along() {
     let (node, changes, sleeping) = *kept.downcast::<(testbed::net::Node, OwnedFd, OwnedFd)>().expect("what was kept");
     wait_until_gone(&node, &changes, "web-1@");
     wait_until_gone(&node, &changes, "eth0@");
-    wait(&sleeping, Instant::now() + PATIENCE, "a program of the cluster");
+    wait(&sleeping, Instant::now() + TIMEOUT, "a program of the cluster");
 }
 
 /// A handle that can be waited on until the process has ended.
@@ -139,7 +139,7 @@ fn killed_tests_leave_no_program_behind() {
     let sleeping = sleeper.map(handle_of);
     tests.kill().expect("killed");
     tests.wait().expect("ended");
-    wait(&sleeping.expect("the number of the program"), Instant::now() + PATIENCE, "a program of killed tests");
+    wait(&sleeping.expect("the number of the program"), Instant::now() + TIMEOUT, "a program of killed tests");
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn programs_run_inside_and_end_when_told() {
         shell.env("WORD", "ready");
         shell
     });
-    assert_eq!(process.wait_for_line("ready", PATIENCE), "ready");
+    assert_eq!(process.wait_for_line("ready", TIMEOUT), "ready");
     assert!(process.log().contains("192.0.2.11/24"), "{}", process.log());
     assert!(process.is_running());
     assert_eq!(process.terminate().code(), Some(3));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use testbed::net::Protocol::{Sctp, Tcp, Udp};
 use testbed::net::{Cluster, Family, Kind, Protocol};
 
-use super::{PATIENCE, every_way};
+use super::{TIMEOUT, every_way};
 
 /// How soon a refusal must be known, whatever else this machine does.
 const AT_ONCE: Duration = Duration::from_millis(200);
@@ -76,12 +76,12 @@ fn a_refusal_is_told_from_silence() {
            meta l4proto { tcp, udp, sctp } th dport 3 reject with icmpx host-unreachable
          }\n}",
     );
-    let patience = Duration::from_millis(300);
-    let short = outside.caller().timeout(patience);
+    let timeout = Duration::from_millis(300);
+    let short = outside.caller().timeout(timeout);
     for (protocol, family) in every_way() {
         let dropped = short.ask(protocol, node.address(family), 1).expect_err("dropped");
         assert_eq!(dropped.kind, Kind::TimedOut, "{protocol:?} {family:?}: {dropped}");
-        assert!(dropped.took >= patience, "{dropped}");
+        assert!(dropped.took >= timeout, "{dropped}");
         let refused = outside.ask(protocol, node.address(family), 2).expect_err("rejected");
         assert_eq!(refused.kind, Kind::Refused, "{protocol:?} {family:?}: {refused}");
         let unreachable = outside.ask(protocol, node.address(family), 3).expect_err("unreachable");
@@ -163,13 +163,13 @@ fn a_hammer_sees_every_failure_and_its_time() {
     for protocol in Protocol::ALL {
         pod.echo(8080);
         let hammer = client.caller().timeout(SILENCE).hammer(protocol, pod.v4(), 8080);
-        assert!(hammer.wait_until(PATIENCE, |tally| tally.of("web-1") >= 100), "{:?}", hammer.so_far());
+        assert!(hammer.wait_until(TIMEOUT, |tally| tally.of("web-1") >= 100), "{:?}", hammer.so_far());
         assert!(hammer.so_far().failures.is_empty(), "{:?}", hammer.so_far());
         pod.silence(8080);
-        assert!(hammer.wait_until(PATIENCE, |tally| !tally.failures.is_empty()), "{:?}", hammer.so_far());
+        assert!(hammer.wait_until(TIMEOUT, |tally| !tally.failures.is_empty()), "{:?}", hammer.so_far());
         pod.echo(8080);
         let answered = hammer.so_far().of("web-1");
-        assert!(hammer.wait_until(PATIENCE, |tally| tally.of("web-1") > answered), "{:?}", hammer.so_far());
+        assert!(hammer.wait_until(TIMEOUT, |tally| tally.of("web-1") > answered), "{:?}", hammer.so_far());
         let tally = hammer.stop();
         assert_eq!(tally.asked, tally.of("web-1") + tally.failures.len());
         assert!(tally.failures.iter().all(|failure| failure.kind != Kind::Other), "{tally:?}");

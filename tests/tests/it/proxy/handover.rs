@@ -72,7 +72,7 @@ fn start(served: &Served, node: &Node, home: &Path) {
     command.args(["node", "--node-name", node.name(), "--kubeconfig"]).arg(served.kubeconfig());
     command.arg("--config").arg(home.join("settings"));
     served.start_by(node, command);
-    served.with_proxy(node, |proxy| proxy.wait_for_line("ready", super::PATIENCE));
+    served.with_proxy(node, |proxy| proxy.wait_for_line("ready", super::TIMEOUT));
 }
 
 /// Changes from mode to mode under load. Connections that IPVS carries end with it; all others go on.
@@ -104,7 +104,7 @@ pub(crate) fn goes_through(modes: &[&str]) {
     }
     for (who, hammer) in hammers {
         let wanted = hammer.so_far().asked + 20;
-        assert!(hammer.wait_until(super::PATIENCE, |tally| tally.asked >= wanted), "{who}");
+        assert!(hammer.wait_until(super::TIMEOUT, |tally| tally.asked >= wanted), "{who}");
         let tally = hammer.stop();
         // A datagram that IPVS has on its way when it is left has nobody else, and nobody sends it again.
         let lost = if who.starts_with("UDP") && modes.contains(&"ipvs") { changes.len() } else { 0 };
@@ -141,7 +141,7 @@ fn a_mode_that_cannot_be_changes_nothing() {
         write(scene.home.path(), mode);
         let near = &scene.stage.near;
         scene.stage.served.with_proxy(near, |proxy: &mut Process| proxy.hang_up());
-        scene.stage.served.with_proxy(near, |proxy| proxy.wait_for_line(why, super::PATIENCE));
+        scene.stage.served.with_proxy(near, |proxy| proxy.wait_for_line(why, super::TIMEOUT));
     }
     scene.begun("nftables");
     let log = scene.stage.served.with_proxy(&scene.stage.near, |proxy| proxy.log());

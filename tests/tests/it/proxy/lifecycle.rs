@@ -34,7 +34,7 @@ impl Scene {
     fn go_on(hammers: &[Hammer]) {
         for hammer in hammers {
             let wanted = hammer.so_far().asked + 50;
-            assert!(hammer.wait_until(super::PATIENCE, |tally| tally.asked >= wanted), "{:?}", hammer.so_far());
+            assert!(hammer.wait_until(super::TIMEOUT, |tally| tally.asked >= wanted), "{:?}", hammer.so_far());
         }
     }
 }
@@ -109,7 +109,7 @@ fn nothing_changes_while_the_server_is_away_and_all_is_followed_when_it_is_back(
         stage.served.start_proxy(&stage.near, &[]);
     }
     stage.served.with_proxy(&stage.near, |proxy| {
-        proxy.wait_for_line("watch failed, keeping the last known state", super::PATIENCE)
+        proxy.wait_for_line("watch failed, keeping the last known state", super::TIMEOUT)
     });
     Scene::go_on(&hammers);
     assert_eq!(super::nftables::rules(&stage.near), rules);
@@ -166,9 +166,9 @@ fn of_two_programs_on_one_machine_the_second_waits_for_its_turn() {
         &scene.stage.near,
         &["--metrics-listen", "127.0.0.1:11249", "--healthz-listen", "127.0.0.1:11256"],
     ));
-    second.wait_for_line("another waypost proxy runs", super::PATIENCE);
+    second.wait_for_line("another waypost proxy runs", super::TIMEOUT);
     served.kill_proxy(&scene.stage.near);
-    second.wait_for_line("ready", super::PATIENCE);
+    second.wait_for_line("ready", super::TIMEOUT);
     Scene::go_on(&hammers);
     if served.mode().outlives_program {
         all_answered(hammers);

@@ -63,7 +63,7 @@ const TABLE: [(Source, bool, [Cell; 3]); 8] = [
 ];
 
 /// How often one asks until all have answered. Two answer; that one of them is silent by chance for so long never happens.
-const PATIENCE: usize = 50;
+const ATTEMPTS: usize = 50;
 /// How often one asks where only one may answer.
 const ENOUGH: usize = 8;
 
@@ -113,7 +113,7 @@ impl Scene {
         let may_answer: BTreeSet<&str> =
             if cell.0 == Who::All { ["web-near", "web-far"].into() } else { [local].into() };
         let (mut answered, mut wrong) = (BTreeSet::new(), String::new());
-        for turn in 0..PATIENCE {
+        for turn in 0..ATTEMPTS {
             if answered.len() == may_answer.len() && (turn >= ENOUGH || may_answer.len() > 1) {
                 break;
             }
@@ -193,7 +193,7 @@ fn s42_a_node_port_of_another_node_serves_pods_too() {
     for (protocol, family) in scene.stage.ways() {
         for (_, number) in [POLICIES[0], POLICIES[2]] {
             let (address, port) = Frontend::NodePort.at(number, family, &scene.stage.near);
-            let tally = pod.ask_many(PATIENCE, protocol, address, port).all_answered();
+            let tally = pod.ask_many(ATTEMPTS, protocol, address, port).all_answered();
             assert_eq!(tally.names(), ["web-far", "web-near"], "{protocol:?} {family:?}");
         }
     }
@@ -207,7 +207,7 @@ fn s26_local_policy_and_a_pod_of_another_node_all_answer_and_every_answer_comes_
         let near = &scene.stage.near;
         let (address, port) = Frontend::NodePort.at(POLICIES[1].1, family, near);
         let caller = scene.pods[1].caller().timeout(Duration::from_millis(500));
-        let tally = caller.ask_many(PATIENCE, protocol, address, port).all_answered();
+        let tally = caller.ask_many(ATTEMPTS, protocol, address, port).all_answered();
         assert_eq!(tally.names(), ["web-far", "web-near"], "{protocol:?} {family:?}");
         let of_node = [near.address(family), near.gateway(family)];
         assert!(tally.clients.iter().all(|seen| of_node.contains(seen)), "{protocol:?}: {:?}", tally.clients);

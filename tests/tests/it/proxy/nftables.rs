@@ -91,7 +91,7 @@ fn s24_a_restart_with_unchanged_objects_writes_nothing() {
     served.serve(near, &[]);
     eventually("everything was read", || reads(near) > 0);
     near.nft("add table ip end-of-test\n");
-    monitor.wait_for_line("end-of-test", super::PATIENCE);
+    monitor.wait_for_line("end-of-test", super::TIMEOUT);
     assert!(!monitor.log().contains("waypost"), "{}", monitor.log());
     served.settle();
 }

@@ -41,10 +41,10 @@ impl Scene {
     #[track_caller]
     fn check(&self, client: &Host, frontend: Frontend, is_allowed: bool) {
         let wanted = if is_allowed { Ok("web".to_owned()) } else { Err(Kind::TimedOut) };
-        let patience = if is_allowed { super::PATIENCE } else { SILENCE };
+        let timeout = if is_allowed { super::TIMEOUT } else { SILENCE };
         let ask = |(protocol, family)| {
             let (address, port) = frontend.at(1, family, &self.stage.near);
-            let got = client.caller().timeout(patience).ask(protocol, address, port);
+            let got = client.caller().timeout(timeout).ask(protocol, address, port);
             (protocol, family, got.map(|answer| answer.name).map_err(|failure| failure.kind))
         };
         let asked: Vec<_> = std::thread::scope(|scope| {

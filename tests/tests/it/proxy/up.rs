@@ -43,7 +43,7 @@ impl Machine {
         };
         command.args(["up", "--node-name", "n1", "--data-dir"]).arg(home.path()).args(arguments);
         let process = node.spawn(command);
-        process.wait_for_line("ready", super::PATIENCE);
+        process.wait_for_line("ready", super::TIMEOUT);
         let session = node.in_namespace(|| {
             let client = Client::from_kubeconfig(&home.path().join("kubeconfig"));
             Session::new(client.expect("a kubeconfig that can be used"))
@@ -91,7 +91,7 @@ fn s20_one_machine_serves_its_services_and_goes_on_when_the_program_ends() {
 #[test]
 fn where_rules_may_not_be_written_the_api_works_and_it_is_said() {
     let mut machine = Machine::new(&["setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin"]);
-    machine.process.wait_for_line("Services are not served", super::PATIENCE);
+    machine.process.wait_for_line("Services are not served", super::TIMEOUT);
     machine.post(SERVICES, &objects::service("web").cluster_ip(cluster_ip(1, Family::V4)).port(PORT).json());
     assert_eq!(machine.node.ruleset(), "");
 }
@@ -111,7 +111,7 @@ fn s21_without_any_right_services_are_served_on_loopback() {
     eventually("it is served", || machine.node.ask(Protocol::Tcp, "127.96.1.1", 8080).is_ok());
     let answer = machine.node.ask(Protocol::Tcp, "127.0.0.1", node_port(1)).expect("its node port too");
     assert_eq!(answer.server.port(), TARGET);
-    machine.process.wait_for_line("ports below 1024 need root", super::PATIENCE);
+    machine.process.wait_for_line("ports below 1024 need root", super::TIMEOUT);
     assert_eq!(machine.node.ruleset(), "", "no rule at all");
     let status = machine.process.terminate();
     assert!(status.success(), "{status:?}: {}", machine.process.log());

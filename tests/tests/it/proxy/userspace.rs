@@ -2,7 +2,7 @@
 
 use testbed::net::{Family, Kind, Mode, Protocol};
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use super::stage::{PORT, Stage, TARGET, cluster_ip, node_port};
 
 /// The stage, if this mode is under test.
@@ -29,7 +29,7 @@ fn s21_a_silent_and_a_refusing_endpoint_cost_no_request() {
     });
     stage.served.settle();
     let ask = || {
-        let caller = client.caller().timeout(PATIENCE);
+        let caller = client.caller().timeout(TIMEOUT);
         caller.ask_many(50, Protocol::Tcp, cluster_ip(1, Family::V4), PORT).all_answered().of("good")
     };
     let answered: usize = std::thread::scope(|scope| {

@@ -19,7 +19,7 @@ pub(super) const NODE_PORT: u16 = 30_061;
 /// Addresses of Pods that the testbed does not use itself.
 const CIDRS: &str = "10.246.0.0/16,fd00:10:246::/56";
 /// Far more than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 
@@ -50,7 +50,7 @@ impl Stage {
         command.args(["server", "--listen", "0.0.0.0:6443", "--allocate-node-cidrs", "--cluster-cidr", CIDRS]);
         command.arg("--data-dir").arg(home.path());
         let server = api.spawn(command);
-        server.wait_for_line(" ready ", PATIENCE);
+        server.wait_for_line(" ready ", TIMEOUT);
         let session = api.in_namespace(|| {
             Session::new(Client::from_kubeconfig(&home.path().join("kubeconfig")).expect("a kubeconfig"))
         });
@@ -65,7 +65,7 @@ impl Stage {
             command.env_remove("KUBECONFIG").args(&words).args(["--node-name", machine.node.name()]);
             command.args(["--roles", "proxy,agent", "--cluster-cidr", CIDRS, "--data-dir"]).arg(machine.home.path());
             let process = machine.node.spawn(command);
-            process.wait_for_line(" ready", PATIENCE);
+            process.wait_for_line(" ready", TIMEOUT);
             machine.process = Some(process);
         }
         stage

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use rustls::ProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 use serde_json::{Value, json};
-use testbed::session::{PATIENCE, SERVICES, text};
+use testbed::session::{SERVICES, TIMEOUT, text};
 use testbed::wire::{Reply, Wire};
 use testbed::{Home, Server};
 
@@ -34,7 +34,7 @@ fn s01_tls_1_1_and_plain_http_are_refused() {
     let server = Server::start();
     let dial = || {
         let socket = TcpStream::connect(&server.address).expect("a connection");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         socket
     };
     // One ClientHello that differs only in its version: 1.2 is answered with a handshake, 1.1 with a fatal alert.

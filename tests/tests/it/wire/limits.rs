@@ -7,7 +7,7 @@ use std::time::Instant;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tempfile::TempDir;
-use testbed::session::{PATIENCE, SERVICES, text};
+use testbed::session::{SERVICES, TIMEOUT, text};
 use testbed::wire::{Wire, request};
 use testbed::{Home, Server};
 
@@ -53,7 +53,7 @@ fn until_in_flight(server: &Server) {
         .lines()
         .any(|line| line == "apiserver_current_inflight_requests 1")
     {
-        assert!(begun.elapsed() < PATIENCE, "the request is not being answered");
+        assert!(begun.elapsed() < TIMEOUT, "the request is not being answered");
     }
 }
 
@@ -119,7 +119,7 @@ fn s01_a_server_that_is_asked_to_end_answers_what_it_has_begun() {
     watcher.chunk().expect("the Services that are there").expect("an event");
     let mut idle = Wire::admin(&server);
     let mut silent = TcpStream::connect(&server.address).expect("a connection");
-    silent.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    silent.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     // Connections are accepted in order: when this one is answered, the silent one has been accepted.
     assert_eq!(Wire::admin(&server).ask("GET", "/readyz", &[], b"").code, 200);
     assert_eq!(idle.ask("GET", "/readyz", &[], b"").code, 200);
@@ -217,7 +217,7 @@ fn s01_a_watcher_that_does_not_read_holds_nobody_up() {
     let mut read = Vec::new();
     let begun = Instant::now();
     while !read.windows(8).any(|bytes| bytes == b"\"n\":\"49\"") {
-        assert!(begun.elapsed() < PATIENCE, "the last change does not come");
+        assert!(begun.elapsed() < TIMEOUT, "the last change does not come");
         read = read.split_off(read.len().saturating_sub(8));
         read.extend(lazy.chunk().expect("an event").expect("no end"));
     }

@@ -19,7 +19,7 @@ use testbed::session::Session;
 use testbed::{Run, binary};
 
 /// Far more than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Addresses of Pods that the testbed does not use itself.
 const PODS: &str = "10.245.0.0/16,fd00:10:245::/56";
 
@@ -57,7 +57,7 @@ impl Stage {
         ]);
         command.arg(home.path()).args(arguments);
         let server = api.spawn(command);
-        server.wait_for_line(" ready ", PATIENCE);
+        server.wait_for_line(" ready ", TIMEOUT);
         let session = session(&api, &home.path().join("kubeconfig"));
         Self { nodes: Vec::new(), session, _server: server, home, api, cluster }
     }
@@ -126,7 +126,7 @@ impl Stage {
         let server = self.server();
         let machine = &mut self.nodes[machine];
         let process = machine.node.spawn(machine.command(&server, arguments));
-        process.wait_for_line(" ready", PATIENCE);
+        process.wait_for_line(" ready", TIMEOUT);
         machine.process = Some(process);
     }
 

@@ -14,7 +14,7 @@ use testbed::session::Session;
 use testbed::{Run, Server, run};
 
 /// How long anything here may take at most.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Which protocol kubectl speaks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -224,7 +224,7 @@ fn echo(address: &str) -> u16 {
 /// Sends, finishes, reads to the end.
 fn exchange(address: &str, port: u16, bytes: &[u8]) -> Vec<u8> {
     let mut socket = TcpStream::connect((address, port)).expect("a forwarded port");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     let mut writer = socket.try_clone().expect("another handle");
     let sent = bytes.to_vec();
     let writing = std::thread::spawn(move || {

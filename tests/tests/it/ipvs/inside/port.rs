@@ -44,7 +44,7 @@ fn change(random: &mut fastrand::Rng) -> Change {
 }
 
 #[test]
-#[ignore = "needs IPVS; runs in a virtual machine"]
+#[ignore = "runs inside the virtual machine that the tests of ipvs.rs boot"]
 fn orders_are_carried_out_and_refused_as_in_memory() {
     let (_cluster, node) = node();
     node.in_namespace(|| {
@@ -70,7 +70,7 @@ fn orders_are_carried_out_and_refused_as_in_memory() {
 }
 
 #[test]
-#[ignore = "needs IPVS; runs in a virtual machine"]
+#[ignore = "runs inside the virtual machine that the tests of ipvs.rs boot"]
 fn many_orders_at_once_are_one_after_the_other() {
     let (_cluster, node) = node();
     node.in_namespace(|| {
@@ -86,7 +86,7 @@ fn many_orders_at_once_are_one_after_the_other() {
 }
 
 #[test]
-#[ignore = "needs IPVS; runs in a virtual machine"]
+#[ignore = "runs inside the virtual machine that the tests of ipvs.rs boot"]
 fn a_trial_finds_what_there_is() {
     let (_cluster, node) = node();
     node.in_namespace(|| {

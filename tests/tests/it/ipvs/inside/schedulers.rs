@@ -60,7 +60,7 @@ fn distinct(names: &[String]) -> usize {
 }
 
 #[test]
-#[ignore = "needs IPVS; runs in a virtual machine"]
+#[ignore = "runs inside the virtual machine that the tests of ipvs.rs boot"]
 fn rr_goes_round() {
     for scheduler in [Scheduler::Rr, Scheduler::Wrr] {
         let names = Scene::new(scheduler, &[1, 1, 1], Family::V6).names(9);
@@ -70,7 +70,7 @@ fn rr_goes_round() {
 }
 
 #[test]
-#[ignore = "needs IPVS; runs in a virtual machine"]
+#[ignore = "runs inside the virtual machine that the tests of ipvs.rs boot"]
 fn lc_prefers_who_has_the_fewest() {
     for scheduler in [Scheduler::Lc, Scheduler::Wlc] {
         let scene = Scene::new(scheduler, &[1, 1, 1], Family::V4);
@@ -85,7 +85,7 @@ fn lc_prefers_who_has_the_fewest() {
 }
 
 #[test]
-#[ignore = "needs IPVS; runs in a virtual machine"]
+#[ignore = "runs inside the virtual machine that the tests of ipvs.rs boot"]
 fn sh_keeps_a_client_and_spreads_clients() {
     for scheduler in [Scheduler::Sh, Scheduler::Mh] {
         let scene = Scene::new(scheduler, &[1, 1, 1], Family::V4);
@@ -100,7 +100,7 @@ fn sh_keeps_a_client_and_spreads_clients() {
 }
 
 #[test]
-#[ignore = "needs IPVS; runs in a virtual machine"]
+#[ignore = "runs inside the virtual machine that the tests of ipvs.rs boot"]
 fn sh_looks_past_a_server_that_takes_no_more() {
     let scene = Scene::new(Scheduler::Sh, &[1, 0, 1], Family::V4);
     let clients: Vec<Pod> = (0..16).map(|number| scene.node.pod(&format!("client-{number}"))).collect();
@@ -109,7 +109,7 @@ fn sh_looks_past_a_server_that_takes_no_more() {
 }
 
 #[test]
-#[ignore = "needs IPVS; runs in a virtual machine"]
+#[ignore = "runs inside the virtual machine that the tests of ipvs.rs boot"]
 fn dh_keeps_a_destination() {
     let scene = Scene::new(Scheduler::Dh, &[1, 1, 1], Family::V4);
     let clients: Vec<Pod> = (0..8).map(|number| scene.node.pod(&format!("client-{number}"))).collect();
@@ -119,7 +119,7 @@ fn dh_keeps_a_destination() {
 }
 
 #[test]
-#[ignore = "needs IPVS; runs in a virtual machine"]
+#[ignore = "runs inside the virtual machine that the tests of ipvs.rs boot"]
 fn sed_fills_the_strong_first_and_nq_nobody_twice_while_one_is_idle() {
     // The first can do four times what the second can, so its second connection is done before the other's first.
     let sed = Scene::new(Scheduler::Sed, &[4, 1], Family::V4).names(5);
@@ -130,7 +130,7 @@ fn sed_fills_the_strong_first_and_nq_nobody_twice_while_one_is_idle() {
 }
 
 #[test]
-#[ignore = "needs IPVS; runs in a virtual machine"]
+#[ignore = "runs inside the virtual machine that the tests of ipvs.rs boot"]
 fn lblc_stays_with_who_served_the_address() {
     let scene = Scene::new(Scheduler::Lblc, &[1, 1, 1], Family::V4);
     // Each hangs up before the next: who is overloaded is relieved.

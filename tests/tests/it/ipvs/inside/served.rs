@@ -20,7 +20,7 @@ fn web(stage: &Stage) -> Vec<Pod> {
 }
 
 #[test]
-#[ignore = "needs IPVS; runs in a virtual machine"]
+#[ignore = "runs inside the virtual machine that the tests of ipvs.rs boot"]
 fn every_frontend_answers_by_every_protocol_from_everywhere_in_turn() {
     let stage = Stage::new();
     let _pods = web(&stage);
@@ -39,7 +39,7 @@ fn every_frontend_answers_by_every_protocol_from_everywhere_in_turn() {
 }
 
 #[test]
-#[ignore = "needs IPVS; runs in a virtual machine"]
+#[ignore = "runs inside the virtual machine that the tests of ipvs.rs boot"]
 fn a_connection_outlives_its_endpoint_and_its_service_and_nobody_new_gets_there() {
     let stage = Stage::new();
     let pods = web(&stage);
@@ -62,7 +62,7 @@ fn a_connection_outlives_its_endpoint_and_its_service_and_nobody_new_gets_there(
 }
 
 #[test]
-#[ignore = "needs IPVS; runs in a virtual machine"]
+#[ignore = "runs inside the virtual machine that the tests of ipvs.rs boot"]
 fn ports_of_the_node_are_not_reached_through_the_addresses_of_services() {
     let stage = Stage::new();
     let _pods = web(&stage);
@@ -80,7 +80,7 @@ fn ports_of_the_node_are_not_reached_through_the_addresses_of_services() {
 }
 
 #[test]
-#[ignore = "needs IPVS; runs in a virtual machine"]
+#[ignore = "runs inside the virtual machine that the tests of ipvs.rs boot"]
 fn whatever_others_take_away_is_put_back() {
     let stage = Stage::with(&["--ipvs-sync-period", "1"]);
     let _pods = web(&stage);
@@ -104,7 +104,7 @@ fn whatever_others_take_away_is_put_back() {
 }
 
 #[test]
-#[ignore = "needs IPVS; runs in a virtual machine"]
+#[ignore = "runs inside the virtual machine that the tests of ipvs.rs boot"]
 fn a_start_with_unchanged_objects_changes_nothing_and_cleanup_leaves_nothing() {
     let stage = Stage::new();
     let _pods = web(&stage);
@@ -127,7 +127,7 @@ fn a_start_with_unchanged_objects_changes_nothing_and_cleanup_leaves_nothing() {
 }
 
 #[test]
-#[ignore = "needs IPVS; runs in a virtual machine"]
+#[ignore = "runs inside the virtual machine that the tests of ipvs.rs boot"]
 fn a_machine_without_the_scheduler_serves_otherwise_and_says_so() {
     let stage = Stage::with(&["--ipvs-scheduler", "lblcr"]);
     let _pods = web(&stage);

@@ -9,7 +9,7 @@ use testbed::Run;
 use testbed::net::Protocol::Tcp;
 use testbed::net::eventually;
 
-use super::machine::{Machine, PATIENCE};
+use super::machine::{Machine, TIMEOUT};
 
 /// A machine, and somebody who sits there.
 struct Desk {
@@ -157,7 +157,7 @@ fn attach(desk: &Desk) {
         command.args(["-c", &script]);
         command
     });
-    attached.wait_for_line("heard hello", PATIENCE);
+    attached.wait_for_line("heard hello", TIMEOUT);
     drop(attached);
     assert!(desk.ok("logs listener").contains("heard hello\n"));
 }
@@ -182,7 +182,7 @@ fn s15_ports_are_forwarded_and_files_copied() {
         for target in ["pod/web", "service/web"] {
             let port = if target == "pod/web" { ":8080" } else { ":80" };
             let forward = desk.machine.node.spawn(desk.command(&["port-forward", target, port]));
-            let line = forward.wait_for_line("Forwarding from 127.0.0.1:", PATIENCE);
+            let line = forward.wait_for_line("Forwarding from 127.0.0.1:", TIMEOUT);
             let at = line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next()).expect("a port");
             let at: u16 = at.parse().expect("a number");
             let answers = desk.machine.node.ask_many(20, Tcp, std::net::Ipv4Addr::LOCALHOST, at).all_answered();

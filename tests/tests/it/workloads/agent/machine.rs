@@ -11,7 +11,7 @@ use testbed::net::{Cluster, Node, Outside, Process};
 use testbed::session::{Answer, Session};
 
 /// Far more than anything here takes.
-pub(in crate::workloads) const PATIENCE: Duration = Duration::from_secs(60);
+pub(in crate::workloads) const TIMEOUT: Duration = Duration::from_secs(60);
 /// The Pods of the namespace `default`.
 pub(in crate::workloads) const PODS: &str = "/api/v1/namespaces/default/pods";
 
@@ -122,7 +122,7 @@ impl Machine {
             }
             let mut watch = session.watch(PODS, &format!("&fieldSelector=metadata.name={name}"));
             let found = watch.until(|kind, pod| {
-                assert!(begun.elapsed() < PATIENCE, "{name} is not {what}: {}", pod["status"]);
+                assert!(begun.elapsed() < TIMEOUT, "{name} is not {what}: {}", pod["status"]);
                 kind != "DELETED" && wanted(pod)
             });
             drop(watch);
@@ -234,7 +234,7 @@ fn start(node: &Node, home: &Path, arguments: &[String]) -> Process {
     let mut command = Command::new(testbed::binary());
     command.args(["up", "--node-name", "n1", "--data-dir"]).arg(home).args(arguments);
     let process = node.spawn(command);
-    process.wait_for_line(" ready ", PATIENCE);
+    process.wait_for_line(" ready ", TIMEOUT);
     process
 }
 

@@ -13,7 +13,7 @@ use super::machine::{PODS, is_ready, script};
 
 /// Ranges that the machines of the testbed do not use themselves.
 const RANGES: &str = "10.245.0.0/16,fd00:10:245::/56";
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A machine with an agent; however a test ends, nothing of it stays.
 struct Agent {
@@ -29,7 +29,7 @@ impl Agent {
         command.args(["node", "--roles", "proxy,agent", "--cluster-cidr", RANGES, "--node-name", node.name()]);
         command.arg("--data-dir").arg(home.path()).arg("--kubeconfig").arg(server.path().join("kubeconfig"));
         let process = node.spawn(command);
-        process.wait_for_line(" ready", PATIENCE);
+        process.wait_for_line(" ready", TIMEOUT);
         Self { node, home, process: Some(process) }
     }
 
@@ -79,7 +79,7 @@ impl Server {
         command.args(["server", "--allocate-node-cidrs", "true", "--cluster-cidr", RANGES, "--listen"]);
         command.arg(format!("{}:6443", api.v4())).arg("--data-dir").arg(home.path());
         let process = api.spawn(command);
-        process.wait_for_line(" ready", PATIENCE);
+        process.wait_for_line(" ready", TIMEOUT);
         let file = home.path().join("kubeconfig");
         let session = api.in_namespace(|| Session::new(Client::from_kubeconfig(&file).expect("a kubeconfig")));
         Self { api, home, session, _process: process }

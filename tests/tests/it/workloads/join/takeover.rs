@@ -198,7 +198,7 @@ fn certificates_of_agents_are_of_a_ca_that_clients_do_not_trust() {
             command.arg("-key").arg(files.path().join("key"));
             command
         });
-        process.wait_for_line("ACCEPT", PATIENCE);
+        process.wait_for_line("ACCEPT", TIMEOUT);
         process
     };
     let _agent = serve(&stage, &identity, "7443");
