@@ -7,6 +7,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -126,11 +127,15 @@ impl SpanProcessor for LazyProcessor {
 }
 
 /// How to reach a collector. Used by the thread of the batch processor, which runs outside the runtimes of the program.
-struct Collector(Arc<Access>);
+struct Collector {
+    access: Arc<Access>,
+    /// Whether the last export failed: changes are logged, and not each export.
+    is_failing: AtomicBool,
+}
 
 impl std::fmt::Debug for Collector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Collector").finish_non_exhaustive()
+        f.debug_struct("Collector").field("access", &self.access.address()).finish_non_exhaustive()
     }
 }
 
@@ -141,17 +146,32 @@ impl Collector {
             server["certificate-authority"] = file.to_string_lossy().into();
         }
         let access = Access::from_parts(&server, &Value::Null).with_context(|| format!("OTLP endpoint {url}"))?;
-        Ok(Self(Arc::new(access)))
+        Ok(Self { access: Arc::new(access), is_failing: AtomicBool::new(false) })
     }
 
     fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         // One runtime per export: exports are seconds apart, and a runtime that lives would need a thread to keep the connection.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let mut client = Client::new(self.0.clone());
+            let mut client = Client::new(self.access.clone());
             let sent = tokio::time::timeout(EXPORT_TIMEOUT, client.send(request)).await;
             Ok(sent.map_err(|_| "the collector did not respond in time")??)
         })
+    }
+
+    /// Logs when exports begin to fail, and when they succeed again: the SDK drops their spans without a message.
+    fn report(&self, sent: &Result<Response<Bytes>, HttpError>) {
+        let problem = match sent {
+            Ok(response) if response.status().is_success() => None,
+            Ok(response) => Some(format!("HTTP status {}", response.status())),
+            Err(error) => Some(error.to_string()),
+        };
+        let endpoint = self.access.address();
+        match (self.is_failing.swap(problem.is_some(), Ordering::Relaxed), problem) {
+            (false, Some(error)) => tracing::warn!(%error, endpoint, "failed to export spans; dropping them"),
+            (true, None) => tracing::info!(endpoint, "exporting spans again"),
+            _ => {}
+        }
     }
 }
 
@@ -164,6 +184,8 @@ impl HttpClient for Collector {
         'a: 'b,
         Self: 'b,
     {
-        Box::pin(std::future::ready(self.send(request)))
+        let sent = self.send(request);
+        self.report(&sent);
+        Box::pin(std::future::ready(sent))
     }
 }

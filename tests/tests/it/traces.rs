@@ -99,11 +99,13 @@ fn b14_spans_of_requests_and_reconciles_reach_a_collector_with_their_audit_id() 
 }
 
 #[test]
-fn b14_an_absent_collector_fails_no_request_and_no_exit() {
+fn b14_an_absent_collector_is_logged_once_and_fails_no_request_and_no_exit() {
     let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port").local_addr().expect("an address");
     let mut server = Server::start_with(Home::temporary(), &["--otlp-endpoint", &format!("http://{closed}")]);
     assert_eq!(Wire::admin(&server).ask("GET", "/api/v1/services", &[], b"").code, 200);
     assert!(server.terminate().success());
+    let log = server.whole_log();
+    assert_eq!(log.matches("failed to export spans").count(), 1, "{log}");
 }
 
 #[test]
