@@ -11,6 +11,7 @@
 //! A protocol error closes the connection with a reason. Backpressure is end to end: a slow reader blocks the writer.
 
 pub mod command;
+#[cfg(any(test, fuzzing))]
 pub mod cut;
 pub(crate) mod drive;
 pub mod forward;

@@ -366,6 +366,7 @@ impl ZoneSnapshot {
 
 /// Fuzz entry point: for any input the reply is well-formed, has the id and question of the query, and respects the
 /// size limit.
+#[cfg(any(test, fuzzing))]
 pub fn fuzz(snapshot: &ZoneSnapshot, message: &[u8]) {
     let (mut scratch, mut out) = (Scratch::new(1), Vec::new());
     for transport in [Transport::Udp, Transport::Tcp] {

@@ -171,6 +171,7 @@ pub mod extended {
 }
 
 /// Fuzz entry point: every query that parses can be answered within the size limit.
+#[cfg(any(test, fuzzing))]
 pub fn fuzz(bytes: &[u8]) {
     let mut out = Vec::new();
     match Query::parse(bytes) {

@@ -96,6 +96,7 @@ pub(crate) fn address_from(bytes: &[u8]) -> Option<IpAddr> {
 }
 
 /// Entry points of the fuzzer: parsers of kernel messages.
+#[cfg(any(test, fuzzing))]
 pub mod fuzz {
     /// Parses bytes as every kind of message of this crate. Must not panic.
     pub fn replies(bytes: &[u8]) {

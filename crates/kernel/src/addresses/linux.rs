@@ -124,6 +124,7 @@ impl AsFd for Watcher {
 }
 
 /// Parses bytes as any message of this port.
+#[cfg(any(test, fuzzing))]
 pub(crate) fn read_anything(bytes: &[u8]) {
     for message in Messages::new(bytes) {
         address(&message);

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::netlink;
 
 use super::{Conntrack, ConntrackError, Counted, Direction, Flow, UDP};
-use crate::netlink::{Attributes, Message, Messages, Socket, Writer};
+use crate::netlink::{Attributes, Message, Socket, Writer};
 use crate::{Family, address_bytes, address_from};
 
 /// Netfilter subsystem number.
@@ -199,8 +199,9 @@ fn read_direction(attributes: &Attributes<'_>) -> Option<(u8, Direction)> {
 }
 
 /// Parses bytes as any conntrack message.
+#[cfg(any(test, fuzzing))]
 pub(crate) fn read_anything(bytes: &[u8]) {
-    for message in Messages::new(bytes) {
+    for message in crate::netlink::Messages::new(bytes) {
         counted(&message);
     }
 }

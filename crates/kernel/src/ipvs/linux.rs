@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::netlink;
 
 use super::{Change, Flags, Ipvs, IpvsError, Load, Server, Settings, Timeouts, Unfit};
-use crate::netlink::{Attributes, Message, Messages, Socket, Writer};
+use crate::netlink::{Attributes, Message, Socket, Writer};
 use crate::{Family, address_bytes, address_from};
 
 /// The controller family, its request, and its attributes.
@@ -298,8 +298,9 @@ fn read_family(attributes: &Attributes<'_>, attribute: u16) -> Option<Family> {
 }
 
 /// Parses bytes as any IPVS message.
+#[cfg(any(test, fuzzing))]
 pub(crate) fn read_anything(bytes: &[u8]) {
-    for message in Messages::new(bytes) {
+    for message in crate::netlink::Messages::new(bytes) {
         read_server(&message);
         read_destination(&message, Family::Ip6);
     }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::{DeviceState, Links, LinksError};
 use crate::addresses::Addresses as _;
-use crate::netlink::{Message, Messages, Socket, Writer, flags};
+use crate::netlink::{Message, Socket, Writer, flags};
 use crate::{Family, address_bytes, addresses};
 
 /// Message types.
@@ -176,8 +176,9 @@ fn read_index(message: &Message<'_>) -> Option<u32> {
 }
 
 /// Parses bytes as any link message.
+#[cfg(any(test, fuzzing))]
 pub(crate) fn read_anything(bytes: &[u8]) {
-    for message in Messages::new(bytes) {
+    for message in crate::netlink::Messages::new(bytes) {
         read_index(&message);
     }
 }

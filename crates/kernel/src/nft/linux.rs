@@ -299,6 +299,7 @@ impl Nft for Linux {
 }
 
 /// Parses bytes as any nftables message.
+#[cfg(any(test, fuzzing))]
 pub(crate) fn read_anything(bytes: &[u8]) {
     for message in Messages::new(bytes) {
         let (_, attributes) = (message.meaning(), message.attributes(numbers::HEADER));

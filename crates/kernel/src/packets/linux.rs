@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::raw::{self, Step};
 use super::{Interface, Mac, Packets, PacketsError, Received, Waker};
 use crate::addresses::{self, Addresses as _};
-use crate::netlink::{Message, Messages, Socket};
+use crate::netlink::{Message, Socket};
 
 /// EtherTypes.
 const ARP: u16 = 0x0806;
@@ -188,8 +188,9 @@ fn interface(message: &Message<'_>) -> Option<Interface> {
 }
 
 /// Parses bytes as any link message.
+#[cfg(any(test, fuzzing))]
 pub(crate) fn read_anything(bytes: &[u8]) {
-    for message in Messages::new(bytes) {
+    for message in crate::netlink::Messages::new(bytes) {
         interface(&message);
     }
 }

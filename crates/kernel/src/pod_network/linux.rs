@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::guard::Guard;
 use super::{Bridge, INSIDE, PodNetwork, PodNetworkError, Port, Route, Wire};
 use crate::addresses::Addresses as _;
-use crate::netlink::{Message, Messages, Socket, Writer, flags};
+use crate::netlink::{Message, Socket, Writer, flags};
 use crate::{Family, address_bytes, address_from, addresses, namespace};
 
 const NEW_LINK: u16 = 16;
@@ -423,8 +423,9 @@ fn read_route(message: &Message<'_>) -> Option<(u8, Route)> {
 }
 
 /// Parses bytes as any message of this port.
+#[cfg(any(test, fuzzing))]
 pub(crate) fn read_anything(bytes: &[u8]) {
-    for message in Messages::new(bytes) {
+    for message in crate::netlink::Messages::new(bytes) {
         read_index(&message);
         read_hardware(&message);
         read_longest(&message);

@@ -227,6 +227,7 @@ fn by_iptables(name: &str, info: &[u8]) -> Option<Step> {
 }
 
 /// Parses bytes as any ruleset message.
+#[cfg(any(test, fuzzing))]
 pub(crate) fn read_anything(message: &Message<'_>) {
     let attributes = message.attributes(HEADER);
     of(message, table::NAME);
