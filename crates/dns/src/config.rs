@@ -14,6 +14,7 @@ mod name;
 mod reverse;
 mod zone_config;
 
+pub use listen::BindError;
 pub use name::{BadName, Name};
 pub use reverse::{address_of, reverse_name, reverse_zones};
 

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::config::Config;
 
@@ -33,7 +33,24 @@ pub trait Environment {
     ///
     /// # Errors
     /// When they cannot be read.
-    fn files(&self, pattern: &str) -> Result<Vec<(String, String)>, String>;
+    fn files(&self, pattern: &str) -> Result<Vec<(String, String)>, ImportError>;
+}
+
+/// Why the files of an `import` cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The environment has no files.
+    #[error("files are not available")]
+    Unavailable,
+    /// The environment has no file of this name.
+    #[error("no such file")]
+    NotFound,
+    /// The name is a pattern.
+    #[error("glob patterns are not supported; name each file")]
+    Glob,
+    /// Reading failed.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
 }
 
 /// No variables and no files.
@@ -45,8 +62,8 @@ impl Environment for EmptyEnvironment {
         None
     }
 
-    fn files(&self, _: &str) -> Result<Vec<(String, String)>, String> {
-        Err("files are not available".into())
+    fn files(&self, _: &str) -> Result<Vec<(String, String)>, ImportError> {
+        Err(ImportError::Unavailable)
     }
 }
 
@@ -56,8 +73,8 @@ impl Environment for HashMap<String, String> {
         self.get(name).cloned()
     }
 
-    fn files(&self, pattern: &str) -> Result<Vec<(String, String)>, String> {
-        self.get(pattern).map(|text| vec![(pattern.to_owned(), text.clone())]).ok_or_else(|| "no such file".into())
+    fn files(&self, pattern: &str) -> Result<Vec<(String, String)>, ImportError> {
+        self.get(pattern).map(|text| vec![(pattern.to_owned(), text.clone())]).ok_or(ImportError::NotFound)
     }
 }
 
@@ -65,7 +82,7 @@ impl Environment for HashMap<String, String> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Position {
     /// File name.
-    pub file: Rc<str>,
+    pub file: Arc<str>,
     /// Line, starting at 1.
     pub line: usize,
 }

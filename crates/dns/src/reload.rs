@@ -6,7 +6,7 @@
 //! cluster do not reload at the same time.
 
 use std::cell::RefCell;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use ring::digest::{Context, SHA512};
 use tokio::sync::{Notify, watch};
 
 use crate::config::{Config, Reload};
-use crate::corefile::{self, Environment};
+use crate::corefile::{self, Environment, ImportError, ParseError};
 use crate::metrics::encode::{Labels, counters, gauges};
 
 /// Minimum interval and minimum jitter, as in CoreDNS.
@@ -26,15 +26,28 @@ const MINIMUM: (Duration, Duration) = (Duration::from_secs(2), Duration::from_se
 
 /// Applies a new configuration to a running server.
 pub trait ApplyConfig: Send {
+    /// Why a configuration cannot be applied.
+    type Error: Display;
     /// Applies the configuration. On error the previous configuration must stay active.
-    fn apply(&mut self, config: Config) -> impl Future<Output = Result<(), String>> + Send;
+    fn apply(&mut self, config: Config) -> impl Future<Output = Result<(), Self::Error>> + Send;
+}
+
+/// Corefile that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CorefileError {
+    /// The file cannot be read.
+    #[error("{path}: {1}", path = .0.display())]
+    Read(PathBuf, std::io::Error),
+    /// The text is invalid.
+    #[error(transparent)]
+    Parse(#[from] ParseError),
 }
 
 /// Content of a Corefile.
 #[derive(Debug)]
 pub struct Content {
-    /// Parsed configuration, or the parse error with its line.
-    pub config: Result<Config, String>,
+    /// Parsed configuration, or why there is none.
+    pub config: Result<Config, CorefileError>,
     /// SHA-512 of everything that was read, in hexadecimal.
     pub version: String,
 }
@@ -86,14 +99,14 @@ impl Collector for ReloadMetrics {
 #[must_use]
 pub fn read(path: &Path) -> Content {
     let environment = HashingEnvironment(RefCell::new(Context::new(&SHA512)));
-    let config = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
+    let config = std::fs::read_to_string(path).map_err(|error| CorefileError::Read(path.to_owned(), error));
     let config = config.and_then(|text| {
         environment.hash(&text);
-        corefile::parse(&path.to_string_lossy(), &text, &environment).map_err(|error| error.to_string())
+        Ok(corefile::parse(&path.to_string_lossy(), &text, &environment)?)
     });
     if let Err(why) = &config {
         // An unreadable file has no content; its error identifies the version.
-        environment.hash(why);
+        environment.hash(&why.to_string());
     }
     let mut version = String::new();
     for byte in environment.0.into_inner().finish().as_ref() {
@@ -126,9 +139,9 @@ pub async fn watch(
         let result = match content.config {
             Ok(config) => {
                 let next = config.reload();
-                target.apply(config).await.map(|()| settings = next)
+                target.apply(config).await.map(|()| settings = next).map_err(|error| format!("{error:#}"))
             }
-            Err(why) => Err(why),
+            Err(error) => Err(error.to_string()),
         };
         match result {
             Ok(()) => {
@@ -181,11 +194,11 @@ impl Environment for HashingEnvironment {
         std::env::var(name).ok()
     }
 
-    fn files(&self, pattern: &str) -> Result<Vec<(String, String)>, String> {
+    fn files(&self, pattern: &str) -> Result<Vec<(String, String)>, ImportError> {
         if pattern.contains(['*', '?', '[']) {
-            return Err("glob patterns are not supported; name each file".to_owned());
+            return Err(ImportError::Glob);
         }
-        let text = std::fs::read_to_string(pattern).map_err(|error| error.to_string())?;
+        let text = std::fs::read_to_string(pattern)?;
         self.hash(&text);
         Ok(vec![(pattern.to_owned(), text)])
     }
@@ -220,7 +233,7 @@ mod tests {
         write(&part, ". {\nerrors\nlog\n}\n");
         assert_ne!(read(&main).version, first.version, "what is imported counts");
         write(&part, ". {\nerors\n}\n");
-        let error = read(&main).config.expect_err("a typing error");
+        let error = read(&main).config.expect_err("a typing error").to_string();
         assert!(error.starts_with(&format!("{}:2: ", part.display())), "{error}");
         std::fs::remove_file(&main).expect("removed");
         assert!(read(&main).config.is_err());

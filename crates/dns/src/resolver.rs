@@ -59,6 +59,7 @@ pub use crate::wire::Record;
 pub use forwarder::ClusterZones;
 pub use load::{Clock, Config, LoadError, LocalAnswer, LocalZones};
 pub use stats::{Stats, UpstreamStats};
+pub use tls::TlsError;
 
 /// Forwarding resolver.
 pub struct Resolver {

@@ -3,7 +3,7 @@
 //! Tokens are separated by white space; quotes group words; `#` at the start of a token starts a comment; `{$NAME}` is
 //! an environment variable.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::{Environment, ParseError, Position};
 
@@ -29,7 +29,7 @@ impl Token {
 
 /// Splits a text into tokens.
 pub(super) fn tokens(file: &str, text: &str, environment: &dyn Environment) -> Result<Vec<Token>, ParseError> {
-    let mut lexer = Lexer { file: Rc::from(file), line: 1, out: Vec::new(), environment };
+    let mut lexer = Lexer { file: Arc::from(file), line: 1, out: Vec::new(), environment };
     let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
     while let Some(first) = rest.chars().next() {
         rest = match first {
@@ -47,7 +47,7 @@ pub(super) fn tokens(file: &str, text: &str, environment: &dyn Environment) -> R
 }
 
 struct Lexer<'a> {
-    file: Rc<str>,
+    file: Arc<str>,
     line: usize,
     out: Vec<Token>,
     environment: &'a dyn Environment,

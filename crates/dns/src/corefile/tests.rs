@@ -336,7 +336,7 @@ fn a_block_listens_everywhere_or_where_it_is_bound() {
     assert_eq!(places(".:53 {\n}\ncorp.example:53 {\n}").expect("places"), ["0.0.0.0:53", "[::]:53"]);
     let two = ". {\n bind 127.0.0.1\n}\ncorp.example {\n bind 127.0.0.2 ::1\n}";
     assert_eq!(places(two).expect("places"), ["127.0.0.1:53", "127.0.0.2:53", "[::1]:53"]);
-    let error = places(". {\n}\ncorp.example {\n bind 127.0.0.2\n}").expect_err("one takes it all");
+    let error = places(". {\n}\ncorp.example {\n bind 127.0.0.2\n}").expect_err("one takes it all").to_string();
     assert!(error.contains("line 3: `bind 127.0.0.2`: the block of line 1 has no `bind`"), "{error}");
     let apart = places(". {\n}\ncorp.example:5353 {\n bind 127.0.0.2\n}").expect("other ports");
     assert_eq!(apart, ["0.0.0.0:53", "127.0.0.2:5353", "[::]:53"]);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use api::resolv_conf::ResolvConf;
 
-use super::tls;
+use super::tls::{self, TlsError};
 use crate::answer::CnameChain;
 use crate::config::{self, Block, ForwardTarget, Name, Tls};
 use crate::forward::Lookup;
@@ -52,7 +52,7 @@ pub struct Config {
     /// Content of the files that `hosts` refers to.
     pub hosts: HashMap<PathBuf, String>,
     /// TLS client configurations of `forward`, or the error.
-    pub tls: Vec<(Tls, Result<Arc<rustls::ClientConfig>, String>)>,
+    pub tls: Vec<(Tls, TlsResult)>,
     /// Cluster zones.
     pub local: Option<Arc<dyn LocalZones>>,
     /// Listen addresses; upstreams at these addresses are loops.
@@ -64,6 +64,9 @@ pub struct Config {
     /// Source of time.
     pub clock: Clock,
 }
+
+/// TLS client configuration, or why there is none.
+pub(super) type TlsResult = Result<Arc<rustls::ClientConfig>, Arc<TlsError>>;
 
 /// File that cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -115,7 +118,7 @@ impl Config {
                         self.nameservers.insert(path.clone(), addresses);
                     }
                     ForwardTarget::Server(server) if server.tls && self.tls_of(&forward.tls).is_none() => {
-                        let client = tls::client(&forward.tls);
+                        let client = tls::client(&forward.tls).map_err(Arc::new);
                         self.tls.push((forward.tls.clone(), client));
                     }
                     ForwardTarget::Server(_) => {}
@@ -136,7 +139,7 @@ impl Config {
         Ok(())
     }
 
-    pub(super) fn tls_of(&self, tls: &Tls) -> Option<&Result<Arc<rustls::ClientConfig>, String>> {
+    pub(super) fn tls_of(&self, tls: &Tls) -> Option<&TlsResult> {
         self.tls.iter().find(|(key, _)| key == tls).map(|(_, client)| client)
     }
 }

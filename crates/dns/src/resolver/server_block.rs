@@ -18,6 +18,7 @@ use super::message::{Outgoing, rcode};
 use super::rate_limit::Limiter;
 use super::stats::{CacheCounters, Counters};
 use super::tcp::{TlsParams, connector};
+use super::tls::TlsError;
 use super::upstream::{Upstream, UpstreamSettings};
 use super::upstream_group::{DEFAULT_CONCURRENT, UpstreamGroup};
 use super::upstream_metrics::UpstreamMetricsRegistry;
@@ -181,10 +182,10 @@ fn group(forward: &Forward, config: &Config, metrics: MetricHandles<'_>) -> Upst
     }
 }
 
-fn secured(server: &Server, forward: &Forward, config: &Config) -> Result<TlsParams, String> {
-    let client = config.tls_of(&forward.tls).ok_or("TLS files not loaded")?.clone()?;
+fn secured(server: &Server, forward: &Forward, config: &Config) -> Result<TlsParams, Arc<TlsError>> {
+    let client = config.tls_of(&forward.tls).ok_or(TlsError::NotLoaded)?.clone()?;
     let name = match server.server_name.as_ref().or(forward.tls.server_name.as_ref()) {
-        Some(name) => ServerName::try_from(name.clone()).map_err(|error| format!("{name}: {error}"))?,
+        Some(name) => ServerName::try_from(name.clone()).map_err(|error| TlsError::ServerName(name.clone(), error))?,
         None => ServerName::IpAddress(IpAddr::into(server.address.ip())),
     };
     Ok(TlsParams { connector: connector(client), name })

@@ -17,6 +17,7 @@ use super::answer::{MalformedMessage, Unpacked};
 use super::message::{Outgoing, rcode};
 use super::stats::count;
 use super::tcp::{ConnectionPool, TlsParams};
+use super::tls::TlsError;
 use super::udp::{self, UdpResult};
 use super::upstream_metrics::UpstreamMetrics;
 
@@ -36,8 +37,8 @@ pub(super) enum Failure {
     Io(#[from] io::Error),
     #[error("{0}")]
     MalformedMessage(#[from] MalformedMessage),
-    #[error("{0}")]
-    Unusable(String),
+    #[error(transparent)]
+    Tls(#[from] Arc<TlsError>),
 }
 
 /// Settings of an upstream.
@@ -56,7 +57,7 @@ pub(super) struct Upstream {
     metrics: Arc<UpstreamMetrics>,
     settings: UpstreamSettings,
     /// Connection pool, or why TLS cannot be used.
-    streams: Result<ConnectionPool, String>,
+    streams: Result<ConnectionPool, Arc<TlsError>>,
     secured: bool,
     /// Consecutive failures.
     fails: AtomicU32,
@@ -73,7 +74,7 @@ impl Upstream {
     /// Creates an upstream; `secured` are its TLS parameters, or why they are invalid.
     pub(super) fn new(
         address: SocketAddr,
-        secured: Option<Result<TlsParams, String>>,
+        secured: Option<Result<TlsParams, Arc<TlsError>>>,
         expire: Duration,
         settings: UpstreamSettings,
         metrics: Arc<UpstreamMetrics>,
@@ -113,7 +114,7 @@ impl Upstream {
 
     /// Why it must not be used: invalid TLS settings, or a loop.
     pub(super) fn unusable(&self) -> Option<String> {
-        self.streams.as_ref().err().cloned().or_else(|| self.loop_reason.lock().clone())
+        self.streams.as_ref().err().map(ToString::to_string).or_else(|| self.loop_reason.lock().clone())
     }
 
     pub(super) fn set_loop(&self, reason: Option<String>) {
@@ -151,7 +152,7 @@ impl Upstream {
     }
 
     async fn send(&self, outgoing: &Outgoing, edns: bool) -> Result<Unpacked, Failure> {
-        let streams = self.streams.as_ref().map_err(|why| Failure::Unusable(why.clone()))?;
+        let streams = self.streams.as_ref().map_err(Arc::clone)?;
         if !self.secured && !self.settings.force_stream {
             match udp::query(self.address, outgoing, edns).await? {
                 UdpResult::Answer(message) => {

@@ -26,9 +26,11 @@ struct Target {
 }
 
 impl ApplyConfig for Target {
-    async fn apply(&mut self, config: Config) -> Result<(), String> {
+    type Error = &'static str;
+
+    async fn apply(&mut self, config: Config) -> Result<(), Self::Error> {
         if config.blocks.iter().any(|block| block.keys[0].port != 53) {
-            return Err("the port cannot change".to_owned());
+            return Err("the port cannot change");
         }
         self.switch.swap(self.server.snapshot.clone(), self.server.replaced(&config));
         let _ = self.applied.send(());

@@ -49,7 +49,7 @@ impl Dns {
     ) -> anyhow::Result<Self> {
         let content = arguments.corefile.as_deref().map(dns::reload::read);
         let config = settings::config(content.as_ref(), arguments, domain)?;
-        let listen = if content.is_some() { config.listen_addresses().map_err(anyhow::Error::msg)? } else { listen };
+        let listen = if content.is_some() { config.listen_addresses()? } else { listen };
         let quirks = arguments.dns_quirks.into();
         let builder = Builder { source, domain: domain.to_owned(), listen: listen.clone(), quirks };
         let (components, metrics) = builder.first(&config)?;

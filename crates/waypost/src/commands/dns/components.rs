@@ -63,7 +63,7 @@ impl Builder {
         old: &Components,
         metrics: &Arc<Metrics>,
     ) -> anyhow::Result<Components> {
-        let listen = config.listen_addresses().map_err(anyhow::Error::msg)?;
+        let listen = config.listen_addresses()?;
         ensure!(
             listen == self.listen,
             "listen addresses {:?} cannot be changed to {listen:?} at run time; restart the server",

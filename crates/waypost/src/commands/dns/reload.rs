@@ -25,10 +25,11 @@ pub(super) struct ConfigApplier {
 }
 
 impl ApplyConfig for ConfigApplier {
-    async fn apply(&mut self, config: Config) -> Result<(), String> {
+    type Error = anyhow::Error;
+
+    async fn apply(&mut self, config: Config) -> anyhow::Result<()> {
         let old = self.state.components();
-        let components = self.builder.next(&config, &old, &self.state.metrics).await;
-        let components = Arc::new(components.map_err(|error| format!("{error:#}"))?);
+        let components = Arc::new(self.builder.next(&config, &old, &self.state.metrics).await?);
         self.switch.swap(components.snapshot.clone(), components.resolver.clone());
         self.state.replace(components);
         if let Some(listeners) = &mut self.listeners {

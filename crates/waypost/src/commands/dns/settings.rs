@@ -30,7 +30,7 @@ impl From<DnsQuirks> for Quirks {
 /// The configuration from the Corefile, or else from flags.
 pub(super) fn config(corefile: Option<&Content>, arguments: &DnsArguments, domain: &str) -> anyhow::Result<Config> {
     match corefile {
-        Some(content) => content.config.clone().map_err(anyhow::Error::msg),
+        Some(content) => content.config.as_ref().cloned().map_err(|error| anyhow::Error::msg(error.to_string())),
         None => Ok(Config { blocks: vec![block(arguments, domain)?] }),
     }
 }
