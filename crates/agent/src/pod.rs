@@ -35,6 +35,7 @@ use crate::machine::Machine;
 use crate::metrics::Operation;
 use crate::pod_event::PodEvent;
 use crate::probes::ProbeOutcome;
+use crate::probes::run::ProbeError;
 use crate::shim::ExitRecord;
 use crate::{files, sandbox};
 
@@ -204,9 +205,8 @@ impl Worker {
         }
         self.work.spawn(async move {
             let made = async {
-                let payloads = fetch::payloads(&machine, &pod, None).await.map_err(|error| error.to_string())?;
-                let work = move || sandbox::create(&machine, &pod, &payloads).map_err(|error| error.to_string());
-                tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?
+                let payloads = fetch::payloads(&machine, &pod, None).await?;
+                tokio::task::spawn_blocking(move || sandbox::create(&machine, &pod, &payloads)).await?
             };
             let _ = queue.send(PodEvent::SandboxCreated(made.await));
         });
@@ -216,9 +216,8 @@ impl Worker {
         self.facts.sandbox = Sandbox::Removing;
         let (machine, pod, queue) = (self.machine.clone(), self.pod.clone(), self.queue.clone());
         self.work.spawn(async move {
-            let work = move || sandbox::remove(&machine, &pod).map_err(|error| error.to_string());
-            let done = tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string());
-            let _ = queue.send(PodEvent::SandboxRemoved(done.and_then(|done| done)));
+            let done = tokio::task::spawn_blocking(move || sandbox::remove(&machine, &pod)).await;
+            let _ = queue.send(PodEvent::SandboxRemoved(done.unwrap_or_else(|error| Err(error.into()))));
         });
     }
 
@@ -288,15 +287,16 @@ impl Worker {
             }
             PodEvent::Deleted => self.facts.deleted = true,
             PodEvent::SandboxCreated(Ok(addresses)) => self.facts.sandbox = Sandbox::Ready { addresses },
-            PodEvent::SandboxCreated(Err(why)) => {
+            PodEvent::SandboxCreated(Err(error)) => {
                 self.machine.metrics.failed(Operation::CreateSandbox);
-                let reason = if why.starts_with("MountVolume") { "FailedMount" } else { "FailedCreatePodSandBox" };
-                self.record(None, false, reason, why.clone());
+                let why = error.to_string();
+                self.record(None, false, error.event_reason(), why.clone());
                 self.facts.sandbox = Sandbox::Failed { why, until: retry_at() };
             }
             PodEvent::SandboxRemoved(Ok(())) => self.facts.sandbox = Sandbox::Removed,
-            PodEvent::SandboxRemoved(Err(why)) => {
+            PodEvent::SandboxRemoved(Err(error)) => {
                 self.machine.metrics.failed(Operation::RemoveSandbox);
+                let why = error.to_string();
                 tracing::warn!(why, pod = self.key(), "failed to remove Pod sandbox; retrying");
                 self.facts.sandbox = Sandbox::Failed { why, until: retry_at() };
                 self.resync_later();
@@ -365,7 +365,7 @@ impl Worker {
         format!("{}_{}({})", meta.text("name"), meta.text("namespace"), meta.text("uid"))
     }
 
-    fn post_start_done(&mut self, name: &str, number: u32, result: &Result<(), String>) {
+    fn post_start_done(&mut self, name: &str, number: u32, result: &Result<(), ProbeError>) {
         if let Err(why) = result {
             self.record(Some(name), false, "FailedPostStartHook", format!("PostStartHook failed: {why}"));
         }

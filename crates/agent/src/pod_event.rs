@@ -7,6 +7,8 @@ use serde_json::Value;
 
 use crate::container_error::ContainerError;
 use crate::probes::ProbeOutcome;
+use crate::probes::run::ProbeError;
+use crate::sandbox::SandboxError;
 use crate::shim::{ExitRecord, StartRecord};
 
 /// An event of a Pod. Numbers are those of container instances, counted from 0.
@@ -17,9 +19,9 @@ pub enum PodEvent {
     /// The Pod object was deleted.
     Deleted,
     /// The sandbox was created, with these addresses, or creation failed.
-    SandboxCreated(Result<Vec<IpAddr>, String>),
+    SandboxCreated(Result<Vec<IpAddr>, SandboxError>),
     /// The sandbox was removed, or removal failed.
-    SandboxRemoved(Result<(), String>),
+    SandboxRemoved(Result<(), SandboxError>),
     /// An instance of a container was started, with the image ID, or the start failed.
     Started(String, u32, Result<(StartRecord, String), ContainerError>),
     /// A previous agent ended while it started this instance; the instance was not started and will not be.
@@ -27,7 +29,7 @@ pub enum PodEvent {
     /// An instance exited.
     Exited(String, u32, ExitRecord),
     /// The postStart hook of an instance finished.
-    PostStartDone(String, u32, Result<(), String>),
+    PostStartDone(String, u32, Result<(), ProbeError>),
     /// A probe of an instance changed its result.
     ProbeResult(String, u32, ProbeOutcome),
     /// A ConfigMap or Secret that the Pod mounts changed.

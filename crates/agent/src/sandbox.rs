@@ -14,6 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use api::value::ValueExt as _;
+use client::requests::ApiError;
 use kernel::cgroups::Cgroups;
 use kernel::pod_network::{Bridge, PodNetworkError, Port, Wire};
 use kernel::process::{Handle, Identity, Signal};
@@ -46,6 +47,12 @@ pub enum SandboxError {
     /// A volume could not be set up.
     #[error(transparent)]
     Volume(#[from] VolumeError),
+    /// An object of a volume could not be read.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    /// The task did not finish.
+    #[error(transparent)]
+    Task(#[from] tokio::task::JoinError),
     /// A file system or kernel operation failed.
     #[error("{doing}: {source}")]
     Machine {
@@ -54,6 +61,16 @@ pub enum SandboxError {
         /// The error.
         source: io::Error,
     },
+}
+
+impl SandboxError {
+    /// The reason of the Event when a sandbox cannot be created.
+    pub(crate) fn event_reason(&self) -> &'static str {
+        match self {
+            Self::Volume(VolumeError::Config { .. } | VolumeError::HostPath { .. }) => "FailedMount",
+            _ => "FailedCreatePodSandBox",
+        }
+    }
 }
 
 /// How often killed processes are checked, at least 100 ms each time.

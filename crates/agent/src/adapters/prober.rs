@@ -89,8 +89,8 @@ impl Prober {
         });
         let answers = join_all(questions).await;
         let good = answers.iter().filter(|(_, answer)| answer.is_ok()).map(|(address, _)| *address).collect();
-        let why = answers.into_iter().find_map(|(_, answer)| answer.err()).unwrap_or_default();
-        (Reachable(good), why)
+        let why = answers.into_iter().find_map(|(_, answer)| answer.err());
+        (Reachable(good), why.map(|error| error.to_string()).unwrap_or_default())
     }
 
     /// Records an Event; with the next step when the program listens on loopback only.

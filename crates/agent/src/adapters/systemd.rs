@@ -10,6 +10,7 @@ mod unit;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -33,9 +34,10 @@ pub async fn watch_units(systemctl: PathBuf, units: Vec<String>, queue: Queue) {
         every.tick().await;
         let (program, names) = (systemctl.clone(), units.clone());
         let asked = tokio::task::spawn_blocking(move || show(&program, &names)).await;
-        let parse_show = match asked.map_err(|error| error.to_string()).and_then(|parse_show| parse_show) {
+        let parse_show = match asked.unwrap_or_else(|error| Err(io::Error::other(error))) {
             Ok(text) => unit::parse_show(&text),
             Err(error) => {
+                let error = error.to_string();
                 if reported != error {
                     tracing::warn!(error, program = %systemctl.display(), "systemctl failed; Pods of units are left unchanged");
                     reported = error;
@@ -63,13 +65,13 @@ pub async fn watch_units(systemctl: PathBuf, units: Vec<String>, queue: Queue) {
     }
 }
 
-fn show(program: &Path, units: &[String]) -> Result<String, String> {
+fn show(program: &Path, units: &[String]) -> io::Result<String> {
     let mut arguments = vec![OsStr::new("show"), OsStr::new(PROPERTIES), OsStr::new("--")];
     match units {
         [] => arguments.push(OsStr::new("*.service")),
         units => arguments.extend(units.iter().map(OsStr::new)),
     }
-    kernel::process::run_to_end(program, &arguments).map_err(|error| error.to_string())
+    kernel::process::run_to_end(program, &arguments)
 }
 
 /// A cache of unit files, by modification time.

@@ -52,7 +52,20 @@ pub(super) struct Limits<'a> {
 pub(super) struct Refusal {
     pub(super) node: String,
     pub(super) range: IpNet,
-    pub(super) why: String,
+    pub(super) why: RefusalReason,
+}
+
+/// Why a Pod CIDR is not routed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub(super) enum RefusalReason {
+    #[error("it is not inside --cluster-cidr of this machine")]
+    OutsideCluster,
+    #[error("it overlaps the Service range {0}")]
+    ServiceRange(IpNet),
+    #[error("the address {0} of this machine is inside")]
+    HostAddress(IpAddr),
+    #[error("it overlaps {0} of the older node {1}")]
+    OlderNode(IpNet, String),
 }
 
 /// Routes to the Pods of other nodes via their addresses of the same family, and the refused CIDRs.
@@ -79,18 +92,18 @@ pub(super) fn routes(nodes: &BTreeMap<String, NodeInfo>, limits: &Limits<'_>) ->
     (routes, refusals)
 }
 
-fn check(range: IpNet, name: &str, taken: &[(IpNet, &str)], limits: &Limits<'_>) -> Result<(), String> {
+fn check(range: IpNet, name: &str, taken: &[(IpNet, &str)], limits: &Limits<'_>) -> Result<(), RefusalReason> {
     if !limits.cluster.iter().any(|all| all.contains(&range)) {
-        return Err("it is not inside --cluster-cidr of this machine".to_owned());
+        return Err(RefusalReason::OutsideCluster);
     }
     if let Some(services) = limits.services.iter().find(|services| overlap(**services, range)) {
-        return Err(format!("it overlaps the Service range {services}"));
+        return Err(RefusalReason::ServiceRange(*services));
     }
     if let Some(ip) = limits.host.iter().find(|ip| range.contains(*ip)) {
-        return Err(format!("the address {ip} of this machine is inside"));
+        return Err(RefusalReason::HostAddress(*ip));
     }
     match taken.iter().find(|(other, owner)| *owner != name && overlap(*other, range)) {
-        Some((other, owner)) => Err(format!("it overlaps {other} of the older node {owner}")),
+        Some((other, owner)) => Err(RefusalReason::OlderNode(*other, (*owner).to_owned())),
         None => Ok(()),
     }
 }

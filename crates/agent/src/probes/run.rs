@@ -1,5 +1,6 @@
 //! Performs one probe or lifecycle hook: httpGet, tcpSocket, exec, grpc, sleep.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,28 +30,84 @@ pub struct ProbeTarget {
     pub program: PathBuf,
 }
 
+/// Why a probe or hook failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// It has no known action.
+    #[error("the probe has no exec, httpGet, tcpSocket or grpc")]
+    NoAction,
+    /// There was no response in time.
+    #[error("no response within {}s", .0.as_secs())]
+    Timeout(Duration),
+    /// The command did not exit in time.
+    #[error("command {0:?} timed out after {secs}s", secs = .1.as_secs())]
+    CommandTimeout(String, Duration),
+    /// The command could not be run.
+    #[error(transparent)]
+    Exec(io::Error),
+    /// The command failed without output.
+    #[error("the command exited with {0}")]
+    Exit(i32),
+    /// The command failed with this output.
+    #[error("{0}")]
+    ExitWithOutput(String),
+    /// The host is not an IP address.
+    #[error("host {0} is not an address")]
+    Host(String),
+    /// The container has no such port.
+    #[error("the container has no port {0}")]
+    Port(Value),
+    /// The TCP connection failed.
+    #[error("dial tcp {0}: {1}")]
+    Dial(SocketAddr, io::Error),
+    /// The TCP connection for HTTP failed; the scheme comes first.
+    #[error("Get \"{0}://{1}\": dial tcp {1}: {2}")]
+    HttpDial(String, SocketAddr, io::Error),
+    /// The TLS settings are invalid.
+    #[error(transparent)]
+    TlsConfig(#[from] rustls::Error),
+    /// The TLS handshake failed.
+    #[error(transparent)]
+    TlsHandshake(io::Error),
+    /// The HTTP request to this address and path failed.
+    #[error("Get \"http://{0}{1}\": {2}")]
+    Http(SocketAddr, String, BoxError),
+    /// The HTTP status is an error.
+    #[error("HTTP probe failed with statuscode: {0}")]
+    HttpStatus(u16),
+    /// The gRPC request failed.
+    #[error(transparent)]
+    Grpc(BoxError),
+    /// The gRPC status is an error.
+    #[error("the server returned the gRPC status {0}")]
+    GrpcStatus(String),
+    /// The gRPC service is not healthy.
+    #[error("service unhealthy (responded with \"NOT_SERVING\")")]
+    NotServing,
+}
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Performs a probe within a time limit.
 ///
 /// # Errors
 /// Why it failed.
-pub async fn run_probe(how: &Value, place: &ProbeTarget, limit: Duration) -> Result<(), String> {
+pub async fn run_probe(how: &Value, place: &ProbeTarget, limit: Duration) -> Result<(), ProbeError> {
     match tokio::time::timeout(limit, perform(how, place)).await {
         Ok(answer) => answer,
-        Err(_) if how.has("exec") => {
-            Err(format!("command {:?} timed out after {}s", how.texts("exec.command").join(" "), limit.as_secs()))
-        }
-        Err(_) => Err(format!("no response within {}s", limit.as_secs())),
+        Err(_) if how.has("exec") => Err(ProbeError::CommandTimeout(how.texts("exec.command").join(" "), limit)),
+        Err(_) => Err(ProbeError::Timeout(limit)),
     }
 }
 
-async fn perform(how: &Value, place: &ProbeTarget) -> Result<(), String> {
+async fn perform(how: &Value, place: &ProbeTarget) -> Result<(), ProbeError> {
     if how.has("exec") {
         let words: Vec<String> = how.texts("exec.command").into_iter().map(str::to_owned).collect();
         let run = command::run(&place.program, &place.instance, &words).await;
-        return match run.map_err(|error| error.to_string())? {
+        return match run.map_err(ProbeError::Exec)? {
             (0, _) => Ok(()),
-            (code, said) if said.trim().is_empty() => Err(format!("the command exited with {code}")),
-            (_, said) => Err(said.trim().to_owned()),
+            (code, said) if said.trim().is_empty() => Err(ProbeError::Exit(code)),
+            (_, said) => Err(ProbeError::ExitWithOutput(said.trim().to_owned())),
         };
     }
     if how.has("httpGet") {
@@ -58,7 +115,7 @@ async fn perform(how: &Value, place: &ProbeTarget) -> Result<(), String> {
     }
     if how.has("tcpSocket") {
         let at = address(how.at("tcpSocket"), place)?;
-        return TcpStream::connect(at).await.map(drop).map_err(|error| format!("dial tcp {at}: {error}"));
+        return TcpStream::connect(at).await.map(drop).map_err(|error| ProbeError::Dial(at, error));
     }
     if how.has("grpc") {
         return grpc(how.at("grpc"), place).await;
@@ -68,14 +125,14 @@ async fn perform(how: &Value, place: &ProbeTarget) -> Result<(), String> {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
         return Ok(());
     }
-    Err("the probe has no exec, httpGet, tcpSocket or grpc".to_owned())
+    Err(ProbeError::NoAction)
 }
 
 /// The address to probe: the port by number or name, on the Pod or on another host.
-fn address(how: &Value, place: &ProbeTarget) -> Result<SocketAddr, String> {
+fn address(how: &Value, place: &ProbeTarget) -> Result<SocketAddr, ProbeError> {
     let host = match how.text("host") {
         "" => place.address,
-        host => host.parse().map_err(|_| format!("host {host} is not an address"))?,
+        host => host.parse().map_err(|_| ProbeError::Host(host.to_owned()))?,
     };
     let port = match how.at("port") {
         Value::Number(number) => number.as_u64().and_then(|port| u16::try_from(port).ok()),
@@ -86,28 +143,28 @@ fn address(how: &Value, place: &ProbeTarget) -> Result<SocketAddr, String> {
         }
         _ => None,
     };
-    port.map(|port| SocketAddr::new(host, port)).ok_or_else(|| format!("the container has no port {}", how.at("port")))
+    port.map(|port| SocketAddr::new(host, port)).ok_or_else(|| ProbeError::Port(how.at("port").clone()))
 }
 
-async fn http(how: &Value, place: &ProbeTarget) -> Result<(), String> {
+async fn http(how: &Value, place: &ProbeTarget) -> Result<(), ProbeError> {
     let at = address(how, place)?;
     let scheme = how.text("scheme").to_lowercase();
-    let stream =
-        TcpStream::connect(at).await.map_err(|error| format!("Get \"{scheme}://{at}\": dial tcp {at}: {error}"))?;
-    if scheme == "https" {
+    let is_tls = scheme == "https";
+    let stream = TcpStream::connect(at).await.map_err(|error| ProbeError::HttpDial(scheme, at, error))?;
+    if is_tls {
         let stream = tls::connect(stream, at.ip()).await?;
         return http_over(stream, how, at).await;
     }
     http_over(stream, how, at).await
 }
 
-async fn http_over<S>(stream: S, how: &Value, at: SocketAddr) -> Result<(), String>
+async fn http_over<S>(stream: S, how: &Value, at: SocketAddr) -> Result<(), ProbeError>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
-    let failed = |error: &dyn std::fmt::Display| format!("Get \"http://{at}{}\": {error}", how.text("path"));
+    let failed = |error: BoxError| ProbeError::Http(at, how.text("path").to_owned(), error);
     let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(error.into()))?;
     let carried = tokio::spawn(async { drop(connection.await) });
     let path = how.text("path");
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
@@ -120,22 +177,22 @@ where
         }
     }
     let request = request.header("host", host).header("connection", "close");
-    let request = request.body(Full::<Bytes>::default()).map_err(|error| failed(&error))?;
-    let answer = sender.send_request(request).await.map_err(|error| failed(&error));
+    let request = request.body(Full::<Bytes>::default()).map_err(|error| failed(error.into()))?;
+    let answer = sender.send_request(request).await.map_err(|error| failed(error.into()));
     carried.abort();
     match answer?.status().as_u16() {
         200..400 => Ok(()),
-        code => Err(format!("HTTP probe failed with statuscode: {code}")),
+        code => Err(ProbeError::HttpStatus(code)),
     }
 }
 
 /// The gRPC health checking protocol, encoded by hand: its two messages have one field each.
-async fn grpc(how: &Value, place: &ProbeTarget) -> Result<(), String> {
+async fn grpc(how: &Value, place: &ProbeTarget) -> Result<(), ProbeError> {
     let at = address(how, place)?;
-    let stream = TcpStream::connect(at).await.map_err(|error| format!("dial tcp {at}: {error}"))?;
+    let stream = TcpStream::connect(at).await.map_err(|error| ProbeError::Dial(at, error))?;
     let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
         .await
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| ProbeError::Grpc(error.into()))?;
     let carried = tokio::spawn(async { drop(connection.await) });
     let service = how.text("service").as_bytes();
     let mut message = Vec::new();
@@ -149,10 +206,10 @@ async fn grpc(how: &Value, place: &ProbeTarget) -> Result<(), String> {
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .body(Full::new(Bytes::from(body)))
-        .map_err(|error| error.to_string())?;
-    let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
+        .map_err(|error| ProbeError::Grpc(error.into()))?;
+    let answer = sender.send_request(request).await.map_err(|error| ProbeError::Grpc(error.into()))?;
     let (head, body) = answer.into_parts();
-    let body = http_body_util::Limited::new(body, MAX_RESPONSE).collect().await.map_err(|error| error.to_string());
+    let body = http_body_util::Limited::new(body, MAX_RESPONSE).collect().await.map_err(ProbeError::Grpc);
     carried.abort();
     let body = body?;
     let status = |map: &http::HeaderMap| map.get("grpc-status").map(|code| code.to_str().unwrap_or("?").to_owned());
@@ -160,8 +217,8 @@ async fn grpc(how: &Value, place: &ProbeTarget) -> Result<(), String> {
     // Field 1, varint: 1 is SERVING.
     match (code.as_str(), body.to_bytes().get(5..)) {
         ("0", Some([0x08, 1, ..])) => Ok(()),
-        ("0", Some(_)) => Err("service unhealthy (responded with \"NOT_SERVING\")".to_owned()),
-        (code, _) => Err(format!("the server returned the gRPC status {code}")),
+        ("0", Some(_)) => Err(ProbeError::NotServing),
+        (_, _) => Err(ProbeError::GrpcStatus(code)),
     }
 }
 
@@ -178,15 +235,16 @@ mod tls {
     use tokio_rustls::TlsConnector;
     use tokio_rustls::client::TlsStream;
 
-    pub(super) async fn connect(stream: TcpStream, ip: IpAddr) -> Result<TlsStream<TcpStream>, String> {
+    use super::ProbeError;
+
+    pub(super) async fn connect(stream: TcpStream, ip: IpAddr) -> Result<TlsStream<TcpStream>, ProbeError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
+            .with_safe_default_protocol_versions()?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(InsecureSkipVerify::new(provider)))
             .with_no_client_auth();
         let connector = TlsConnector::from(Arc::new(config));
-        connector.connect(ServerName::from(ip), stream).await.map_err(|error| error.to_string())
+        connector.connect(ServerName::from(ip), stream).await.map_err(ProbeError::TlsHandshake)
     }
 }

@@ -26,11 +26,42 @@ pub(super) enum AgentRequest {
     /// The proxy rules of a Service.
     Rules { service: String },
     /// Port-forward; `ports` for legacy WebSocket.
-    Forward { pod: PodId, ports: Result<Vec<u16>, String> },
+    Forward { pod: PodId, ports: Result<Vec<u16>, BadQuery> },
 }
 
 /// Status code and message of an error.
 pub(super) type HttpError = (StatusCode, String);
+
+/// Why the query of a request is invalid; the response has the status 400.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum BadQuery {
+    #[error("you must specify at least 1 command")]
+    NoCommand,
+    #[error("you must specify at least 1 of stdin, stdout, stderr")]
+    NoStream,
+    #[error("{0}: {1:?} is not a number")]
+    Number(&'static str, String),
+    #[error("sinceTime: {0:?} is not a time")]
+    Time(String),
+    #[error("query parameter \"port\" is required")]
+    NoPort,
+    #[error("port {0:?} must be > 0")]
+    ZeroPort(String),
+    #[error("unable to parse {0:?} as a port")]
+    Port(String),
+    #[error("at most {PORTS} ports can be forwarded at once")]
+    TooManyPorts,
+    #[error("name the Service to try: report?service=NAMESPACE/NAME&try=true")]
+    NoServiceToTry,
+    #[error("name the Service: rules?service=NAMESPACE/NAME")]
+    NoService,
+}
+
+impl From<BadQuery> for HttpError {
+    fn from(error: BadQuery) -> Self {
+        (StatusCode::BAD_REQUEST, error.to_string())
+    }
+}
 
 /// Parses a request.
 pub(super) fn parse(method: &Method, path: &str, query: &str, now: Timestamp) -> Result<AgentRequest, HttpError> {
@@ -41,14 +72,14 @@ pub(super) fn parse(method: &Method, path: &str, query: &str, now: Timestamp) ->
         ["healthz"] => AgentRequest::Health,
         ["pods" | "runningpods"] => AgentRequest::Pods,
         ["containerLogs", namespace, pod, container] => {
-            let (options, limit) = log_options(&query, now).map_err(bad)?;
+            let (options, limit) = log_options(&query, now)?;
             AgentRequest::Logs { of: container_id(namespace, pod, container), options, limit }
         }
         ["exec", namespace, pod, container] | ["exec", namespace, pod, _, container] => {
-            let Attach { stdin, stdout, stderr, tty } = switches(&query).map_err(bad)?;
+            let Attach { stdin, stdout, stderr, tty } = switches(&query)?;
             let command: Vec<String> = all(&query, "command").map(str::to_owned).collect();
             if command.is_empty() {
-                return Err(bad("you must specify at least 1 command"));
+                return Err(BadQuery::NoCommand.into());
             }
             AgentRequest::Exec {
                 of: container_id(namespace, pod, container),
@@ -56,7 +87,7 @@ pub(super) fn parse(method: &Method, path: &str, query: &str, now: Timestamp) ->
             }
         }
         ["attach", namespace, pod, container] | ["attach", namespace, pod, _, container] => {
-            AgentRequest::Attach { of: container_id(namespace, pod, container), how: switches(&query).map_err(bad)? }
+            AgentRequest::Attach { of: container_id(namespace, pod, container), how: switches(&query)? }
         }
         ["portForward", namespace, pod] | ["portForward", namespace, pod, _] => {
             AgentRequest::Forward { pod: pod_id(namespace, pod), ports: ports(&query) }
@@ -65,13 +96,13 @@ pub(super) fn parse(method: &Method, path: &str, query: &str, now: Timestamp) ->
             let service = all(&query, "service").next().map(str::to_owned);
             let is_tried = all(&query, "try").next() == Some("true");
             if is_tried && service.is_none() {
-                return Err(bad("name the Service to try: report?service=NAMESPACE/NAME&try=true"));
+                return Err(BadQuery::NoServiceToTry.into());
             }
             AgentRequest::Report { service, is_tried }
         }
         ["waypost", "rules"] => match all(&query, "service").next() {
             Some(service) => AgentRequest::Rules { service: service.to_owned() },
-            None => return Err(bad("name the Service: rules?service=NAMESPACE/NAME")),
+            None => return Err(BadQuery::NoService.into()),
         },
         _ => return Err((StatusCode::NOT_FOUND, "404 page not found".to_owned())),
     };
@@ -82,10 +113,6 @@ pub(super) fn parse(method: &Method, path: &str, query: &str, now: Timestamp) ->
     } else {
         Err((StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed".to_owned()))
     }
-}
-
-fn bad(why: impl Into<String>) -> HttpError {
-    (StatusCode::BAD_REQUEST, why.into())
 }
 
 fn pod_id(namespace: &str, name: &str) -> PodId {
@@ -111,27 +138,23 @@ fn all<'a>(query: &'a Query, name: &'a str) -> impl Iterator<Item = &'a str> {
 }
 
 /// The requested streams. A terminal has one output stream.
-fn switches(query: &Query) -> Result<Attach, String> {
+fn switches(query: &Query) -> Result<Attach, BadQuery> {
     let on = |name| all(query, name).next() == Some("1");
     let tty = on("tty");
     let how = Attach { stdin: on("input"), stdout: on("output"), stderr: on("error") && !tty, tty };
-    if how.stdin || how.stdout || how.stderr {
-        Ok(how)
-    } else {
-        Err("you must specify at least 1 of stdin, stdout, stderr".to_owned())
-    }
+    if how.stdin || how.stdout || how.stderr { Ok(how) } else { Err(BadQuery::NoStream) }
 }
 
-fn log_options(query: &Query, now: Timestamp) -> Result<(LogOptions, Option<u64>), String> {
+fn log_options(query: &Query, now: Timestamp) -> Result<(LogOptions, Option<u64>), BadQuery> {
     let first = |name| all(query, name).next().filter(|value| !value.is_empty());
     let on = |name| matches!(first(name), Some("true" | "1" | "t" | "T" | "TRUE" | "True"));
     let number = |name: &'static str| {
-        let parse = |text: &str| text.parse::<u64>().map_err(|_| format!("{name}: {text:?} is not a number"));
+        let parse = |text: &str| text.parse::<u64>().map_err(|_| BadQuery::Number(name, text.to_owned()));
         first(name).map(parse).transpose()
     };
     let ago =
         |seconds: u64| now - SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX).min(now.as_second()));
-    let at = |text: &str| text.parse::<Timestamp>().map_err(|_| format!("sinceTime: {text:?} is not a time"));
+    let at = |text: &str| text.parse::<Timestamp>().map_err(|_| BadQuery::Time(text.to_owned()));
     let options = LogOptions {
         follow: on("follow"),
         tail_lines: number("tailLines")?,
@@ -143,19 +166,19 @@ fn log_options(query: &Query, now: Timestamp) -> Result<(LogOptions, Option<u64>
 }
 
 /// The ports of a legacy WebSocket: numbers, in lists or one by one.
-fn ports(query: &Query) -> Result<Vec<u16>, String> {
+fn ports(query: &Query) -> Result<Vec<u16>, BadQuery> {
     let mut out = Vec::new();
     for text in all(query, "port").flat_map(|list| list.split(',')) {
         match text.parse::<u16>() {
-            Ok(0) => return Err(format!("port {text:?} must be > 0")),
+            Ok(0) => return Err(BadQuery::ZeroPort(text.to_owned())),
             Ok(port) => out.push(port),
-            Err(_) => return Err(format!("unable to parse {text:?} as a port")),
+            Err(_) => return Err(BadQuery::Port(text.to_owned())),
         }
     }
     match out.len() {
-        0 => Err("query parameter \"port\" is required".to_owned()),
+        0 => Err(BadQuery::NoPort),
         1..=PORTS => Ok(out),
-        _ => Err(format!("at most {PORTS} ports can be forwarded at once")),
+        _ => Err(BadQuery::TooManyPorts),
     }
 }
 
@@ -190,6 +213,10 @@ mod tests {
 
     fn request(path: &str, query: &str) -> Result<AgentRequest, HttpError> {
         parse(&Method::GET, path, query, Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1000))
+    }
+
+    fn bad(why: &str) -> HttpError {
+        (StatusCode::BAD_REQUEST, why.to_owned())
     }
 
     #[test]
@@ -243,7 +270,7 @@ mod tests {
     #[test]
     fn ports_of_legacy_websocket() {
         let of = |query| match request("/portForward/a/b", query) {
-            Ok(AgentRequest::Forward { ports, .. }) => ports,
+            Ok(AgentRequest::Forward { ports, .. }) => ports.map_err(|error| error.to_string()),
             other => panic!("{other:?}"),
         };
         assert_eq!(of("port=80,81&port=82"), Ok(vec![80, 81, 82]));

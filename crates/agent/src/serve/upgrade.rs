@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::Agent;
 use super::body::Body;
-use super::request::HttpError;
+use super::request::{BadQuery, HttpError};
 use crate::streams::command::{self, Client};
 use crate::streams::drive::drive;
 use crate::streams::status::{Outcome, Report};
@@ -236,7 +236,7 @@ pub(super) fn forward(
     headers: &HeaderMap,
     on_upgrade: OnUpgrade,
     pod: PodId,
-    ports: Result<Vec<u16>, String>,
+    ports: Result<Vec<u16>, BadQuery>,
 ) -> Result<Response<Body>, HttpError> {
     let (permit, idle, creation) = (agent.session_permit()?, agent.idle, agent.creation);
     let workloads = Arc::clone(&agent.workloads);
@@ -275,7 +275,7 @@ pub(super) fn forward(
         let known = |offer: &String| forms.iter().find(|(name, _)| name == offer);
         *offered.iter().find_map(known).ok_or_else(|| unknown(&offered, [TUNNEL, forms[0].0, forms[1].0]))?
     };
-    let ports = ports.map_err(|why| (StatusCode::BAD_REQUEST, why))?;
+    let ports = ports?;
     let response = to_websocket(headers, name)?;
     spawn(on_upgrade, permit, move |io| async move {
         let mux = Mux::new(channel::Encoder(form));

@@ -24,6 +24,25 @@ const SECTION: &str = "[X-Waypost]";
 /// The default probe period, in seconds.
 const PERIOD: u64 = 2;
 
+/// An invalid setting of the section.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum UnitError {
+    #[error("Port={0} is not a port: use a number, such as 3000 or 53/udp")]
+    Port(String),
+    #[error("Port={0}: the protocol is tcp, udp or sctp")]
+    Protocol(String),
+    #[error("PortName={0}: {1}")]
+    PortName(String, String),
+    #[error("Period is a number of seconds")]
+    Period,
+    #[error("Health={0}")]
+    Health(String),
+    #[error("its name is not a valid Pod name: set Name=")]
+    Name,
+    #[error("Labels={0}: use the form app=web,tier=front")]
+    Labels(String),
+}
+
 /// The properties of a unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct UnitStatus {
@@ -82,7 +101,7 @@ fn section(files: &[String]) -> BTreeMap<&str, &str> {
 ///
 /// # Errors
 /// When a setting is invalid.
-pub(super) fn read(unit: &UnitStatus, files: &[String]) -> Result<Option<Discovered>, String> {
+pub(super) fn read(unit: &UnitStatus, files: &[String]) -> Result<Option<Discovered>, UnitError> {
     let settings = section(files);
     let setting = |key: &str| settings.get(key).copied().filter(|value| !value.is_empty());
     let Some(port) = setting("Port") else { return Ok(None) };
@@ -95,28 +114,28 @@ pub(super) fn read(unit: &UnitStatus, files: &[String]) -> Result<Option<Discove
     let (number, protocol) = port.split_once('/').unwrap_or((port, "tcp"));
     let protocol = protocol.to_ascii_uppercase();
     let number = number.parse().ok().filter(|number: &u16| *number > 0);
-    let number = number.ok_or_else(|| format!("Port={port} is not a port: use a number, such as 3000 or 53/udp"))?;
+    let number = number.ok_or_else(|| UnitError::Port(port.to_owned()))?;
     if !["TCP", "UDP", "SCTP"].contains(&protocol.as_str()) {
-        return Err(format!("Port={port}: the protocol is tcp, udp or sctp"));
+        return Err(UnitError::Protocol(port.to_owned()));
     }
     let health = setting("Health").unwrap_or_default();
     let usual = if health.starts_with("http") { "http".to_owned() } else { protocol.to_lowercase() };
     let port = Port { name: setting("PortName").map_or(usual, str::to_owned), number, protocol };
     if let Some(wrong) = names::port_name(&port.name).first() {
-        return Err(format!("PortName={}: {wrong}", port.name));
+        return Err(UnitError::PortName(port.name.clone(), wrong.clone()));
     }
     let period = setting("Period").map_or(Ok(PERIOD), |text| text.trim_end_matches('s').parse());
-    let period = period.map_err(|_| "Period is a number of seconds".to_owned())?;
-    let probe = probe(health, &port, period).map_err(|why| format!("Health={why}"))?;
+    let period = period.map_err(|_| UnitError::Period)?;
+    let probe = probe(health, &port, period).map_err(UnitError::Health)?;
     let stem = unit.id.strip_suffix(".service").unwrap_or(&unit.id);
-    let name = pod_name(setting("Name").unwrap_or(stem)).ok_or("its name is not a valid Pod name: set Name=")?;
+    let name = pod_name(setting("Name").unwrap_or(stem)).ok_or(UnitError::Name)?;
     let labels = match setting("Labels") {
         None => [("app".to_owned(), name.clone())].into(),
         Some(text) => {
             let pairs: Vec<(&str, &str)> = text.split(',').filter_map(|pair| pair.trim().split_once('=')).collect();
             let labels = pod_labels(pairs.iter().copied());
             if pairs.len() != labels.len() || pairs.len() != text.split(',').count() {
-                return Err(format!("Labels={text}: use the form app=web,tier=front"));
+                return Err(UnitError::Labels(text.to_owned()));
             }
             labels
         }
@@ -193,7 +212,7 @@ mod tests {
             ("Port=1\nLabels=app", "use the form"),
             ("Port=1\nPortName=UP", "alpha-numeric"),
         ] {
-            let why = read(&unit("active"), &[format!("[X-Waypost]\n{line}\n")]).unwrap_err();
+            let why = read(&unit("active"), &[format!("[X-Waypost]\n{line}\n")]).unwrap_err().to_string();
             assert!(why.contains(part), "{line}: {why}");
         }
     }

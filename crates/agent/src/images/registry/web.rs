@@ -14,7 +14,7 @@ use http::{HeaderMap, Request, Response, Uri, header};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{InvalidDnsNameError, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -28,6 +28,33 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// The most redirects.
 const MAX_REDIRECTS: usize = 5;
+
+/// Why a request on an open connection failed.
+#[derive(Debug, thiserror::Error)]
+enum RequestError {
+    #[error("this machine has no root certificates (Debian: `apt install ca-certificates`)")]
+    NoRoots,
+    #[error(transparent)]
+    TlsConfig(#[from] rustls::Error),
+    #[error(transparent)]
+    ServerName(#[from] InvalidDnsNameError),
+    #[error("TLS: {}{}", full(.1), hint(.0, .1))]
+    Handshake(String, std::io::Error),
+    #[error("{}", full(.0))]
+    Http(#[from] hyper::Error),
+}
+
+/// The next step after a failed TLS handshake with a registry.
+fn hint(registry: &str, error: &std::io::Error) -> String {
+    let why = full(error);
+    if why.contains("InvalidContentType") || why.contains("corrupt message") || why.contains("eof") {
+        format!("; if it uses plain HTTP, add --insecure-registry {registry}")
+    } else if why.contains("UnknownIssuer") {
+        "; set SSL_CERT_FILE to the certificate of its CA".to_owned()
+    } else {
+        String::new()
+    }
+}
 
 /// The HTTP client.
 pub(in super::super) struct HttpClient {
@@ -106,23 +133,22 @@ impl HttpClient {
         loopback || self.plain.contains(&authority) || self.plain.contains(host)
     }
 
-    fn tls(&self) -> Result<&TlsConnector, String> {
-        if self.tls.get().is_none() {
-            let mut roots = rustls::RootCertStore::empty();
-            let found = rustls_native_certs::load_native_certs();
-            roots.add_parsable_certificates(found.certs);
-            if roots.is_empty() {
-                return Err("this machine has no root certificates (Debian: `apt install ca-certificates`)".to_owned());
-            }
-            let provider = Arc::new(rustls::crypto::ring::default_provider());
-            let config = rustls::ClientConfig::builder_with_provider(provider)
-                .with_safe_default_protocol_versions()
-                .map_err(|error| error.to_string())?
-                .with_root_certificates(roots)
-                .with_no_client_auth();
-            let _ = self.tls.set(TlsConnector::from(Arc::new(config)));
+    fn tls(&self) -> Result<&TlsConnector, RequestError> {
+        if let Some(tls) = self.tls.get() {
+            return Ok(tls);
         }
-        self.tls.get().ok_or_else(|| "no TLS".to_owned())
+        let mut roots = rustls::RootCertStore::empty();
+        let found = rustls_native_certs::load_native_certs();
+        roots.add_parsable_certificates(found.certs);
+        if roots.is_empty() {
+            return Err(RequestError::NoRoots);
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(self.tls.get_or_init(|| TlsConnector::from(Arc::new(config))))
     }
 
     /// A GET request that follows redirects. The `Authorization` header is sent to the first host only.
@@ -165,23 +191,12 @@ impl HttpClient {
             if !at.secure {
                 return ask(stream, request).await;
             }
-            let name = ServerName::try_from(at.host.clone()).map_err(|error| full(&error))?;
-            let stream = self.tls()?.connect(name, stream).await.map_err(|error| {
-                let why = full(&error);
-                let hint =
-                    if why.contains("InvalidContentType") || why.contains("corrupt message") || why.contains("eof") {
-                        format!("; if it uses plain HTTP, add --insecure-registry {}", at.authority)
-                    } else if why.contains("UnknownIssuer") {
-                        "; set SSL_CERT_FILE to the certificate of its CA".to_owned()
-                    } else {
-                        String::new()
-                    };
-                format!("TLS: {why}{hint}")
-            })?;
-            ask(stream, request).await
+            let name = ServerName::try_from(at.host.clone())?;
+            let handshake = self.tls()?.connect(name, stream).await;
+            ask(handshake.map_err(|error| RequestError::Handshake(at.authority.clone(), error))?, request).await
         };
         match timeout(READ_TIMEOUT, asked).await {
-            Ok(answer) => answer.map_err(failed),
+            Ok(answer) => answer.map_err(|error| failed(error.to_string())),
             Err(_) => Err(failed(format!("no response within {}s", READ_TIMEOUT.as_secs()))),
         }
     }
@@ -209,12 +224,11 @@ impl HttpClient {
 async fn ask(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Empty<Bytes>>,
-) -> Result<Response<Incoming>, String> {
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| full(&error))?;
+) -> Result<Response<Incoming>, RequestError> {
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     // It ends with the body of the response.
     tokio::spawn(async { drop(connection.await) });
-    sender.send_request(request).await.map_err(|error| full(&error))
+    Ok(sender.send_request(request).await?)
 }
 
 /// Reads a body with a size limit.
