@@ -17,9 +17,9 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use serde_json::Value;
 
-use crate::kubeconfig::Access;
+use crate::kubeconfig::{Access, KubeconfigError};
 use connection::Connection;
-pub use connection::full;
+pub use connection::{ConnectError, full};
 
 /// Time limit of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -33,7 +33,7 @@ pub enum ClientError {
         /// The file.
         path: String,
         /// What is wrong with it.
-        why: String,
+        why: KubeconfigError,
     },
     /// No connection.
     #[error("connecting to {address}: {why}")]
@@ -41,8 +41,11 @@ pub enum ClientError {
         /// Where.
         address: String,
         /// What happened.
-        why: String,
+        why: ConnectError,
     },
+    /// The credentials of the kubeconfig cannot be used.
+    #[error("talking to the server: {0}")]
+    Credentials(KubeconfigError),
     /// The connection failed.
     #[error("talking to the server: {0}")]
     Broken(String),
@@ -225,7 +228,7 @@ impl Client {
             .uri(connection.uri(&self.access, path))
             .header(header::USER_AGENT, concat!("waypost/", env!("CARGO_PKG_VERSION")))
             .header(header::ACCEPT, accept);
-        for (name, value) in self.access.headers().map_err(ClientError::Broken)? {
+        for (name, value) in self.access.headers().map_err(ClientError::Credentials)? {
             request = request.header(name, value);
         }
         if let Some(content_type) = content_type {

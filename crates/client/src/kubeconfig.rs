@@ -2,8 +2,10 @@
 
 mod access;
 pub mod contexts;
+mod error;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tls;
 
 pub use access::Access;
+pub use error::KubeconfigError;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 
@@ -16,25 +16,42 @@ const SYSTEM_BUNDLES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
+/// Why CAs cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RootsError {
+    /// The bundle is not PEM.
+    #[error(transparent)]
+    Pem(#[from] pem::Error),
+    /// A certificate is invalid.
+    #[error(transparent)]
+    Certificate(#[from] rustls::Error),
+    /// The bundle has no certificate.
+    #[error("there is no certificate in it")]
+    Empty,
+    /// The machine has no bundle.
+    #[error("the cluster has no certificate-authority, and this machine has no list of its own")]
+    NoSystemBundle,
+}
+
 /// The CAs of a PEM bundle.
 ///
 /// # Errors
 /// When a certificate cannot be read, or there is none.
-pub fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
+pub fn roots(pem: &[u8]) -> Result<RootCertStore, RootsError> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
-        roots.add(certificate.map_err(|error| error.to_string())?).map_err(|error| error.to_string())?;
+        roots.add(certificate?)?;
     }
-    if roots.is_empty() { Err("there is no certificate in it".to_owned()) } else { Ok(roots) }
+    if roots.is_empty() { Err(RootsError::Empty) } else { Ok(roots) }
 }
 
 /// The CAs that this machine trusts.
 ///
 /// # Errors
 /// When the machine has no CA bundle.
-pub fn system_roots() -> Result<RootCertStore, String> {
+pub fn system_roots() -> Result<RootCertStore, RootsError> {
     let found = SYSTEM_BUNDLES.iter().find_map(|path| std::fs::read(path).ok());
-    let pem = found.ok_or("the cluster has no certificate-authority, and this machine has no list of its own")?;
+    let pem = found.ok_or(RootsError::NoSystemBundle)?;
     let mut roots = RootCertStore::empty();
     // Some of a machine's CAs are of kinds that are no longer trusted; the others are enough.
     roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok));

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use api::bootstrap_token::Token;
 use api::value::ValueExt as _;
 use client::http::{Client, ClientError};
-use client::kubeconfig::Access;
+use client::kubeconfig::{Access, KubeconfigError};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -194,8 +194,8 @@ pub async fn join(options: &JoinOptions<'_>, now: Timestamp) -> Result<PathBuf, 
     let mut client = Client::new(access(&info, &user)?.into());
     let pem = csr::client(&mut client, &key, options.node).await.map_err(|error| match error {
         JoinError::Refused { code: 401, .. } => JoinError::UnknownToken { id: token.id().to_owned() },
-        JoinError::Client(ClientError::Connect { address, why }) if why.contains("certificate") => {
-            JoinError::NameMismatch { address, why }
+        JoinError::Client(ClientError::Connect { address, why }) if why.is_certificate() => {
+            JoinError::NameMismatch { address, why: why.to_string() }
         }
         error => error,
     })?;
@@ -212,9 +212,9 @@ pub async fn join(options: &JoinOptions<'_>, now: Timestamp) -> Result<PathBuf, 
 /// # Errors
 /// When it cannot be read.
 pub fn cluster_of(kubeconfig: &Path) -> Result<ClusterInfo, JoinError> {
-    let refuse = |why: String| ClientError::Kubeconfig { path: kubeconfig.display().to_string(), why };
-    let text = std::fs::read_to_string(kubeconfig).map_err(|error| refuse(error.to_string()))?;
-    Ok(ClusterInfo::parse(&text).map_err(|error| refuse(error.to_string()))?)
+    let refuse = |why| ClientError::Kubeconfig { path: kubeconfig.display().to_string(), why };
+    let text = std::fs::read_to_string(kubeconfig).map_err(|error| refuse(error.into()))?;
+    Ok(ClusterInfo::parse(&text).map_err(|error| refuse(KubeconfigError::Entries(error.into())))?)
 }
 
 /// The client configuration for a user.

@@ -3,6 +3,8 @@
 //! HTTP/1.1 is for one request at a time. HTTP/2 is for streams that stay open: its pings notice a server that hangs or a
 //! network that swallows everything, which a silent HTTP/1.1 stream cannot.
 
+use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,6 +26,37 @@ const WINDOW: u32 = 1 << 20;
 
 type Body = Full<Bytes>;
 
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// It took too long.
+    #[error("no connection within {0:?}")]
+    Timeout(Duration),
+    /// The Unix socket cannot be connected to.
+    #[error("{path}: {1}", path = .0.display())]
+    Socket(PathBuf, io::Error),
+    /// The address cannot be connected to.
+    #[error(transparent)]
+    Tcp(#[from] io::Error),
+    /// The TLS handshake failed.
+    #[error(transparent)]
+    Tls(io::Error),
+    /// The HTTP handshake failed.
+    #[error("{}", full(.0))]
+    Http(hyper::Error),
+}
+
+impl ConnectError {
+    /// Whether the certificate of the server is missing or not valid for this client.
+    #[must_use]
+    pub fn is_certificate(&self) -> bool {
+        use rustls::Error::{InvalidCertificate, NoCertificatesPresented};
+        let Self::Tls(error) = self else { return false };
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+        matches!(inner, Some(InvalidCertificate(_) | NoCertificatesPresented))
+    }
+}
+
 pub(super) enum Connection {
     One(http1::SendRequest<Body>),
     Two(http2::SendRequest<Body>),
@@ -35,16 +68,16 @@ impl Connection {
         let why = match timeout(protocol.connect, Self::try_open(access, protocol)).await {
             Ok(Ok(connection)) => return Ok(connection),
             Ok(Err(why)) => why,
-            Err(_) => format!("no connection within {:?}", protocol.connect),
+            Err(_) => ConnectError::Timeout(protocol.connect),
         };
         Err(ClientError::Connect { address: access.address.clone(), why })
     }
 
-    async fn try_open(access: &Access, protocol: Protocol) -> Result<Self, String> {
+    async fn try_open(access: &Access, protocol: Protocol) -> Result<Self, ConnectError> {
         let stream = dial(access).await?;
         let Some(tls) = &access.tls else { return one(stream).await };
         let connector = if protocol.ping.is_some() { &tls.multiplexed } else { &tls.plain };
-        let stream = connector.connect(tls.name.clone(), stream).await.map_err(|error| error.to_string())?;
+        let stream = connector.connect(tls.name.clone(), stream).await.map_err(ConnectError::Tls)?;
         match protocol.ping.filter(|_| stream.get_ref().1.alpn_protocol() == Some(b"h2")) {
             Some(ping) => two(stream, ping).await,
             None => one(stream).await,
@@ -99,28 +132,27 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 pub(super) async fn presented(access: &Access, limit: Duration) -> Result<Vec<Vec<u8>>, ClientError> {
     let shake = async {
         let Some(tls) = &access.tls else { return Ok(Vec::new()) };
-        let stream =
-            tls.plain.connect(tls.name.clone(), dial(access).await?).await.map_err(|error| error.to_string())?;
+        let stream = tls.plain.connect(tls.name.clone(), dial(access).await?).await.map_err(ConnectError::Tls)?;
         let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
         Ok(chain.iter().map(|certificate| certificate.to_vec()).collect())
     };
-    let found = timeout(limit, shake).await.unwrap_or_else(|_| Err(format!("no connection within {limit:?}")));
+    let found = timeout(limit, shake).await.unwrap_or(Err(ConnectError::Timeout(limit)));
     found.map_err(|why| ClientError::Connect { address: access.address.clone(), why })
 }
 
 /// A connection to the server, before anything was said.
-pub(super) async fn dial(access: &Access) -> Result<Box<dyn Io>, String> {
+pub(super) async fn dial(access: &Access) -> Result<Box<dyn Io>, ConnectError> {
     if let Some(socket) = &access.socket {
         let stream = UnixStream::connect(socket).await;
-        return Ok(Box::new(stream.map_err(|error| format!("{}: {error}", socket.display()))?));
+        return Ok(Box::new(stream.map_err(|error| ConnectError::Socket(socket.clone(), error))?));
     }
-    let stream = TcpStream::connect(&access.address).await.map_err(|error| error.to_string())?;
-    stream.set_nodelay(true).map_err(|error| error.to_string())?;
+    let stream = TcpStream::connect(&access.address).await?;
+    stream.set_nodelay(true)?;
     Ok(Box::new(stream))
 }
 
-async fn one(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<Connection, String> {
-    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| full(&error))?;
+async fn one(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<Connection, ConnectError> {
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(ConnectError::Http)?;
     // A pending request fails when the connection ends.
     tokio::spawn(async { drop(connection.await) });
     Ok(Connection::One(sender))
@@ -129,7 +161,7 @@ async fn one(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Re
 async fn two(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     ping: Duration,
-) -> Result<Connection, String> {
+) -> Result<Connection, ConnectError> {
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .keep_alive_interval(ping)
@@ -138,7 +170,7 @@ async fn two(
         .initial_connection_window_size(WINDOW)
         .handshake(TokioIo::new(stream))
         .await
-        .map_err(|error| full(&error))?;
+        .map_err(ConnectError::Http)?;
     tokio::spawn(async { drop(connection.await) });
     Ok(Connection::Two(sender))
 }

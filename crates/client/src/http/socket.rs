@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::connection::{Io, dial, full};
+use super::connection::{ConnectError, Io, dial, full};
 use super::{CONNECT_TIMEOUT, Client, ClientError};
 use crate::kubeconfig::Access;
 
@@ -57,8 +57,8 @@ impl Client {
     /// # Errors
     /// When there is no answer, or one that is none to a WebSocket.
     pub async fn socket(&self, path: &str, protocol: &str) -> Result<Opened, ClientError> {
-        let failed = |why: String| ClientError::Connect { address: self.access.address.clone(), why };
-        let late = || failed(format!("no connection within {CONNECT_TIMEOUT:?}"));
+        let failed = |why| ClientError::Connect { address: self.access.address.clone(), why };
+        let late = || failed(ConnectError::Timeout(CONNECT_TIMEOUT));
         let io = timeout(CONNECT_TIMEOUT, connect(&self.access)).await.map_err(|_| late())?.map_err(failed)?;
         let broken = |error: hyper::Error| ClientError::Broken(full(&error));
         let (mut sender, connection) = http1::handshake(TokioIo::new(io)).await.map_err(broken)?;
@@ -74,7 +74,7 @@ impl Client {
             .header(header::SEC_WEBSOCKET_VERSION, "13")
             .header(header::SEC_WEBSOCKET_KEY, &key)
             .header(header::SEC_WEBSOCKET_PROTOCOL, protocol);
-        for (name, value) in self.access.headers().map_err(ClientError::Broken)? {
+        for (name, value) in self.access.headers().map_err(ClientError::Credentials)? {
             request = request.header(name, value);
         }
         let request = request.body(Empty::<Bytes>::new()).map_err(|error| ClientError::Broken(error.to_string()))?;
@@ -93,10 +93,10 @@ impl Client {
     }
 }
 
-async fn connect(access: &Access) -> Result<Box<dyn Io>, String> {
+async fn connect(access: &Access) -> Result<Box<dyn Io>, ConnectError> {
     let stream = dial(access).await?;
     let Some(tls) = &access.tls else { return Ok(stream) };
-    let stream = tls.plain.connect(tls.name.clone(), stream).await.map_err(|error| error.to_string())?;
+    let stream = tls.plain.connect(tls.name.clone(), stream).await.map_err(ConnectError::Tls)?;
     Ok(Box::new(stream))
 }
 

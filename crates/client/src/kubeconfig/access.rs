@@ -11,6 +11,7 @@ use base64::Engine as _;
 use http::{HeaderName, HeaderValue, Uri, header};
 use serde_json::{Value, json};
 
+use super::error::KubeconfigError;
 use super::tls::{self, Tls};
 use crate::http::ClientError;
 
@@ -43,9 +44,9 @@ impl Access {
     /// # Errors
     /// When the file cannot be read, lacks something or asks for something that we do not have.
     pub fn read(path: &Path) -> Result<Self, ClientError> {
-        let refuse = |why: String| ClientError::Kubeconfig { path: path.display().to_string(), why };
-        let bytes = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
-        let (config, _) = api::yaml::from_yaml(&bytes).map_err(|error| refuse(error.to_string()))?;
+        let refuse = |why| ClientError::Kubeconfig { path: path.display().to_string(), why };
+        let bytes = std::fs::read(path).map_err(|error| refuse(error.into()))?;
+        let (config, _) = api::yaml::from_yaml(&bytes).map_err(|error| refuse(error.into()))?;
         Self::from_config(&config, path.parent().unwrap_or(Path::new("."))).map_err(refuse)
     }
 
@@ -102,10 +103,10 @@ impl Access {
         Self::from_config(&config, Path::new(".")).map_err(refuse)
     }
 
-    fn from_config(config: &Value, folder: &Path) -> Result<Self, String> {
+    fn from_config(config: &Value, folder: &Path) -> Result<Self, KubeconfigError> {
         let current = config.text("current-context");
         if current.is_empty() {
-            return Err("it has no current-context".to_owned());
+            return Err(KubeconfigError::NoCurrentContext);
         }
         let context = named(config, "contexts", current, "context")?;
         let cluster = named(config, "clusters", context.text("cluster"), "cluster")?;
@@ -133,11 +134,15 @@ impl Access {
     }
 
     /// The headers of a request that say who asks.
-    pub fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+    ///
+    /// # Errors
+    /// When the token file cannot be read or has no token.
+    pub fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, KubeconfigError> {
         let mut headers = self.headers.clone();
         if let Some(file) = &self.token_file {
             // Read each time: such tokens are replaced long before they end.
-            let token = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+            let token = std::fs::read_to_string(file);
+            let token = token.map_err(|error| KubeconfigError::TokenFile(file.clone(), error))?;
             headers.push((header::AUTHORIZATION, secret(&format!("Bearer {}", token.trim()))?));
         }
         Ok(headers)
@@ -153,8 +158,8 @@ struct Server {
 }
 
 impl Server {
-    fn parse(url: &str) -> Result<Self, String> {
-        let refuse = || format!("the server `{url}` is no URL of the form https://host:port");
+    fn parse(url: &str) -> Result<Self, KubeconfigError> {
+        let refuse = || KubeconfigError::Server(url.to_owned());
         let uri: Uri = url.parse().map_err(|_| refuse())?;
         let secure = match uri.scheme_str() {
             Some("https") => true,
@@ -170,31 +175,31 @@ impl Server {
     }
 }
 
-fn named<'a>(config: &'a Value, list: &str, name: &str, part: &str) -> Result<&'a Value, String> {
+fn named<'a>(config: &'a Value, list: &'static str, name: &str, part: &str) -> Result<&'a Value, KubeconfigError> {
     let found = config.items(list).iter().find(|item| item.text("name") == name);
-    found.map(|item| item.at(part)).ok_or_else(|| format!("`{name}` is not among its {list}"))
+    found.map(|item| item.at(part)).ok_or_else(|| KubeconfigError::NoEntry { list, name: name.to_owned() })
 }
 
-fn refuse_unsupported(cluster: &Value, user: &Value) -> Result<(), String> {
+fn refuse_unsupported(cluster: &Value, user: &Value) -> Result<(), KubeconfigError> {
     if !cluster.text("proxy-url").is_empty() {
-        return Err("proxy-url: a proxy on the way to the server is not supported".to_owned());
+        return Err(KubeconfigError::Proxy);
     }
     for (key, why) in REFUSED_USER {
         let part = user.at(key);
         if !part.is_null() && part.as_str() != Some("") {
             let name = [part.text("command"), part.text("name")].into_iter().find(|name| !name.is_empty());
-            return Err(format!("{key}{}: {why}", name.map(|name| format!(" `{name}`")).unwrap_or_default()));
+            return Err(KubeconfigError::UnsupportedUser { key, name: name.map(str::to_owned), why });
         }
     }
     Ok(())
 }
 
 /// The headers that a user's entry asks for.
-fn identity(user: &Value) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+fn identity(user: &Value) -> Result<Vec<(HeaderName, HeaderValue)>, KubeconfigError> {
     let mut headers = Vec::new();
     let mut add = |name: &'static str, text: &str| {
         headers.push((HeaderName::from_static(name), secret(text)?));
-        Ok::<(), String>(())
+        Ok::<(), KubeconfigError>(())
     };
     // As kubectl has it: the file is asked first.
     if !user.text("token").is_empty() && user.text("tokenFile").is_empty() {
@@ -211,25 +216,24 @@ fn identity(user: &Value) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
     Ok(headers)
 }
 
-fn secret(text: &str) -> Result<HeaderValue, String> {
-    let mut value =
-        HeaderValue::from_str(text).map_err(|_| "a token or name has characters that no header may have")?;
+fn secret(text: &str) -> Result<HeaderValue, KubeconfigError> {
+    let mut value = HeaderValue::from_str(text).map_err(|_| KubeconfigError::Header)?;
     value.set_sensitive(true);
     Ok(value)
 }
 
 /// A certificate or key: embedded, or in a file beside the kubeconfig.
-pub(super) fn material(part: &Value, key: &str, folder: &Path) -> Result<Option<Vec<u8>>, String> {
+pub(super) fn material(part: &Value, key: &'static str, folder: &Path) -> Result<Option<Vec<u8>>, KubeconfigError> {
     let embedded = part.at(&format!("{key}-data")).as_str().unwrap_or_default();
     if !embedded.is_empty() {
         let bytes = base64::engine::general_purpose::STANDARD.decode(embedded.trim());
-        return bytes.map(Some).map_err(|error| format!("{key}-data: {error}"));
+        return bytes.map(Some).map_err(|error| KubeconfigError::Base64(key, error));
     }
     match part.text(key) {
         "" => Ok(None),
         file => {
             let file = folder.join(file);
-            std::fs::read(&file).map(Some).map_err(|error| format!("{key}: {}: {error}", file.display()))
+            std::fs::read(&file).map(Some).map_err(|error| KubeconfigError::File(key, file, error))
         }
     }
 }

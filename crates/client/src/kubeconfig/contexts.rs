@@ -9,26 +9,41 @@ use serde_json::{Map, Value, json};
 /// The lists of a kubeconfig, and what each entry holds.
 const LISTS: [(&str, &str); 3] = [("clusters", "cluster"), ("users", "user"), ("contexts", "context")];
 
+/// Why a context cannot be added or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum ContextError {
+    /// The file is something else.
+    #[error("it is no kubeconfig")]
+    NotAKubeconfig,
+    /// One of its fields is not a list.
+    #[error("`{0}` is no list")]
+    NotAList(&'static str),
+    /// Our kubeconfig lacks an entry.
+    #[error("ours has no {0}")]
+    NoEntry(&'static str),
+}
+
 /// A kubeconfig with the current context of `ours` in it, under this name. It becomes the current one only where there was none.
 ///
 /// # Errors
 /// What is there is no kubeconfig.
-pub fn with_context(theirs: Value, ours: &Value, name: &str) -> Result<Value, String> {
+pub fn with_context(theirs: Value, ours: &Value, name: &str) -> Result<Value, ContextError> {
     let mut config = without_context(theirs, name)?;
-    let entry = |list: &str, what: &str| {
+    let entry = |list: &'static str, what: &str| {
         let first = ours.items(list).first().map(|entry| entry.at(what).clone());
-        first.ok_or_else(|| format!("ours has no {list}"))
+        first.ok_or(ContextError::NoEntry(list))
     };
     for (list, what) in LISTS {
         let value = match what {
             "context" => json!({"cluster": name, "user": name}),
             _ => entry(list, what)?,
         };
-        let place = config.as_object_mut().ok_or("it is no mapping")?.entry(list).or_insert(Value::Null);
+        let map = config.as_object_mut().ok_or(ContextError::NotAKubeconfig)?;
+        let place = map.entry(list).or_insert(Value::Null);
         if place.is_null() {
             *place = json!([]);
         }
-        place.as_array_mut().ok_or_else(|| format!("`{list}` is no list"))?.push(json!({"name": name, what: value}));
+        place.as_array_mut().ok_or(ContextError::NotAList(list))?.push(json!({"name": name, what: value}));
     }
     if config.text("current-context").is_empty() {
         config.put("current-context", name);
@@ -40,11 +55,11 @@ pub fn with_context(theirs: Value, ours: &Value, name: &str) -> Result<Value, St
 ///
 /// # Errors
 /// What is there is no kubeconfig.
-pub fn without_context(theirs: Value, name: &str) -> Result<Value, String> {
+pub fn without_context(theirs: Value, name: &str) -> Result<Value, ContextError> {
     let mut config = match theirs {
         Value::Null => json!({"apiVersion": "v1", "kind": "Config"}),
         Value::Object(map) if is_kubeconfig(&map) => Value::Object(map),
-        _ => return Err("it is no kubeconfig".to_owned()),
+        _ => return Err(ContextError::NotAKubeconfig),
     };
     for (list, _) in LISTS {
         if let Some(entries) = config.get_mut(list).and_then(Value::as_array_mut) {

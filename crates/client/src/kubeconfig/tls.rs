@@ -14,6 +14,7 @@ use serde_json::Value;
 use tokio_rustls::TlsConnector;
 
 use super::access::material;
+use super::error::KubeconfigError;
 use crate::tls::{InsecureSkipVerify, roots, system_roots};
 
 /// How to speak TLS to one server.
@@ -26,8 +27,8 @@ pub(crate) struct Tls {
     pub(crate) multiplexed: TlsConnector,
 }
 
-pub(super) fn connect_as(name: String, cluster: &Value, user: &Value, folder: &Path) -> Result<Tls, String> {
-    let name = ServerName::try_from(name).map_err(said("tls-server-name"))?;
+pub(super) fn connect_as(name: String, cluster: &Value, user: &Value, folder: &Path) -> Result<Tls, KubeconfigError> {
+    let name = ServerName::try_from(name).map_err(KubeconfigError::ServerName)?;
     let config = settings(cluster, user, folder)?;
     let mut with_h2 = config.clone();
     with_h2.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -35,32 +36,30 @@ pub(super) fn connect_as(name: String, cluster: &Value, user: &Value, folder: &P
     Ok(Tls { name, plain: connector(config), multiplexed: connector(with_h2) })
 }
 
-fn settings(cluster: &Value, user: &Value, folder: &Path) -> Result<ClientConfig, String> {
+fn settings(cluster: &Value, user: &Value, folder: &Path) -> Result<ClientConfig, KubeconfigError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone());
-    let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+    let builder = builder.with_safe_default_protocol_versions()?;
     let authority = material(cluster, "certificate-authority", folder)?;
     let builder = match (authority, cluster.at("insecure-skip-tls-verify") == true) {
-        (Some(_), true) => return Err("a certificate-authority and insecure-skip-tls-verify cannot both be had".into()),
+        (Some(_), true) => return Err(KubeconfigError::CaAndInsecure),
         (None, true) => {
             builder.dangerous().with_custom_certificate_verifier(Arc::new(InsecureSkipVerify::new(provider)))
         }
-        (Some(pem), false) => builder.with_root_certificates(roots(&pem).map_err(said("certificate-authority"))?),
+        (Some(pem), false) => {
+            builder.with_root_certificates(roots(&pem).map_err(KubeconfigError::CertificateAuthority)?)
+        }
         (None, false) => builder.with_root_certificates(system_roots()?),
     };
     let pair = (material(user, "client-certificate", folder)?, material(user, "client-key", folder)?);
     match pair {
         (Some(chain), Some(key)) => {
             let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&chain).collect();
-            let chain = chain.map_err(said("client-certificate"))?;
-            let key = PrivateKeyDer::from_pem_slice(&key).map_err(said("client-key"))?;
-            builder.with_client_auth_cert(chain, key).map_err(said("client-certificate"))
+            let chain = chain.map_err(|error| KubeconfigError::Pem("client-certificate", error))?;
+            let key = PrivateKeyDer::from_pem_slice(&key).map_err(|error| KubeconfigError::Pem("client-key", error))?;
+            builder.with_client_auth_cert(chain, key).map_err(KubeconfigError::ClientCertificate)
         }
         (None, None) => Ok(builder.with_no_client_auth()),
-        _ => Err("client-certificate and client-key belong together, and one is missing".to_owned()),
+        _ => Err(KubeconfigError::HalfPair),
     }
-}
-
-fn said<E: std::fmt::Display>(part: &'static str) -> impl Fn(E) -> String {
-    move |error| format!("{part}: {error}")
 }

@@ -42,7 +42,9 @@ async fn cluster_info(address: &str) -> Result<Value, JoinError> {
     match response {
         Ok((200, map)) => Ok(map),
         Ok((code, body)) => Err(no(format!("{code}: {}", body.text("message")))),
-        Err(ClientError::Connect { why, .. }) => Err(JoinError::Unreachable { address: address.to_owned(), why }),
+        Err(ClientError::Connect { why, .. }) => {
+            Err(JoinError::Unreachable { address: address.to_owned(), why: why.to_string() })
+        }
         Err(error) => Err(no(error.to_string())),
     }
 }

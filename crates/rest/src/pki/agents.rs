@@ -133,7 +133,7 @@ impl std::fmt::Debug for Served {
 /// A TLS configuration that requires a client certificate of one of these CAs.
 fn only_clients_of(ca_pem: &str) -> Result<ConfigBuilder<ServerConfig, WantsServerCert>, PkiError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let roots = roots(ca_pem.as_bytes()).map_err(rustls::Error::General)?;
+    let roots = roots(ca_pem.as_bytes()).map_err(|error| rustls::Error::General(error.to_string()))?;
     let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build()?;
     Ok(ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?

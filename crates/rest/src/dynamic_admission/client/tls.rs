@@ -26,7 +26,10 @@ impl TlsConfigs {
             return Ok(config.clone());
         }
         let unusable = |_| "unable to load root certificates: unable to parse bytes as PEM block".to_owned();
-        let trusted = if authorities.is_empty() { system_roots()? } else { roots(authorities).map_err(unusable)? };
+        let trusted = match authorities {
+            [] => system_roots().map_err(|error| error.to_string())?,
+            pem => roots(pem).map_err(unusable)?,
+        };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider);
         let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;

@@ -21,7 +21,7 @@ const NOTE: &str = "context.json";
 pub(in crate::commands) fn add(data_dir: &Path, ours: &Path, name: &str) -> anyhow::Result<()> {
     let theirs = own_kubeconfig(|name| std::env::var_os(name).map(PathBuf::from), ours)?;
     let put = || -> anyhow::Result<()> {
-        let config = contexts::with_context(read(&theirs)?, &read(ours)?, name).map_err(|why| anyhow!(why))?;
+        let config = contexts::with_context(read(&theirs)?, &read(ours)?, name)?;
         let made = theirs.parent().is_some_and(|folder| !folder.exists()) || read(&data_dir.join(NOTE))?.flag("made");
         // Recorded first: after a crash `waypost down` must know of the context.
         let note = json!({"file": std::path::absolute(&theirs)?, "name": name, "made": made});
