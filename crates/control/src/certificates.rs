@@ -30,7 +30,7 @@ use crate::cache::{Change, TypedChange};
 use crate::controller::{AffectedKeys, Controller, Outcome, View, always};
 use crate::event::{self, EventDetails, Reference};
 use crate::settings::Settings;
-use crate::signers::{CertificateRequest, Signer};
+use crate::signers::{CertificateRequest, SignError, Signer};
 use crate::write::Write;
 
 use self::reserved::CheckContext;
@@ -114,8 +114,8 @@ fn approve(view: &View<'_>, name: &str) -> Outcome {
             part(APPROVAL, with_condition(&request, APPROVED, "AutoApproved", why, &view.now_text()), &entry)
         }
         Err(pending) => {
-            tracing::debug!(request = name, why = pending.why, "certificate request needs a person's approval");
-            let event = (!pending.usual).then(|| needs_approval(view, &request, &pending.why));
+            tracing::debug!(request = name, why = %pending.why, "certificate request needs a person's approval");
+            let event = (!pending.usual).then(|| needs_approval(view, &request, &pending.why.to_string()));
             Outcome { events: event.into_iter().collect(), requeue_after: pending.requeue_after, ..Outcome::default() }
         }
     }
@@ -149,7 +149,7 @@ fn issue(view: &View<'_>, name: &str) -> Outcome {
     let context = CheckContext { store: view.store, settings: view.settings };
     let asked = match decide::signable(&request, &context) {
         Ok(asked) => asked,
-        Err(why) => return failed("SignerValidationFailure", &why),
+        Err(why) => return failed("SignerValidationFailure", &why.to_string()),
     };
     match signed(&request, &asked, signer, view) {
         Ok(pem) => {
@@ -157,11 +157,11 @@ fn issue(view: &View<'_>, name: &str) -> Outcome {
             issued.put("status.certificate", STANDARD.encode(pem));
             part("status", issued, &entry)
         }
-        Err(why) => failed("SigningFailed", &why),
+        Err(why) => failed("SigningFailed", &why.to_string()),
     }
 }
 
-fn signed(object: &Value, request: &Request, signer: &Signer, view: &View<'_>) -> Result<String, String> {
+fn signed(object: &Value, request: &Request, signer: &Signer, view: &View<'_>) -> Result<String, SignError> {
     let longest = view.settings.certificate_lifetime;
     let asked = object.at("spec.expirationSeconds").as_u64().map_or(longest, Duration::from_secs);
     signer.sign(&CertificateRequest {

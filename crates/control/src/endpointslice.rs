@@ -114,7 +114,7 @@ fn hint(view: &View<'_>, service: &Service, family: Family, drafts: &mut Drafts)
         match topology::allocate(drafts, &ratios) {
             Ok(()) if had_hints => None,
             Ok(()) => Some((true, "Topology Aware Hints has been enabled".to_owned())),
-            Err(why) => Some((false, why)),
+            Err(why) => Some((false, why.to_string())),
         }
     } else {
         hints::prefer(drafts, service.distribution.as_deref());

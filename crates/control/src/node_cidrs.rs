@@ -29,7 +29,7 @@ use crate::objects::node::Node;
 use crate::objects::ownership;
 use crate::settings::Settings;
 use crate::write::{Write, object_key};
-use pool::Pool;
+use pool::{Pool, PoolError};
 
 const TABLE: &str = "minions";
 /// The most Nodes in one transaction.
@@ -89,11 +89,11 @@ fn reconcile(view: &View<'_>, _key: &str) -> Outcome {
 }
 
 /// The CIDRs of the flags, at most one per family.
-fn pools(settings: &Settings) -> Result<Vec<Pool>, String> {
+fn pools(settings: &Settings) -> Result<Vec<Pool>, PoolError> {
     let mut families = HashSet::new();
     let one_of_each = settings.cluster_cidrs.iter().all(|range| families.insert(range.addr().is_ipv4()));
     if !one_of_each {
-        return Err("--cluster-cidr has two ranges of one family".to_owned());
+        return Err(PoolError::TwoOfOneFamily);
     }
     settings.cluster_cidrs.iter().map(|range| Pool::new(*range, settings.node_masks)).collect()
 }

@@ -21,7 +21,7 @@ use crate::cache::Change;
 use crate::controller::{AffectedKeys, Controller, Outcome, View, always};
 use crate::objects::{ownership, split};
 use crate::settings::Settings;
-use crate::signers::TokenRequest;
+use crate::signers::{SignError, TokenRequest};
 use crate::write::Write;
 
 const DEFAULT: &str = "default";
@@ -170,7 +170,7 @@ fn fill_token(view: &View<'_>, key: &str) -> Outcome {
     if let Err(error) =
         fill(view, &mut secret, &TokenRequest { namespace, account: (&account_name, &uid), secret: secret_name })
     {
-        tracing::warn!(secret = key, error, "sign token failed");
+        tracing::warn!(secret = key, %error, "sign token failed");
         return Outcome::done();
     }
     if secret == before {
@@ -183,7 +183,7 @@ fn fill_token(view: &View<'_>, key: &str) -> Outcome {
     }])
 }
 
-fn fill(view: &View<'_>, secret: &mut Value, order: &TokenRequest<'_>) -> Result<(), String> {
+fn fill(view: &View<'_>, secret: &mut Value, order: &TokenRequest<'_>) -> Result<(), SignError> {
     let mut data = secret.map("data").cloned().unwrap_or_default();
     let mut set = |name: &str, text: &str| data.insert(name.to_owned(), STANDARD.encode(text).into());
     if let Some(ca) = &view.settings.root_ca {

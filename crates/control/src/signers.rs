@@ -1,5 +1,6 @@
 //! Signing functions that the server passes to the controllers: the CA and token keys stay in the server.
 
+use std::error::Error;
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,10 @@ pub struct CertificateRequest<'a> {
     pub now: Timestamp,
 }
 
-type Sign = dyn Fn(&CertificateRequest<'_>) -> Result<String, String> + Send + Sync;
+/// The error of a signing function, which belongs to the server.
+pub type SignError = Box<dyn Error + Send + Sync>;
+
+type Sign = dyn Fn(&CertificateRequest<'_>) -> Result<String, SignError> + Send + Sync;
 
 /// Signs certificates.
 #[derive(Clone)]
@@ -30,11 +34,11 @@ pub struct Signer(Arc<Sign>);
 
 impl Signer {
     /// Uses a function that returns a certificate in PEM, or an error.
-    pub fn new(sign: impl Fn(&CertificateRequest<'_>) -> Result<String, String> + Send + Sync + 'static) -> Self {
+    pub fn new(sign: impl Fn(&CertificateRequest<'_>) -> Result<String, SignError> + Send + Sync + 'static) -> Self {
         Self(Arc::new(sign))
     }
 
-    pub(crate) fn sign(&self, order: &CertificateRequest<'_>) -> Result<String, String> {
+    pub(crate) fn sign(&self, order: &CertificateRequest<'_>) -> Result<String, SignError> {
         (self.0)(order)
     }
 }
@@ -54,7 +58,7 @@ impl Debug for Signer {
 }
 
 /// Signs a token.
-type SignToken = dyn Fn(&TokenRequest<'_>) -> Result<String, String> + Send + Sync;
+type SignToken = dyn Fn(&TokenRequest<'_>) -> Result<String, SignError> + Send + Sync;
 
 /// Whether a token was signed by an accepted key.
 type AcceptToken = dyn Fn(&str) -> bool + Send + Sync;
@@ -81,7 +85,7 @@ impl TokenSigner {
     /// Uses these functions. Tokens that `accepts` rejects are signed again.
     #[must_use]
     pub fn new(
-        sign: impl Fn(&TokenRequest<'_>) -> Result<String, String> + Send + Sync + 'static,
+        sign: impl Fn(&TokenRequest<'_>) -> Result<String, SignError> + Send + Sync + 'static,
         accepts: impl Fn(&str) -> bool + Send + Sync + 'static,
     ) -> Self {
         Self { sign: Arc::new(sign), accepts: Arc::new(accepts) }

@@ -13,6 +13,7 @@ use api::value::ValueExt as _;
 use serde_json::Value;
 use store::{Key, Store, Table};
 
+use super::decide::RequestError;
 use crate::settings::Settings;
 
 /// The context of a check.
@@ -28,9 +29,9 @@ pub struct CheckContext<'a> {
 ///
 /// # Errors
 /// When the name is reserved.
-pub fn node_name(name: &str) -> Result<(), String> {
+pub fn node_name(name: &str) -> Result<(), RequestError> {
     if is_reserved(name) {
-        return Err(format!("{name} is a name of the API server or of Services, not of a node"));
+        return Err(RequestError::ReservedNode(name.to_owned()));
     }
     Ok(())
 }
@@ -39,17 +40,17 @@ pub fn node_name(name: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// The first reserved one, and its owner.
-pub fn serving(request: &Request, node: &str, context: &CheckContext<'_>) -> Result<(), String> {
+pub fn serving(request: &Request, node: &str, context: &CheckContext<'_>) -> Result<(), RequestError> {
     let services = context.all("services/specs");
     for name in &request.dns {
         if let Some(whose) = owner_of_name(name, &services, context) {
-            return Err(format!("{name:?} is {whose}: no agent serves under it"));
+            return Err(RequestError::ReservedName(name.clone(), whose));
         }
     }
     let nodes = context.all("minions");
     for ip in &request.ips {
         if let Some(whose) = owner_of_address(*ip, node, &services, &nodes, context) {
-            return Err(format!("{ip} is {whose}: no agent serves under it"));
+            return Err(RequestError::ReservedAddress(*ip, whose));
         }
     }
     Ok(())

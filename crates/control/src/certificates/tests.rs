@@ -136,7 +136,7 @@ fn manual_decisions_are_respected() {
 #[test]
 fn signing_errors_are_reported_once() {
     let mut cluster = cluster();
-    cluster.settings.signer = Some(Signer::new(|_| Err("no key".to_owned())));
+    cluster.settings.signer = Some(Signer::new(|_| Err("no key".into())));
     cluster.put(KIND.table, request("a", NODE_CLIENT, NODE, NODES));
     cluster.converge();
     let request = cluster.get(KIND.table, "a").expect("a request");

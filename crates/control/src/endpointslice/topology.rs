@@ -53,8 +53,25 @@ struct Share {
 /// Assigned hints by zone.
 type AssignedHints = BTreeMap<String, usize>;
 
+/// Why there are no hints; the messages are those of Kubernetes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub(super) enum NoHints {
+    #[error("Insufficient Node information: allocatable CPU or zone not specified on one or more nodes")]
+    NodeInformation,
+    #[error("Insufficient number of endpoints ({endpoints} endpoints, {zones} zones)")]
+    FewEndpoints { endpoints: usize, zones: usize },
+    #[error(
+        "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold ({endpoints} endpoints, {zones} zones)"
+    )]
+    Overload { endpoints: usize, zones: usize },
+    #[error("One or more endpoints do not have a zone specified")]
+    NoZone,
+    #[error("No hints allocated for zones")]
+    NoneAllocated,
+}
+
 /// Assigns hints, or removes all and returns the reason.
-pub(super) fn allocate(drafts: &mut Drafts, ratios: &Ratios) -> Result<(), String> {
+pub(super) fn allocate(drafts: &mut Drafts, ratios: &Ratios) -> Result<(), NoHints> {
     let result = try_allocate(drafts, ratios);
     if result.is_err() {
         remove(drafts);
@@ -62,7 +79,7 @@ pub(super) fn allocate(drafts: &mut Drafts, ratios: &Ratios) -> Result<(), Strin
     result
 }
 
-fn try_allocate(drafts: &mut Drafts, ratios: &Ratios) -> Result<(), String> {
+fn try_allocate(drafts: &mut Drafts, ratios: &Ratios) -> Result<(), NoHints> {
     let ready = drafts.all().filter(|endpoint| is_ready(endpoint)).count();
     let shares = shares(ratios, ready)?;
     let mut assigned = AssignedHints::new();
@@ -78,7 +95,7 @@ fn try_allocate(drafts: &mut Drafts, ratios: &Ratios) -> Result<(), String> {
     for endpoint in drafts.written() {
         endpoint.hints = None;
         if is_ready(endpoint) {
-            let zone = endpoint.zone.clone().ok_or("One or more endpoints do not have a zone specified")?;
+            let zone = endpoint.zone.clone().ok_or(NoHints::NoZone)?;
             *assigned.entry(zone.to_string()).or_default() += 1;
             endpoint.hints = Some(for_zone(zone));
         }
@@ -86,7 +103,7 @@ fn try_allocate(drafts: &mut Drafts, ratios: &Ratios) -> Result<(), String> {
     let (giving, receiving) = moves(&shares, &assigned);
     redistribute(drafts, giving, receiving);
     if assigned.is_empty() {
-        return Err("No hints allocated for zones".to_owned());
+        return Err(NoHints::NoneAllocated);
     }
     Ok(())
 }
@@ -97,23 +114,15 @@ fn try_allocate(drafts: &mut Drafts, ratios: &Ratios) -> Result<(), String> {
     clippy::cast_sign_loss,
     reason = "small numbers"
 )]
-fn shares(ratios: &Ratios, ready: usize) -> Result<BTreeMap<String, Share>, String> {
-    let Some(ratios) = &ratios.0 else {
-        return Err(
-            "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes".to_owned()
-        );
-    };
-    let count = format!("({ready} endpoints, {} zones)", ratios.len());
-    if ratios.len() > ready {
-        return Err(format!("Insufficient number of endpoints {count}"));
+fn shares(ratios: &Ratios, ready: usize) -> Result<BTreeMap<String, Share>, NoHints> {
+    let ratios = ratios.0.as_ref().ok_or(NoHints::NodeInformation)?;
+    let (endpoints, zones) = (ready, ratios.len());
+    if zones > ready {
+        return Err(NoHints::FewEndpoints { endpoints, zones });
     }
     let minimum = |ratio: f64| (ratio * ready as f64 / (1.0 + OVERLOAD)).ceil() as usize;
     let least: usize = ratios.values().map(|ratio| minimum(*ratio)).sum();
-    let Some(spare) = ready.checked_sub(least) else {
-        return Err(format!(
-            "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold {count}"
-        ));
-    };
+    let spare = ready.checked_sub(least).ok_or(NoHints::Overload { endpoints, zones })?;
     let share = |ratio: f64| Share {
         desired: (ratio * ready as f64).max(minimum(ratio) as f64),
         maximum: minimum(ratio) + spare,

@@ -100,10 +100,11 @@ impl<'a> AllocationContext<'a> {
             let exact = wanted.map(|address| self.exactly(address, &allowed, &nodes));
             let found = match exact {
                 Some(Ok(address)) => Ok(address),
-                Some(Err(why)) if requested.is_binding => return Err(Refusal::new("AddressRefused", why)),
+                Some(Err(refusal)) if requested.is_binding => return Err(refusal),
                 not_exact => {
-                    if let Some(Err(why)) = not_exact {
-                        remarks.push(("LoadBalancerIPIgnored", format!("{why}; it gets another address")));
+                    if let Some(Err(refusal)) = not_exact {
+                        let remark = format!("{}; it gets another address", refusal.message);
+                        remarks.push(("LoadBalancerIPIgnored", remark));
                     }
                     self.any(family, &allowed, &open, &nodes)
                 }
@@ -155,12 +156,12 @@ impl<'a> AllocationContext<'a> {
     }
 
     /// The requested address, or why it is not available.
-    fn exactly(&self, address: IpAddr, allowed: &[&Pool], nodes: &BTreeSet<IpAddr>) -> Result<IpAddr, String> {
+    fn exactly(&self, address: IpAddr, allowed: &[&Pool], nodes: &BTreeSet<IpAddr>) -> Result<IpAddr, Refusal> {
         if !allowed.iter().any(|pool| pool.contains(address)) {
-            return Err(messages::outside(address, allowed));
+            return Err(Refusal::new("AddressRefused", messages::outside(address, allowed)));
         }
         if let Some(why) = self.obstacle(address, nodes) {
-            return Err(format!("{address} {why}"));
+            return Err(Refusal::new("AddressRefused", format!("{address} {why}")));
         }
         Ok(address)
     }

@@ -12,6 +12,15 @@ use ipnet::IpNet;
 /// At most 2 to this power subnets of a CIDR are used.
 const MAX_BITS: u8 = 16;
 
+/// Why CIDRs cannot be divided.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(super) enum PoolError {
+    #[error("--cluster-cidr has two ranges of one family")]
+    TwoOfOneFamily,
+    #[error("{0} cannot be cut into pieces of size /{1}")]
+    Size(IpNet, u8),
+}
+
 /// A CIDR divided into subnets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Pool {
@@ -24,10 +33,10 @@ pub(super) struct Pool {
 
 impl Pool {
     /// Divides a CIDR by prefix lengths for IPv4 and IPv6.
-    pub(super) fn new(range: IpNet, masks: (u8, u8)) -> Result<Self, String> {
+    pub(super) fn new(range: IpNet, masks: (u8, u8)) -> Result<Self, PoolError> {
         let mask = if range.addr().is_ipv4() { masks.0 } else { masks.1 };
         if mask > range.max_prefix_len() || mask < range.prefix_len() {
-            return Err(format!("{range} cannot be cut into pieces of size /{mask}"));
+            return Err(PoolError::Size(range, mask));
         }
         let count = 1 << (mask - range.prefix_len()).min(MAX_BITS);
         Ok(Self { range: range.trunc(), mask, count })

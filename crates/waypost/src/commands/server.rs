@@ -205,9 +205,7 @@ pub(super) async fn start(arguments: &ServerArguments, beside: Beside) -> anyhow
 /// Signs tokens in Secrets.
 fn token_signer(accounts: ServiceAccounts) -> TokenSigner {
     let keys = accounts.clone();
-    let sign = move |order: &TokenRequest<'_>| {
-        accounts.sign_kept(order.namespace, order.account, order.secret).map_err(|error| error.to_string())
-    };
+    let sign = move |order: &TokenRequest<'_>| Ok(accounts.sign_kept(order.namespace, order.account, order.secret)?);
     TokenSigner::new(sign, move |token| keys.accepts_key_of(token, Timestamp::now()))
 }
 
@@ -367,7 +365,7 @@ fn settings(arguments: &ServerArguments, ranges: &Ranges, live: &Live) -> Settin
         signer: Some(Signer::new(move |order: &CertificateRequest<'_>| {
             let pki = live.get();
             let signing = if order.signer == NODE_SERVING { pki.agent_signing() } else { pki.signing() };
-            signing.sign(order.request, order.usages, order.lifetime, order.now).map_err(|error| error.to_string())
+            Ok(signing.sign(order.request, order.usages, order.lifetime, order.now)?)
         })),
         certificate_lifetime: arguments.cluster_signing_duration,
         load_balancer: arguments.balancing.settings(),

@@ -128,7 +128,7 @@ fn serving_certificates_for_foreign_names_and_addresses_are_not_signed() {
         "192.0.2.7",
         "",
     ] {
-        let said = named(name).expect_err(name);
+        let said = named(name).expect_err(name).to_string();
         assert!(said.contains("no agent serves under it"), "{said}");
     }
     let at = |text: &str| {
@@ -155,7 +155,7 @@ fn serving_certificates_for_foreign_names_and_addresses_are_not_signed() {
         ("224.0.0.1", "not the address of one machine"),
         ("ff02::1", "not the address of one machine"),
     ] {
-        let said = at(ip).expect_err(ip);
+        let said = at(ip).expect_err(ip).to_string();
         assert!(said.contains(whose), "{said}");
     }
 }
