@@ -52,9 +52,32 @@ pub struct SecretRef {
     pub key: Box<str>,
 }
 
+/// Why a BGPPeer cannot be used. A first text is the field.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PeerError {
+    /// The number does not fit.
+    #[error("spec.{0} is out of range")]
+    OutOfRange(&'static str),
+    /// The text is not an IP address.
+    #[error("spec.{0} {1:?} is not an IP address")]
+    NotAnAddress(&'static str, String),
+    /// The address of the peer is missing.
+    #[error("spec.peerAddress is missing")]
+    NoPeerAddress,
+    /// The router ID is not an IPv4 address.
+    #[error("spec.routerID {0:?} is not an IPv4 address")]
+    RouterId(String),
+    /// There are too many communities.
+    #[error("spec.communities has more than {MAX_COMMUNITIES} entries")]
+    TooManyCommunities,
+    /// A community is invalid.
+    #[error("spec.communities contains an invalid community")]
+    InvalidCommunity,
+}
+
 /// Peers of a node by the name of the BGPPeer; the error of an invalid one.
 #[must_use]
-pub fn peers(objects: &Objects, own: &str) -> BTreeMap<Box<str>, Result<Peer, String>> {
+pub fn peers(objects: &Objects, own: &str) -> BTreeMap<Box<str>, Result<Peer, PeerError>> {
     let unknown = Node::default();
     let node = objects.nodes.get(own).unwrap_or(&unknown);
     let selected = objects.peers.iter().filter(|(_, object)| selects(object, own, node));
@@ -87,21 +110,21 @@ fn selects(object: &Value, own: &str, node: &Node) -> bool {
     selector::from_object(selector).is_some_and(|selector| selector.matches(&facts, "", own))
 }
 
-fn peer(object: &Value, own: &str, node: &Node) -> Result<Peer, String> {
+fn peer(object: &Value, own: &str, node: &Node) -> Result<Peer, PeerError> {
     let spec = object.at("spec");
-    let number = |field: &str| u32::try_from(spec.int(field)).map_err(|_| format!("spec.{field} is out of range"));
-    let optional = |field: &str| match spec.text(field) {
+    let number = |field| u32::try_from(spec.int(field)).map_err(|_| PeerError::OutOfRange(field));
+    let optional = |field| match spec.text(field) {
         "" => Ok(None),
-        text => text.parse::<IpAddr>().map(Some).map_err(|_| format!("spec.{field} {text:?} is not an IP address")),
+        text => text.parse::<IpAddr>().map(Some).map_err(|_| PeerError::NotAnAddress(field, text.to_owned())),
     };
     let (my_asn, peer_asn) = (number("myASN")?, number("peerASN")?);
-    let address = optional("peerAddress")?.ok_or("spec.peerAddress is missing")?;
-    let port = u16::try_from(spec.int("peerPort")).map_err(|_| "spec.peerPort is out of range")?;
-    let seconds = |field: &str| u16::try_from(spec.int(field)).map_err(|_| format!("spec.{field} is out of range"));
+    let address = optional("peerAddress")?.ok_or(PeerError::NoPeerAddress)?;
+    let port = u16::try_from(spec.int("peerPort")).map_err(|_| PeerError::OutOfRange("peerPort"))?;
+    let seconds = |field| u16::try_from(spec.int(field)).map_err(|_| PeerError::OutOfRange(field));
     let graceful = spec.at("gracefulRestart").as_bool().unwrap_or(true);
     let communities = spec.texts("communities");
     if communities.len() > MAX_COMMUNITIES {
-        return Err(format!("spec.communities has more than {MAX_COMMUNITIES} entries"));
+        return Err(PeerError::TooManyCommunities);
     }
     let understood: Option<Vec<u32>> = communities.into_iter().map(community).collect();
     let secret = spec.at("password.secretRef");
@@ -122,8 +145,8 @@ fn peer(object: &Value, own: &str, node: &Node) -> Result<Peer, String> {
             id: identifier(spec.text("routerID"), own, node)?,
             hold: seconds("holdTimeSeconds")?,
             restart: if graceful { Some(seconds("restartTimeSeconds")?) } else { None },
-            max_prefixes: usize::try_from(spec.int("maxPrefixes")).map_err(|_| "spec.maxPrefixes is out of range")?,
-            communities: understood.ok_or("spec.communities contains an invalid community")?,
+            max_prefixes: usize::try_from(spec.int("maxPrefixes")).map_err(|_| PeerError::OutOfRange("maxPrefixes"))?,
+            communities: understood.ok_or(PeerError::InvalidCommunity)?,
             local_pref: Some(number("localPref")?).filter(|preference| *preference > 0).unwrap_or(LOCAL_PREF),
         },
         node: node.addresses.clone(),
@@ -131,9 +154,9 @@ fn peer(object: &Value, own: &str, node: &Node) -> Result<Peer, String> {
 }
 
 /// Router ID: the configured one, the IPv4 address of the node, or a hash of its name.
-fn identifier(configured: &str, own: &str, node: &Node) -> Result<Ipv4Addr, String> {
+fn identifier(configured: &str, own: &str, node: &Node) -> Result<Ipv4Addr, PeerError> {
     if !configured.is_empty() {
-        return configured.parse().map_err(|_| format!("spec.routerID {configured:?} is not an IPv4 address"));
+        return configured.parse().map_err(|_| PeerError::RouterId(configured.to_owned()));
     }
     let v4 = node.addresses.iter().find_map(|address| match address {
         IpAddr::V4(address) => Some(*address),

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 use super::connection::{self, EndReason, Observer, TaskInputs};
 use super::metrics::Metrics;
 use super::password::{Password, PasswordWatch};
-use super::peers::{self, Peer};
+use super::peers::{self, Peer, PeerError};
 use super::session::{EndMode, Offer, Report, Session, State};
 use super::wire::Notification;
 use crate::inputs::View;
@@ -74,7 +74,7 @@ struct Speaker {
     offers: watch::Sender<Offer>,
     running: BTreeMap<Box<str>, Running>,
     /// Invalid BGPPeers, and why; reported.
-    invalid: BTreeMap<Box<str>, String>,
+    invalid: BTreeMap<Box<str>, PeerError>,
     draining: Vec<JoinHandle<bool>>,
 }
 
@@ -112,7 +112,7 @@ pub async fn run(mut view: View, deps: Dependencies, stop: oneshot::Receiver<()>
 
 impl Speaker {
     /// Reconciles sessions with BGPPeers.
-    fn reconcile(&mut self, wanted: BTreeMap<Box<str>, Result<Peer, String>>) {
+    fn reconcile(&mut self, wanted: BTreeMap<Box<str>, Result<Peer, PeerError>>) {
         self.draining.retain(|task| !task.is_finished());
         let gone = |name: &str| !matches!(wanted.get(name), Some(Ok(_)));
         let gone: Vec<Box<str>> = self.running.keys().filter(|name| gone(name)).cloned().collect();
@@ -160,9 +160,9 @@ impl Speaker {
         self.running.insert(name, Running { peer, end, task });
     }
 
-    fn report_invalid(&mut self, name: Box<str>, why: String) {
+    fn report_invalid(&mut self, name: Box<str>, why: PeerError) {
         if self.invalid.get(&name) != Some(&why) {
-            tracing::warn!(peer = %name, why, "invalid BGPPeer");
+            tracing::warn!(peer = %name, %why, "invalid BGPPeer");
             let message = format!("node {}: {why}", self.deps.node);
             let event = PeerEvent { peer: name.clone(), uid: "".into(), normal: false, reason: "NotUsable", message };
             (self.deps.record)(event);

@@ -37,7 +37,7 @@ fn with(spec: &Value) -> Objects {
     Objects { peers: [("rack".into(), object)].into(), ..objects() }
 }
 
-fn only(objects: &Objects, node: &str) -> Option<Result<Peer, String>> {
+fn only(objects: &Objects, node: &str) -> Option<Result<Peer, PeerError>> {
     peers(objects, node).remove("rack")
 }
 
@@ -86,7 +86,8 @@ fn a_peer_that_cannot_be_used_says_why() {
     ] {
         let mut wrong = spec();
         wrong[field] = value;
-        assert_eq!(only(&with(&wrong), "n1"), Some(Err(why.to_owned())));
+        let error = only(&with(&wrong), "n1").expect("meant").expect_err("invalid");
+        assert_eq!(error.to_string(), why);
     }
 }
 
