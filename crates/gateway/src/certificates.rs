@@ -14,7 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use rustls::crypto::ring::sign::any_supported_type;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
@@ -39,6 +39,60 @@ pub enum SecretRef {
     },
 }
 
+/// Why a reference leads to no Secret.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ReferenceError {
+    /// The reference is malformed.
+    #[error("invalid certificate reference `{0}`; use secret://NAMESPACE/NAME")]
+    Malformed(String),
+    /// There is no such Secret.
+    #[error("{}", .0.missing())]
+    Missing(SecretRef),
+    /// The Secret does not allow the namespace.
+    #[error(
+        "Secret {secret_ref} does not allow namespace {namespace}; allow it with `kubectl -n {} annotate secret \
+         {name} {ALLOWED}={namespace}`",
+        secret_ref.namespace()
+    )]
+    NotAllowed {
+        /// The reference.
+        secret_ref: SecretRef,
+        /// Name of the Secret.
+        name: String,
+        /// Namespace of the Service.
+        namespace: String,
+    },
+}
+
+/// Why the certificate of a Secret, which is named first, is invalid.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// The Secret has another type.
+    #[error("Secret {0} has type `{1}`, not {TYPE}")]
+    Type(String, String),
+    /// A key is missing.
+    #[error("Secret {0} has no {1}")]
+    NoKey(String, &'static str),
+    /// A value is not base64.
+    #[error("{1} of Secret {0} is not base64: {2}")]
+    Base64(String, &'static str, base64::DecodeError),
+    /// A value is not PEM.
+    #[error("{1} of Secret {0} is not PEM: {2}")]
+    Pem(String, &'static str, pem::Error),
+    /// The chain is empty.
+    #[error("tls.crt of Secret {0} has no certificate")]
+    NoCertificate(String),
+    /// The certificate cannot be parsed.
+    #[error("tls.crt of Secret {0} has no valid certificate")]
+    InvalidCertificate(String),
+    /// The type of the private key is not supported.
+    #[error("tls.key of Secret {0} is not supported: {1}")]
+    UnsupportedKey(String, rustls::Error),
+    /// Key and certificate do not match.
+    #[error("tls.key of Secret {0} is not the key of its tls.crt")]
+    KeyMismatch(String),
+}
+
 /// Loaded certificate.
 #[derive(Clone, Debug)]
 pub struct Loaded {
@@ -53,7 +107,7 @@ impl SecretRef {
     ///
     /// # Errors
     /// When a `secret://` reference is malformed.
-    pub fn parse(certificate: &str, namespace: &str) -> Result<Self, String> {
+    pub fn parse(certificate: &str, namespace: &str) -> Result<Self, ReferenceError> {
         let Some(path) = certificate.strip_prefix(DIRECT) else {
             return Ok(Self::Claimed { namespace: namespace.to_owned(), arn: certificate.to_owned(), secret: None });
         };
@@ -62,7 +116,7 @@ impl SecretRef {
                 Ok(Self::Named { namespace: place.to_owned(), name: name.to_owned() })
             }
             [name] if !name.is_empty() => Ok(Self::Named { namespace: namespace.to_owned(), name: name.to_owned() }),
-            _ => Err(format!("invalid certificate reference `{certificate}`; use secret://NAMESPACE/NAME")),
+            _ => Err(ReferenceError::Malformed(certificate.to_owned())),
         }
     }
 
@@ -91,7 +145,7 @@ impl SecretRef {
         &self,
         secrets: impl Iterator<Item = &'a Secret>,
         for_namespace: &str,
-    ) -> Result<&'a Secret, String> {
+    ) -> Result<&'a Secret, ReferenceError> {
         let fits = |secret: &&Secret| match self {
             Self::Named { name, .. } => *secret.metadata.name == **name,
             Self::Claimed { arn, .. } => {
@@ -101,14 +155,10 @@ impl SecretRef {
             }
         };
         let found = secrets.filter(fits).min_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-        let secret = found.ok_or_else(|| self.missing())?;
+        let secret = found.ok_or_else(|| ReferenceError::Missing(self.clone()))?;
         if self.namespace() != for_namespace && !allows(secret, for_namespace) {
-            return Err(format!(
-                "Secret {self} does not allow namespace {for_namespace}; allow it with `kubectl -n {} annotate secret \
-                 {} {ALLOWED}={for_namespace}`",
-                self.namespace(),
-                secret.metadata.name
-            ));
+            let (name, namespace) = (secret.metadata.name.to_string(), for_namespace.to_owned());
+            return Err(ReferenceError::NotAllowed { secret_ref: self.clone(), name, namespace });
         }
         Ok(secret)
     }
@@ -145,29 +195,28 @@ fn allows(secret: &Secret, namespace: &str) -> bool {
 ///
 /// # Errors
 /// When it is invalid.
-pub fn load(secret: &Secret, now: Timestamp) -> Result<Loaded, String> {
-    let name = secret.metadata.key();
+pub fn load(secret: &Secret, now: Timestamp) -> Result<Loaded, CertificateError> {
+    let name = || secret.metadata.key();
     if &*secret.kind != TYPE {
-        return Err(format!("Secret {name} has type `{}`, not {TYPE}", secret.kind));
+        return Err(CertificateError::Type(name(), secret.kind.to_string()));
     }
-    let part = |key: &str| -> Result<Vec<u8>, String> {
-        let text = secret.data.get(key).ok_or_else(|| format!("Secret {name} has no {key}"))?;
-        STANDARD.decode(text).map_err(|error| format!("{key} of Secret {name} is not base64: {error}"))
+    let part = |key| {
+        let text = secret.data.get(key).ok_or_else(|| CertificateError::NoKey(name(), key))?;
+        STANDARD.decode(text).map_err(|error| CertificateError::Base64(name(), key, error))
     };
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&part("tls.crt")?)
         .collect::<Result<_, _>>()
-        .map_err(|error| format!("tls.crt of Secret {name} is not PEM: {error}"))?;
-    let leaf = chain.first().ok_or_else(|| format!("tls.crt of Secret {name} has no certificate"))?;
-    let ends = ends(leaf).ok_or_else(|| format!("tls.crt of Secret {name} has no valid certificate"))?;
-    let warning = (ends <= now).then(|| format!("the certificate of Secret {name} expired at {ends}"));
+        .map_err(|error| CertificateError::Pem(name(), "tls.crt", error))?;
+    let leaf = chain.first().ok_or_else(|| CertificateError::NoCertificate(name()))?;
+    let ends = ends(leaf).ok_or_else(|| CertificateError::InvalidCertificate(name()))?;
+    let warning = (ends <= now).then(|| format!("the certificate of Secret {} expired at {ends}", name()));
     let key = PrivateKeyDer::from_pem_slice(&part("tls.key")?)
-        .map_err(|error| format!("tls.key of Secret {name} is not PEM: {error}"))?;
-    let key =
-        any_supported_type(&key).map_err(|error| format!("tls.key of Secret {name} is not supported: {error}"))?;
+        .map_err(|error| CertificateError::Pem(name(), "tls.key", error))?;
+    let key = any_supported_type(&key).map_err(|error| CertificateError::UnsupportedKey(name(), error))?;
     let certified = CertifiedKey::new(chain, key);
     match certified.keys_match() {
         Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
-        Err(_) => return Err(format!("tls.key of Secret {name} is not the key of its tls.crt")),
+        Err(_) => return Err(CertificateError::KeyMismatch(name())),
     }
     Ok(Loaded { key: Arc::new(certified), warning })
 }

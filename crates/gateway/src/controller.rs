@@ -106,6 +106,17 @@ impl Shared {
     }
 }
 
+/// Why the gateway cannot start, which is a bug.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A built-in selector is invalid.
+    #[error("{}", .0.message)]
+    Selector(Status),
+    /// The TLS settings towards Pods are invalid.
+    #[error(transparent)]
+    Tls(#[from] rustls::Error),
+}
+
 /// Running gateway. Dropping it stops it at once.
 pub struct Gateway {
     shared: Arc<Shared>,
@@ -117,11 +128,10 @@ impl Gateway {
     ///
     /// # Errors
     /// When a built-in selector or TLS setting is invalid, which is a bug.
-    pub fn start(source: Arc<dyn Source>, settings: Settings) -> Result<Self, String> {
-        let not_understood = |status: Status| status.message;
+    pub fn start(source: Arc<dyn Source>, settings: Settings) -> Result<Self, StartError> {
         let services = Selection::all(&kinds::service::KIND).selected(&format!("!{SERVICE_PROXY_NAME}"), "");
-        let services = source.watch(services.map_err(not_understood)?);
-        let node = Selection::all(&kinds::node::KIND).named(&settings.node).map_err(not_understood)?;
+        let services = source.watch(services.map_err(StartError::Selector)?);
+        let node = Selection::all(&kinds::node::KIND).named(&settings.node).map_err(StartError::Selector)?;
         let node = source.watch(node.optional());
         let (address_sender, addresses) = watch::channel(Arc::from(settings.addresses.clone()));
         let shared = Arc::new(Shared {
@@ -129,7 +139,7 @@ impl Gateway {
             addresses,
             limits: settings.limits,
             workers: Arc::new(Workers::new()),
-            upstream_tls: UpstreamTls::new().map_err(|error| error.to_string())?,
+            upstream_tls: UpstreamTls::new()?,
             events: settings.events,
             redirects: watch::Sender::default(),
             port_configs: Mutex::default(),

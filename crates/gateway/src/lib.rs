@@ -42,6 +42,6 @@ mod workers;
 #[cfg(test)]
 mod tests;
 
-pub use controller::{EventSink, Gateway, Notice, Settings};
+pub use controller::{EventSink, Gateway, Notice, Settings, StartError};
 pub use limits::Limits;
 pub use metrics::GatewayMetrics;

@@ -119,7 +119,7 @@ impl ServiceWorker {
             Some(Ok(secret_ref)) => secret_ref.with(self.service.borrow().metadata.annotation(FOUND)),
             Some(Err(why)) => {
                 *secrets = None;
-                return Some(("CertificateMissing", why));
+                return Some(("CertificateMissing", why.to_string()));
             }
             None => {
                 *secrets = None;

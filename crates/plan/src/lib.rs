@@ -31,7 +31,7 @@ pub use address::lenient_ranges;
 pub use api::view::Protocol;
 pub use claims::{Claims, Frontend, Frontends, Role};
 pub use endpoints::{Endpoint, Location};
-pub use options::{LocalDetector, Loopback, NodePortAddresses, Options};
+pub use options::{LocalDetector, Loopback, NodePortAddresses, NodePortAddressesError, Options};
 pub use plan::{Health, Plan, Problem, Touched};
 pub use planner::{Planner, Update};
 pub use reasons::{EndpointStatus, Reason};

@@ -82,12 +82,26 @@ pub enum NodePortAddresses {
     Ranges(Vec<IpNet>),
 }
 
+/// Why `--nodeport-addresses` cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NodePortAddressesError {
+    /// A word that stands alone has others beside it.
+    #[error("`{0}` cannot be combined with other addresses")]
+    NotAlone(String),
+    /// A word is not a CIDR.
+    #[error("`{0}` is not a CIDR such as 192.0.2.0/24")]
+    NotACidr(String),
+    /// A loopback range has no address that can serve.
+    #[error("only 127.0.0.1 and ::1 of loopback can serve node ports; `{0}` contains neither")]
+    Loopback(IpNet),
+}
+
 impl NodePortAddresses {
     /// Parses the flag: CIDRs and the words `primary`, `all` and `localhost`. For loopback see [`Loopback::named`].
     ///
     /// # Errors
     /// What is wrong with the flag.
-    pub fn parse(words: &[&str]) -> Result<Self, String> {
+    pub fn parse(words: &[&str]) -> Result<Self, NodePortAddressesError> {
         let rest: Vec<&str> = words.iter().copied().filter(|word| *word != LOCALHOST).collect();
         if rest.is_empty() && !words.is_empty() {
             return Ok(Self::Ranges(Vec::new()));
@@ -98,8 +112,8 @@ impl NodePortAddresses {
             _ => {}
         }
         let parse = |word: &&str| match *word {
-            "primary" | "all" => Err(format!("`{word}` cannot be combined with other addresses")),
-            _ => lenient_range(word).ok_or_else(|| format!("`{word}` is not a CIDR such as 192.0.2.0/24")),
+            "primary" | "all" => Err(NodePortAddressesError::NotAlone((*word).to_owned())),
+            _ => lenient_range(word).ok_or_else(|| NodePortAddressesError::NotACidr((*word).to_owned())),
         };
         let ranges = rest.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
         let unserved = |range: &&IpNet| {
@@ -107,7 +121,7 @@ impl NodePortAddresses {
             range.addr().is_loopback() && !served.iter().any(|ip: &IpAddr| range.contains(ip))
         };
         if let Some(range) = ranges.iter().find(unserved) {
-            return Err(format!("only 127.0.0.1 and ::1 of loopback can serve node ports; `{range}` contains neither"));
+            return Err(NodePortAddressesError::Loopback(*range));
         }
         // All addresses of one family and no mention of the other means all addresses.
         let everything = ranges.iter().all(|range| range.prefix_len() == 0);

@@ -37,7 +37,10 @@ fn certificate_references_are_parsed() {
         Ok(SecretRef::Claimed { namespace: "shop".into(), arn: ARN.into(), secret: None })
     );
     for bad in ["secret://", "secret:///web", "secret://a/", "secret://a/b/c"] {
-        assert!(SecretRef::parse(bad, "shop").is_err_and(|why| why.contains("secret://NAMESPACE/NAME")), "{bad}");
+        assert!(
+            SecretRef::parse(bad, "shop").is_err_and(|why| why.to_string().contains("secret://NAMESPACE/NAME")),
+            "{bad}"
+        );
     }
 }
 
@@ -47,7 +50,7 @@ fn s48_a_secret_claims_an_arn() {
     let claim = json!({"annotations": {CLAIM: ARN}});
     let all = [bare("b", &claim), bare("a", &claim), bare("other", &json!({"annotations": {CLAIM: "arn:other"}}))];
     assert_eq!(&*place.select(all.iter(), "shop").expect("a Secret").metadata.name, "a");
-    let why = place.select(all[2..].iter(), "shop").expect_err("none");
+    let why = place.select(all[2..].iter(), "shop").expect_err("none").to_string();
     assert!(why.contains(&format!("kubectl -n shop annotate secret NAME {CLAIM}={ARN}")), "{why}");
     let told = place.with(Some("other"));
     assert!(told.select(all[2..].iter(), "shop").is_err(), "it must claim it, whoever says so");
@@ -63,7 +66,7 @@ fn s48_a_secret_claims_an_arn() {
 fn a_secret_of_another_namespace_must_allow_its_use() {
     let place = SecretRef::parse("secret://shop/web", "blog").expect("a place");
     let chosen = |meta: Value| place.select([bare("web", &meta)].iter(), "blog").map(|_| ());
-    let why = chosen(json!({})).expect_err("not allowed");
+    let why = chosen(json!({})).expect_err("not allowed").to_string();
     assert!(why.contains(&format!("kubectl -n shop annotate secret web {ALLOWED}=blog")), "{why}");
     assert!(chosen(json!({"annotations": {ALLOWED: "news"}})).is_err());
     assert_eq!(chosen(json!({"annotations": {ALLOWED: "news, blog"}})), Ok(()));
@@ -78,7 +81,7 @@ fn invalid_certificates_are_reported() {
     let good = load(&secret("web", &json!({}), &certificate, &key), now).expect("a certificate");
     assert_eq!((good.key.cert.len(), good.warning), (1, None));
     let why = |certificate: &str, key: &str| {
-        load(&secret("web", &json!({}), certificate, key), now).expect_err("no certificate")
+        load(&secret("web", &json!({}), certificate, key), now).expect_err("no certificate").to_string()
     };
     assert!(why("", &key).contains("tls.crt of Secret shop/web"));
     assert!(why("nonsense", &key).contains("tls.crt"));
@@ -86,10 +89,10 @@ fn invalid_certificates_are_reported() {
     assert!(why(&certificate, &pair().1).contains("not the key of"));
     let mut opaque = secret("web", &json!({}), &certificate, &key);
     opaque.kind = "Opaque".into();
-    assert!(load(&opaque, now).expect_err("no certificate").contains("Opaque"));
+    assert!(load(&opaque, now).expect_err("no certificate").to_string().contains("Opaque"));
     opaque.kind = TYPE.into();
     opaque.data = opaque.data.iter().filter(|(key, _)| &**key != "tls.key").cloned().collect();
-    assert!(load(&opaque, now).expect_err("no certificate").contains("has no tls.key"));
+    assert!(load(&opaque, now).expect_err("no certificate").to_string().contains("has no tls.key"));
 }
 
 #[test]

@@ -39,7 +39,7 @@ impl Gateway {
             limits: Limits::default(),
             events: Arc::new(move |notice| recorder.record(finding(notice))),
         };
-        let running = gateway::Gateway::start(source, settings).map_err(|why| anyhow::anyhow!(why))?;
+        let running = gateway::Gateway::start(source, settings)?;
         Ok(Self(Some(running)))
     }
 
