@@ -16,6 +16,7 @@ mod key;
 
 use std::collections::BTreeMap;
 
+pub use self::config::ConfigError;
 pub use self::decryptor::{DecryptError, Values};
 pub(crate) use self::decryptor::{Decryptor, Unreadable};
 pub(crate) use self::encryptor::Encryptor;
@@ -60,7 +61,7 @@ impl Encryption {
     ///
     /// When it is not valid by the rules of Kubernetes, or names a provider that is not supported here. The text holds no
     /// secret.
-    pub fn parse(text: &[u8]) -> Result<Self, String> {
+    pub fn parse(text: &[u8]) -> Result<Self, ConfigError> {
         config::parse(text)
     }
 

@@ -6,6 +6,7 @@
 
 use api::field::{Errors, Path};
 use api::value::ValueExt as _;
+use api::yaml::YamlError;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
@@ -24,20 +25,43 @@ const PROVIDERS: [&str; 5] = ["kms", "aesgcm", "aescbc", "secretbox", "identity"
 const KEY_LENGTHS: [usize; 3] = [16, 24, 32];
 const NOT_REST: [&str; 3] = ["apiserveripinfo", "serviceipallocations", "servicenodeportallocations"];
 
+/// Why a configuration is not valid. The texts hold no secret.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It is not YAML.
+    #[error(transparent)]
+    Yaml(#[from] YamlError),
+    /// A field is unknown, repeated or of another type.
+    #[error("strict decoding error: {0}")]
+    Strict(String),
+    /// It is not an object.
+    #[error("expected an object of {API_VERSION}, kind {KIND}")]
+    NoObject,
+    /// It is an object of another kind.
+    #[error("no kind {kind:?} is registered for version {version:?}; expected {KIND:?} of {API_VERSION:?}")]
+    Kind {
+        /// Its `kind`.
+        kind: String,
+        /// Its `apiVersion`.
+        version: String,
+    },
+    /// Fields have invalid values: every problem.
+    #[error("{0}")]
+    Fields(String),
+}
+
 /// Reads a configuration, YAML or JSON.
-pub(super) fn parse(text: &[u8]) -> Result<Encryption, String> {
-    let (value, repeated) = api::yaml::from_yaml(text).map_err(|error| error.to_string())?;
-    if let Some(first) = repeated.first() {
-        return Err(format!("strict decoding error: {first}"));
+pub(super) fn parse(text: &[u8]) -> Result<Encryption, ConfigError> {
+    let (value, repeated) = api::yaml::from_yaml(text)?;
+    if let Some(first) = repeated.into_iter().next() {
+        return Err(ConfigError::Strict(first));
     }
     if !value.is_object() {
-        return Err(format!("expected an object of {API_VERSION}, kind {KIND}"));
+        return Err(ConfigError::NoObject);
     }
     let (version, kind) = (value.text("apiVersion"), value.text("kind"));
     if (version, kind) != (API_VERSION, KIND) {
-        return Err(format!(
-            "no kind {kind:?} is registered for version {version:?}; expected {KIND:?} of {API_VERSION:?}"
-        ));
+        return Err(ConfigError::Kind { kind: kind.to_owned(), version: version.to_owned() });
     }
     let root = Path::Root("resources");
     let mut reader = Reader::default();
@@ -50,10 +74,10 @@ pub(super) fn parse(text: &[u8]) -> Result<Encryption, String> {
         reader.rule(rule, &root.index(index));
     }
     let Reader { unknown, errors, keys, rules } = reader;
-    match unknown.first() {
-        Some(first) => Err(format!("strict decoding error: {first}")),
+    match unknown.into_iter().next() {
+        Some(first) => Err(ConfigError::Strict(first)),
         None if errors.is_empty() => Ok(Encryption { keys, rules }),
-        None => Err(errors.summary()),
+        None => Err(ConfigError::Fields(errors.summary())),
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use super::Encryption;
+use super::{ConfigError, Encryption};
 
 /// Permission bits that the file must not have: any for others, writing for the group.
 const FORBIDDEN: u32 = 0o027;
@@ -61,7 +61,7 @@ pub enum LoadError {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        why: String,
+        why: ConfigError,
     },
 }
 

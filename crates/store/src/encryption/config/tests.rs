@@ -36,7 +36,7 @@ fn the_first_key_of_the_first_provider_encrypts_and_all_decrypt() {
 /// What is said of one element of `resources`, written as JSON.
 fn refusal(rule: &str) -> String {
     let text = format!(r#"{{"apiVersion":"{API_VERSION}","kind":"{KIND}","resources":[{rule}]}}"#);
-    parse(text.as_bytes()).expect_err("refused")
+    parse(text.as_bytes()).expect_err("refused").to_string()
 }
 
 fn refusal_of_resources(list: &str) -> String {
@@ -154,14 +154,14 @@ fn other_kinds_and_malformed_files_are_refused() {
         ("- 1", "expected an object"),
         ("a: b: c", "yaml"),
     ] {
-        let refusal = parse(text.as_bytes()).expect_err("refused");
+        let refusal = parse(text.as_bytes()).expect_err("refused").to_string();
         assert!(refusal.contains(words), "{text}: {refusal}");
     }
     let twice = GOOD.replace("kind:", "kind: EncryptionConfiguration\nkind:");
-    assert!(parse(twice.as_bytes()).expect_err("refused").starts_with("strict decoding error"));
+    assert!(parse(twice.as_bytes()).expect_err("refused").to_string().starts_with("strict decoding error"));
     let none = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration";
     assert_eq!(
-        parse(none.as_bytes()).expect_err("refused"),
+        parse(none.as_bytes()).expect_err("refused").to_string(),
         "resources: Required value: at least one resources is required"
     );
 }
