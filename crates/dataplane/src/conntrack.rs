@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use api::ip::Family;
-use kernel::conntrack::{Conntrack, Flow};
+use kernel::conntrack::{Conntrack, ConntrackError, Flow};
 use plan::{Backend, Frontend, Plan, Protocol};
 
 use crate::nft::{FAMILIES, kernel_family};
@@ -22,13 +22,13 @@ pub(crate) fn reconcile(
     plan: &Plan,
     gone: &RemovedFrontends,
     by_ipvs: bool,
-) -> Result<usize, String> {
+) -> Result<usize, ConntrackError> {
     let mut removed = 0;
     for family in FAMILIES {
-        let flows = conntrack.udp_flows(kernel_family(family)).map_err(|error| error.to_string())?;
+        let flows = conntrack.udp_flows(kernel_family(family))?;
         let stale: Vec<Flow> = flows.into_iter().filter(|flow| is_stale(plan, gone, family, flow, by_ipvs)).collect();
         if !stale.is_empty() {
-            removed += conntrack.delete(&stale).map_err(|error| error.to_string())?;
+            removed += conntrack.delete(&stale)?;
         }
     }
     Ok(removed)

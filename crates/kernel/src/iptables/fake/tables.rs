@@ -17,7 +17,16 @@ pub(super) struct Tables {
 }
 
 /// Result of a line.
-type Line = Result<(), String>;
+type Line = Result<(), Complaint>;
+
+/// What `iptables-restore` prints about a line.
+struct Complaint(String);
+
+impl From<&str> for Complaint {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
 
 impl Tables {
     pub(super) fn chain(&self, table: Table, name: &str) -> Option<&Arc<Vec<Rule>>> {
@@ -38,12 +47,12 @@ impl Tables {
                 None if line == "COMMIT" => self.commit(open.take()),
                 None => open
                     .as_mut()
-                    .ok_or_else(|| "no table".to_owned())
+                    .ok_or(Complaint::from("no table"))
                     .and_then(|(table, chains)| edit(*table, chains, line)),
             };
-            done.map_err(|said| refused(line, said))?;
+            done.map_err(|complaint| refused(line, complaint))?;
         }
-        open.map_or(Ok(()), |_| Err(refused("", "COMMIT expected".to_owned())))
+        open.map_or(Ok(()), |_| Err(refused("", "COMMIT expected".into())))
     }
 
     fn commit(&mut self, open: Option<(Table, Chains)>) -> Line {
@@ -54,13 +63,13 @@ impl Tables {
     }
 }
 
-fn refused(line: &str, said: String) -> IptablesError {
+fn refused(line: &str, Complaint(said): Complaint) -> IptablesError {
     IptablesError::Refused { program: "iptables-restore".to_owned(), line: Some(line.to_owned()), said }
 }
 
 fn begin(tables: &BTreeMap<Table, Chains>, open: &mut Option<(Table, Chains)>, name: &str) -> Line {
     if open.is_some() {
-        return Err("COMMIT expected".to_owned());
+        return Err("COMMIT expected".into());
     }
     let table = Table::named(name).ok_or("no such table")?;
     let fresh = || table.built_in().iter().map(|chain| (Name::from(*chain), Arc::default())).collect();
@@ -73,7 +82,7 @@ fn edit(table: Table, chains: &mut Chains, line: &str) -> Line {
     if let Some(declared) = line.strip_prefix(':') {
         let name = declared.strip_suffix(" - [0:0]").ok_or("not a chain of one's own")?;
         if name.is_empty() || name.len() > LONGEST_NAME || table.built_in().contains(&name) {
-            return Err("not a name for a chain".to_owned());
+            return Err("not a name for a chain".into());
         }
         chains.insert(name.into(), Arc::default());
         return Ok(());
@@ -93,7 +102,7 @@ fn edit(table: Table, chains: &mut Chains, line: &str) -> Line {
             let place = rules.iter().position(|one| *one == rule).ok_or("no such rule")?;
             rules.remove(place);
         }
-        _ => return Err("unknown option".to_owned()),
+        _ => return Err("unknown option".into()),
     }
     Ok(())
 }
@@ -101,12 +110,12 @@ fn edit(table: Table, chains: &mut Chains, line: &str) -> Line {
 fn remove(table: Table, chains: &mut Chains, name: &str) -> Line {
     let leads_here = |rule: &Rule| matches!(rule.target(), Target::Chain(target) if **target == *name);
     if table.built_in().contains(&name) || chains.values().any(|rules| rules.iter().any(leads_here)) {
-        return Err("in use".to_owned());
+        return Err("in use".into());
     }
     match chains.get(name) {
         Some(rules) if rules.is_empty() => drop(chains.remove(name)),
-        Some(_) => return Err("not empty".to_owned()),
-        None => return Err("no chain of that name".to_owned()),
+        Some(_) => return Err("not empty".into()),
+        None => return Err("no chain of that name".into()),
     }
     Ok(())
 }
@@ -114,7 +123,7 @@ fn remove(table: Table, chains: &mut Chains, name: &str) -> Line {
 /// Whether a rule is valid in a chain.
 fn check(table: Table, chains: &Chains, chain: &str, rule: &Rule) -> Line {
     let fine = match rule.target() {
-        Target::Chain(name) if !chains.contains_key(name) => return Err(format!("no target {name}")),
+        Target::Chain(name) if !chains.contains_key(name) => return Err(Complaint(format!("no target {name}"))),
         Target::Chain(_) => true,
         Target::Reject | Target::Drop => table == Table::Filter,
         Target::Reset => table == Table::Filter && is_tcp(rule),
@@ -124,7 +133,7 @@ fn check(table: Table, chains: &Chains, chain: &str, rule: &Rule) -> Line {
     };
     let named = rule.matches().iter().any(|one| matches!(one, Match::Interface { .. }));
     let blind = ["OUTPUT", "POSTROUTING"].contains(&chain) && named;
-    (fine && !blind).then_some(()).ok_or_else(|| "not there".to_owned())
+    (fine && !blind).then_some(()).ok_or_else(|| "not there".into())
 }
 
 fn is_tcp(rule: &Rule) -> bool {
@@ -144,7 +153,7 @@ fn check_loops(table: Table, chains: &Chains) -> Line {
             return Ok(());
         }
         if above.contains(&name) {
-            return Err(format!("{name} leads to itself"));
+            return Err(Complaint(format!("{name} leads to itself")));
         }
         above.push(name);
         for rule in chains.get(name).into_iter().flat_map(|rules| rules.iter()) {
