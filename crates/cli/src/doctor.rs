@@ -18,7 +18,7 @@ mod show;
 mod verdict;
 
 pub use checks::SETTINGS;
-pub use evidence::{Cluster, Dial, Endpoint, Evidence, Measured, NameAnswer, Port, Probes, Unmeasured};
+pub use evidence::{Cluster, Dial, Endpoint, Evidence, Measured, NameAnswer, NameError, Port, Probes, Unmeasured};
 pub use machine::{DropRule, Firewall, Flow, Hook, Machine, Packet, Rules};
 pub use measured::measurements;
 pub use show::{json, text};

@@ -79,13 +79,24 @@ impl Dial {
     }
 }
 
+/// Why a name was not resolved.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NameError {
+    /// The query failed.
+    #[error("{0}")]
+    Query(String),
+    /// The server returned this response code.
+    #[error("{0}")]
+    Rcode(String),
+}
+
 /// The answer of the DNS server to a query.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NameAnswer {
     /// The queried name.
     pub name: String,
     /// Addresses, and CNAME targets.
-    pub records: Result<Vec<String>, String>,
+    pub records: Result<Vec<String>, NameError>,
     /// The Pods whose search path resolves the short name to this Service.
     pub by_search: Option<String>,
     /// Remarks for the owner.

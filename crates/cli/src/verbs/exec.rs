@@ -5,6 +5,7 @@
 
 use std::io::{Read as _, Write as _};
 
+use anyhow::{Context as _, bail, ensure};
 use api::value::ValueExt as _;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use clap::Args;
@@ -104,7 +105,7 @@ pub(super) async fn attach(client: &Client, path: &str, streams: Streams) -> any
     match code(&ended?) {
         Ok(0) => Ok(()),
         Ok(code) => Err(Ended(u8::try_from(code).unwrap_or(1)).into()),
-        Err(why) => Err(anyhow::anyhow!(why)),
+        Err(error) => Err(error),
     }
 }
 
@@ -173,19 +174,17 @@ async fn send_sizes(to: mpsc::Sender<Bytes>) {
 }
 
 /// The exit code in a status, or the error.
-fn code(status: &[u8]) -> Result<i64, String> {
-    if status.is_empty() {
-        return Err("the connection ended before the command did".to_owned());
-    }
+fn code(status: &[u8]) -> anyhow::Result<i64> {
+    ensure!(!status.is_empty(), "the connection ended before the command did");
     let Ok(status) = serde_json::from_slice::<Value>(status) else {
-        return Err(String::from_utf8_lossy(status).into_owned());
+        bail!("{}", String::from_utf8_lossy(status));
     };
     if status.text("status") == "Success" {
         return Ok(0);
     }
     let causes = status.items("details.causes");
     let exit = causes.iter().find(|cause| cause.text("reason") == "ExitCode").map(|cause| cause.text("message"));
-    exit.and_then(|text| text.parse().ok()).ok_or_else(|| status.text("message").to_owned())
+    exit.and_then(|text| text.parse().ok()).with_context(|| status.text("message").to_owned())
 }
 
 #[cfg(test)]
@@ -194,10 +193,11 @@ mod tests {
 
     #[test]
     fn the_exit_code_is_read_from_the_status() {
-        assert_eq!(code(br#"{"status":"Success"}"#), Ok(0));
+        assert_eq!(code(br#"{"status":"Success"}"#).expect("a code"), 0);
         let failed = br#"{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}"#;
-        assert_eq!(code(failed), Ok(3));
-        assert_eq!(code(br#"{"status":"Failure","message":"no such file"}"#), Err("no such file".to_owned()));
+        assert_eq!(code(failed).expect("a code"), 3);
+        let error = code(br#"{"status":"Failure","message":"no such file"}"#).expect_err("no code");
+        assert_eq!(error.to_string(), "no such file");
         assert!(code(b"").is_err());
     }
 }

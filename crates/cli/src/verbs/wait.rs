@@ -6,7 +6,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{anyhow, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use api::value::ValueExt as _;
 use clap::Args;
 use serde_json::Value;
@@ -126,19 +126,19 @@ fn is_current(object: &Value, condition: &Value) -> bool {
 }
 
 /// A duration, such as 30s; a bare number is seconds.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    signed(text)?.ok_or_else(|| "it must not be negative".to_owned())
+pub(super) fn duration(text: &str) -> anyhow::Result<Duration> {
+    signed(text)?.context("it must not be negative")
 }
 
-fn limit(text: &str) -> Result<Limit, String> {
+fn limit(text: &str) -> anyhow::Result<Limit> {
     signed(text).map(Limit)
 }
 
 /// A duration; none when it is negative.
-fn signed(text: &str) -> Result<Option<Duration>, String> {
+fn signed(text: &str) -> anyhow::Result<Option<Duration>> {
     let nanoseconds = match text.parse::<i64>() {
         Ok(seconds) => seconds.saturating_mul(1_000_000_000),
-        Err(_) => api::duration::parse(text)?,
+        Err(_) => api::duration::parse(text).map_err(anyhow::Error::msg)?,
     };
     Ok(u64::try_from(nanoseconds).ok().map(Duration::from_nanos))
 }
@@ -314,9 +314,9 @@ mod tests {
 
     #[test]
     fn durations_may_be_plain_seconds() {
-        assert_eq!(duration("5"), Ok(Duration::from_secs(5)));
-        assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
-        assert_eq!(signed("-1s"), Ok(None));
+        assert_eq!(duration("5").expect("a duration"), Duration::from_secs(5));
+        assert_eq!(duration("1m30s").expect("a duration"), Duration::from_secs(90));
+        assert_eq!(signed("-1s").expect("a duration"), None);
         assert!(duration("-1s").is_err());
     }
 }

@@ -8,7 +8,12 @@ use serde_json::Value;
 use crate::api_client::ApiClient;
 
 /// A report, or why there is none.
-pub(super) type ReportResult = Result<Value, String>;
+pub(super) type ReportResult = Result<Value, NoReport>;
+
+/// Why there is no report: the message of the API or of the node.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct NoReport(pub(super) String);
 
 /// A Service that cannot exist, for a report without Services.
 pub(super) const NO_SERVICE: &str = "-/-";
@@ -17,12 +22,14 @@ pub(super) const NO_SERVICE: &str = "-/-";
 pub(super) async fn fetch(api: &mut ApiClient, node: &str, service: Option<&str>) -> ReportResult {
     let query = service.map(|service| format!("?service={}", service.replace('/', "%2F"))).unwrap_or_default();
     let path = format!("/api/v1/nodes/{node}/proxy/waypost/report{query}");
-    let (code, text) = api.text(&path).await.map_err(|error| format!("{error:#}"))?;
+    let (code, text) = api.text(&path).await.map_err(|error| NoReport(format!("{error:#}")))?;
     let document: Result<Value, _> = serde_json::from_str(&text);
     match (code, document) {
         (200, Ok(report)) => Ok(report),
-        (_, Ok(status)) => Err(status["message"].as_str().unwrap_or("the node returned no report").to_owned()),
-        (_, Err(_)) => Err(text.lines().next().unwrap_or("the node returned an empty response").to_owned()),
+        (_, Ok(status)) => {
+            Err(NoReport(status["message"].as_str().unwrap_or("the node returned no report").to_owned()))
+        }
+        (_, Err(_)) => Err(NoReport(text.lines().next().unwrap_or("the node returned an empty response").to_owned())),
     }
 }
 

@@ -136,8 +136,8 @@ fn packet(
     Ok(Packet { source: address, from_node, interface, destination, protocol, port })
 }
 
-fn read_protocol(text: &str) -> Result<Protocol, String> {
-    Protocol::named(&text.to_uppercase()).ok_or_else(|| format!("{text:?} is none of TCP, UDP and SCTP"))
+fn read_protocol(text: &str) -> anyhow::Result<Protocol> {
+    Protocol::named(&text.to_uppercase()).with_context(|| format!("{text:?} is none of TCP, UDP and SCTP"))
 }
 
 fn text(answer: &Answer) -> String {
@@ -179,6 +179,6 @@ fn document(answer: &Answer) -> Value {
         "destination": SocketAddr::new(packet.destination, packet.port).to_string(), "verdict": verdict,
         "port": service, "masquerade": masquerade, "steps": steps,
         "endpoints": endpoints.iter().map(endpoint).collect::<Vec<_>>(),
-        "findings": findings.iter().map(Finding::json).collect::<Vec<_>>(), "measured": view.report.is_ok(), "notMeasured": view.report.as_ref().err(),
+        "findings": findings.iter().map(Finding::json).collect::<Vec<_>>(), "measured": view.report.is_ok(), "notMeasured": view.report.as_ref().err().map(ToString::to_string),
     })
 }

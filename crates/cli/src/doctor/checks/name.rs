@@ -65,6 +65,7 @@ fn wanted(evidence: &Evidence<'_>) -> BTreeSet<String> {
 mod tests {
     use serde_json::json;
 
+    use super::super::super::evidence::NameError;
     use super::super::super::testing::{Fixture, failed, not_applicable, not_measured, passed};
     use super::*;
 
@@ -73,7 +74,9 @@ mod tests {
         fixture.service("default", "web", spec);
         fixture.probes.name = Ok(NameAnswer {
             name: "web.default.svc.cluster.local.".to_owned(),
-            records: records.map(|all| all.iter().map(|one| (*one).to_owned()).collect()).map_err(str::to_owned),
+            records: records
+                .map(|all| all.iter().map(|one| (*one).to_owned()).collect())
+                .map_err(|why| NameError::Query(why.to_owned())),
             by_search: Some("a Pod of namespace default".to_owned()),
             notes: Vec::new(),
         });

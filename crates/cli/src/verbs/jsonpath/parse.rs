@@ -9,21 +9,46 @@ use super::{Condition, Node, Operand, Path, Slice, Step, Test};
 #[error("the JSONPath {text:?} cannot be read: {why}")]
 pub(in crate::verbs) struct PathError {
     text: String,
-    why: String,
+    why: PathProblem,
+}
+
+/// What is wrong in a template.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum PathProblem {
+    #[error("a brace is not closed")]
+    OpenBrace,
+    #[error("a bracket is not closed")]
+    OpenBracket,
+    #[error("there is an {{end}} too many")]
+    ExtraEnd,
+    #[error("a {{range}} has no {{end}}")]
+    OpenRange,
+    #[error("a name is missing behind a dot")]
+    NoName,
+    #[error("a dot or a bracket is missing before {0:?}")]
+    NoDot(String),
+    #[error("{0} is no text in quotes")]
+    Quotes(String),
+    #[error("{0:?} is no number of an element")]
+    Index(String),
+    #[error("{0:?} is no slice")]
+    Slice(String),
+    #[error("{0:?} is no value to compare with")]
+    Operand(String),
 }
 
 /// Parses a template: text, and expressions in braces. Without braces it is an expression.
 pub(in crate::verbs) fn template(text: &str) -> Result<Vec<Node>, PathError> {
-    let fail = |why: String| PathError { text: text.to_owned(), why };
+    let fail = |why| PathError { text: text.to_owned(), why };
     if !text.contains('{') {
         return Ok(vec![Node::Path(expression(text)?)]);
     }
     let mut open: Vec<(Option<Path>, Vec<Node>)> = vec![(None, Vec::new())];
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('{') {
-        let (inside, behind) = braced(after).ok_or_else(|| fail("a brace is not closed".to_owned()))?;
+        let (inside, behind) = braced(after).ok_or_else(|| fail(PathProblem::OpenBrace))?;
         let top = open.last_mut().map(|(_, nodes)| nodes);
-        let Some(top) = top else { return Err(fail("there is an {end} too many".to_owned())) };
+        let Some(top) = top else { return Err(fail(PathProblem::ExtraEnd)) };
         if !before.is_empty() {
             top.push(Node::Text(before.to_owned()));
         }
@@ -33,7 +58,7 @@ pub(in crate::verbs) fn template(text: &str) -> Result<Vec<Node>, PathError> {
         } else if inside == "end" {
             match (open.pop(), open.last_mut()) {
                 (Some((Some(path), nodes)), Some((_, outer))) => outer.push(Node::Range(path, nodes)),
-                _ => return Err(fail("there is an {end} too many".to_owned())),
+                _ => return Err(fail(PathProblem::ExtraEnd)),
             }
         } else if inside.starts_with(['"', '\'']) {
             top.push(Node::Text(quoted(inside).map_err(fail)?));
@@ -49,13 +74,13 @@ pub(in crate::verbs) fn template(text: &str) -> Result<Vec<Node>, PathError> {
             }
             Ok(std::mem::take(nodes))
         }
-        _ => Err(fail("a {range} has no {end}".to_owned())),
+        _ => Err(fail(PathProblem::OpenRange)),
     }
 }
 
 /// Parses one expression, with or without braces and the first dot.
 pub(in crate::verbs) fn expression(text: &str) -> Result<Path, PathError> {
-    let fail = |why: String| PathError { text: text.to_owned(), why };
+    let fail = |why| PathError { text: text.to_owned(), why };
     let inside = text.trim();
     let inside = inside.strip_prefix('{').and_then(|inside| inside.strip_suffix('}')).unwrap_or(inside).trim();
     let dotted = if inside.starts_with(['.', '[', '$', '@']) { inside.to_owned() } else { format!(".{inside}") };
@@ -80,8 +105,8 @@ fn braced(text: &str) -> Option<(&str, &str)> {
 }
 
 /// A quoted string.
-fn quoted(text: &str) -> Result<String, String> {
-    let bad = || format!("{text} is no text in quotes");
+fn quoted(text: &str) -> Result<String, PathProblem> {
+    let bad = || PathProblem::Quotes(text.to_owned());
     let quote = text.chars().next().ok_or_else(bad)?;
     let inside = text.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)).ok_or_else(bad)?;
     let mut out = String::new();
@@ -101,7 +126,7 @@ fn quoted(text: &str) -> Result<String, String> {
     Ok(out)
 }
 
-fn read_path(text: &str) -> Result<Path, String> {
+fn read_path(text: &str) -> Result<Path, PathProblem> {
     let mut steps = Vec::new();
     let mut rest = text;
     if let Some(after) = rest.strip_prefix('$') {
@@ -120,18 +145,18 @@ fn read_path(text: &str) -> Result<Path, String> {
         } else if let Some(after) = rest.strip_prefix('.') {
             rest = if after.is_empty() || after.starts_with('[') { after } else { member(after, &mut steps)? };
         } else if let Some(after) = rest.strip_prefix('[') {
-            let (inside, behind) = bracketed(after).ok_or("a bracket is not closed")?;
+            let (inside, behind) = bracketed(after).ok_or(PathProblem::OpenBracket)?;
             steps.push(bracket(inside.trim())?);
             rest = behind;
         } else {
-            return Err(format!("a dot or a bracket is missing before {rest:?}"));
+            return Err(PathProblem::NoDot(rest.to_owned()));
         }
     }
     Ok(Path(steps))
 }
 
 /// A name up to the next dot or bracket.
-fn member<'t>(text: &'t str, steps: &mut Vec<Step>) -> Result<&'t str, String> {
+fn member<'t>(text: &'t str, steps: &mut Vec<Step>) -> Result<&'t str, PathProblem> {
     let mut name = String::new();
     let mut escaped = false;
     let mut end = text.len();
@@ -150,7 +175,7 @@ fn member<'t>(text: &'t str, steps: &mut Vec<Step>) -> Result<&'t str, String> {
         }
     }
     match name.as_str() {
-        "" => return Err("a name is missing behind a dot".to_owned()),
+        "" => return Err(PathProblem::NoName),
         "*" => steps.push(Step::Every),
         _ => steps.push(Step::Members(vec![name])),
     }
@@ -174,7 +199,7 @@ fn bracketed(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-fn bracket(inside: &str) -> Result<Step, String> {
+fn bracket(inside: &str) -> Result<Step, PathProblem> {
     if inside == "*" {
         return Ok(Step::Every);
     }
@@ -182,10 +207,10 @@ fn bracket(inside: &str) -> Result<Step, String> {
         return Ok(Step::Where(Box::new(read_condition(condition.trim())?)));
     }
     if inside.starts_with(['"', '\'']) {
-        let names: Result<Vec<String>, String> = split_outside_quotes(inside).into_iter().map(quoted).collect();
+        let names: Result<Vec<String>, _> = split_outside_quotes(inside).into_iter().map(quoted).collect();
         return Ok(Step::Members(names?));
     }
-    let slices: Result<Vec<Slice>, String> = inside.split(',').map(|part| read_slice(part.trim())).collect();
+    let slices: Result<Vec<Slice>, _> = inside.split(',').map(|part| read_slice(part.trim())).collect();
     Ok(Step::Elements(slices?))
 }
 
@@ -206,14 +231,14 @@ fn split_outside_quotes(text: &str) -> Vec<&str> {
     out
 }
 
-fn read_slice(text: &str) -> Result<Slice, String> {
-    let number = |text: &str| text.trim().parse::<i64>().map_err(|_| format!("{text:?} is no number of an element"));
+fn read_slice(text: &str) -> Result<Slice, PathProblem> {
+    let number = |text: &str| text.trim().parse::<i64>().map_err(|_| PathProblem::Index(text.to_owned()));
     let part = |text: &str| if text.trim().is_empty() { Ok(None) } else { number(text).map(Some) };
     match text.split(':').collect::<Vec<_>>()[..] {
         [one] => Ok(Slice::One(number(one)?)),
         [from, to] => Ok(Slice::Range { from: part(from)?, to: part(to)?, step: 1 }),
         [from, to, step] => Ok(Slice::Range { from: part(from)?, to: part(to)?, step: part(step)?.unwrap_or(1) }),
-        _ => Err(format!("{text:?} is no slice")),
+        _ => Err(PathProblem::Slice(text.to_owned())),
     }
 }
 
@@ -227,7 +252,7 @@ const TESTS: [(&str, Test); 6] = [
     (">", Test::More),
 ];
 
-fn read_condition(text: &str) -> Result<Condition, String> {
+fn read_condition(text: &str) -> Result<Condition, PathProblem> {
     let mut quote = None;
     for (at, letter) in text.char_indices() {
         match (quote, letter) {
@@ -245,7 +270,7 @@ fn read_condition(text: &str) -> Result<Condition, String> {
     Ok(Condition { left: operand(text)?, test: None })
 }
 
-fn operand(text: &str) -> Result<Operand, String> {
+fn operand(text: &str) -> Result<Operand, PathProblem> {
     let text = text.trim();
     if text.starts_with(['@', '$', '.']) {
         return read_path(text).map(Operand::Path);
@@ -253,5 +278,5 @@ fn operand(text: &str) -> Result<Operand, String> {
     if text.starts_with(['"', '\'']) {
         return quoted(text).map(|text| Operand::Literal(Value::from(text)));
     }
-    serde_json::from_str(text).map(Operand::Literal).map_err(|_| format!("{text:?} is no value to compare with"))
+    serde_json::from_str(text).map(Operand::Literal).map_err(|_| PathProblem::Operand(text.to_owned()))
 }

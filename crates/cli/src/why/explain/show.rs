@@ -158,7 +158,7 @@ pub(super) fn json(answer: &Answer) -> Value {
     json!({
         "service": explanation.service, "type": kind(&answer.service), "node": explanation.node, "summary": explanation.summary(),
         "internalTrafficPolicy": spec.internal_traffic_policy, "externalTrafficPolicy": spec.external_traffic_policy,
-        "measured": answer.view.report.is_ok(), "notMeasured": answer.view.report.as_ref().err(),
+        "measured": answer.view.report.is_ok(), "notMeasured": answer.view.report.as_ref().err().map(ToString::to_string),
         "programmed": answer.programmed().map(|service| service["programmed"].clone()),
         "ports": explanation.ports.iter().map(port_json).collect::<Vec<_>>(),
         "left": explanation.unassigned.iter().map(unassigned_json).collect::<Vec<_>>(),

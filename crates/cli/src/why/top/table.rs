@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::report::NoReport;
 use super::totals::{Backend, Port, Service, Totals, Traffic};
 
 /// The text of an unknown value.
@@ -105,7 +106,7 @@ pub(super) fn json(totals: &Totals) -> Value {
         let ports: Vec<Value> = one.ports.iter().map(port).collect();
         json!({"service": one.name, "connections": connections, "bytes": bytes, "ports": ports})
     };
-    let node = |(node, mode): &(String, Result<String, String>)| json!({"node": node, "measured": mode.is_ok(), "mode": mode.as_ref().ok(), "why": mode.as_ref().err()});
+    let node = |(node, mode): &(String, Result<String, NoReport>)| json!({"node": node, "measured": mode.is_ok(), "mode": mode.as_ref().ok(), "why": mode.as_ref().err().map(ToString::to_string)});
     json!({
         "measured": totals.is_measured(),
         "nodes": totals.nodes.iter().map(node).collect::<Vec<_>>(),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::why::report::ReportResult;
+use crate::why::report::{NoReport, ReportResult};
 
 /// Connections and bytes; none where they were not measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,7 +58,7 @@ pub(super) struct Service {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Totals {
     /// The nodes: the proxy mode of each, or why there is no report.
-    pub(super) nodes: Vec<(String, Result<String, String>)>,
+    pub(super) nodes: Vec<(String, Result<String, NoReport>)>,
     /// The Services, the busiest first.
     pub(super) services: Vec<Service>,
 }
@@ -152,10 +152,10 @@ mod tests {
         let reports = [
             ("n1".to_owned(), report(&json!([backend("a:1", Some(2), Some(10)), backend("b:1", Some(1), Some(1))]))),
             ("n2".to_owned(), report(&json!([backend("a:1", Some(3), Some(5))]))),
-            ("n3".to_owned(), Err("it is off".to_owned())),
+            ("n3".to_owned(), Err(NoReport("it is off".to_owned()))),
         ];
         let totals = Totals::of(&reports, None);
-        assert_eq!(totals.nodes[2], ("n3".to_owned(), Err("it is off".to_owned())));
+        assert_eq!(totals.nodes[2], ("n3".to_owned(), Err(NoReport("it is off".to_owned()))));
         let names: Vec<&str> = totals.services.iter().map(|service| service.name.as_str()).collect();
         assert_eq!(names, ["default/web", "other/db"], "the busiest first");
         let port = &totals.services[0].ports[0];

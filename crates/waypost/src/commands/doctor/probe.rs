@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use api::value::ValueExt as _;
 use cli::doctor::objects::DNS;
-use cli::doctor::{Cluster, Dial, Endpoint, Evidence, Machine, Measured, NameAnswer, Probes, Unmeasured};
+use cli::doctor::{Cluster, Dial, Endpoint, Evidence, Machine, Measured, NameAnswer, NameError, Probes, Unmeasured};
 use dns::wire::{rcode, rtype};
 use futures_util::{StreamExt as _, stream};
 use plan::Protocol;
@@ -51,7 +51,7 @@ pub(in crate::commands) struct Prober<'a> {
     machine: &'a Machine,
     limits: Limits,
     /// The address of the cluster's DNS; the inner error if it does not respond.
-    dns: Measured<Result<SocketAddr, String>>,
+    dns: Measured<Result<SocketAddr, NameError>>,
     permits: Semaphore,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Prober<'a> {
             Ok(server) => {
                 let name = format!("kubernetes.default.svc.{}.", cluster.domain);
                 let answer = query_within(server, &name, rtype::A, limits.dns_timeout).await;
-                Ok(answer.map(|_| server).map_err(|error| format!("{server}: {error:#}")))
+                Ok(answer.map(|_| server).map_err(|error| NameError::Query(format!("{server}: {error:#}"))))
             }
         };
         Self { cluster, machine, limits, dns, permits: Semaphore::new(limits.concurrency) }
@@ -163,13 +163,13 @@ impl<'a> Prober<'a> {
                     if !known && records.is_empty() {
                         return Ok(NameAnswer {
                             name: full,
-                            records: Err(rcode::text(reply.rcode).to_owned()),
+                            records: Err(NameError::Rcode(rcode::text(reply.rcode).to_owned())),
                             by_search,
                             notes: search.notes,
                         });
                     }
                 }
-                (Err(error), result) => *result = Err(format!("{error:#}")),
+                (Err(error), result) => *result = Err(NameError::Query(format!("{error:#}"))),
                 (Ok(_), Err(_)) => {}
             }
         }
