@@ -24,6 +24,7 @@ mod tell;
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
 pub(super) use self::house::sweep;
@@ -96,8 +97,8 @@ impl Arguments {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+fn seconds(text: &str) -> anyhow::Result<Duration> {
     let number: Option<f64> = text.strip_suffix('s').unwrap_or(text).parse().ok();
     let duration = number.and_then(|number| Duration::try_from_secs_f64(number).ok());
-    duration.ok_or_else(|| "expected a number of seconds, such as 20".to_owned())
+    duration.context("expected a number of seconds, such as 20")
 }

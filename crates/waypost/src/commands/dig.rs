@@ -152,13 +152,12 @@ async fn sync_zone(remote: &Remote, domain: &str) -> anyhow::Result<Arc<ZoneSnap
     Ok(zone)
 }
 
-fn read_type(text: &str) -> Result<u16, String> {
-    rtype::parse(text)
-        .ok_or_else(|| "no type of records is called so; A, AAAA, SRV, CNAME, PTR and TXT are some".to_owned())
+fn read_type(text: &str) -> anyhow::Result<u16> {
+    rtype::parse(text).context("no type of records is called so; A, AAAA, SRV, CNAME, PTR and TXT are some")
 }
 
-fn read_server(text: &str) -> Result<SocketAddr, String> {
+fn read_server(text: &str) -> anyhow::Result<SocketAddr> {
     let plain = |text: &str| text.parse::<IpAddr>().map(|address| SocketAddr::new(address, 53));
     let address = text.parse().or_else(|_| plain(text));
-    address.map_err(|_| "expected an address, such as 10.96.0.10:53 or [fd00::a]:53".to_owned())
+    address.context("expected an address, such as 10.96.0.10:53 or [fd00::a]:53")
 }

@@ -53,9 +53,9 @@ impl LoadBalancerArguments {
     }
 }
 
-fn pool_range(text: &str) -> Result<Range, String> {
-    let range = Range::parse(text.trim())?;
-    range.special().map_or(Ok(range), Err)
+fn pool_range(text: &str) -> anyhow::Result<Range> {
+    let range = Range::parse(text.trim()).map_err(anyhow::Error::msg)?;
+    range.special().map_or(Ok(range), |why| Err(anyhow::Error::msg(why)))
 }
 
 #[cfg(test)]
@@ -70,9 +70,9 @@ mod tests {
         arguments: LoadBalancerArguments,
     }
 
-    fn parse(words: &[&str]) -> Result<LoadBalancerArguments, String> {
+    fn parse(words: &[&str]) -> Result<LoadBalancerArguments, clap::Error> {
         let all = ["x"].iter().chain(words);
-        Whole::try_parse_from(all).map(|whole| whole.arguments).map_err(|error| error.to_string())
+        Whole::try_parse_from(all).map(|whole| whole.arguments)
     }
 
     #[test]
@@ -97,10 +97,11 @@ mod tests {
         let shown: Vec<String> =
             parse(&words).expect("good arguments").load_balancer_pool.iter().map(Range::to_string).collect();
         assert_eq!(shown, ["192.0.2.0-192.0.2.3", "192.0.2.9-192.0.2.10", "2001:db8::-2001:db8::1"]);
-        let error = parse(&["--load-balancer-pool", "127.0.0.0/24"]).expect_err("loopback");
+        let error = parse(&["--load-balancer-pool", "127.0.0.0/24"]).expect_err("loopback").to_string();
         assert!(error.contains("which is loopback"), "{error}");
         assert!(
-            parse(&["--load-balancer-pool", "192.0.2.1/24"]).is_err_and(|error| error.contains("write 192.0.2.0/24"))
+            parse(&["--load-balancer-pool", "192.0.2.1/24"])
+                .is_err_and(|error| error.to_string().contains("write 192.0.2.0/24"))
         );
     }
 }

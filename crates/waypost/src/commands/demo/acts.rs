@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use anyhow::{Context as _, anyhow, bail};
+
 /// An act.
 #[derive(Debug)]
 pub(super) struct Act {
@@ -105,33 +107,33 @@ impl Tally {
     }
 
     /// Refuses when one failed.
-    fn all_answered(&self) -> Result<(), String> {
+    fn all_answered(&self) -> anyhow::Result<()> {
         match self.failures.first() {
-            _ if self.asked == 0 => Err("nothing was asked".to_owned()),
+            _ if self.asked == 0 => bail!("nothing was asked"),
             None => Ok(()),
             Some((_, why)) => {
-                Err(format!("{} of {} requests failed; the first: {why}", self.failures.len(), self.asked))
+                bail!("{} of {} requests failed; the first: {why}", self.failures.len(), self.asked)
             }
         }
     }
 }
 
 /// What was seen in an act.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) enum Seen {
     /// Pods: those that are ready, with their addresses; and what the others say of themselves.
     Ready { pods: BTreeMap<String, IpAddr>, others: Vec<String> },
     /// Requests to an address, answered by these Pods or not.
     Spread { to: String, pods: BTreeSet<String>, tally: Tally },
     /// The addresses of a name.
-    Addresses { name: String, pods: BTreeSet<IpAddr>, found: Result<BTreeSet<IpAddr>, String> },
+    Addresses { name: String, pods: BTreeSet<IpAddr>, found: anyhow::Result<BTreeSet<IpAddr>> },
     /// What a name stands for.
-    Alias { name: String, wanted: String, found: Result<Option<String>, String> },
+    Alias { name: String, wanted: String, found: anyhow::Result<Option<String>> },
     /// What a program knows of a Service.
     Discovery {
         service: (IpAddr, u16),
         variables: Option<(String, String)>,
-        found: Result<BTreeSet<IpAddr>, String>,
+        found: anyhow::Result<BTreeSet<IpAddr>>,
         search: String,
     },
     /// Requests of one client.
@@ -145,15 +147,15 @@ pub(super) enum Seen {
 }
 
 /// The lines that tell what was seen; or what is wrong with it.
-pub(super) fn judge(seen: &Seen) -> Result<Vec<String>, String> {
+pub(super) fn judge(seen: &Seen) -> anyhow::Result<Vec<String>> {
     match seen {
         Seen::Ready { pods, others } => ready(pods, others),
         Seen::Spread { to, pods, tally } => spread(to, pods, tally),
         Seen::Addresses { name, pods, found } => addresses(name, pods, found),
-        Seen::Alias { name, wanted, found } => match found.as_ref()? {
+        Seen::Alias { name, wanted, found } => match known(found)? {
             Some(found) if found == wanted => Ok(vec![format!("{name} CNAME {found}")]),
-            Some(found) => Err(format!("{name} is an alias of {found}")),
-            None => Err(format!("{name} is no alias")),
+            Some(found) => bail!("{name} is an alias of {found}"),
+            None => bail!("{name} is no alias"),
         },
         Seen::Discovery { service, variables, found, search } => discovery(*service, variables.as_ref(), found, search),
         Seen::Affinity { tally } => affinity(tally),
@@ -165,30 +167,35 @@ pub(super) fn judge(seen: &Seen) -> Result<Vec<String>, String> {
             ([], false, false) => {
                 Ok(vec!["No Pod is left, nobody answers at the address, the name is unknown.".to_owned()])
             }
-            ([], true, _) => Err("the address of the Service still answers".to_owned()),
-            ([], false, true) => Err("the name of the Service is still known".to_owned()),
-            (pods, ..) => Err(format!("still there: {}", pods.join(", "))),
+            ([], true, _) => bail!("the address of the Service still answers"),
+            ([], false, true) => bail!("the name of the Service is still known"),
+            (pods, ..) => bail!("still there: {}", pods.join(", ")),
         },
     }
+}
+
+/// What a query found.
+fn known<T>(found: &anyhow::Result<T>) -> anyhow::Result<&T> {
+    found.as_ref().map_err(|error| anyhow!("{error:#}"))
 }
 
 fn list<T: ToString>(all: impl IntoIterator<Item = T>) -> String {
     all.into_iter().map(|one| one.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-fn ready(pods: &BTreeMap<String, IpAddr>, others: &[String]) -> Result<Vec<String>, String> {
+fn ready(pods: &BTreeMap<String, IpAddr>, others: &[String]) -> anyhow::Result<Vec<String>> {
     match pods.len() {
         3 if others.is_empty() => Ok(vec![format!("3 Pods are ready: {}", list(pods.values()))]),
-        count if others.is_empty() => Err(format!("{count} of 3 Pods are ready")),
-        count => Err(format!("{count} of 3 Pods are ready; {}", others.join("; "))),
+        count if others.is_empty() => bail!("{count} of 3 Pods are ready"),
+        count => bail!("{count} of 3 Pods are ready; {}", others.join("; ")),
     }
 }
 
-fn spread(to: &str, pods: &BTreeSet<String>, tally: &Tally) -> Result<Vec<String>, String> {
+fn spread(to: &str, pods: &BTreeSet<String>, tally: &Tally) -> anyhow::Result<Vec<String>> {
     tally.all_answered()?;
     let answered: BTreeSet<String> = tally.pods.keys().cloned().collect();
     if answered != *pods {
-        return Err(format!("answers came from {}, but the Pods are {}", list(answered), list(pods)));
+        bail!("answers came from {}, but the Pods are {}", list(answered), list(pods));
     }
     Ok(vec![format!("{} pictures to {to}, by three Pods: {}", tally.asked, tally.shares())])
 }
@@ -196,11 +203,11 @@ fn spread(to: &str, pods: &BTreeSet<String>, tally: &Tally) -> Result<Vec<String
 fn addresses(
     name: &str,
     pods: &BTreeSet<IpAddr>,
-    found: &Result<BTreeSet<IpAddr>, String>,
-) -> Result<Vec<String>, String> {
-    let found = found.as_ref()?;
+    found: &anyhow::Result<BTreeSet<IpAddr>>,
+) -> anyhow::Result<Vec<String>> {
+    let found = known(found)?;
     if found != pods {
-        return Err(format!("{name} leads to {}, but the Pods are at {}", list(found), list(pods)));
+        bail!("{name} leads to {}, but the Pods are at {}", list(found), list(pods));
     }
     Ok(vec![format!("{name} leads to {}", list(found))])
 }
@@ -208,16 +215,16 @@ fn addresses(
 fn discovery(
     (ip, port): (IpAddr, u16),
     variables: Option<&(String, String)>,
-    found: &Result<BTreeSet<IpAddr>, String>,
+    found: &anyhow::Result<BTreeSet<IpAddr>>,
     search: &str,
-) -> Result<Vec<String>, String> {
-    let (host, number) = variables.ok_or("the visitor has no IMAGES_SERVICE_HOST and IMAGES_SERVICE_PORT")?;
+) -> anyhow::Result<Vec<String>> {
+    let (host, number) = variables.context("the visitor has no IMAGES_SERVICE_HOST and IMAGES_SERVICE_PORT")?;
     if (host.as_str(), number.as_str()) != (ip.to_string().as_str(), port.to_string().as_str()) {
-        return Err(format!("its variables lead to {host}:{number}, not to {ip}:{port}"));
+        bail!("its variables lead to {host}:{number}, not to {ip}:{port}");
     }
-    let found = found.as_ref()?;
+    let found = known(found)?;
     if *found != BTreeSet::from([ip]) {
-        return Err(format!("`images` leads to {}, not to {ip}", list(found)));
+        bail!("`images` leads to {}, not to {ip}", list(found));
     }
     Ok(vec![
         format!("By variables: IMAGES_SERVICE_HOST={host} IMAGES_SERVICE_PORT={number}"),
@@ -233,11 +240,11 @@ fn first_of(search: &str) -> String {
     }
 }
 
-fn affinity(tally: &Tally) -> Result<Vec<String>, String> {
+fn affinity(tally: &Tally) -> anyhow::Result<Vec<String>> {
     tally.all_answered()?;
     match tally.pods.iter().collect::<Vec<_>>()[..] {
         [(pod, count)] => Ok(vec![format!("{count} answers, all of them from {pod}")]),
-        _ => Err(format!("answers came from {}", list(tally.pods.keys()))),
+        _ => bail!("answers came from {}", list(tally.pods.keys())),
     }
 }
 
@@ -246,17 +253,17 @@ fn update(
     new: &BTreeSet<String>,
     rolled_out: bool,
     tally: &Tally,
-) -> Result<Vec<String>, String> {
+) -> anyhow::Result<Vec<String>> {
     if !rolled_out || new.len() != 3 || old.intersection(new).next().is_some() {
-        return Err(format!("the update is not through; the Pods are {}", list(new)));
+        bail!("the update is not through; the Pods are {}", list(new));
     }
     tally.all_answered()?;
     if tally.versions.len() < 2 {
-        return Err(format!("answers came only from {}", list(&tally.versions)));
+        bail!("answers came only from {}", list(&tally.versions));
     }
     let missing: Vec<&String> = new.iter().filter(|pod| !tally.pods.contains_key(*pod)).collect();
     if !missing.is_empty() {
-        return Err(format!("{} never answered", list(missing)));
+        bail!("{} never answered", list(missing));
     }
     Ok(vec![format!(
         "{} requests, 0 failed; {} Pods answered, of {}",
@@ -272,17 +279,17 @@ fn killed(
     (restarts, ready): (i64, bool),
     during: &Tally,
     after: &Tally,
-) -> Result<Vec<String>, String> {
+) -> anyhow::Result<Vec<String>> {
     if restarts == 0 || !ready {
-        return Err(format!("{pod} was begun again {restarts} times and is {}ready", if ready { "" } else { "not " }));
+        bail!("{pod} was begun again {restarts} times and is {}ready", if ready { "" } else { "not " });
     }
     after.all_answered()?;
     if !after.pods.contains_key(pod) {
-        return Err(format!("{pod} is ready, and never answered"));
+        bail!("{pod} is ready, and never answered");
     }
     let met = during.failures.len();
     if met > 0 && mode == "userspace" {
-        return Err(format!("{met} requests failed, but in the mode userspace another Pod is tried"));
+        bail!("{met} requests failed, but in the mode userspace another Pod is tried");
     }
     let last = during.failures.iter().map(|(when, _)| when.as_millis()).max();
     let met = match last {
@@ -320,7 +327,7 @@ mod tests {
         let told = judge(&seen(tally(&[("a", 1), ("b", 2), ("c", 3)], 0))).expect("good");
         assert!(told[0].contains("6 pictures") && told[0].contains("1 + 2 + 3"), "{told:?}");
         assert!(judge(&seen(tally(&[("a", 1), ("b", 2)], 0))).is_err());
-        let failed = judge(&seen(tally(&[("a", 1), ("b", 2), ("c", 3)], 1))).expect_err("one failed");
+        let failed = judge(&seen(tally(&[("a", 1), ("b", 2), ("c", 3)], 1))).expect_err("one failed").to_string();
         assert!(failed.contains("1 of 7") && failed.contains("refused"), "{failed}");
         assert!(judge(&seen(Tally::default())).is_err());
     }
@@ -370,7 +377,7 @@ mod tests {
         let (one, two) = (ips(&[[10, 0, 0, 1]]), ips(&[[10, 0, 0, 1], [10, 0, 0, 2]]));
         let headless = |found| Seen::Addresses { name: "x".to_owned(), pods: two.clone(), found };
         assert!(judge(&headless(Ok(two.clone()))).is_ok());
-        assert!(judge(&headless(Ok(one.clone()))).is_err() && judge(&headless(Err("no".to_owned()))).is_err());
+        assert!(judge(&headless(Ok(one.clone()))).is_err() && judge(&headless(Err(anyhow!("no")))).is_err());
         let alias = |found| Seen::Alias { name: "x".to_owned(), wanted: "y.".to_owned(), found: Ok(found) };
         assert!(judge(&alias(Some("y.".to_owned()))).is_ok());
         assert!(judge(&alias(Some("z.".to_owned()))).is_err() && judge(&alias(None)).is_err());

@@ -7,7 +7,7 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use serde_json::{Map, Value};
 
 use super::http::Message;
@@ -31,14 +31,14 @@ fn serve(mut stream: TcpStream) -> io::Result<()> {
     let request = Message::read(&mut stream)?;
     let (code, body) = match answer(&request) {
         Ok(body) => ("200 OK", body),
-        Err(why) => ("400 Bad Request", why.into_bytes()),
+        Err(error) => ("400 Bad Request", error.to_string().into_bytes()),
     };
     let of = |name: &str| std::env::var(name).unwrap_or_default();
     let headers = vec![("x-pod".to_owned(), of("POD_NAME")), ("x-version".to_owned(), of("VERSION"))];
     Message { first: format!("HTTP/1.1 {code}"), headers, body }.write(&mut stream)
 }
 
-fn answer(request: &Message) -> Result<Vec<u8>, String> {
+fn answer(request: &Message) -> anyhow::Result<Vec<u8>> {
     match request.subject() {
         "/healthz" => Ok(b"ok".to_vec()),
         "/thumbnail" => picture::thumbnail(&request.body),
@@ -46,14 +46,14 @@ fn answer(request: &Message) -> Result<Vec<u8>, String> {
             let all: Map<String, Value> = std::env::vars().map(|(name, value)| (name, value.into())).collect();
             Ok(Value::Object(all).to_string().into_bytes())
         }
-        "/resolver" => std::fs::read("/etc/resolv.conf").map_err(|error| error.to_string()),
+        "/resolver" => Ok(std::fs::read("/etc/resolv.conf")?),
         path => match path.strip_prefix("/addresses/") {
             // With the resolver of the C library, as other programs.
             Some(name) => match (name, 80).to_socket_addrs() {
                 Ok(found) => Ok(found.map(|address| format!("{}\n", address.ip())).collect::<String>().into_bytes()),
-                Err(error) => Err(format!("{name}: {error}")),
+                Err(error) => bail!("{name}: {error}"),
             },
-            None => Err("there are /thumbnail, /environment, /resolver and /addresses/NAME".to_owned()),
+            None => bail!("there are /thumbnail, /environment, /resolver and /addresses/NAME"),
         },
     }
 }
@@ -67,7 +67,8 @@ mod tests {
         let ask = |path: &str, body: &[u8]| {
             answer(&Message { first: format!("GET {path} HTTP/1.1"), headers: Vec::new(), body: body.to_vec() })
         };
-        assert_eq!(ask("/thumbnail", &picture::sample()), picture::thumbnail(&picture::sample()));
+        let small = picture::thumbnail(&picture::sample()).expect("a thumbnail");
+        assert_eq!(ask("/thumbnail", &picture::sample()).expect("a thumbnail"), small);
         assert!(ask("/thumbnail", b"no picture").is_err() && ask("/elsewhere", b"").is_err());
         let variables: Value = serde_json::from_slice(&ask("/environment", b"").expect("variables")).expect("JSON");
         assert_eq!(variables["PATH"].as_str(), std::env::var("PATH").ok().as_deref());

@@ -2,6 +2,8 @@
 //!
 //! Pictures are PGM, the simplest format that there is: `P5 WIDTH HEIGHT 255`, a line end, one byte for each point.
 
+use anyhow::{Context as _, bail, ensure};
+
 /// How many points of each side become one.
 const SHRINK: usize = 4;
 /// How wide and high the picture of the demo is.
@@ -21,7 +23,7 @@ pub(super) fn sample() -> Vec<u8> {
 }
 
 /// The picture, a quarter as wide and high.
-pub(super) fn thumbnail(picture: &[u8]) -> Result<Vec<u8>, String> {
+pub(super) fn thumbnail(picture: &[u8]) -> anyhow::Result<Vec<u8>> {
     let (width, height, points) = read(picture)?;
     let (small_width, small_height) = (width / SHRINK, height / SHRINK);
     let mean = |place: usize| {
@@ -37,21 +39,19 @@ fn write(width: usize, height: usize, points: impl Iterator<Item = u8>) -> Vec<u
     format!("P5 {width} {height} 255\n").into_bytes().into_iter().chain(points).collect()
 }
 
-fn read(picture: &[u8]) -> Result<(usize, usize, &[u8]), String> {
-    let end = picture.iter().position(|byte| *byte == b'\n').ok_or("this is no picture")?;
+fn read(picture: &[u8]) -> anyhow::Result<(usize, usize, &[u8])> {
+    let end = picture.iter().position(|byte| *byte == b'\n').context("this is no picture")?;
     let (head, points) = (picture.get(..end).unwrap_or_default(), picture.get(end + 1..).unwrap_or_default());
     let head = String::from_utf8_lossy(head);
     let ["P5", width, height, "255"] = head.split(' ').collect::<Vec<_>>()[..] else {
-        return Err(format!("expected `P5 WIDTH HEIGHT 255`, not {head:?}"));
+        bail!("expected `P5 WIDTH HEIGHT 255`, not {head:?}");
     };
     let side = |text: &str| text.parse().ok().filter(|side| (SHRINK..=LARGEST).contains(side));
     let (Some(width), Some(height)) = (side(width), side(height)) else {
-        return Err(format!("a side has {SHRINK} to {LARGEST} points"));
+        bail!("a side has {SHRINK} to {LARGEST} points");
     };
-    match points.len() == width * height {
-        true => Ok((width, height, points)),
-        false => Err(format!("{} points, not {}", points.len(), width * height)),
-    }
+    ensure!(points.len() == width * height, "{} points, not {}", points.len(), width * height);
+    Ok((width, height, points))
 }
 
 #[cfg(test)]

@@ -267,13 +267,13 @@ impl Play {
     }
 
     /// The addresses of a name, resolved by the visitor.
-    async fn look_up(&self, name: &str) -> anyhow::Result<Result<BTreeSet<IpAddr>, String>> {
+    async fn look_up(&self, name: &str) -> anyhow::Result<anyhow::Result<BTreeSet<IpAddr>>> {
         let said = self.visitor_says(&format!("/addresses/{name}")).await?;
-        Ok(said.map(|text| text.lines().filter_map(|line| line.parse().ok()).collect()).map_err(|why| why.to_string()))
+        Ok(said.map(|text| text.lines().filter_map(|line| line.parse().ok()).collect()))
     }
 
     /// A DNS query from the network namespace of the visitor.
-    async fn question(&mut self, name: &str, qtype: u16) -> anyhow::Result<Result<query::Reply, String>> {
+    async fn question(&mut self, name: &str, qtype: u16) -> anyhow::Result<anyhow::Result<query::Reply>> {
         let service = self.cluster.get("/api/v1/namespaces/kube-system/services/kube-dns").await?;
         let (server, (_, from), name) = (frontend(&service)?, had(&self.visitor)?, name.to_owned());
         let asked = spawn_blocking(move || {
@@ -283,7 +283,7 @@ impl Play {
                 runtime.block_on(query::query(server, &name, qtype))
             })
         });
-        Ok(asked.await??.map_err(|error| format!("{error:#}")))
+        Ok(asked.await??)
     }
 }
 

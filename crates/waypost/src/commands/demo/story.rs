@@ -57,7 +57,7 @@ async fn tell(arguments: &Arguments) -> anyhow::Result<()> {
         let (number, started) = (place + 1, Instant::now());
         teller.begins(number, act);
         let seen = play.act(number, Deadline::of(arguments.patience)).await;
-        let judged = seen.map_err(|error| format!("{error:#}")).and_then(|seen| judge(&seen));
+        let judged = seen.and_then(|seen| judge(&seen)).map_err(|error| format!("{error:#}"));
         match judged {
             Ok(lines) => teller.seen(number, act, &lines, started.elapsed()),
             Err(why) => {

@@ -43,7 +43,7 @@ fn write_step(out: &mut String, number: usize, step: &Step, server: Option<Socke
     match &step.server {
         None => {}
         Some(Err(error)) => {
-            line(out, &format!("   ; query to server {server} failed: {error}; it is not queried again"));
+            line(out, &format!("   ; query to server {server} failed: {error:#}; it is not queried again"));
         }
         Some(Ok(reply)) => match step.difference() {
             Some(difference) => write_difference(out, server, &difference),
@@ -130,7 +130,7 @@ fn step_json(step: &Step) -> Value {
     });
     match &step.server {
         None => {}
-        Some(Err(error)) => out["server"] = json!({"error": error}),
+        Some(Err(error)) => out["server"] = json!({"error": format!("{error:#}")}),
         Some(Ok(reply)) => {
             let records: Vec<Value> = reply.answer.iter().map(record_json).collect();
             let difference = step.difference();

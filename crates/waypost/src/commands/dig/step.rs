@@ -20,7 +20,7 @@ pub(super) struct Step {
     /// The response from the objects.
     pub(super) zone: Explanation,
     /// The response of the server, or the error.
-    pub(super) server: Option<Result<Reply, String>>,
+    pub(super) server: Option<anyhow::Result<Reply>>,
 }
 
 /// The difference between the responses of a server and of the objects.
@@ -46,7 +46,7 @@ impl Step {
         let explained =
             explained.with_context(|| format!("{name:?} cannot be queried; labels have 1 to 63 bytes, names 253"))?;
         let server = match server {
-            Some(server) => Some(query::query(server, name, qtype).await.map_err(|error| format!("{error:#}"))),
+            Some(server) => Some(query::query(server, name, qtype).await),
             None => None,
         };
         Ok(Self { name: name.to_owned(), qtype, zone: explained, server })

@@ -1,5 +1,6 @@
 //! The user of the API server. Pure. In: the setting, and the user of the process. Out: a user, or why there is none.
 
+use anyhow::bail;
 use kernel::privileges::{Account, maps};
 
 /// The user that packages create.
@@ -28,13 +29,11 @@ pub(super) enum Choice {
     As(Account),
 }
 
-pub(super) fn choose(said: Option<&str>, starter: &Starter<'_>) -> Result<Choice, String> {
+pub(super) fn choose(said: Option<&str>, starter: &Starter<'_>) -> anyhow::Result<Choice> {
     let unchanged = Ok(Choice::Unchanged { warning: None });
     let account = match (said, starter.is_root) {
         (Some("root" | "0" | ""), _) | (None, false) => return unchanged,
-        (Some(said), false) => {
-            return Err(format!("only root can run the API server as {said}; start it as that user"));
-        }
+        (Some(said), false) => bail!("only root can run the API server as {said}; start it as that user"),
         (Some(said), true) => named(said, starter.passwd)?,
         (None, true) => Account::find(starter.passwd, NAME).unwrap_or(Account::numbered(NUMBER, NUMBER)),
     };
@@ -51,22 +50,20 @@ pub(super) fn choose(said: Option<&str>, starter: &Starter<'_>) -> Result<Choice
         _ => return Ok(Choice::As(account)),
     };
     match said {
-        Some(said) => Err(format!("the API server cannot run as {said}: {warning}; --user root runs it as root")),
+        Some(said) => bail!("the API server cannot run as {said}: {warning}; --user root runs it as root"),
         None => Ok(Choice::Unchanged { warning: Some(warning) }),
     }
 }
 
 /// A name, a UID, or UID:GID.
-fn named(said: &str, passwd: &str) -> Result<Account, String> {
+fn named(said: &str, passwd: &str) -> anyhow::Result<Account> {
     if let Some(found) = Account::find(passwd, said) {
         return Ok(found);
     }
     let (uid, gid) = said.split_once(':').unwrap_or((said, said));
     match (uid.parse(), gid.parse()) {
         (Ok(uid), Ok(gid)) => Ok(Account::numbered(uid, gid)),
-        _ => {
-            Err(format!("there is no user {said} in /etc/passwd; make one (useradd --system {said}), or give UID:GID"))
-        }
+        _ => bail!("there is no user {said} in /etc/passwd; make one (useradd --system {said}), or give UID:GID"),
     }
 }
 
@@ -78,31 +75,35 @@ mod tests {
     const ROOT: Starter<'static> =
         Starter { is_root: true, can_change_user: true, passwd: "root:x:0:0:::\n", uids: WHOLE, gids: WHOLE };
 
-    fn numbered(uid: u32, gid: u32) -> Result<Choice, String> {
-        Ok(Choice::As(Account::numbered(uid, gid)))
+    fn chosen(said: Option<&str>, starter: &Starter<'_>) -> Choice {
+        choose(said, starter).expect("a user")
+    }
+
+    fn numbered(uid: u32, gid: u32) -> Choice {
+        Choice::As(Account::numbered(uid, gid))
     }
 
     #[test]
     fn root_gets_the_user_of_the_package_or_a_number() {
-        assert_eq!(choose(None, &ROOT), numbered(60_643, 60_643));
+        assert_eq!(chosen(None, &ROOT), numbered(60_643, 60_643));
         let installed = Starter { passwd: "waypost:x:998:997:::\n", ..ROOT };
         let waypost = Account { name: Some("waypost".to_owned()), uid: 998, gid: 997 };
-        assert_eq!(choose(None, &installed), Ok(Choice::As(waypost.clone())));
-        assert_eq!(choose(Some("waypost"), &installed), Ok(Choice::As(waypost)));
-        assert_eq!(choose(Some("7"), &ROOT), numbered(7, 7));
-        assert_eq!(choose(Some("7:8"), &ROOT), numbered(7, 8));
-        assert!(choose(Some("ada"), &ROOT).expect_err("nobody").contains("useradd --system ada"));
+        assert_eq!(chosen(None, &installed), Choice::As(waypost.clone()));
+        assert_eq!(chosen(Some("waypost"), &installed), Choice::As(waypost));
+        assert_eq!(chosen(Some("7"), &ROOT), numbered(7, 7));
+        assert_eq!(chosen(Some("7:8"), &ROOT), numbered(7, 8));
+        assert!(choose(Some("ada"), &ROOT).expect_err("nobody").to_string().contains("useradd --system ada"));
     }
 
     #[test]
     fn separation_can_be_switched_off_and_takes_root() {
-        let off = Ok(Choice::Unchanged { warning: None });
+        let off = Choice::Unchanged { warning: None };
         let ada = Starter { is_root: false, can_change_user: false, ..ROOT };
         for said in ["root", "0", ""] {
-            assert_eq!(choose(Some(said), &ROOT), off);
-            assert_eq!(choose(Some(said), &ada), off);
+            assert_eq!(chosen(Some(said), &ROOT), off);
+            assert_eq!(chosen(Some(said), &ada), off);
         }
-        assert_eq!(choose(None, &ada), off);
+        assert_eq!(chosen(None, &ada), off);
         assert!(choose(Some("7"), &ada).is_err());
     }
 
@@ -111,9 +112,9 @@ mod tests {
         let bare = Starter { can_change_user: false, ..ROOT };
         let small = Starter { uids: "0 1000 1", gids: "0 1000 1", ..ROOT };
         for starter in [bare, small] {
-            let choice = choose(None, &starter);
-            assert!(matches!(&choice, Ok(Choice::Unchanged { warning: Some(_) })), "{choice:?}");
-            assert!(choose(Some("7"), &starter).expect_err("not possible").contains("--user root"));
+            let choice = chosen(None, &starter);
+            assert!(matches!(&choice, Choice::Unchanged { warning: Some(_) }), "{choice:?}");
+            assert!(choose(Some("7"), &starter).expect_err("not possible").to_string().contains("--user root"));
         }
     }
 }

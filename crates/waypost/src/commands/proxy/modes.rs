@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use dataplane::Backend;
 use dataplane::iptables::{self, Iptables};
 use dataplane::ipvs::{self, Config, Ipvs};
@@ -39,7 +39,7 @@ pub(super) struct SelectedMode {
 /// Opens the requested mode, or the best available one; none with `--proxy-mode none`. `on_loopback`: Services have
 /// loopback addresses, which need no rules.
 pub(super) fn open(arguments: &ProxyArguments, on_loopback: bool) -> anyhow::Result<Option<SelectedMode>> {
-    let refuse = |why: String| anyhow::anyhow!("--proxy-mode {}: {why}", name(arguments.proxy_mode));
+    let refuse = |why: anyhow::Error| anyhow!("--proxy-mode {}: {why}", name(arguments.proxy_mode));
     let selected = match arguments.proxy_mode {
         ProxyMode::None => {
             tracing::info!("Services are not served on this machine: --proxy-mode none");
@@ -53,9 +53,9 @@ pub(super) fn open(arguments: &ProxyArguments, on_loopback: bool) -> anyhow::Res
         ProxyMode::Ipvs => match open_ipvs(arguments) {
             Ok(balancer) => by_rules(balancer, REQUESTED).map_err(refuse)?,
             Err(why) => {
-                tracing::warn!(why, "IPVS is not available; falling back to iptables");
+                tracing::warn!(%why, "IPVS is not available; falling back to iptables");
                 let tables = open_iptables().and_then(|tables| by_rules(tables, "IPVS is not available"));
-                tables.map_err(|error| refuse(format!("{why}; and iptables: {error}")))?
+                tables.map_err(|error| refuse(anyhow!("{why}; and iptables: {error}")))?
             }
         },
     };
@@ -80,8 +80,8 @@ fn best() -> Option<SelectedMode> {
         Ok(selected) => Some(selected),
         Err(iptables) => {
             tracing::warn!(
-                nftables,
-                iptables,
+                %nftables,
+                %iptables,
                 "Services are not served: neither nftables nor iptables can be used; run as root on a kernel that has one, or \
                  `waypost up --rootless`, which needs no rules"
             );
@@ -94,22 +94,22 @@ fn log_mode(mode: &str, why: &str) {
     tracing::info!(mode, why, "proxy mode selected");
 }
 
-fn by_rules(backend: impl Backend + 'static, why: &str) -> Result<SelectedMode, String> {
+fn by_rules(backend: impl Backend + 'static, why: &str) -> anyhow::Result<SelectedMode> {
     let conntrack = open_conntrack()?;
     log_mode(backend.mode(), why);
     let why = why.to_owned();
     Ok(SelectedMode { backend: Box::new(backend), conntrack: Some(Box::new(conntrack)), rootless: false, why })
 }
 
-fn open_conntrack() -> Result<kernel::conntrack::linux::Linux, String> {
-    kernel::conntrack::linux::Linux::open().map_err(|error| format!("connection tracking: {error}"))
+fn open_conntrack() -> anyhow::Result<kernel::conntrack::linux::Linux> {
+    kernel::conntrack::linux::Linux::open().map_err(|error| anyhow!("connection tracking: {error}"))
 }
 
 fn relay_settings(arguments: &ProxyArguments) -> Settings {
     Settings { connections: arguments.proxy_max_connections, udp_idle: arguments.udp_timeout }
 }
 
-fn open_userspace(arguments: &ProxyArguments) -> Result<SelectedMode, String> {
+fn open_userspace(arguments: &ProxyArguments) -> anyhow::Result<SelectedMode> {
     let nft = usable_nft()?;
     let backend = Userspace::new(nft, &Relay::new(relay_settings(arguments)));
     let conntrack = backend.conntrack(open_conntrack()?);
@@ -131,19 +131,19 @@ pub(super) fn loopback(arguments: &ProxyArguments) -> LoopbackPorts {
     LoopbackPorts::new(Relay::new(relay_settings(arguments)))
 }
 
-fn usable_nft() -> Result<Nft, String> {
+fn usable_nft() -> anyhow::Result<Nft> {
     let usable = Nft::open().and_then(|mut nft| nft.generation().map(|_| nft));
-    usable.map_err(|error| format!("{error}; run as root on a kernel that has nftables"))
+    usable.map_err(|error| anyhow!("{error}; run as root on a kernel that has nftables"))
 }
 
-fn open_nft() -> Result<Nftables<Nft>, String> {
+fn open_nft() -> anyhow::Result<Nftables<Nft>> {
     let nft = usable_nft()?;
-    let reader = Nft::open().map_err(|error| error.to_string())?;
+    let reader = Nft::open()?;
     Ok(Nftables::new(nft).prefetch(reader))
 }
 
-fn open_iptables() -> Result<Iptables<HostTables>, String> {
-    let tables = HostTables::open().map_err(|error| error.to_string())?;
+fn open_iptables() -> anyhow::Result<Iptables<HostTables>> {
+    let tables = HostTables::open()?;
     // With nf_conntrack_tcp_be_liberal late packets are translated; nothing needs to be dropped.
     let liberal =
         sysctl::Linux.read("net/netfilter/nf_conntrack_tcp_be_liberal").is_ok_and(|value| value.trim() != "0");
@@ -152,24 +152,24 @@ fn open_iptables() -> Result<Iptables<HostTables>, String> {
 
 type Balancer = Ipvs<kernel::ipvs::linux::Linux, kernel::links::linux::Linux, Nft>;
 
-fn open_ipvs(arguments: &ProxyArguments) -> Result<Balancer, String> {
+fn open_ipvs(arguments: &ProxyArguments) -> anyhow::Result<Balancer> {
     let arguments = &arguments.ipvs;
     let scheduler = arguments.ipvs_scheduler;
-    let mut balancer = kernel::ipvs::linux::Linux::open().map_err(|error| error.to_string())?;
-    let mut links = kernel::links::linux::Linux::open().map_err(|error| error.to_string())?;
-    ipvs::probe(&mut balancer, &mut links, scheduler).map_err(|error| error.to_string())?;
+    let mut balancer = kernel::ipvs::linux::Linux::open()?;
+    let mut links = kernel::links::linux::Linux::open()?;
+    ipvs::probe(&mut balancer, &mut links, scheduler)?;
     prepare(arguments.ipvs_strict_arp)?;
     let (tcp, tcp_fin, udp) = (arguments.ipvs_tcp_timeout, arguments.ipvs_tcpfin_timeout, arguments.ipvs_udp_timeout);
-    balancer.set_timeouts(Timeouts { tcp, tcp_fin, udp }).map_err(|error| error.to_string())?;
-    let nft = Nft::open().map_err(|error| error.to_string())?;
+    balancer.set_timeouts(Timeouts { tcp, tcp_fin, udp })?;
+    let nft = Nft::open()?;
     let config = Config { scheduler, resync: arguments.ipvs_sync_period };
     Ok(Ipvs::new(balancer, links, nft, config))
 }
 
 /// Sets the sysctls of IPVS and records the changes for `waypost cleanup`.
-fn prepare(strict_arp: bool) -> Result<(), String> {
+fn prepare(strict_arp: bool) -> anyhow::Result<()> {
     let mut recorded = LedgerFile::open(Path::new(ledger_file::DIRECTORY))
-        .map_err(|error| format!("{}: {error}", ledger_file::DIRECTORY))?;
+        .map_err(|error| anyhow!("{}: {error}", ledger_file::DIRECTORY))?;
     let prepared = ipvs::prepare(&mut sysctl::Linux, &mut recorded.ledger, strict_arp);
     for (name, (before, now)) in &recorded.ledger.changed {
         tracing::info!(name, before, now, "changed sysctl for IPVS");
@@ -177,7 +177,7 @@ fn prepare(strict_arp: bool) -> Result<(), String> {
     if let Err(error) = recorded.save() {
         tracing::warn!(%error, "cannot write {}: `waypost cleanup` will not restore these sysctls", ledger_file::DIRECTORY);
     }
-    prepared.map_err(|(name, error)| format!("setting {name}: {error}"))
+    prepared.map_err(|(name, error)| anyhow!("setting {name}: {error}"))
 }
 
 /// Restores changed sysctls; returns whether there were any.
