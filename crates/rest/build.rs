@@ -13,6 +13,7 @@ use k8s_openapi::api::{
     admissionregistration, apps, authentication, authorization, autoscaling, certificates, coordination, core,
     discovery, events, networking, policy, rbac,
 };
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions;
 use k8s_openapi::apimachinery::pkg::apis::meta;
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
@@ -30,6 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         admissionregistration::v1::ValidatingAdmissionPolicy,
         admissionregistration::v1::ValidatingAdmissionPolicyBinding,
         admissionregistration::v1::ValidatingWebhookConfiguration,
+        apiextensions::v1::CustomResourceDefinition,
         apps::v1::ControllerRevision,
         apps::v1::Deployment,
         apps::v1::ReplicaSet,

@@ -35,6 +35,7 @@ mod ready;
 pub mod rules;
 pub mod runtime;
 pub mod sandbox;
+mod sandbox_error;
 mod seccomp;
 pub mod serve;
 pub mod settings;

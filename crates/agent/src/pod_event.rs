@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::container_error::ContainerError;
 use crate::probes::ProbeOutcome;
 use crate::probes::run::ProbeError;
-use crate::sandbox::SandboxError;
+use crate::sandbox_error::SandboxError;
 use crate::shim::{ExitRecord, StartRecord};
 
 /// An event of a Pod. Numbers are those of container instances, counted from 0.

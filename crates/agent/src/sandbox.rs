@@ -14,64 +14,25 @@ use std::path::Path;
 use std::time::Duration;
 
 use api::value::ValueExt as _;
-use client::requests::ApiError;
 use kernel::cgroups::Cgroups;
-use kernel::pod_network::{Bridge, PodNetworkError, Port, Wire};
+use kernel::pod_network::{Bridge, Port, Wire};
 use kernel::process::{Handle, Identity, Signal};
 use kernel::{mounts, namespace};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use thiserror::Error;
 
 use crate::data_dir::PodDir;
 use crate::environment::ConfigError;
 use crate::files;
 use crate::machine::{HostPort, Machine};
 use crate::names;
-use crate::pool::{self, PoolError};
+use crate::pool;
 use crate::quantities;
 use crate::rules;
+use crate::sandbox_error::SandboxError;
 use crate::shim::{self, START_FILE, StartLock, StartRecord};
+use crate::volumes;
 use crate::volumes::payload::Payload;
-use crate::volumes::{self, VolumeError};
-
-/// Why a sandbox cannot be created or removed.
-#[derive(Debug, Error)]
-pub enum SandboxError {
-    /// No Pod IP.
-    #[error(transparent)]
-    Address(#[from] PoolError),
-    /// The network could not be set up.
-    #[error(transparent)]
-    Network(#[from] PodNetworkError),
-    /// A volume could not be set up.
-    #[error(transparent)]
-    Volume(#[from] VolumeError),
-    /// An object of a volume could not be read.
-    #[error(transparent)]
-    Api(#[from] ApiError),
-    /// The task did not finish.
-    #[error(transparent)]
-    Task(#[from] tokio::task::JoinError),
-    /// A file system or kernel operation failed.
-    #[error("{doing}: {source}")]
-    Machine {
-        /// The operation.
-        doing: &'static str,
-        /// The error.
-        source: io::Error,
-    },
-}
-
-impl SandboxError {
-    /// The reason of the Event when a sandbox cannot be created.
-    pub(crate) fn event_reason(&self) -> &'static str {
-        match self {
-            Self::Volume(VolumeError::Config { .. } | VolumeError::HostPath { .. }) => "FailedMount",
-            _ => "FailedCreatePodSandBox",
-        }
-    }
-}
 
 /// How often killed processes are checked, at least 100 ms each time.
 const KILL_ATTEMPTS: usize = 50;

@@ -10,28 +10,37 @@
 
 mod check;
 mod conflict;
+mod custom;
+#[cfg(test)]
+mod custom_tests;
 mod element;
 mod fieldset;
 mod lastapplied;
 mod managed;
 mod merge;
+mod node;
+mod object_type;
+mod reset;
 #[cfg(test)]
 mod tests;
 mod typed;
 mod versions;
 mod walk;
 
-use std::sync::{LazyLock, OnceLock};
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-use crate::schema::TypeId;
 use crate::status::Status;
 use crate::value::ValueExt as _;
+use check::{Duplicates, check};
 use conflict::Conflict;
 use fieldset::Set;
 use managed::{Managed, Owner};
-use typed::{Node, complete, zero};
+pub use object_type::{CustomType, ObjectType};
+use reset::Reset;
+use versions::Differences;
 use walk::Difference;
 
 /// Who writes, and how.
@@ -61,65 +70,20 @@ static NEVER_OWNED: LazyLock<Set<'static>> = LazyLock::new(|| {
     ])
 });
 
-static STATUS: Reset = Reset::of(&["status"]);
-static SPEC: Reset = Reset::of(&["spec"]);
-static SPEC_AND_METADATA: Reset = Reset::of(&["spec", "metadata"]);
-static NOTHING: Reset = Reset::of(&[]);
-static SPEC_AND_STATUS: Reset = Reset::of(&["spec", "status"]);
-static REQUEST_STATUS: Reset = Reset::of(&["spec", "status.conditions"]);
-static REQUEST_APPROVAL: Reset = Reset::of(&["spec", "status.certificate"]);
-static POD_STATUS: Reset = Reset::of(&["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]);
-
-/// Fields that a write to a resource cannot change, whatever the client sends ("reset fields"): nobody comes to own them by it, and an
-/// apply keeps them as they are.
-struct Reset {
-    paths: &'static [&'static str],
-    set: OnceLock<Set<'static>>,
-}
-
-impl Reset {
-    const fn of(paths: &'static [&'static str]) -> Self {
-        Self { paths, set: OnceLock::new() }
-    }
-
-    fn set(&self) -> &Set<'static> {
-        self.set.get_or_init(|| Set::of_fields(self.paths))
-    }
-
-    /// Gives these fields the values they have in the live object. A new object keeps its spec and has no status yet. Of `metadata` as a
-    /// whole, which also says which object and revision is meant, the rules of the kind keep what must stay.
-    fn restore(&self, live: Option<&Value>, object: &mut Value) {
-        for path in self.paths.iter().filter(|path| **path != "metadata") {
-            match live {
-                Some(live) if live.has(path) => object.put(path, live.at(path).clone()),
-                None if *path == "spec" => {}
-                _ => drop(object.drop_path(path)),
-            }
-        }
-    }
-}
-
 /// The owner of everything that was there before the first apply to an object without a record.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
-
-/// The paths that a write to this resource cannot change, whatever the client sends.
-fn reset_fields(ty: TypeId, subresource: &str) -> &'static Reset {
-    match (subresource, ty.get().name) {
-        ("", "certificates.CertificateSigningRequest") => &SPEC_AND_STATUS,
-        ("status", "certificates.CertificateSigningRequest") => &REQUEST_STATUS,
-        ("approval", "certificates.CertificateSigningRequest") => &REQUEST_APPROVAL,
-        ("", _) | ("finalize", "core.Namespace") => &STATUS,
-        ("status", "core.Pod") => &POD_STATUS,
-        ("status", "networking.ServiceCIDR") => &SPEC_AND_METADATA,
-        ("status", _) => &SPEC,
-        _ => &NOTHING,
-    }
-}
 
 /// Writes `metadata.managedFields` of `new`, the object as a write that is not an apply wants it: defaulted, but before
 /// anything is allocated. `live` is `None` on create. The `managedFields` of `new` are to be what the client sent: an
 /// empty list resets the record, none keeps it. `now` is RFC 3339 with seconds.
-pub fn track_update(ty: TypeId, live: Option<&Value>, new: &mut Value, manager: &Manager<'_>, now: &str) {
+pub fn track_update<'s>(
+    ty: impl Into<ObjectType<'s>>,
+    live: Option<&Value>,
+    new: &mut Value,
+    manager: &Manager<'_>,
+    now: &str,
+) {
+    let ty = ty.into();
     let sent = new.at_mut("metadata").and_then(Value::as_object_mut).and_then(|meta| meta.remove("managedFields"));
     let sent = sent.filter(|_| manager.subresource.is_empty()).unwrap_or_default();
     let fields = if managed::is_reset(&sent) {
@@ -134,7 +98,7 @@ pub fn track_update(ty: TypeId, live: Option<&Value>, new: &mut Value, manager: 
 }
 
 fn updated(
-    ty: TypeId,
+    ty: ObjectType<'_>,
     live: Option<&Value>,
     new: &Value,
     managed: Managed<'_>,
@@ -145,26 +109,29 @@ fn updated(
     if managed.0.is_empty() && live.is_some_and(|live| !live.text("metadata.uid").is_empty()) {
         return Ok(None);
     }
-    let old = live.map(|live| complete(ty, Some(live)));
-    let new = complete(ty, Some(new));
-    Ok(take_over(ty, old.as_ref().unwrap_or(zero(ty)), &new, managed, manager, now)?.encode(ty, manager.api_version))
+    let old = live.map(|live| ty.complete(Some(live)));
+    let old = old.as_ref().unwrap_or_else(|| ty.zero());
+    let new = ty.complete(Some(new));
+    ty.check_stored(&new)?;
+    ty.check_stored(old)?;
+    Ok(take_over(ty, old, &new, managed, manager, now)?.encode(ty, manager.api_version))
 }
 
 /// Gives the manager what differs between two complete objects.
 fn take_over<'a>(
-    ty: TypeId,
+    ty: ObjectType<'a>,
     old: &'a Value,
     new: &'a Value,
     mut managed: Managed<'a>,
     manager: &Manager<'a>,
     now: &'a str,
 ) -> Result<Managed<'a>, String> {
-    managed.fit(ty, manager.api_version);
-    let difference = walk::compare(Node::Message(ty), old, new)?.without(reset_fields(ty, manager.subresource).set());
+    managed.fit(ty, manager.api_version, old)?;
+    let mut differences = Differences::new(ty, old, new, Reset::fields(ty, manager.subresource).set())?;
     for owned in &mut managed.0 {
-        owned.set = lost(std::mem::take(&mut owned.set), &difference);
+        owned.set = lost(std::mem::take(&mut owned.set), differences.of(owned.owner.api_version)?);
     }
-    let gained = difference.changed.difference(&NEVER_OWNED);
+    let gained = differences.own.changed.difference(&NEVER_OWNED);
     if !gained.is_empty() {
         let own = managed.slot(owner(manager, false));
         own.set = std::mem::take(&mut own.set).union(gained);
@@ -190,14 +157,15 @@ fn owner<'a>(manager: &Manager<'a>, applied: bool) -> Owner<'a> {
 ///
 /// # Errors
 /// The Status that answers a configuration that does not fit the schema, or that is in conflict with other managers.
-pub fn apply(
-    ty: TypeId,
+pub fn apply<'s>(
+    ty: impl Into<ObjectType<'s>>,
     live: Option<&Value>,
     config: &Value,
     manager: &Manager<'_>,
     force: bool,
     now: &str,
 ) -> Result<Value, Status> {
+    let ty = ty.into();
     check_type(ty, config, manager)?;
     let record = live.map_or(&Value::Null, |live| live.at("metadata.managedFields"));
     let managed =
@@ -206,9 +174,14 @@ pub fn apply(
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
     let wanted = bare(config);
-    check::check(ty, &wanted)
-        .map_err(|why| Status::raw(format!("failed to create typed patch object ({}): {why}", identity(config))))?;
-    let old = complete(ty, live);
+    check(ty.root(), &wanted, Duplicates::Refuse).map_err(|why| {
+        Status::raw(format!("failed to create typed patch object ({}): {why}", identity(config, config)))
+    })?;
+    let old = ty.complete(live);
+    ty.check_stored(&old).map_err(|why| {
+        let live = identity(live.unwrap_or(config), config);
+        Status::raw(format!("failed to create typed live object ({live}): {why}"))
+    })?;
     let request = Request { ty, old: &old, config: &wanted, manager, now };
     let managed = request.begin(managed).map_err(Status::raw)?;
     let last = live.filter(|_| manager.name == lastapplied::KUBECTL);
@@ -229,7 +202,7 @@ pub fn apply(
         (None, Some(live)) => live.clone(),
         (None, None) => whole(old.clone(), config),
     };
-    reset_fields(ty, manager.subresource).restore(live, &mut object);
+    Reset::fields(ty, manager.subresource).restore(live, &mut object);
     if manager.name == lastapplied::KUBECTL {
         lastapplied::refresh(&mut object, config);
     }
@@ -247,7 +220,7 @@ pub fn revert_times(live: &Value, new: &mut Value) -> bool {
 
 /// One apply, ready to be merged.
 struct Request<'a, 'm> {
-    ty: TypeId,
+    ty: ObjectType<'a>,
     old: &'a Value,
     config: &'a Value,
     manager: &'m Manager<'a>,
@@ -262,34 +235,33 @@ impl<'a> Request<'a, '_> {
     fn begin(&self, mut managed: Managed<'a>) -> Result<Managed<'a>, String> {
         if managed.0.is_empty() {
             let before = Manager { name: BEFORE_FIRST_APPLY, ..*self.manager };
-            managed = take_over(self.ty, zero(self.ty), self.old, managed, &before, self.now)
+            managed = take_over(self.ty, self.ty.zero(), self.old, managed, &before, self.now)
                 .map_err(|why| format!("failed to create manager for existing fields: {why}"))?;
         }
-        managed.fit(self.ty, self.manager.api_version);
+        managed.fit(self.ty, self.manager.api_version, self.old)?;
         Ok(managed)
     }
 
     fn merge(&self, mut managed: Managed<'a>, force: bool) -> Result<Merged<'a>, String> {
-        let node = Node::Message(self.ty);
-        let reset = reset_fields(self.ty, self.manager.subresource).set();
+        let node = self.ty.root();
+        let reset = Reset::fields(self.ty, self.manager.subresource).set();
         let merged =
             merge::merge(node, self.old, self.config).map_err(|why| format!("failed to merge config: {why}"))?;
         let own = owner(self.manager, true);
-        let last = managed.get(&own).map(|owned| owned.set.clone()).unwrap_or_default();
+        let last = managed.get(&own).map(|owned| (owned.owner.api_version, owned.set.clone()));
         let slot = managed.slot(own);
         slot.set = walk::set_of(node, self.config).without(reset);
         slot.owner = own;
-        let merged = merge::prune(node, merged, &last, managed.everything());
-        let difference = walk::compare(node, self.old, &merged)
-            .map_err(|why| format!("failed to compare objects: {why}"))?
-            .without(reset);
+        let merged = self.prune(merged, last, &managed).map_err(|why| format!("failed to prune fields: {why}"))?;
+        let mut differences = Differences::new(self.ty, self.old, &merged, reset)?;
         let mut conflicts = Vec::new();
         for owned in managed.0.iter_mut().filter(|owned| !owned.owner.is(&own)) {
+            let difference = differences.of(owned.owner.api_version)?;
             let paths = owned.set.clone().intersection(&difference.changed);
             if !paths.is_empty() && !force {
                 conflicts.push(Conflict { owner: owned.owner, paths });
             }
-            owned.set = lost(std::mem::take(&mut owned.set), &difference);
+            owned.set = lost(std::mem::take(&mut owned.set), difference);
         }
         if !conflicts.is_empty() {
             return Ok(Err(conflicts));
@@ -308,6 +280,21 @@ impl<'a> Request<'a, '_> {
         });
         Ok(Ok((merged, managed)))
     }
+
+    /// Takes out what the manager applied last time (in which version, and what) and does not apply now.
+    fn prune(&self, merged: Value, last: Option<(&str, Set<'a>)>, managed: &Managed<'a>) -> Result<Value, String> {
+        let Some((version, last)) = last.filter(|(_, set)| !set.is_empty()) else { return Ok(merged) };
+        self.ty
+            .check_in(version, &merged)
+            .map_err(|why| format!("failed to convert merged object to last applied version: {why}"))?;
+        let versions: BTreeSet<&str> = managed.0.iter().map(|owned| owned.owner.api_version).collect();
+        for other in versions.into_iter().filter(|other| *other != version) {
+            self.ty.check_in(other, &merged).map_err(|why| {
+                format!("failed add back owned items: failed to convert merged object at version {other}: {why}")
+            })?;
+        }
+        Ok(merge::prune(self.ty.root(), merged, &last, managed.everything()))
+    }
 }
 
 /// The conflicts that remain when some paths are free to be taken.
@@ -317,9 +304,8 @@ fn remaining<'a>(conflicts: Vec<Conflict<'a>>, free: &Set<'_>) -> Vec<Conflict<'
 }
 
 /// A configuration is applied only in the version and kind of the request.
-fn check_type(ty: TypeId, config: &Value, manager: &Manager<'_>) -> Result<(), Status> {
-    let kind = ty.get().name.rsplit('.').next().unwrap_or_default();
-    if config.text("kind") == kind && config.text("apiVersion") == manager.api_version {
+fn check_type(ty: ObjectType<'_>, config: &Value, manager: &Manager<'_>) -> Result<(), Status> {
+    if config.text("kind") == ty.kind() && config.text("apiVersion") == manager.api_version {
         return Ok(());
     }
     Err(Status::bad_request(format!("invalid object type: {}", group_version_kind(config))))
@@ -335,8 +321,9 @@ fn group_version_kind(object: &Value) -> String {
     }
 }
 
-fn identity(config: &Value) -> String {
-    let (namespace, name) = (config.text("metadata.namespace"), config.text("metadata.name"));
+/// The name of an object, which is of the type of the configuration.
+fn identity(object: &Value, config: &Value) -> String {
+    let (namespace, name) = (object.text("metadata.namespace"), object.text("metadata.name"));
     format!("{namespace}/{name}; {}", group_version_kind(config))
 }
 

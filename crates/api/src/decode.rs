@@ -10,7 +10,7 @@
 
 mod gotype;
 mod prune;
-mod scalar;
+pub(crate) mod scalar;
 mod syntax;
 mod untyped;
 mod walk;
@@ -25,6 +25,7 @@ use serde_json::Value;
 
 use crate::schema::TypeId;
 
+pub(crate) use gotype::alternative;
 pub use prune::prune;
 
 /// How deep values may nest; as deep as the JSON parser goes.

@@ -4,9 +4,14 @@
 //! stored, what selectors may ask) and a [`Rules`] implementation (defaults, preparation, validation, warnings). The
 //! verbs in the server are the same for all kinds; whatever is particular stands behind these hooks.
 
+mod typed;
+
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::claims::Claims;
+use crate::custom::Definition;
 use crate::facts::Facts;
 use crate::field::Errors;
 use crate::schema::{self, TypeId};
@@ -102,6 +107,11 @@ pub const fn scale() -> Subresource {
 
 /// What is particular to a kind. Each hook gets values of the right shape: the schema was checked before.
 pub trait Rules: Sync {
+    /// The definition of a custom kind, as it is at the moment; `None` for kinds of the static table.
+    fn definition(&self) -> Option<Arc<Definition>> {
+        None
+    }
+
     /// Fills what the client left out; runs on every decoded object and after every patch.
     fn default(&self, _object: &mut Value) {}
 
@@ -196,8 +206,8 @@ pub trait Rules: Sync {
     /// What readers of the main resource see of a stored object.
     fn on_read(&self, _object: &mut Value) {}
 
-    /// Whether the stored form differs from the form of this version.
-    fn converts(&self) -> bool {
+    /// Whether the stored form of an object that was written at this revision may differ from the form of this version.
+    fn converts(&self, _modified: u64) -> bool {
         false
     }
 
@@ -306,13 +316,42 @@ impl Kind {
         (group, version, name)
     }
 
-    /// What selectors may ask of an object (in its stored form).
+    /// The kind of a list of objects.
+    #[must_use]
+    pub fn list_kind(&self) -> String {
+        match self.rules.definition() {
+            Some(definition) => definition.list_kind.clone(),
+            None => format!("{}List", self.kind),
+        }
+    }
+
+    /// What selectors may ask of an object (in its stored form), apart from the fields of custom resources.
     #[must_use]
     pub fn facts(&self, object: &Value) -> Facts {
-        let labels = object.map("metadata.labels").map_or_else(Vec::new, |labels| {
-            labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into())).collect()
-        });
-        let fields = self.selectable.iter().map(|field| (field.value)(object).into_boxed_str()).collect();
-        Facts { labels: labels.into(), fields }
+        let mut facts = labels_of(object);
+        if self.rules.definition().is_none() {
+            facts.fields = self.selectable.iter().map(|field| (field.value)(object).into_boxed_str()).collect();
+        }
+        facts
     }
+
+    /// All that selectors may ask of an object (in its stored form).
+    #[must_use]
+    pub fn all_facts(&self, object: &Value) -> Facts {
+        match self.rules.definition() {
+            Some(definition) => Facts {
+                fields: definition.selectable.values(object).into_iter().map(String::into_boxed_str).collect(),
+                ..labels_of(object)
+            },
+            None => self.facts(object),
+        }
+    }
+}
+
+/// The labels of an object.
+pub(crate) fn labels_of(object: &Value) -> Facts {
+    let labels = object.map("metadata.labels").map_or_else(Vec::new, |labels| {
+        labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into())).collect()
+    });
+    Facts { labels: labels.into(), fields: Box::default() }
 }

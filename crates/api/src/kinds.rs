@@ -9,6 +9,7 @@ pub mod certificatesigningrequest;
 mod common;
 pub mod configmap;
 pub mod controllerrevision;
+pub mod customresourcedefinition;
 pub mod deployment;
 pub mod endpoints;
 pub mod endpointslice;
@@ -36,7 +37,7 @@ pub mod serviceaccount;
 pub mod servicecidr;
 pub mod statefulset;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod workload;
 
 use crate::kind::Kind;
@@ -60,6 +61,7 @@ pub static KINDS: &[&Kind] = &[
     &admissionregistration::policy::KIND,
     &admissionregistration::binding::KIND,
     &admissionregistration::webhooks::VALIDATING,
+    &customresourcedefinition::KIND,
     &controllerrevision::KIND,
     &deployment::KIND,
     &replicaset::KIND,

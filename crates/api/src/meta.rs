@@ -18,14 +18,25 @@ const STANDARD_FINALIZERS: [&str; 3] = ["foregroundDeletion", "kubernetes", "orp
 
 /// Checks the metadata of an object (ValidateObjectMeta of the original: name, namespace, labels, annotations,
 /// owners, finalizers).
-pub fn validate(object: &Value, namespaced: bool, name: NameRule, errors: &mut Errors) {
-    validate_common(object, namespaced, name, errors);
+pub fn validate(object: &Value, namespaced: bool, name: impl NameRule, errors: &mut Errors) {
+    validate_generic(object, namespaced, name, errors);
     check_finalizer_domains(object, errors);
+}
+
+/// The checks of [`validate`] for kinds outside of the core of Kubernetes: finalizers need no domain.
+pub fn validate_generic(object: &Value, namespaced: bool, name: impl NameRule, errors: &mut Errors) {
+    validate_common(object, namespaced, name, errors);
 }
 
 /// Checks that an update leaves alone what may not change (ValidateObjectMetaUpdate of the original, and the checks
 /// that it runs for all kinds before those of the kind). A name need only fit into a path here.
 pub fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
+    validate_generic_update(new, old, errors);
+    check_finalizer_domains(new, errors);
+}
+
+/// The checks of [`validate_update`] for kinds outside of the core of Kubernetes: finalizers need no domain.
+pub fn validate_generic_update(new: &Value, old: &Value, errors: &mut Errors) {
     let namespaced = !old.text("metadata.namespace").is_empty();
     validate_common(new, namespaced, names::name_is_path_segment, errors);
     if old.has("metadata.deletionTimestamp") {
@@ -44,7 +55,6 @@ pub fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
     for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         check_immutable(field, new.at("metadata").at(field), old.at("metadata").at(field), errors);
     }
-    check_finalizer_domains(new, errors);
 }
 
 /// Checks a label map at any path.
@@ -71,7 +81,7 @@ pub fn validate_manager(path: &Path<'_>, manager: &str, errors: &mut Errors) {
 }
 
 /// The checks that creates and updates share.
-fn validate_common(object: &Value, namespaced: bool, rule: NameRule, errors: &mut Errors) {
+fn validate_common(object: &Value, namespaced: bool, rule: impl NameRule, errors: &mut Errors) {
     let metadata = object.at("metadata");
     check_name(metadata, rule, errors);
     check_namespace(metadata.text("namespace"), namespaced, errors);
@@ -86,7 +96,7 @@ fn validate_common(object: &Value, namespaced: bool, rule: NameRule, errors: &mu
     check_managed_fields(metadata.items("managedFields"), errors);
 }
 
-fn check_name(metadata: &Value, rule: NameRule, errors: &mut Errors) {
+fn check_name(metadata: &Value, rule: impl NameRule, errors: &mut Errors) {
     let generate = metadata.text("generateName");
     if !generate.is_empty() {
         for why in rule(generate, true) {
@@ -262,7 +272,7 @@ fn check_immutable(field: &str, new: &Value, old: &Value, errors: &mut Errors) {
 }
 
 /// What Go's unicode.IsPrint takes, as near as the standard library tells: its debug output escapes the rest.
-fn is_printable(c: char) -> bool {
+pub(crate) fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return c == ' ' || c.is_ascii_graphic();
     }

@@ -5,7 +5,9 @@
 //! still quote them, because clients see them.
 
 /// Checks a name; `prefix` is set for `generateName`, where a trailing dash is fine.
-pub type NameRule = fn(name: &str, prefix: bool) -> Vec<String>;
+pub trait NameRule: Fn(&str, bool) -> Vec<String> {}
+
+impl<F: Fn(&str, bool) -> Vec<String>> NameRule for F {}
 
 const LABEL_MAX: usize = 63;
 const SUBDOMAIN_MAX: usize = 253;

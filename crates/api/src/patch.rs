@@ -57,6 +57,9 @@ pub enum PatchError {
     /// The patch does not fit the object; clients are not told why.
     #[error("{0}")]
     Unprocessable(&'static str),
+    /// A strategic merge patch of a custom resource: only types of the schema tables have merge keys.
+    #[error("strategic merge patch is not supported for custom resources")]
+    NotStrategic,
     /// What the original has no Status for: its words, without a reason.
     #[error("{0}")]
     Raw(String),
@@ -100,23 +103,27 @@ impl Patch {
         &self.strict
     }
 
-    /// The object with the patch applied.
+    /// The object with the patch applied. `ty` is its type in the schema tables, if it has one there.
     ///
     /// # Errors
     /// When the body is no patch of its format, or does not fit the object.
-    pub fn apply(&self, ty: TypeId, object: &Value) -> Result<Value, PatchError> {
+    pub fn apply(&self, ty: impl Into<Option<TypeId>>, object: &Value) -> Result<Value, PatchError> {
         match self.kind {
             PatchKind::Json => json::apply(object, &self.body, self.checked),
             PatchKind::Merge => merge::apply(object, &self.body, self.checked),
-            PatchKind::Strategic => strategic::apply(ty, object, &mut self.body.clone()),
+            PatchKind::Strategic => match ty.into() {
+                Some(ty) => strategic::apply(ty, object, &mut self.body.clone()),
+                None => Err(PatchError::NotStrategic),
+            },
         }
     }
 
     /// 422 because the patched object does not decode (`detail` says why). `object` is what the patch was applied to:
     /// the message shows what came of it, or of the patch, so it is made once more in this rare case.
     #[must_use]
-    pub fn refuse(&self, ty: TypeId, object: &Value, detail: &str) -> Status {
-        let shown = if self.kind == PatchKind::Strategic {
+    pub fn refuse(&self, ty: impl Into<Option<TypeId>>, object: &Value, detail: &str) -> Status {
+        let ty = ty.into();
+        let shown = if let (PatchKind::Strategic, Some(ty)) = (self.kind, ty) {
             // The original prints the patch after merging has eaten the directives.
             let mut patch = self.body.clone();
             let _ = strategic::apply(ty, object, &mut patch);
@@ -124,8 +131,8 @@ impl Patch {
         } else {
             self.apply(ty, object).map_or_else(|_| String::new(), |patched| patched.to_string())
         };
-        let converted = match (self.kind, self.apply(ty, object)) {
-            (PatchKind::Strategic, Ok(patched)) => unfit::first(ty, &patched, detail),
+        let converted = match (self.kind, ty, self.apply(ty, object)) {
+            (PatchKind::Strategic, Some(ty), Ok(patched)) => unfit::first(ty, &patched, detail),
             _ => None,
         };
         let mut errors = Errors::default();
@@ -148,6 +155,7 @@ impl PatchError {
                 Status { code: 413, reason: Some("RequestEntityTooLarge"), ..Status::raw(message) }
             }
             Self::Unprocessable(_) => Status::unprocessable_patch(),
+            Self::NotStrategic => Status::unsupported_custom_patch_type(),
             Self::Raw(_) => Status::raw(words),
         }
     }

@@ -10,8 +10,9 @@
 //!     3 port      int32     keep required   number, JSON name, type, attributes
 //!     4 targetPort IntOrString
 //! ```
-//! Types are `string bool int32 int64 float64 bytes Time MicroTime Duration Quantity IntOrString Raw FieldsV1`,
-//! `*T` (may be absent), `[]T`, `map<T>`, or another type, with its table in front when it is in another one.
+//! Types are `string bool int32 int64 float64 bytes Time MicroTime Duration Quantity IntOrString Raw FieldsV1 Json`,
+//! `*T` (may be absent), `[]T`, `map<T>`, `Other|T` (an object of that type, or a T), or another type, with its table in
+//! front when it is in another one.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -98,8 +99,12 @@ pub enum Shape {
     Raw,
     /// A field set of `managedFields`.
     FieldsV1,
+    /// Any JSON, as part of a schema (`default`, `enum`).
+    Json,
     /// A message of the tables.
     Object(TypeId),
+    /// A message of the tables, or a value of another shape that is no object (`additionalProperties: false`).
+    Union(TypeId, Box<Self>),
     /// A list.
     List(Box<Self>),
     /// A map with string keys.
@@ -143,6 +148,7 @@ const TABLES: &[(&str, &str)] = &[
     ("policy", include_str!("../schema/policy.schema")),
     ("certificates", include_str!("../schema/certificates.schema")),
     ("admissionregistration", include_str!("../schema/admissionregistration.schema")),
+    ("apiextensions", include_str!("../schema/apiextensions.schema")),
     ("rbac", include_str!("../schema/rbac.schema")),
     ("waypost", include_str!("../schema/waypost.schema")),
 ];
@@ -292,6 +298,12 @@ fn parse_shape(table: &str, text: &str, names: &HashMap<&'static str, TypeId>) -
     if let Some(item) = text.strip_prefix("map<").and_then(|rest| rest.strip_suffix('>')) {
         return Shape::Map(Box::new(parse_shape(table, item, names)));
     }
+    if let Some((message, other)) = text.split_once('|') {
+        let Shape::Object(message) = parse_shape(table, message, names) else {
+            panic!("{message} is no message: {text}")
+        };
+        return Shape::Union(message, Box::new(parse_shape(table, other, names)));
+    }
     match text {
         "string" => Shape::String,
         "bool" => Shape::Bool,
@@ -306,6 +318,7 @@ fn parse_shape(table: &str, text: &str, names: &HashMap<&'static str, TypeId>) -
         "IntOrString" => Shape::IntOrString,
         "Raw" => Shape::Raw,
         "FieldsV1" => Shape::FieldsV1,
+        "Json" => Shape::Json,
         other => {
             let full = if other.contains('.') { other.to_owned() } else { format!("{table}.{other}") };
             Shape::Object(*names.get(full.as_str()).unwrap_or_else(|| panic!("no type {full}")))

@@ -75,6 +75,12 @@ impl Selector {
             && self.fields.iter().all(|field| field.matches(facts, namespace, name))
     }
 
+    /// Whether it asks for fields other than name and namespace.
+    #[must_use]
+    pub fn asks_for_fields(&self) -> bool {
+        self.fields.iter().any(fields::Requirement::is_fact)
+    }
+
     /// Whether every object is meant.
     #[must_use]
     pub fn is_everything(&self) -> bool {

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::field::Errors;
+use crate::field::{Errors, FieldError};
 
 /// A failure, ready to be serialised.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -50,6 +50,11 @@ impl Resource<'_> {
 
 fn with_group(word: &str, group: &str) -> String {
     if group.is_empty() { word.to_owned() } else { format!("{word}.{group}") }
+}
+
+fn causes(errors: &Errors) -> Vec<Value> {
+    let cause = |error: &FieldError| json!({"reason": error.reason, "message": error.body, "field": error.field});
+    errors.0.iter().map(cause).collect()
 }
 
 fn details(name: &str, group: &str, kind: &str) -> Map<String, Value> {
@@ -214,18 +219,46 @@ impl Status {
         Self::new(415, "UnsupportedMediaType", "415: Unsupported Media Type".to_owned()).empty_details()
     }
 
+    /// 415 for a patch of a custom resource in another format.
+    #[must_use]
+    pub fn unsupported_custom_patch_type() -> Self {
+        let message = "the body of the request was in an unknown format - accepted media types include: \
+                       application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+        Self::new(415, "UnsupportedMediaType", message.to_owned())
+    }
+
+    /// 405 for a verb that a custom resource does not have.
+    #[must_use]
+    pub fn verb_not_supported(verb: &str, resource: Resource<'_>) -> Self {
+        let Resource { group, plural, .. } = resource;
+        let message = format!("{verb} is not supported on resources of kind \"{}\"", with_group(plural, group));
+        let mut status = Self::new(405, "MethodNotAllowed", message);
+        status.details = Some(Value::Object(details("", group, plural)));
+        status
+    }
+
     /// 422 with field errors; `kind` as in `Service` or `EndpointSlice.discovery.k8s.io`.
     #[must_use]
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &Errors) -> Self {
+        let mut causes = causes(errors);
+        let mut seen: Vec<Value> = Vec::with_capacity(causes.len());
+        causes.retain(|cause| {
+            let is_new = !seen.contains(cause);
+            seen.push(cause.clone());
+            is_new
+        });
+        Self::with_causes(group, kind, name, errors, causes)
+    }
+
+    /// 422 with the field errors of a custom resource. An error that was found twice is two causes there.
+    #[must_use]
+    pub fn invalid_custom(group: &str, kind: &str, name: &str, errors: &Errors) -> Self {
+        Self::with_causes(group, kind, name, errors, causes(errors))
+    }
+
+    fn with_causes(group: &str, kind: &str, name: &str, errors: &Errors, causes: Vec<Value>) -> Self {
         let message = format!("{} \"{name}\" is invalid: {}", with_group(kind, group), errors.summary());
         let mut map = details(name, group, kind);
-        let mut causes: Vec<Value> = Vec::with_capacity(errors.0.len());
-        for error in &errors.0 {
-            let cause = json!({"reason": error.reason, "message": error.body, "field": error.field});
-            if !causes.contains(&cause) {
-                causes.push(cause);
-            }
-        }
         map.insert("causes".to_owned(), causes.into());
         Self { details: Some(Value::Object(map)), ..Self::new(422, "Invalid", message) }
     }

@@ -4,7 +4,7 @@
 //! has a priority. The words for ages and shortened lists are the same for all kinds and live here.
 
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::value::ValueExt as _;
 
@@ -31,6 +31,15 @@ pub struct Column {
     pub priority: u8,
     /// What it means.
     pub description: &'static str,
+}
+
+impl Column {
+    /// Its definition in a Table.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        json!({"name": self.name, "type": self.kind, "format": self.format, "description": self.description,
+               "priority": self.priority})
+    }
 }
 
 /// The column of the object's name.

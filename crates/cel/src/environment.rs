@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::check::{self, Checked};
+use crate::check::{self, Checked, Reference};
 use crate::declare::Functions;
+use crate::declared::Declared;
+use crate::estimate::{self, Estimate};
 use crate::issues::Issues;
 use crate::library::{self, Compatibility};
 use crate::plan::Program;
@@ -81,6 +83,20 @@ impl Expression {
     #[must_use]
     pub fn result_type(&self) -> &Type {
         &self.checked.result
+    }
+
+    /// Whether it refers to a variable of this name.
+    #[must_use]
+    pub fn uses(&self, variable: &str) -> bool {
+        let is_it = |reference: &Reference| matches!(reference, Reference::Variable { name, .. } if name == variable);
+        self.checked.references.values().any(is_it)
+    }
+
+    /// What an evaluation costs at least and at most, as Kubernetes estimates it. `root` is the type of the variables,
+    /// whose limits bound the loops over their parts.
+    #[must_use]
+    pub fn estimate(&self, root: &Declared) -> Estimate {
+        estimate::estimate(&self.checked, root)
     }
 
     /// Prepares the expression for evaluation. Parts with constants only are computed now.

@@ -22,8 +22,10 @@
 mod budget;
 mod check;
 mod declare;
+mod declared;
 mod environment;
 mod escape;
+mod estimate;
 mod issues;
 mod library;
 mod plan;
@@ -33,8 +35,10 @@ mod types;
 mod value;
 
 pub use self::budget::{EvalError, MATCH_CONDITIONS_COST_BUDGET, PER_CALL_LIMIT, RUNTIME_COST_BUDGET};
+pub use self::declared::{Declared, DeclaredTypes, Items, Properties, Shape};
 pub use self::environment::{Environment, Expression};
 pub use self::escape::{escape, is_reserved, unescape};
+pub use self::estimate::Estimate;
 pub use self::issues::{Issue, Issues};
 pub use self::library::Compatibility;
 pub use self::library::authz::{
@@ -43,8 +47,10 @@ pub use self::library::authz::{
 pub use self::library::cidr::Cidr;
 pub use self::library::named_format::NamedFormat;
 pub use self::library::quantity::Quantity;
+pub use self::library::regex::compile as compile_regex;
 pub use self::library::semver::Version;
-pub use self::library::url::Url;
+pub use self::library::url::{Url, check_request as check_request_uri};
 pub use self::plan::{Evaluation, Program, Variables};
 pub use self::types::{ObjectTable, ObjectTypes, Type};
+pub use self::value::number::shortest as format_double;
 pub use self::value::{Iter, List, Map, Object, Str, Timestamp, Value};

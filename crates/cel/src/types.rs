@@ -108,7 +108,7 @@ impl Type {
         }
     }
 
-    fn params(&self) -> Vec<&Self> {
+    pub(crate) fn params(&self) -> Vec<&Self> {
         match self {
             Self::List(inner) | Self::Optional(inner) | Self::Type(Some(inner)) => vec![inner],
             Self::Map(key, value) => vec![key, value],

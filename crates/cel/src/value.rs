@@ -25,6 +25,7 @@ use crate::library::semver::Version;
 use crate::library::url::Url;
 use crate::types::{ObjectTypes, Type};
 
+pub(crate) use self::list::Unique;
 pub use self::list::{Iter, List};
 pub use self::map::Map;
 pub use self::text::Str;
@@ -76,6 +77,8 @@ pub enum Value<'a> {
     Format(&'static NamedFormat),
     /// An authorizer, or a check that is being built with it.
     Check(Check<'a>),
+    /// A part of the input that is not of its declared type. Using it fails with this message.
+    Invalid(Arc<str>),
 }
 
 /// An object whose fields the caller provides, possibly computed on access.
@@ -170,6 +173,7 @@ impl<'a> Value<'a> {
             Self::Semver(_) => "kubernetes.Semver",
             Self::Format(_) => "kubernetes.NamedFormat",
             Self::Check(check) => check.type_name(),
+            Self::Invalid(_) => "error",
         }
     }
 
@@ -197,6 +201,7 @@ impl<'a> Value<'a> {
             Self::Semver(_) => "cel.Semver",
             Self::Format(_) => "cel.Format",
             Self::Check(_) => "library.authorizerVal",
+            Self::Invalid(_) => "*types.Err",
         }
     }
 
@@ -288,6 +293,7 @@ impl fmt::Display for Value<'_> {
             Self::Semver(version) => write!(f, "{version}"),
             Self::Format(format) => f.write_str(format.name),
             Self::Check(check) => f.write_str(check.type_name()),
+            Self::Invalid(message) => f.write_str(message),
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use store::admission::{AdmitNew, Dynamic, Request};
 use store::{Op, Txn};
 
-use crate::write::{Refusal, USER, Write, kind_of};
+use crate::write::{Refusal, USER, Write};
 
 /// The policies and webhooks, if there are any.
 pub(crate) fn needed(dynamic: Option<&Dynamic>) -> Option<&dyn AdmitNew> {
@@ -20,7 +20,7 @@ pub(crate) fn needed(dynamic: Option<&Dynamic>) -> Option<&dyn AdmitNew> {
 pub(crate) async fn mutate(dynamic: &dyn AdmitNew, writes: &mut [Write]) -> Result<(), Box<Refusal>> {
     for write in writes {
         let Write::Object { table, object, modified: 0 } = write else { continue };
-        let kind = kind_of(table);
+        let Some(kind) = kinds::by_table(table) else { continue };
         let (namespace, name) = names(object);
         let owner = Refusal::owner(object);
         typed(kind, object);

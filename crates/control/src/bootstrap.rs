@@ -4,6 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use api::admission::Plugins;
+use api::custom::Kinds;
 use api::rbac::defaults::{DEFAULTS, Step, reconcile};
 use api::value::ValueExt as _;
 use api::view::labels;
@@ -33,7 +34,14 @@ pub async fn run(store: &dyn Store, ranges: &Ranges, server: SocketAddr) -> Resu
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let setting = Setting { ranges, now: &now };
     for writes in missing(store, &setting, server) {
-        let writer = Writer { store, ranges, now: Timestamp::now(), checked: false, plugins: &Plugins::none() };
+        let writer = Writer {
+            store,
+            ranges,
+            now: Timestamp::now(),
+            checked: false,
+            plugins: &Plugins::none(),
+            kinds: Kinds::fixed(),
+        };
         let Ok(txn) = writer.transaction(&writes) else { continue };
         match store.commit(txn).await {
             // Another server wrote it.
@@ -47,7 +55,14 @@ pub async fn run(store: &dyn Store, ranges: &Ranges, server: SocketAddr) -> Resu
 /// Reconciles default roles and bindings in one transaction, and aggregates them: without them only administrators have access.
 async fn default_roles(store: &dyn Store, ranges: &Ranges) -> Result<(), CommitError> {
     for _ in 0..ATTEMPTS {
-        let writer = Writer { store, ranges, now: Timestamp::now(), checked: true, plugins: &Plugins::none() };
+        let writer = Writer {
+            store,
+            ranges,
+            now: Timestamp::now(),
+            checked: true,
+            plugins: &Plugins::none(),
+            kinds: Kinds::fixed(),
+        };
         let mut writes = lacking_roles(store);
         if writes.is_empty() {
             writes = cluster_roles::outdated(store);

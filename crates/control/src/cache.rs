@@ -17,6 +17,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use api::custom::Catalog;
+use api::kinds::customresourcedefinition;
+use api::object;
 use api::view::Ownership;
 use store::{Entry, Table};
 
@@ -60,6 +63,8 @@ pub struct Cache {
     pub owners: Owners,
     /// Namespaces that are being deleted.
     pub terminating: BTreeSet<Box<str>>,
+    /// The kinds, those of CustomResourceDefinitions included.
+    pub kinds: Catalog,
 }
 
 /// One object changed.
@@ -137,6 +142,10 @@ impl Cache {
             "ippools" => self.load_balancers.apply_pool(entry, deleted),
             load_balancer::CLAIMS => self.load_balancers.apply_claim(entry, deleted),
             "leases" => self.nodes.record_heartbeat(&entry.key.name, at),
+            table if table == customresourcedefinition::KIND.table => {
+                let definition = now.map(|entry| object::decode_light(&entry.value));
+                self.kinds.apply(&entry.key.name, definition.as_ref(), entry.modified);
+            }
             _ if workloads::holds(table) => self.workloads.apply(entry, deleted),
             _ => {}
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::admission::Plugins;
+use api::custom::Kinds;
 use api::object;
 use api::value::ValueExt as _;
 use jiff::Timestamp;
@@ -80,7 +81,14 @@ impl Election {
         lease.put("spec.holderIdentity", "");
         lease.put("spec.leaseDurationSeconds", 1);
         let write = Write::Object { table: "leases", object: Box::new(lease), modified: entry.modified };
-        let writer = Writer { store, ranges, now: Timestamp::now(), checked: true, plugins: &Plugins::none() };
+        let writer = Writer {
+            store,
+            ranges,
+            now: Timestamp::now(),
+            checked: true,
+            plugins: &Plugins::none(),
+            kinds: Kinds::fixed(),
+        };
         if let Ok(txn) = writer.transaction(&[write]) {
             // On failure the Lease expires.
             let _ = store.commit(txn).await;
@@ -103,7 +111,7 @@ impl Election {
         let entry = store.get(&key());
         let now = Timestamp::now();
         let Some(write) = self.decide(entry.as_deref(), observed, Instant::now(), now) else { return false };
-        let writer = Writer { store, ranges, now, checked: true, plugins: &Plugins::none() };
+        let writer = Writer { store, ranges, now, checked: true, plugins: &Plugins::none(), kinds: Kinds::fixed() };
         match writer.transaction(&[write]) {
             Ok(txn) => store.commit(txn).await.is_ok(),
             Err(_) => false,

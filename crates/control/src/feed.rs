@@ -3,8 +3,10 @@
 //! Changes are ordered within a table only. When a watch is lost because its history was compacted, the feed ends with
 //! [`FeedEvent::WatchLost`]: the runner must relist, because the cache has a gap.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use api::custom::Kinds;
 use api::kinds::KINDS;
 use store::{Entry, Event, Revision, Store, Table};
 use tokio::sync::mpsc;
@@ -32,29 +34,47 @@ pub(crate) enum FeedEvent {
 #[derive(Debug)]
 pub(crate) struct Feed {
     events: mpsc::Receiver<FeedEvent>,
+    sender: mpsc::Sender<FeedEvent>,
     /// Watch tasks; aborted with the feed.
-    _watchers: JoinSet<()>,
-    /// The number of tables.
-    pub(crate) tables: usize,
+    watchers: JoinSet<()>,
+    /// The watched tables.
+    tables: BTreeSet<Table>,
 }
 
 impl Feed {
     /// Starts to list and watch.
     pub(crate) fn start(store: &Arc<dyn Store>) -> Self {
         let (sender, events) = mpsc::channel(BUFFER);
-        let mut watchers = JoinSet::new();
-        let tables = tables();
-        for table in &tables {
-            watchers.spawn(watch(store.clone(), *table, sender.clone()));
+        let mut feed = Self { events, sender, watchers: JoinSet::new(), tables: BTreeSet::new() };
+        for table in tables() {
+            feed.add(store, table);
         }
-        Self { events, _watchers: watchers, tables: tables.len() }
+        feed
+    }
+
+    /// The number of watched tables.
+    pub(crate) fn len(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// Starts to list and watch the tables of new definitions. That of a deleted definition stays watched: it is empty.
+    pub(crate) fn follow(&mut self, store: &Arc<dyn Store>, kinds: &Kinds) {
+        for kind in kinds.custom_tables() {
+            self.add(store, Table::named(kind.table));
+        }
+    }
+
+    fn add(&mut self, store: &Arc<dyn Store>, table: Table) {
+        if self.tables.insert(table) {
+            self.watchers.spawn(watch(store.clone(), table, self.sender.clone()));
+        }
     }
 
     /// The next event.
     pub(crate) async fn next(&mut self) -> FeedEvent {
         match self.events.recv().await {
             Some(events) => events,
-            // The senders live as long as the feed.
+            // The feed has a sender itself.
             None => std::future::pending().await,
         }
     }

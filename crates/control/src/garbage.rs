@@ -12,10 +12,10 @@ mod tests;
 use std::sync::Arc;
 
 use api::kind::Kind;
+use api::object;
 use api::options::Propagation;
 use api::value::ValueExt as _;
 use api::view::{OwnerReference, Ownership};
-use api::{kinds, object};
 use serde_json::Value;
 use store::{Entry, Key, Table};
 
@@ -48,12 +48,12 @@ fn affected_keys(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'
     let before = before.map(|before| ownership(&before.value).owner_references).unwrap_or_default();
     if change.deleted {
         add_dependents(view, metadata, affected);
-        add_waiting_owners(change.key(), &metadata.owner_references, affected);
+        add_waiting_owners(view, change.key(), &metadata.owner_references, affected);
         return;
     }
     if *metadata.owner_references != *before {
         // An owner may have waited for a removed reference.
-        add_waiting_owners(change.key(), &before, affected);
+        add_waiting_owners(view, change.key(), &before, affected);
         if !metadata.owner_references.is_empty() {
             affected.add(&task(&change.entry.key));
         }
@@ -84,9 +84,9 @@ fn add_dependents(view: &View<'_>, owner: &Ownership, affected: &mut AffectedKey
 }
 
 /// Adds the owners whose deletion an object may have blocked.
-fn add_waiting_owners(dependent: &str, owners: &[OwnerReference], affected: &mut AffectedKeys<'_>) {
+fn add_waiting_owners(view: &View<'_>, dependent: &str, owners: &[OwnerReference], affected: &mut AffectedKeys<'_>) {
     for owner in owners.iter().filter(|owner| owner.block_owner_deletion) {
-        if let Ok(key) = references::locate(owner, dependent) {
+        if let Ok(key) = references::locate(view, owner, dependent) {
             affected.add(&task(&key));
         }
     }
@@ -113,12 +113,12 @@ struct Item {
 impl Item {
     fn find(view: &View<'_>, key: &str) -> Option<Self> {
         let (table, name) = key.split_once(SEPARATOR)?;
-        let kind = kinds::by_table(table)?;
+        let kind = view.cache.kinds.kinds().by_table(table)?;
         Self::read(view, &Key::new(Table::named(kind.table), name))
     }
 
     fn read(view: &View<'_>, key: &Key) -> Option<Self> {
-        let kind = kinds::by_table(key.table.as_str())?;
+        let kind = view.cache.kinds.kinds().by_table(key.table.as_str())?;
         let entry = view.store.get(key)?;
         Some(Self { kind, metadata: ownership(&entry.value), entry })
     }

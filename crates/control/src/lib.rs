@@ -16,6 +16,7 @@ pub mod certificates;
 pub mod cluster_roles;
 pub mod conditions;
 pub mod controller;
+pub mod custom_resources;
 pub mod endpoints;
 pub mod endpointslice;
 pub mod garbage;
@@ -65,6 +66,7 @@ pub static CONTROLLERS: &[Controller] = &[
     mirroring::CONTROLLER,
     garbage::CONTROLLER,
     namespaces::CONTROLLER,
+    custom_resources::CONTROLLER,
     service_accounts::ACCOUNTS,
     service_accounts::ROOT_CAS,
     service_accounts::TOKENS,

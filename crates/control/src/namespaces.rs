@@ -78,7 +78,7 @@ impl Content {
     /// Lists the Pods and, when there are none, everything else.
     fn of(view: &View<'_>, namespace: &str) -> Self {
         let mut content = Self::default();
-        for kind in tables() {
+        for kind in tables(view) {
             if !content.inspect(view, kind, namespace) || (kind.plural == "pods" && !content.is_empty()) {
                 break;
             }
@@ -109,11 +109,12 @@ impl Content {
 }
 
 /// The namespaced kinds, each table once, Pods first.
-fn tables() -> impl Iterator<Item = &'static Kind> {
+fn tables(view: &View<'_>) -> impl Iterator<Item = &'static Kind> {
     let first = |kind: &Kind| kinds::by_table(kind.table).is_some_and(|first| std::ptr::eq(first, kind));
     let held = KINDS.iter().copied().filter(move |kind| kind.namespaced && first(kind));
     let (pods, others): (Vec<_>, Vec<_>) = held.partition(|kind| kind.plural == "pods");
-    pods.into_iter().chain(others)
+    let custom: Vec<_> = view.cache.kinds.kinds().custom_tables().filter(|kind| kind.namespaced).collect();
+    pods.into_iter().chain(others).chain(custom)
 }
 
 fn delete(entry: &Arc<Entry>) -> Write {

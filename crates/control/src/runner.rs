@@ -13,6 +13,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use api::custom::Kinds;
+use api::kinds::customresourcedefinition;
 use jiff::Timestamp;
 use store::{CommitError, Op, Revision, Store, Table, Txn};
 use tokio::task::JoinSet;
@@ -124,12 +126,12 @@ impl ReconcileLoop {
             tokio::select! {
                 biased;
                 Some(completed) = self.in_flight.join_next(), if !self.in_flight.is_empty() => self.completed(completed),
-                events = feed.next() => if let Err(lost_table) = self.handle(events) { return lost_table },
+                events = feed.next() => if let Err(lost_table) = self.handle(events, feed) { return lost_table },
                 () = sleep_until(due), if idle => {}
                 () = std::future::ready(()), if !idle => {}
             }
             while let Some(events) = feed.try_next() {
-                if let Err(lost_table) = self.handle(events) {
+                if let Err(lost_table) = self.handle(events, feed) {
                     return lost_table;
                 }
             }
@@ -144,7 +146,7 @@ impl ReconcileLoop {
     /// Lists all tables before the first reconcile: missing objects would look like deleted ones.
     async fn initial_sync(&mut self, feed: &mut Feed) -> Result<(), Table> {
         let (mut listed, mut entries, mut changes) = (0, Vec::new(), Vec::new());
-        while listed < feed.tables {
+        while listed < feed.len() {
             match feed.next().await {
                 FeedEvent::Listed(try_next) => {
                     entries.extend(try_next);
@@ -165,10 +167,11 @@ impl ReconcileLoop {
                 self.add(index, QueuedKey { key: SINGLETON_KEY.into(), trigger: None, delay: Duration::ZERO }, at);
             }
         }
-        changes.into_iter().try_for_each(|events| self.handle(events))
+        feed.follow(&self.store, self.cache.kinds.kinds());
+        changes.into_iter().try_for_each(|events| self.handle(events, feed))
     }
 
-    fn handle(&mut self, events: FeedEvent) -> Result<(), Table> {
+    fn handle(&mut self, events: FeedEvent, feed: &mut Feed) -> Result<(), Table> {
         let at = Instant::now();
         match events {
             FeedEvent::WatchLost(table) => return Err(table),
@@ -185,6 +188,9 @@ impl ReconcileLoop {
                 }
                 self.known.insert(table, known);
                 self.release_written(at);
+                if table.as_str() == customresourcedefinition::KIND.table {
+                    feed.follow(&self.store, self.cache.kinds.kinds());
+                }
             }
         }
         Ok(())
@@ -241,13 +247,13 @@ impl ReconcileLoop {
             self.finish(&due, requeue_after, started, 0);
             return;
         }
-        let (store, settings) = (self.store.clone(), self.settings.clone());
+        let (store, settings, kinds) = (self.store.clone(), self.settings.clone(), self.cache.kinds.kinds().clone());
         let name = CONTROLLERS[due.task.controller].name;
         let commit_all = async move {
             let mut written = WrittenRevisions::default();
             let mut outcome = Ok(());
             for writes in &transactions {
-                outcome = commit(&*store, &settings, writes, &mut written).await;
+                outcome = commit(&*store, &settings, &kinds, writes, &mut written).await;
                 if outcome.is_err() {
                     break;
                 }
@@ -261,8 +267,8 @@ impl ReconcileLoop {
             // Each Event is its own transaction: its name may be taken or its namespace gone. They are submitted together and so written to disk
             // together.
             let events = events.into_iter().map(|event| {
-                let (store, settings) = (&*store, &settings);
-                async move { commit(store, settings, &[event], &mut WrittenRevisions::default()).await.is_ok() }
+                let (store, settings, kinds) = (&*store, &settings, &kinds);
+                async move { commit(store, settings, kinds, &[event], &mut WrittenRevisions::default()).await.is_ok() }
             });
             futures_util::future::join_all(events).await;
             Completed { due, requeue_after, started, outcome: outcome.map(|()| written) }
@@ -328,6 +334,7 @@ impl WrittenRevisions {
 async fn commit(
     store: &dyn Store,
     settings: &Settings,
+    kinds: &Kinds,
     writes: &[Write],
     written: &mut WrittenRevisions,
 ) -> Result<(), Failure> {
@@ -337,7 +344,7 @@ async fn commit(
     if let Some(dynamic) = dynamic {
         admit::mutate(dynamic, writes.to_mut()).await.map_err(Failure::Refused)?;
     }
-    let writer = Writer { store, ranges, now: Timestamp::now(), checked: true, plugins };
+    let writer = Writer { store, ranges, now: Timestamp::now(), checked: true, plugins, kinds };
     let txn = writer.transaction(&writes).map_err(Failure::from)?;
     if let Some(dynamic) = dynamic {
         admit::validate(dynamic, &txn).await.map_err(Failure::Refused)?;
@@ -360,7 +367,7 @@ impl From<WriteError> for Failure {
         match unfit {
             WriteError::Stale(_) => Self::Conflict,
             WriteError::NoNamespace(_) => Self::NamespaceTerminating,
-            WriteError::Invalid { .. } => Self::Error(unfit.to_string()),
+            WriteError::Invalid { .. } | WriteError::UnknownTable(_) => Self::Error(unfit.to_string()),
             WriteError::Refused(refusal) => Self::Refused(refusal),
         }
     }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use api::facts::Facts;
 use api::kind::Kind;
+use api::object;
 use api::value::ValueExt as _;
-use api::{kinds, object};
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -110,7 +110,7 @@ impl Cluster {
             object.put("metadata.creationTimestamp", "2026-01-01T00:00:00Z");
         }
         self.apply(Op::Put {
-            facts: Arc::new(kind(table).facts(&object)),
+            facts: Arc::new(self.kind(table).facts(&object)),
             value: object::encode(&object),
             key,
             ttl: None,
@@ -135,13 +135,17 @@ impl Cluster {
     /// A stored object.
     pub(crate) fn get(&self, table: &'static str, key: &str) -> Option<Value> {
         let entry = self.store.get(&Key { table: Table::named(table), name: key.into() })?;
-        Some(object::decode(kind(table), &entry.value, entry.modified))
+        Some(object::decode(self.kind(table), &entry.value, entry.modified))
     }
 
     /// All objects of a table.
     pub(crate) fn all(&self, table: &'static str) -> Vec<Value> {
         let entries = self.store.entries.values().filter(|entry| entry.key.table.as_str() == table);
-        entries.map(|entry| object::decode(kind(table), &entry.value, entry.modified)).collect()
+        entries.map(|entry| object::decode(self.kind(table), &entry.value, entry.modified)).collect()
+    }
+
+    fn kind(&self, table: &str) -> &'static Kind {
+        self.cache.kinds.kinds().by_table(table).expect("a kind")
     }
 
     fn apply(&mut self, op: Op) {
@@ -241,7 +245,7 @@ impl Cluster {
                     self.queued.insert((index, key.to_owned()));
                     return;
                 }
-                Err(error @ (WriteError::Invalid { .. } | WriteError::Refused(_))) => {
+                Err(error @ (WriteError::Invalid { .. } | WriteError::Refused(_) | WriteError::UnknownTable(_))) => {
                     panic!("{}: {error}", self.controllers[index].name)
                 }
             }
@@ -258,12 +262,14 @@ impl Cluster {
 
     /// Commits a transaction as the runner and the store would.
     fn commit(&mut self, writes: &[Write]) -> Result<(), WriteError> {
+        let kinds = self.cache.kinds.kinds().clone();
         let writer = Writer {
             store: &self.store,
             ranges: &self.settings.ranges,
             now: Timestamp::UNIX_EPOCH,
             checked: true,
             plugins: &self.settings.plugins,
+            kinds: &kinds,
         };
         let txn = writer.transaction(writes)?;
         let holds = |key: &Key, modified| self.store.get(key).map_or(0, |entry| entry.modified) == modified;
@@ -300,10 +306,6 @@ impl Cluster {
         self.written.retain(|(written, ..)| *written != table);
         count
     }
-}
-
-fn kind(table: &str) -> &'static Kind {
-    kinds::by_table(table).expect("a kind")
 }
 
 fn entry(key: Key, value: bytes::Bytes, facts: Arc<Facts>, created: Revision, modified: Revision) -> Arc<Entry> {

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::admission::{Notes, Plugins};
-use api::apply::{self, Manager};
-use api::facts::Facts;
+use api::apply::Manager;
+use api::custom::{Kinds, facts_of, resource_of_table};
 use api::field::Errors;
 use api::kind::Kind;
 use api::options::Propagation;
 use api::status::Status;
 use api::value::ValueExt as _;
-use api::{decode, kinds, lifecycle, object};
+use api::{kinds, lifecycle, object};
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -86,6 +86,9 @@ pub(crate) enum WriteError {
     /// The namespace does not exist or is being deleted.
     #[error("namespace {0} is being deleted")]
     NoNamespace(Box<str>),
+    /// No kind is stored in the table.
+    #[error("no kind is stored in {0}")]
+    UnknownTable(String),
     /// Validation failed.
     #[error("{key}: {why}")]
     Invalid {
@@ -140,6 +143,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) checked: bool,
     /// Admission plugins for new objects.
     pub(crate) plugins: &'a Plugins,
+    /// The kinds, those of CustomResourceDefinitions included.
+    pub(crate) kinds: &'a Kinds,
 }
 
 impl Writer<'_> {
@@ -159,8 +164,7 @@ impl Writer<'_> {
                 Write::DeleteNow { key, modified } => self.delete(key, *modified, Some(0), None, &mut txn)?,
                 Write::Raw { key, value, modified } => {
                     txn.compares.push(Compare { key: key.clone(), modified: *modified });
-                    let kind = kinds::by_table(key.table.as_str());
-                    let facts = kind.map_or_else(Facts::default, |kind| kind.facts(&object::decode_light(value)));
+                    let facts = facts_of(key.table.as_str(), value);
                     let (key, value) = (key.clone(), value.clone());
                     txn.ops.push(Op::Put { key, value, facts: Arc::new(facts), ttl: None });
                 }
@@ -170,7 +174,7 @@ impl Writer<'_> {
     }
 
     fn create(&self, table: &'static str, mut object: Value, txn: &mut Txn) -> Result<(), WriteError> {
-        let kind = kind_of(table);
+        let kind = self.kind_of(table)?;
         if kind.namespaced {
             txn.compares.push(self.open_namespace(object.text("metadata.namespace"))?);
         }
@@ -209,9 +213,9 @@ impl Writer<'_> {
         if !object.has("metadata.managedFields") {
             let api_version = kind.api_version();
             let manager = Manager { name: MANAGER, api_version: &api_version, subresource: "" };
-            apply::track_update(kind.type_id(), None, &mut object, &manager, &now);
+            kind.track_update(None, &mut object, &manager, &now);
         }
-        decode::prune(kind.type_id(), &mut object);
+        kind.normalize(&mut object);
         let mut errors = Errors::default();
         kind.rules.validate_create(&object, &mut errors);
         let key = object_key(table, &object);
@@ -229,7 +233,7 @@ impl Writer<'_> {
         modified: u64,
         txn: &mut Txn,
     ) -> Result<(), WriteError> {
-        let kind = kind_of(table);
+        let kind = self.kind_of(table)?;
         let key = object_key(table, new);
         let entry = self.current(&key, modified)?;
         let old = object::decode(kind, &entry.value, entry.modified);
@@ -242,8 +246,8 @@ impl Writer<'_> {
             lifecycle::keep_generation(&mut new, &old);
         }
         let manager = Manager { name: MANAGER, api_version: &api_version, subresource };
-        apply::track_update(kind.type_id(), Some(&old), &mut new, &manager, &lifecycle::seconds(self.now));
-        decode::prune(kind.type_id(), &mut new);
+        kind.track_update(Some(&old), &mut new, &manager, &lifecycle::seconds(self.now));
+        kind.normalize(&mut new);
         let mut errors = Errors::default();
         match subresource {
             "" => kind.rules.validate_update(&new, &old, &mut errors),
@@ -267,7 +271,11 @@ impl Writer<'_> {
         txn: &mut Txn,
     ) -> Result<(), WriteError> {
         let entry = self.current(key, modified)?;
-        let Some(kind) = kinds::by_table(key.table.as_str()) else {
+        let Some(kind) = self.kinds.by_table(key.table.as_str()) else {
+            if resource_of_table(key.table.as_str()).is_some() {
+                // Finalizers hold also objects of a kind that is not served at the moment.
+                return Err(WriteError::UnknownTable(key.table.to_string()));
+            }
             txn.compares.push(Compare { key: key.clone(), modified });
             txn.ops.push(Op::Delete { key: key.clone() });
             return Ok(());
@@ -294,6 +302,11 @@ impl Writer<'_> {
         txn.compares.extend(compares);
         txn.ops.extend(ops);
         txn.ops.push(Op::Delete { key: entry.key.clone() });
+    }
+
+    /// The kind that is stored in a table. That of a definition may have been deleted since the write was decided on.
+    fn kind_of(&self, table: &str) -> Result<&'static Kind, WriteError> {
+        self.kinds.by_table(table).ok_or_else(|| WriteError::UnknownTable(table.to_owned()))
     }
 
     fn check_errors(&self, key: &Key, errors: &Errors) -> Result<(), WriteError> {
@@ -338,10 +351,6 @@ fn put(kind: &Kind, key: Key, object: &Value, modified: u64, txn: &mut Txn) {
 
 fn new_uid() -> String {
     uuid::Uuid::new_v4().to_string()
-}
-
-pub(crate) fn kind_of(table: &str) -> &'static Kind {
-    kinds::by_table(table).unwrap_or_else(|| panic!("no kind is stored in {table}"))
 }
 
 /// The key of an object.

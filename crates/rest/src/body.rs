@@ -47,18 +47,19 @@ pub(crate) fn object(
             kind.kind, kind.version, kind.kind
         ))
     };
-    let ty = kind.type_id();
+    let is_custom = kind.table_type().is_none();
     let Decoded { mut value, strict } = match media {
+        Media::Protobuf if is_custom => return Err(unsupported_media()),
         Media::Protobuf => Decoded { value: protobuf(kind, bytes)?, strict: Vec::new() },
         Media::Json => {
             let claimed = decode::find_kind(bytes).map_err(|error| unrecognized(kind.kind, &error, bytes))?;
             check_type(kind, &claimed.api_version, &claimed.kind)?;
-            decode::decode_json(ty, bytes).map_err(|error| unhandled(&error))?
+            kind.decode_json(bytes).map_err(|error| unhandled(&error))?
         }
         Media::Yaml => {
             let Decoded { mut value, mut strict } = text(kind.kind, media, bytes)?;
             check_type(kind, value.text("apiVersion"), value.text("kind"))?;
-            strict.extend(decode::check(ty, &mut value).map_err(|error| unhandled(&error))?);
+            strict.extend(kind.check(&mut value).map_err(|error| unhandled(&error))?);
             Decoded { value, strict }
         }
     };
@@ -66,8 +67,37 @@ pub(crate) fn object(
         value = Value::Object(serde_json::Map::new());
     }
     apply_validation(validation, &strict, warnings).map_err(|error| unhandled(&error))?;
+    if is_custom {
+        complete_type(kind, &mut value)?;
+    }
     kind.rules.default(&mut value);
     Ok(value)
+}
+
+/// A custom resource is of the version of the URL; its kind is checked by the rules of the kind.
+fn complete_type(kind: &Kind, value: &mut Value) -> Result<(), Status> {
+    let (sent, want) = (value.text("apiVersion"), kind.api_version());
+    if !sent.is_empty() && sent != want {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({sent}) does not match the expected API version ({want})"
+        )));
+    }
+    value.put("apiVersion", want);
+    if value.text("kind").is_empty() {
+        value.put("kind", kind.kind);
+    }
+    Ok(())
+}
+
+/// The error for a body of a custom resource in protobuf.
+fn unsupported_media() -> Status {
+    Status {
+        code: 415,
+        reason: Some("UnsupportedMediaType"),
+        ..Status::raw(
+            "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml",
+        )
+    }
 }
 
 /// Applies `fieldValidation` to strict decoding errors: ignored, warnings, or an error.
@@ -183,6 +213,10 @@ pub(crate) fn delete_options(media: Media, bytes: &[u8]) -> Result<Option<Value>
 
 /// Checks the type that a body names against that of the URL; it may be omitted.
 fn check_type(kind: &Kind, api_version: &str, name: &str) -> Result<(), Status> {
+    if kind.table_type().is_none() {
+        // Custom resources are checked when their fields are.
+        return Ok(());
+    }
     let want = kind.api_version();
     if (api_version.is_empty() || api_version == want) && (name.is_empty() || name == kind.kind) {
         return Ok(());

@@ -274,24 +274,29 @@ fn aggregated_group(kinds: &[&'static Kind], group: &str) -> Value {
 }
 
 fn aggregated_resource(kind: &Kind) -> Value {
+    let (group, version) = response_group_version(kind);
     let mut entry = json!({
         "resource": kind.plural,
-        "responseKind": { "group": "", "version": "", "kind": kind.kind },
+        "responseKind": { "group": group, "version": version, "kind": kind.kind },
         "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
         "singularResource": kind.singular,
         "verbs": kind.verbs,
     });
     put_names(&mut entry, kind);
     if !kind.subresources.is_empty() {
-        let parts: Vec<Value> = kind.subresources.iter().map(aggregated_subresource).collect();
+        let parts: Vec<Value> = kind.subresources.iter().map(|sub| aggregated_subresource(kind, sub)).collect();
         entry["subresources"] = parts.into();
     }
     entry
 }
 
-fn aggregated_subresource(sub: &Subresource) -> Value {
-    // Empty: as the parent.
-    let (group, version) = foreign(sub.kind).unwrap_or(("", ""));
+/// Group and version of a response; empty: those of the document. Custom resources name them.
+fn response_group_version(kind: &Kind) -> (&'static str, &'static str) {
+    if kind.table_type().is_some() { ("", "") } else { (kind.group, kind.version) }
+}
+
+fn aggregated_subresource(kind: &Kind, sub: &Subresource) -> Value {
+    let (group, version) = foreign(sub.kind).unwrap_or_else(|| response_group_version(kind));
     json!({
         "subresource": sub.name,
         "responseKind": { "group": group, "version": version, "kind": sub.kind },

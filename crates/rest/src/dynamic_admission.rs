@@ -34,7 +34,7 @@ use api::status::Status;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use store::Store;
+use store::{KindCatalog, Store};
 
 use crate::auth::User;
 use crate::authz::Authorizer;
@@ -59,6 +59,7 @@ pub(crate) struct DynamicAdmission {
     store: Arc<dyn Store>,
     authorizer: Arc<Authorizer>,
     configuration: Tracked,
+    catalog: KindCatalog,
     caller: Box<dyn Caller>,
     asks_policies: bool,
     asks_mutating: bool,
@@ -85,6 +86,7 @@ impl DynamicAdmission {
     ) -> Self {
         Self {
             configuration: Tracked::new(&*store, compiler),
+            catalog: KindCatalog::new(&*store),
             store,
             authorizer,
             caller,
@@ -112,7 +114,7 @@ impl DynamicAdmission {
     }
 
     fn cluster(&self) -> Stored<'_> {
-        Stored { store: &*self.store }
+        Stored { store: &*self.store, catalog: &self.catalog }
     }
 
     /// The labels of a namespace.

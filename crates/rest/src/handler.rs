@@ -7,7 +7,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::kinds;
+use api::custom::Kinds;
+use api::kind::SCALE;
 use api::status::Status;
 use futures_util::FutureExt as _;
 use http::header::{self, HeaderMap, HeaderValue};
@@ -30,7 +31,7 @@ use crate::forward::ClientBody;
 use crate::metrics::Metrics;
 use crate::negotiate::{self, PLAIN};
 use crate::offload::Offload;
-use crate::openapi::OpenApi;
+use crate::openapi::OpenApiCache;
 use crate::pki::Live;
 use crate::registry::Registry;
 use crate::reply::{Body, Reply};
@@ -54,7 +55,7 @@ pub(crate) struct Shared {
     pub(crate) metrics: Arc<Metrics>,
     /// The audit log, if there is one.
     pub(crate) audit: Option<Arc<Audit>>,
-    pub(crate) openapi: OpenApi,
+    pub(crate) openapi: OpenApiCache,
     /// `host:port`, as discovery reports it.
     pub(crate) address: String,
     /// The server's identity towards agents of nodes, if there may be any.
@@ -150,7 +151,11 @@ async fn respond(
 ) -> Reply {
     let started = Instant::now();
     let path = query::decode_path(parts.uri.path());
-    let route = route::parse(&path);
+    // Most requests are for kinds of the static table.
+    let route = match route::parse(&path, Kinds::fixed()) {
+        Route::NotFound | Route::NoSuchResource => route::parse(&path, &shared.registry.kinds()),
+        route => route,
+    };
     let (verb, kind, part) = describe(&parts.method, &parts.uri, &route);
     let answer = AssertUnwindSafe(answer(shared, peer, parts, &path, route, sent, audit));
     let mut reply = match answer.catch_unwind().await {
@@ -243,6 +248,7 @@ async fn answer(
             non_resource::health(shared, page, check, parts.uri.query().unwrap_or_default())
         }
         Route::Version => non_resource::version(),
+        Route::NoSuchSubresource { kind, name } => failed(&plain, &Status::not_found(kind.resource(), name)),
         Route::NoSuchResource => failed(&plain, &Status::no_such_resource()),
         Route::NotFound => Reply::bytes(404, "text/plain; charset=utf-8", "404 page not found\n"),
         other => non_resource::get(shared, &context, other),
@@ -292,7 +298,10 @@ async fn resource(
             warnings.push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
             context.audit.annotate("k8s.io/deprecated", "true");
         }
-        let Some(verb) = verbs::verb(&context, &target) else { return Err(Status::method_not_allowed()) };
+        if let Some(warning) = target.kind.rules.definition().and_then(|definition| definition.deprecation.clone()) {
+            warnings.push(warning);
+        }
+        let Some(verb) = verbs::verb(&context, &target) else { return Err(verbs::not_allowed(&context, &target)) };
         if verbs::is_long_running(&target) {
             // The backend determines form and duration of the response.
             sent.audit = context.audit.trail();
@@ -316,7 +325,13 @@ async fn resource(
             check_again(started.elapsed())?;
         }
         let bytes = body.as_ref().map(|body| body.bytes.clone()).unwrap_or_default();
-        context.view.form = negotiate::choose(context.header(header::ACCEPT), target.name.is_none())?;
+        let accept = context.header(header::ACCEPT);
+        context.view.form = match target.kind.table_type() {
+            Some(_) => negotiate::choose(accept, target.name.is_none())?,
+            // A Scale is not a custom resource.
+            None if target.subresource.is_some_and(|sub| sub.name == SCALE) => negotiate::choose(accept, false)?,
+            None => negotiate::choose_custom(accept)?,
+        };
         context.view.form.pretty |= matches!(context.param("pretty"), Some("true" | "1"));
         context.view.include = Include::parse(context.param("includeObject").unwrap_or_default())?;
         let size = || shared.registry.store.size(store::Table::named(target.kind.table));
@@ -392,5 +407,5 @@ fn describe(
         Method::DELETE => "DELETECOLLECTION",
         _ => "OTHER",
     };
-    (verb, kinds::find(target.kind.group, target.kind.version, target.kind.plural), part)
+    (verb, Some(target.kind), part)
 }

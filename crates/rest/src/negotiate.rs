@@ -11,6 +11,9 @@ const COLLECTION_FORMS: &str = "application/json, application/yaml, application/
 /// The media types of an object.
 const OBJECT_FORMS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
+/// The media types of custom resources.
+const CUSTOM_FORMS: &str = "application/json, application/yaml";
+
 /// A media type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Media {
@@ -58,10 +61,23 @@ struct Clause<'a> {
 
 /// Negotiates the form of a response.
 pub(crate) fn choose(accept: Option<&str>, collection: bool) -> Result<Form, Status> {
+    let forms = if collection { COLLECTION_FORMS } else { OBJECT_FORMS };
+    choose_among(accept, true, forms)
+}
+
+/// Negotiates the form of a response with custom resources, which have no protobuf messages; their metadata has.
+pub(crate) fn choose_custom(accept: Option<&str>) -> Result<Form, Status> {
+    choose_among(accept, false, CUSTOM_FORMS)
+}
+
+fn choose_among(accept: Option<&str>, with_protobuf: bool, forms: &str) -> Result<Form, Status> {
     let Some(accept) = accept.filter(|text| !text.trim().is_empty()) else { return Ok(PLAIN) };
     let mut known_media = false;
     for clause in clauses(accept) {
         let Some(media) = media(&clause) else { continue };
+        if media == Media::Protobuf && !with_protobuf && param(&clause, "as").is_none() {
+            continue;
+        }
         known_media = true;
         if let Some(transform) = transform(&clause, media) {
             return Ok(Form { media, transform, pretty: param(&clause, "pretty") == Some("1") });
@@ -70,7 +86,7 @@ pub(crate) fn choose(accept: Option<&str>, collection: bool) -> Result<Form, Sta
     if known_media {
         return Err(Status::not_acceptable(format!("only the following media types are accepted: {OBJECT_FORMS}")));
     }
-    Err(Status::nothing_acceptable(if collection { COLLECTION_FORMS } else { OBJECT_FORMS }))
+    Err(Status::nothing_acceptable(forms))
 }
 
 /// Whether a JSON clause requests aggregated discovery in a supported version.

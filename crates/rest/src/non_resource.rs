@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use api::kinds::KINDS;
 use api::status::Status;
 use http::header;
 use serde_json::json;
 
 use crate::handler::{RequestContext, Shared, failed};
 use crate::negotiate::{self, wants_aggregated_discovery};
-use crate::openapi::{self, Document, Form};
+use crate::openapi::{self, Document, Form, OpenApi};
 use crate::reply::Reply;
 use crate::route::Route;
 use crate::view::View;
@@ -69,7 +68,7 @@ pub(crate) fn get(shared: &Arc<Shared>, context: &RequestContext<'_>, route: Rou
             Reply::bytes(200, "application/openmetrics-text; version=1.0.0; charset=utf-8", shared.metrics.text())
         }
         Route::CoreVersions | Route::Groups if wants_aggregated_discovery(accept) => {
-            aggregated(context, matches!(route, Route::CoreVersions))
+            aggregated(shared, context, matches!(route, Route::CoreVersions))
         }
         Route::OpenIdConfiguration => openid_configuration(shared),
         Route::JsonWebKeys => {
@@ -77,10 +76,12 @@ pub(crate) fn get(shared: &Arc<Shared>, context: &RequestContext<'_>, route: Rou
             Reply::bytes(200, "application/jwk-set+json", keys.to_string()).with(header::CACHE_CONTROL, OPENID_CACHE)
         }
         Route::OpenApiV2 => openapi_v2(shared, context),
-        Route::OpenApiV3 => Reply::bytes(200, "application/json", shared.openapi.v3_index()),
+        Route::OpenApiV3 => Reply::bytes(200, "application/json", openapi(shared).v3_index()),
         Route::OpenApiV3Document(name) => openapi_v3(shared, context, name),
         // No protobuf message is defined for it.
-        Route::Root => Reply::bytes(200, "application/json", discovery::root(KINDS).to_string()),
+        Route::Root => {
+            Reply::bytes(200, "application/json", discovery::root(shared.registry.kinds().served()).to_string())
+        }
         _ => match legacy(shared, route) {
             Some(document) => match negotiate::choose(accept, false) {
                 Ok(form) => Reply::document(200, View { form, ..context.view }.discovery(&document)),
@@ -104,17 +105,20 @@ fn openid_configuration(shared: &Shared) -> Reply {
 }
 
 fn legacy(shared: &Shared, route: Route<'_>) -> Option<serde_json::Value> {
+    let kinds = shared.registry.kinds();
     match route {
-        Route::CoreVersions => Some(discovery::core_versions(KINDS, &shared.address)),
-        Route::Groups => Some(discovery::group_list(KINDS)),
-        Route::Group(group) => discovery::group(KINDS, group),
-        Route::Resources { group, version } => discovery::resources(KINDS, group, version),
+        Route::CoreVersions => Some(discovery::core_versions(kinds.served(), &shared.address)),
+        Route::Groups => Some(discovery::group_list(kinds.served())),
+        Route::Group(group) => discovery::group(kinds.served(), group),
+        Route::Resources { group, version } => discovery::resources(kinds.served(), group, version),
         _ => None,
     }
 }
 
-fn aggregated(context: &RequestContext<'_>, core: bool) -> Reply {
-    let document = if core { discovery::aggregated_core(KINDS) } else { discovery::aggregated_groups(KINDS) };
+fn aggregated(shared: &Shared, context: &RequestContext<'_>, core: bool) -> Reply {
+    let kinds = shared.registry.kinds();
+    let kinds = kinds.served();
+    let document = if core { discovery::aggregated_core(kinds) } else { discovery::aggregated_groups(kinds) };
     let reply = if context.header(header::IF_NONE_MATCH) == Some(document.etag.as_str()) {
         Reply::bytes(304, discovery::AGGREGATED_TYPE, bytes::Bytes::new())
     } else {
@@ -126,16 +130,20 @@ fn aggregated(context: &RequestContext<'_>, core: bool) -> Reply {
         .with(header::CACHE_CONTROL, discovery::AGGREGATED_CACHE_CONTROL)
 }
 
+fn openapi(shared: &Shared) -> Arc<OpenApi> {
+    shared.openapi.read(&shared.registry.kinds())
+}
+
 fn openapi_v2(shared: &Shared, context: &RequestContext<'_>) -> Reply {
     match openapi::v2_form(context.header(header::ACCEPT)) {
-        Some(Form::Json) => document(context, "application/json", &shared.openapi.v2_json()),
-        Some(Form::Protobuf) => document(context, openapi::V2_PROTOBUF, &shared.openapi.v2_proto()),
+        Some(Form::Json) => document(context, "application/json", &openapi(shared).v2_json()),
+        Some(Form::Protobuf) => document(context, openapi::V2_PROTOBUF, &openapi(shared).v2_proto()),
         None => Reply::bytes(406, TEXT, ""),
     }
 }
 
 fn openapi_v3(shared: &Shared, context: &RequestContext<'_>, name: &str) -> Reply {
-    let Some(found) = shared.openapi.v3(name) else { return Reply::bytes(404, TEXT, "404 page not found\n") };
+    let Some(found) = openapi(shared).v3(name) else { return Reply::bytes(404, TEXT, "404 page not found\n") };
     if openapi::v3_form(context.header(header::ACCEPT)).is_none() {
         return Reply::bytes(406, TEXT, "");
     }

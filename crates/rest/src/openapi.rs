@@ -6,22 +6,27 @@
 //!
 //! Most clients never request them, so documents are built on the first request: all of v3 at once, because the index needs every hash, and v2
 //! separately. They are stored compressed, at a tenth of the size; nearly every client accepts gzip.
+//!
+//! [`OpenApiCache`] follows CustomResourceDefinitions: after a change, documents of other groups are kept.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
+use api::custom::Kinds;
 use api::kind::Kind;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use self::exchange::Dialect;
 use self::text::Texts;
 use crate::discovery::{self, hash};
 
+mod custom;
 mod definitions;
 mod exchange;
 mod gnostic;
@@ -61,14 +66,44 @@ pub(crate) struct Document {
 
 /// All documents of a set of kinds, built on the first request, which takes some tens of milliseconds.
 pub(crate) struct OpenApi {
-    kinds: &'static [&'static Kind],
+    kinds: Vec<&'static Kind>,
+    /// Documents of an earlier set of kinds.
+    earlier: BTreeMap<String, Built>,
     v3: OnceLock<V3>,
     v2: OnceLock<V2>,
 }
 
 struct V3 {
     index: Bytes,
-    documents: BTreeMap<String, Document>,
+    documents: BTreeMap<String, Built>,
+}
+
+/// A document, and the kinds and revisions of definitions that it was built from.
+#[derive(Clone)]
+struct Built {
+    from: Vec<(&'static str, u64)>,
+    document: Document,
+}
+
+/// The documents of the kinds of a server.
+#[derive(Default)]
+pub(crate) struct OpenApiCache {
+    current: Mutex<Option<(u64, Arc<OpenApi>)>>,
+}
+
+impl OpenApiCache {
+    /// The documents of these kinds.
+    pub(crate) fn read(&self, kinds: &Kinds) -> Arc<OpenApi> {
+        let mut current = self.current.lock();
+        let earlier = match &*current {
+            Some((generation, documents)) if *generation >= kinds.generation() => return documents.clone(),
+            Some((_, documents)) => documents.built(),
+            None => BTreeMap::new(),
+        };
+        let documents = Arc::new(OpenApi { earlier, ..OpenApi::new(kinds.served()) });
+        *current = Some((kinds.generation(), documents.clone()));
+        documents
+    }
 }
 
 struct V2 {
@@ -80,8 +115,13 @@ struct V2 {
 
 impl OpenApi {
     /// No document is built yet.
-    pub(crate) const fn new(kinds: &'static [&'static Kind]) -> Self {
-        Self { kinds, v3: OnceLock::new(), v2: OnceLock::new() }
+    pub(crate) fn new(kinds: &[&'static Kind]) -> Self {
+        Self { kinds: kinds.to_vec(), earlier: BTreeMap::new(), v3: OnceLock::new(), v2: OnceLock::new() }
+    }
+
+    /// The documents that exist already.
+    fn built(&self) -> BTreeMap<String, Built> {
+        self.v3.get().map_or_else(|| self.earlier.clone(), |v3| v3.documents.clone())
     }
 
     /// `/openapi/v3`: the index.
@@ -91,7 +131,7 @@ impl OpenApi {
 
     /// `/openapi/v3/{path}`, where `path` is `api/v1` or `apis/{group}/{version}`.
     pub(crate) fn v3(&self, path: &str) -> Option<Document> {
-        self.all_v3().documents.get(path).cloned()
+        self.all_v3().documents.get(path).map(|built| built.document.clone())
     }
 
     /// `/openapi/v2` in JSON.
@@ -108,23 +148,30 @@ impl OpenApi {
         self.v3.get_or_init(|| {
             let texts = Texts::read();
             let mut documents = BTreeMap::new();
-            for (group, version) in discovery::group_versions(self.kinds) {
-                let kinds = discovery::kinds_of(self.kinds, group, version);
-                let text = render::document(Dialect::V3, &texts, &kinds).to_string();
-                documents
-                    .insert(discovery::path(group, version), Document::new(text.as_bytes(), hash(text.as_bytes())));
+            for (group, version) in discovery::group_versions(&self.kinds) {
+                let kinds = discovery::kinds_of(&self.kinds, group, version);
+                let path = discovery::path(group, version);
+                let from: Vec<_> = kinds.iter().map(|kind| (kind.plural, revision(kind))).collect();
+                let built = match self.earlier.get(&path) {
+                    Some(earlier) if earlier.from == from => earlier.clone(),
+                    _ => {
+                        let text = render::document(Dialect::V3, &texts, &kinds).to_string();
+                        Built { from, document: Document::new(text.as_bytes(), hash(text.as_bytes())) }
+                    }
+                };
+                documents.insert(path, built);
             }
-            let paths: BTreeMap<&String, Value> = documents
-                .iter()
-                .map(|(path, document)| (path, json!({ "serverRelativeURL": v3_location(path, &document.hash) })))
-                .collect();
+            let location = |(path, built): (&String, &Built)| {
+                (path.clone(), json!({ "serverRelativeURL": v3_location(path, &built.document.hash) }))
+            };
+            let paths: BTreeMap<String, Value> = documents.iter().map(location).collect();
             V3 { index: json!({ "paths": paths }).to_string().into(), documents }
         })
     }
 
     fn both_v2(&self) -> &V2 {
         self.v2.get_or_init(|| {
-            let document = render::document(Dialect::V2, &Texts::read(), self.kinds);
+            let document = render::document(Dialect::V2, &Texts::read(), &self.kinds);
             let text = document.to_string();
             let hash = hash(text.as_bytes());
             let protobuf = Document::new(&gnostic::encode(&document), hash.clone());
@@ -150,6 +197,11 @@ impl Document {
         let _ = GzDecoder::new(&*self.gzip).read_to_end(&mut plain);
         plain.into()
     }
+}
+
+/// The revision of the definition of a custom kind; zero for others, which do not change.
+fn revision(kind: &Kind) -> u64 {
+    kind.rules.definition().map_or(0, |definition| definition.revision)
 }
 
 /// The URL of a v3 document: in the index, and the redirect (301) of a request with another hash.

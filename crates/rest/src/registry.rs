@@ -18,6 +18,7 @@ mod virtual_addresses;
 use std::sync::Arc;
 
 use api::admission::{Notes, Plugins};
+use api::custom::Kinds;
 use api::kind::{Kind, Subresource};
 use api::lifecycle;
 use api::object;
@@ -27,7 +28,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use store::admission::{Admission, Request};
 use store::allocation::{DryRunClaims, Ranges, TxnClaims};
-use store::{CommitError, Compare, Entry, Key, Op, Store, Table, Txn};
+use store::{CommitError, Compare, Entry, Key, KindCatalog, Op, Store, Table, Txn};
 
 use crate::audit::Recorder;
 use crate::auth::User;
@@ -46,6 +47,8 @@ const ATTEMPTS: usize = 200;
 /// The objects of a cluster.
 pub(crate) struct Registry {
     pub(crate) store: Arc<dyn Store>,
+    /// The kinds, those of CustomResourceDefinitions included.
+    pub(crate) catalog: KindCatalog,
     pub(crate) ranges: Ranges,
     /// The authorizer, for checks that depend on the object.
     pub(crate) authorizer: Arc<Authorizer>,
@@ -157,6 +160,11 @@ pub(crate) fn new_uid() -> String {
 }
 
 impl Registry {
+    /// The kinds at this moment.
+    pub(crate) fn kinds(&self) -> Arc<Kinds> {
+        self.catalog.read(&*self.store)
+    }
+
     /// One object.
     pub(crate) fn get(&self, call: &Call<'_>, name: &str) -> Result<Arc<Entry>, Status> {
         self.store.get(&call.key(name)).ok_or_else(|| call.not_found(name))
@@ -210,7 +218,7 @@ impl Registry {
     ) -> Result<Entry, WriteError> {
         let key = call.key(name);
         let stored_form;
-        let stored = if call.kind.rules.converts() {
+        let stored = if call.kind.rules.converts(u64::MAX) {
             stored_form = call.kind.rules.shown_to_stored(object.clone());
             &stored_form
         } else {

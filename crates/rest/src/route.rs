@@ -3,8 +3,8 @@
 //! Kubernetes paths have a grammar (group, version, namespace, resource, name, subresource), so they are parsed against the table of
 //! kinds instead of matched against patterns.
 
+use api::custom::Kinds;
 use api::kind::{Kind, Subresource};
-use api::kinds;
 
 /// The target of a path.
 #[derive(Clone, Copy)]
@@ -39,6 +39,8 @@ pub(crate) enum Route<'a> {
     Ui(Option<&'a str>),
     /// An object, a collection, or a subresource.
     Resource(Target<'a>),
+    /// A subresource that a custom resource does not have.
+    NoSuchSubresource { kind: &'static Kind, name: &'a str },
     /// Unknown, but inside an existing group version.
     NoSuchResource,
     /// Unknown.
@@ -61,7 +63,7 @@ pub(crate) struct Target<'a> {
 }
 
 /// Parses a path, which the caller has percent-decoded.
-pub(crate) fn parse(path: &str) -> Route<'_> {
+pub(crate) fn parse<'a>(path: &'a str, kinds: &Kinds) -> Route<'a> {
     if path == "/page" || path.starts_with("/page/") {
         return Route::Ui(path.strip_prefix("/page/"));
     }
@@ -97,23 +99,34 @@ pub(crate) fn parse(path: &str) -> Route<'_> {
     } else {
         return Route::NotFound;
     };
-    if !kinds::KINDS.iter().any(|kind| kind.group == group) {
+    if !kinds.has_group(group) {
         return Route::NotFound;
     }
     if rest.is_empty() {
         return if group.is_empty() { Route::CoreVersions } else { Route::Group(group) };
     }
     let (version, rest) = rest.split_once('/').unwrap_or((rest, ""));
-    if !kinds::KINDS.iter().any(|kind| kind.group == group && kind.version == version) {
-        return Route::NoSuchResource;
+    if !kinds.has_version(group, version) {
+        return if kinds.is_custom_group(group) { Route::NotFound } else { Route::NoSuchResource };
     }
     if rest.is_empty() {
         return Route::Resources { group, version };
     }
-    resource(group, version, rest).map_or(Route::NoSuchResource, Route::Resource)
+    match resource(kinds, group, version, rest) {
+        Some(Ok(target)) => Route::Resource(target),
+        Some(Err((kind, name))) => Route::NoSuchSubresource { kind, name },
+        None if kinds.is_custom_group(group) => Route::NotFound,
+        None => Route::NoSuchResource,
+    }
 }
 
-fn resource<'a>(group: &str, version: &str, rest: &'a str) -> Option<Target<'a>> {
+/// Parses the part of a path behind its group version; the error is a subresource that a custom resource does not have.
+fn resource<'a>(
+    kinds: &Kinds,
+    group: &str,
+    version: &str,
+    rest: &'a str,
+) -> Option<Result<Target<'a>, (&'static Kind, &'a str)>> {
     let (watch, rest) = match rest.strip_prefix("watch/") {
         Some(rest) => (true, rest),
         None => (false, rest),
@@ -130,7 +143,7 @@ fn resource<'a>(group: &str, version: &str, rest: &'a str) -> Option<Target<'a>>
     let plural = parts.next()?;
     let name = parts.next();
     let part = parts.next();
-    let kind = kinds::find(group, version, plural)?;
+    let kind = kinds.find(group, version, plural)?;
     let empty_namespace = namespace.is_empty() && rest.len() < whole.len();
     if empty_namespace || name.is_some_and(str::is_empty) || kind.namespaced && name.is_some() && namespace.is_empty() {
         return None;
@@ -139,14 +152,18 @@ fn resource<'a>(group: &str, version: &str, rest: &'a str) -> Option<Target<'a>>
         return None;
     }
     let subresource = match part {
-        Some(part) => Some(kind.subresource(part)?),
+        Some(part) => match (kind.subresource(part), name) {
+            (Some(part), _) => Some(part),
+            (None, Some(name)) if kind.table_type().is_none() => return Some(Err((kind, name))),
+            (None, _) => return None,
+        },
         None => None,
     };
     let rest = parts.next().unwrap_or_default();
     if !rest.is_empty() && subresource.is_none_or(|sub| sub.name != "proxy") {
         return None;
     }
-    Some(Target { kind, namespace, name, subresource, watch })
+    Some(Ok(Target { kind, namespace, name, subresource, watch }))
 }
 
 fn is_namespace_part(path: &str) -> bool {
@@ -156,6 +173,10 @@ fn is_namespace_part(path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(path: &str) -> Route<'_> {
+        super::parse(path, Kinds::fixed())
+    }
 
     fn target(path: &str) -> Option<(String, String, Option<String>, Option<&'static str>)> {
         match parse(path) {

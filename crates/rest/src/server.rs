@@ -34,7 +34,7 @@ use crate::fairness::Fairness;
 use crate::handler::{self, Peer, Shared};
 use crate::metrics::{ExtraMetrics, Metrics};
 use crate::offload::Offload;
-use crate::openapi::OpenApi;
+use crate::openapi::OpenApiCache;
 use crate::pki::{Clients, Live, Pki};
 use crate::registry::Registry;
 use crate::ui;
@@ -132,6 +132,7 @@ impl Server {
             registry: Registry {
                 authorizer,
                 dynamic,
+                catalog: store::KindCatalog::new(&*options.store),
                 store: options.store,
                 ranges: options.ranges,
                 plugins: options.plugins,
@@ -142,7 +143,7 @@ impl Server {
             sessions: ui::Sessions::default(),
             metrics,
             audit: options.audit.map(Arc::new),
-            openapi: OpenApi::new(api::kinds::KINDS),
+            openapi: OpenApiCache::default(),
             address: address.to_string(),
             agents: options.agents.then(|| options.identity.clone()),
             uploads: Uploads::default(),

@@ -216,7 +216,7 @@ mod tests {
     use crate::route;
 
     fn allowed(method: &Method, path: &str) -> bool {
-        reads(method, path, path, &route::parse(path)).is_ok()
+        reads(method, path, path, &route::parse(path, api::custom::Kinds::fixed())).is_ok()
     }
 
     #[test]
@@ -254,7 +254,7 @@ mod tests {
         }
         let path = "/api/v1/nodes/n1/proxy/waypost/report";
         let spelled = "/api/v1/nodes/n1/proxy/waypost%2Freport";
-        assert!(reads(&Method::GET, path, spelled, &route::parse(path)).is_err());
+        assert!(reads(&Method::GET, path, spelled, &route::parse(path, api::custom::Kinds::fixed())).is_err());
     }
 
     #[test]

@@ -45,6 +45,11 @@ pub(crate) fn verb(context: &RequestContext<'_>, target: &Target<'_>) -> Option<
             _ => None,
         };
     }
+    // A custom resource may be created at the URL of an object.
+    let is_custom = target.kind.table_type().is_none();
+    if is_custom && target.subresource.is_none() && context.method == Method::POST {
+        return Some("create");
+    }
     let verb = match (context.method.as_str(), target.name.is_some()) {
         ("GET", false) if watch => "watch",
         ("GET", false) => "list",
@@ -64,6 +69,22 @@ pub(crate) fn verb(context: &RequestContext<'_>, target: &Target<'_>) -> Option<
     }
     let verbs = target.subresource.map_or(target.kind.verbs, |sub| sub.verbs);
     verbs.contains(&verb).then_some(verb)
+}
+
+/// The error for a method that a resource does not have.
+pub(crate) fn not_allowed(context: &RequestContext<'_>, target: &Target<'_>) -> Status {
+    if target.kind.table_type().is_some() {
+        return Status::method_not_allowed();
+    }
+    let verb = match (context.method.as_str(), target.name.is_some()) {
+        ("POST", _) => "create",
+        ("DELETE", _) => "delete",
+        ("PUT" | "PATCH", false) => return Status::bad_request("name must be provided"),
+        ("PUT", true) => "update",
+        ("PATCH", true) => "patch",
+        _ => return Status::method_not_allowed(),
+    };
+    Status::verb_not_supported(verb, target.kind.resource())
 }
 
 /// Whether a request has no timeout: it is proxied to a Pod or an agent, and may be a stream.

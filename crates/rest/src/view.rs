@@ -76,7 +76,10 @@ pub(crate) fn read(kind: &Kind, entry: &Entry) -> Value {
 /// A stored object with another revision (that of its deletion).
 pub(crate) fn read_at(kind: &Kind, entry: &Entry, revision: u64) -> Value {
     let object = object::decode(kind, &entry.value, revision);
-    if kind.rules.converts() { typed(kind, kind.rules.stored_to_shown(object)) } else { object }
+    if !kind.rules.converts(entry.modified) {
+        return object;
+    }
+    typed(kind, kind.rules.stored_to_shown(object))
 }
 
 fn typed(kind: &Kind, mut object: Value) -> Value {
@@ -87,7 +90,7 @@ fn typed(kind: &Kind, mut object: Value) -> Value {
 
 /// Encodes one stored object as JSON.
 pub(crate) fn write_entry(out: &mut Vec<u8>, kind: &Kind, entry: &Entry, revision: u64, typed: bool) {
-    if kind.rules.converts() {
+    if kind.rules.converts(entry.modified) {
         let mut object = read_at(kind, entry, revision);
         if !typed {
             untype(&mut object);
@@ -123,7 +126,8 @@ impl View {
     /// The protobuf message of a value in this form.
     pub(crate) fn encode(&self, kind: &Kind, shown: &Value) -> Vec<u8> {
         match self.form.transform {
-            Transform::None => proto::encode(kind.type_id(), shown),
+            // Custom resources have no protobuf message; negotiation has excluded it.
+            Transform::None => kind.table_type().map(|ty| proto::encode(ty, shown)).unwrap_or_default(),
             _ => proto::encode_partial(shown),
         }
     }
@@ -164,7 +168,7 @@ impl View {
             Form { media: Media::Protobuf, transform: Transform::None, .. } => {
                 let items = entries.iter().map(|entry| read(kind, entry));
                 let raw = proto::encode_list(kind.type_id(), &meta.to_value(), items);
-                let body = proto::encode_envelope(&kind.api_version(), &format!("{}List", kind.kind), &raw);
+                let body = proto::encode_envelope(&kind.api_version(), &kind.list_kind(), &raw);
                 Ok(Document { content_type: PROTOBUF, body: body.into() })
             }
             _ => Ok(self.list_value(kind, entries, meta)),
@@ -188,14 +192,17 @@ impl View {
                 self.write(&list, |_| proto::encode_partial_list(&meta.to_value(), &items))
             }
             Transform::None | Transform::Partial { .. } => {
+                let is_custom = kind.table_type().is_none();
                 let items: Vec<Value> = objects
                     .map(|mut object| {
-                        untype(&mut object);
+                        if !is_custom {
+                            untype(&mut object);
+                        }
                         object
                     })
                     .collect();
                 let list = json!({
-                    "kind": format!("{}List", kind.kind), "apiVersion": kind.api_version(),
+                    "kind": kind.list_kind(), "apiVersion": kind.api_version(),
                     "metadata": meta.to_value(), "items": items,
                 });
                 self.write(&list, |_| Vec::new())
@@ -212,26 +219,17 @@ impl View {
         objects: impl Iterator<Item = Value>,
         columns: bool,
     ) -> Value {
-        let definitions: Vec<Value> = kind
-            .table_view
-            .columns
-            .iter()
-            .map(|column| {
-                json!({"name": column.name, "type": column.kind, "format": column.format,
-                       "description": column.description, "priority": column.priority})
-            })
-            .collect();
         let rows: Vec<Value> = objects.map(|object| self.row(kind, version, object)).collect();
         json!({
             "kind": "Table", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": meta,
-            "columnDefinitions": if columns { Value::from(definitions) } else { Value::Null },
+            "columnDefinitions": if columns { Value::from(kind.columns()) } else { Value::Null },
             "rows": rows,
         })
     }
 
     fn row(&self, kind: &Kind, version: &str, object: Value) -> Value {
         let mut row = Map::new();
-        row.insert("cells".to_owned(), (kind.table_view.row)(&object, self.now).into());
+        row.insert("cells".to_owned(), kind.cells(&object, self.now).into());
         let conditions = (kind.table_view.conditions)(&object);
         if !conditions.is_empty() {
             row.insert("conditions".to_owned(), conditions.into());
@@ -304,18 +302,23 @@ impl ListMeta {
 fn json_list(kind: &Kind, entries: &[std::sync::Arc<Entry>], meta: &ListMeta) -> Vec<u8> {
     let size: usize = entries.iter().map(|entry| entry.value.len() + 40).sum();
     let mut out = Vec::with_capacity(size + 256);
+    // Custom resources are typed in lists, and their lists have a continue token even when it is empty.
+    let is_custom = kind.table_type().is_none();
+    let mut metadata = meta.to_value();
+    if is_custom {
+        metadata.put("continue", meta.continue_token.as_str());
+    }
     let _ = write!(
         out,
-        "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{},\"items\":[",
-        kind.kind,
+        "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[",
+        kind.list_kind(),
         kind.api_version(),
-        meta.to_value()
     );
     for (index, entry) in entries.iter().enumerate() {
         if index > 0 {
             out.push(b',');
         }
-        write_entry(&mut out, kind, entry, entry.modified, false);
+        write_entry(&mut out, kind, entry, entry.modified, is_custom);
     }
     out.extend_from_slice(b"]}");
     out

@@ -10,7 +10,7 @@ use api::kind::Kind;
 use api::selector::Selector;
 use api::status::Status;
 use api::value::ValueExt as _;
-use api::{decode, proto, schema};
+use api::{proto, schema};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use store::{Entry, Event, Watch};
@@ -150,7 +150,7 @@ impl Feed {
     }
 
     fn write_event(&mut self, out: &mut Vec<u8>, event: &Event) {
-        let Some(watch_event) = watch_event(&self.plan.selector, event) else { return };
+        let Some(watch_event) = watch_event(self.plan.kind, &self.plan.selector, event) else { return };
         self.reported = self.reported.max(event.revision);
         let form = self.plan.view.form;
         let natural = event_type(event);
@@ -158,7 +158,7 @@ impl Feed {
         let shared = form.media == Media::Json
             && form.transform == Transform::None
             && watch_event.kind == natural
-            && !self.plan.kind.rules.converts();
+            && !self.plan.kind.rules.converts(watch_event.entry.modified);
         if shared {
             let line = event.encoded.get_or_init(|| {
                 let mut line = Vec::with_capacity(watch_event.entry.value.len() + 160);
@@ -203,7 +203,7 @@ impl Feed {
         if end_of_initial {
             object.put("metadata.annotations", json!({"k8s.io/initial-events-end": "true"}));
         }
-        decode::prune(kind.type_id(), &mut object);
+        kind.normalize(&mut object);
         object.put("kind", kind.kind);
         object.put("apiVersion", kind.api_version());
         self.write_object(out, "BOOKMARK", object);
@@ -211,8 +211,8 @@ impl Feed {
 }
 
 /// The event for a watch with this selector: entering the selection is an addition, leaving it a deletion.
-fn watch_event<'a>(selector: &Selector, event: &'a Event) -> Option<WatchEvent<'a>> {
-    let matches = |entry: &Entry| selects(selector, entry);
+fn watch_event<'a>(kind: &Kind, selector: &Selector, event: &'a Event) -> Option<WatchEvent<'a>> {
+    let matches = |entry: &Entry| selects(kind, selector, entry);
     let before = event.previous.as_deref().filter(|entry| matches(entry));
     let after = (!event.deleted && matches(&event.entry)).then_some(&*event.entry);
     let revision = event.revision;
@@ -224,9 +224,12 @@ fn watch_event<'a>(selector: &Selector, event: &'a Event) -> Option<WatchEvent<'
     }
 }
 
-/// Whether a selector matches an entry.
-pub(crate) fn selects(selector: &Selector, entry: &Entry) -> bool {
+/// Whether a selector matches an entry. Fields of custom resources are not among the facts of the store.
+pub(crate) fn selects(kind: &Kind, selector: &Selector, entry: &Entry) -> bool {
     let (namespace, name) = entry.key.name.split_once('/').unwrap_or(("", &entry.key.name));
+    if selector.asks_for_fields() && kind.table_type().is_none() {
+        return selector.matches(&kind.all_facts(&view::read(kind, entry)), namespace, name);
+    }
     selector.matches(&entry.facts, namespace, name)
 }
 

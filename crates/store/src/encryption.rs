@@ -120,7 +120,8 @@ impl Encryption {
 /// The resource and group whose objects a table holds. Tables without objects, such as the register of node ports, have
 /// none and are never encrypted.
 fn resource_of(table: Table) -> Option<(&'static str, &'static str)> {
-    api::kinds::by_table(table.as_str()).map(|kind| (kind.plural, kind.group))
+    let custom = || api::custom::resource_of_table(table.as_str()).map(|(group, plural)| (plural, group));
+    api::kinds::by_table(table.as_str()).map(|kind| (kind.plural, kind.group)).or_else(custom)
 }
 
 // === impl Resource ===

@@ -116,3 +116,13 @@ fn b04_quotas_and_limits_are_those_of_kubernetes() {
 fn b04_admission_policies_are_those_of_kubernetes() {
     assert_all_passed(&replay_access("vap.json", &["--skip", "go-text"]));
 }
+
+/// Recorded answers about CustomResourceDefinitions and their objects, on one server.
+fn replay_crds(arguments: &[&str]) -> String {
+    replay(&[], &golden("crds"), arguments)
+}
+
+#[test]
+fn b07_every_recorded_answer_about_custom_resources_is_ours_too() {
+    assert_all_passed(&replay_crds(&["--skip", "go-text"]));
+}

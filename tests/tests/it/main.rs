@@ -11,6 +11,7 @@ mod audit;
 mod bgp;
 mod cli;
 mod crash;
+mod custom_resources;
 mod demo;
 mod discovery;
 mod disk;

@@ -8,19 +8,36 @@ use std::fmt::{self, Display, Formatter};
 
 use serde_json::{Map, Value};
 
+use super::custom::Custom;
 use super::element::Element;
-use super::typed::Node;
+use super::node::{Form, List, Node};
 use crate::field::quote;
-use crate::schema::{Shape, TypeId};
+use crate::schema::Shape;
+use crate::structural::Type;
 
-/// Checks a configuration without its `apiVersion` and `kind`.
+/// What is said about list items of one identity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Duplicates {
+    /// They are in stored objects and cannot be helped.
+    Allow,
+    /// They do not fit.
+    Refuse,
+}
+
+/// What has been found so far.
+struct Findings {
+    duplicates: Duplicates,
+    errors: Vec<String>,
+}
+
+/// Checks an object without its `apiVersion` and `kind`.
 ///
 /// # Errors
 /// The words: one error as it is, several below each other.
-pub(super) fn check(ty: TypeId, config: &Value) -> Result<(), String> {
-    let mut errors = Vec::new();
-    check_at(Node::Message(ty), config, &Trail::Root, &mut errors);
-    match errors.as_slice() {
+pub(super) fn check(root: Node<'_>, config: &Value, duplicates: Duplicates) -> Result<(), String> {
+    let mut findings = Findings { duplicates, errors: Vec::new() };
+    check_at(root, config, &Trail::Root, &mut findings);
+    match findings.errors.as_slice() {
         [] => Ok(()),
         [only] => Err(only.clone()),
         several => Err(format!("errors:\n  {}", several.join("\n  "))),
@@ -43,81 +60,110 @@ impl Display for Trail<'_> {
 }
 
 impl Trail<'_> {
-    fn complain(&self, errors: &mut Vec<String>, what: &str) {
-        errors.push(match self {
+    fn complain(&self, findings: &mut Findings, what: &str) {
+        findings.errors.push(match self {
             Trail::Root => what.to_owned(),
             Trail::Step(..) => format!("{self}: {what}"),
         });
     }
 }
 
-fn check_at(node: Node, value: &Value, trail: &Trail<'_>, errors: &mut Vec<String>) {
+fn check_at(node: Node<'_>, value: &Value, trail: &Trail<'_>, findings: &mut Findings) {
     if value.is_null() {
         return;
     }
     match (node, value) {
-        (Node::Leaf(shape), _) => check_leaf(shape, value, trail, errors),
-        (Node::Message(ty), Value::Object(map)) => check_members(ty, map, trail, errors),
-        (Node::Map(entry), Value::Object(map)) => check_entries(entry, map, trail, errors),
-        (Node::List(list), Value::Array(items)) => {
-            let mut seen = BTreeSet::new();
-            for (index, item) in items.iter().enumerate() {
-                let element = match list.element(item) {
-                    Ok(element) => element,
-                    Err(why) => return trail.complain(errors, &format!("element {index}: {why}")),
-                };
-                if seen.contains(&element) {
-                    trail.complain(errors, &format!("duplicate entries for key {element}"));
-                }
-                check_at(list.node(), item, &Trail::Step(trail, &element), errors);
-                seen.insert(element);
+        (Node::Leaf(shape), _) => check_leaf(shape, value, trail, findings),
+        (Node::Custom(custom), _) => check_custom(custom, value, trail, findings),
+        (Node::Message(_) | Node::Map(_), Value::Object(map)) => check_members(node, map, trail, findings),
+        (Node::List { .. }, Value::Array(items)) => {
+            if let Form::List(list) = node.form(Some(value)) {
+                check_items(list, items, trail, findings);
             }
         }
-        (Node::List(_), _) => trail.complain(errors, &format!("expected list, got &{{{}}}", plain(value))),
-        (Node::Message(_) | Node::Map(_), _) => {
-            trail.complain(errors, &format!("expected map, got &{{{}}}", plain(value)));
+        (Node::List { .. }, _) => no_list(value, trail, findings),
+        (Node::Message(_) | Node::Map(_), _) => no_map(value, trail, findings),
+        (Node::Deduced | Node::Untyped, _) => {}
+    }
+}
+
+fn no_list(value: &Value, trail: &Trail<'_>, findings: &mut Findings) {
+    trail.complain(findings, &format!("expected list, got &{{{}}}", plain(value)));
+}
+
+fn no_map(value: &Value, trail: &Trail<'_>, findings: &mut Findings) {
+    trail.complain(findings, &format!("expected map, got &{{{}}}", plain(value)));
+}
+
+fn check_items(list: List<'_>, items: &[Value], trail: &Trail<'_>, findings: &mut Findings) {
+    let mut seen = BTreeSet::new();
+    for (index, item) in items.iter().enumerate() {
+        let element = match list.element(item) {
+            Ok(element) => element,
+            Err(why) => return trail.complain(findings, &format!("element {index}: {why}")),
+        };
+        if findings.duplicates == Duplicates::Refuse && seen.contains(&element) {
+            trail.complain(findings, &format!("duplicate entries for key {element}"));
         }
+        check_at(list.item, item, &Trail::Step(trail, &element), findings);
+        seen.insert(element);
+    }
+}
+
+/// The items of a list that is one value.
+fn check_atomic_items(item: Node<'_>, items: &[Value], trail: &Trail<'_>, findings: &mut Findings) {
+    for (index, value) in items.iter().enumerate() {
+        let element = Element::Index(i64::try_from(index).unwrap_or(i64::MAX));
+        check_at(item, value, &Trail::Step(trail, &element), findings);
     }
 }
 
 /// Values that are one field are still looked into.
-fn check_leaf(shape: &'static Shape, value: &Value, trail: &Trail<'_>, errors: &mut Vec<String>) {
+fn check_leaf(shape: &'static Shape, value: &Value, trail: &Trail<'_>, findings: &mut Findings) {
     match (shape, value) {
-        (Shape::Object(ty), Value::Object(map)) => check_members(*ty, map, trail, errors),
-        (Shape::Map(entry), Value::Object(map)) => check_entries(entry, map, trail, errors),
+        (Shape::Object(ty), Value::Object(map)) => check_members(Node::Message(*ty), map, trail, findings),
+        (Shape::Map(entry), Value::Object(map)) => check_members(Node::Map(entry), map, trail, findings),
         (Shape::List(item), Value::Array(items)) => {
-            for (index, value) in items.iter().enumerate() {
-                let element = Element::Index(i64::try_from(index).unwrap_or(i64::MAX));
-                check_at(Node::of_shape(item), value, &Trail::Step(trail, &element), errors);
-            }
+            check_atomic_items(Node::of_shape(item), items, trail, findings);
         }
-        (Shape::List(_), _) => trail.complain(errors, &format!("expected list, got &{{{}}}", plain(value))),
-        (Shape::Object(_) | Shape::Map(_), _) => {
-            trail.complain(errors, &format!("expected map, got &{{{}}}", plain(value)));
-        }
+        (Shape::List(_), _) => no_list(value, trail, findings),
+        (Shape::Object(_) | Shape::Map(_), _) => no_map(value, trail, findings),
         _ => {
             if let Some(what) = mismatch(shape, value) {
-                trail.complain(errors, &what);
+                trail.complain(findings, &what);
             }
         }
     }
 }
 
-fn check_members(ty: TypeId, map: &Map<String, Value>, trail: &Trail<'_>, errors: &mut Vec<String>) {
+/// A value of a structural schema, which may allow several types.
+fn check_custom(custom: Custom<'_>, value: &Value, trail: &Trail<'_>, findings: &mut Findings) {
+    let node = Node::Custom(custom);
+    match (value, custom.scalar()) {
+        (Value::Object(map), _) if custom.allows(Type::Object) => check_members(node, map, trail, findings),
+        (Value::Array(items), _) if custom.allows(Type::Array) => match node.form(Some(value)) {
+            Form::List(list) => check_items(list, items, trail, findings),
+            _ => check_atomic_items(custom.item_node(), items, trail, findings),
+        },
+        (_, Some(shape)) => {
+            if let Some(what) = mismatch(shape, value) {
+                trail.complain(findings, &what);
+            }
+        }
+        _ if custom.allows(Type::Array) => no_list(value, trail, findings),
+        _ => no_map(value, trail, findings),
+    }
+}
+
+fn check_members(node: Node<'_>, map: &Map<String, Value>, trail: &Trail<'_>, findings: &mut Findings) {
     for (name, value) in map {
         let element = Element::field(name);
         let here = Trail::Step(trail, &element);
-        match ty.get().field(name) {
-            Some(field) => check_at(Node::of_field(field), value, &here, errors),
-            // The original looks no further in this message.
-            None => return here.complain(errors, "field not declared in schema"),
+        match node.member(name) {
+            Some(member) => check_at(member, value, &here, findings),
+            // The original looks no further in this object.
+            None => return here.complain(findings, "field not declared in schema"),
         }
-    }
-}
-
-fn check_entries(entry: &'static Shape, map: &Map<String, Value>, trail: &Trail<'_>, errors: &mut Vec<String>) {
-    for (name, value) in map {
-        check_at(Node::of_shape(entry), value, &Trail::Step(trail, &Element::field(name)), errors);
     }
 }
 
@@ -133,7 +179,8 @@ fn mismatch(shape: &Shape, value: &Value) -> Option<String> {
         Shape::Time | Shape::MicroTime | Shape::Quantity | Shape::IntOrString => {
             (value.is_array() || value.is_object()).then(|| format!("expected any scalar, got &{{{}}}", plain(value)))
         }
-        Shape::Raw | Shape::FieldsV1 | Shape::Object(_) | Shape::List(_) | Shape::Map(_) => None,
+        Shape::Raw | Shape::FieldsV1 | Shape::Json => None,
+        Shape::Object(_) | Shape::Union(..) | Shape::List(_) | Shape::Map(_) => None,
     }
 }
 
@@ -202,7 +249,7 @@ mod tests {
     use crate::schema;
 
     fn words(config: &Value) -> String {
-        check(schema::named("core.Service"), config).expect_err("does not fit")
+        check(Node::Message(schema::named("core.Service")), config, Duplicates::Refuse).expect_err("does not fit")
     }
 
     #[test]
@@ -211,7 +258,7 @@ mod tests {
             "metadata": {"name": "web", "labels": {"a": null}, "creationTimestamp": null},
             "spec": {"ports": [{"port": 80, "targetPort": "http"}, {"port": 80, "protocol": "UDP"}], "selector": null},
         });
-        assert_eq!(check(schema::named("core.Service"), &config), Ok(()));
+        assert_eq!(check(Node::Message(schema::named("core.Service")), &config, Duplicates::Refuse), Ok(()));
     }
 
     #[test]

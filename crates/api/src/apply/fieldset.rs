@@ -194,12 +194,18 @@ impl<'a> Set<'a> {
             Value::Null => return Ok(out),
             _ => return Err(Unreadable("a set of fields must be an object".to_owned())),
         };
+        let mut entries = Vec::with_capacity(map.len());
         for (key, value) in map.iter().filter(|(key, _)| key.as_str() != ".") {
             if let Some(at) = Element::decode(key)? {
                 let below = Self::decode(value)?;
                 let own = below.is_empty() || value.get(".").is_some();
-                out.push(at, own, below);
+                entries.push(Entry { at, own, below });
             }
+        }
+        // Keys sort by their text, steps by their values. Sorting first keeps large sets from being shifted entry by entry.
+        entries.sort_by(|a, b| a.at.cmp(&b.at));
+        for entry in entries {
+            out.push(entry.at, entry.own, entry.below);
         }
         Ok(out)
     }

@@ -6,12 +6,12 @@
 
 use serde_json::{Map, Value};
 
+use super::bare;
+use super::check::{Duplicates, check};
 use super::element::json;
 use super::fieldset::Set;
-use super::typed::Node;
+use super::object_type::ObjectType;
 use super::walk::{compare, set_of};
-use super::{bare, check};
-use crate::schema::TypeId;
 use crate::value::ValueExt as _;
 use crate::view::annotations::LAST_APPLIED;
 
@@ -22,20 +22,20 @@ pub(super) const KUBECTL: &str = "kubectl";
 const MAX_ANNOTATIONS: usize = 256 * 1024;
 
 /// The last configuration, when it is of this version and fits the schema.
-pub(super) fn last_config(ty: TypeId, live: &Value, api_version: &str) -> Option<Value> {
+pub(super) fn last_config(ty: ObjectType<'_>, live: &Value, api_version: &str) -> Option<Value> {
     let text = annotations(live)?.get(LAST_APPLIED)?.as_str()?;
     let config: Value = serde_json::from_str(text).ok()?;
     if config.text("apiVersion") != api_version {
         return None;
     }
     let config = bare(&config);
-    check::check(ty, &config).ok()?;
+    check(ty.root(), &config, Duplicates::Refuse).ok()?;
     Some(config)
 }
 
 /// The paths of the last configuration that are in the complete live object with the same values.
-pub(super) fn untouched<'a>(ty: TypeId, live: &Value, config: &'a Value) -> Set<'a> {
-    let node = Node::Message(ty);
+pub(super) fn untouched<'a>(ty: ObjectType<'a>, live: &Value, config: &'a Value) -> Set<'a> {
+    let node = ty.root();
     match compare(node, config, live) {
         Ok(difference) => set_of(node, config).difference(&difference.changed).difference(&difference.removed),
         Err(_) => Set::default(),

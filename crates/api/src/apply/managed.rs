@@ -7,10 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::element::Unreadable;
 use super::fieldset::Set;
-use super::typed::Node;
+use super::object_type::ObjectType;
 use super::versions;
 use super::walk::reconciled;
-use crate::schema::TypeId;
 use crate::value::ValueExt as _;
 
 /// How many owners that used plain writes an object remembers.
@@ -133,13 +132,24 @@ impl<'a> Managed<'a> {
     }
 
     /// Brings all sets to the version and schema of the request; owners of versions that are gone are forgotten.
-    pub(super) fn fit(&mut self, ty: TypeId, api_version: &str) {
-        self.0.retain_mut(|owned| {
-            let set = std::mem::take(&mut owned.set);
-            let Some(set) = versions::translate(set, ty, owned.owner.api_version, api_version) else { return false };
-            owned.set = reconciled(Node::Message(ty), set);
-            true
-        });
+    ///
+    /// # Errors
+    /// What in the live object does not fit the version of an owner.
+    pub(super) fn fit(&mut self, ty: ObjectType<'_>, api_version: &str, live: &Value) -> Result<(), String> {
+        let mut fitting: Vec<&str> = vec![api_version];
+        let mut kept = Vec::with_capacity(self.0.len());
+        for mut owned in std::mem::take(&mut self.0) {
+            let version = owned.owner.api_version;
+            let Some(set) = versions::translate(owned.set, ty, version, api_version) else { continue };
+            if !fitting.contains(&version) {
+                ty.check_in(version, live)?;
+                fitting.push(version);
+            }
+            owned.set = reconciled(ty.other_root(version).unwrap_or_else(|| ty.root()), set);
+            kept.push(owned);
+        }
+        self.0 = kept;
+        Ok(())
     }
 
     /// The entry of an owner.
@@ -204,7 +214,7 @@ impl<'a> Managed<'a> {
     }
 
     /// The entries, sorted; paths go back to the version of their entry.
-    pub(super) fn encode(self, ty: TypeId, api_version: &str) -> Option<Value> {
+    pub(super) fn encode(self, ty: ObjectType<'_>, api_version: &str) -> Option<Value> {
         let mut all = self.0;
         all.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
         let entries: Vec<Value> = all.into_iter().map(|owned| encode_entry(owned, ty, api_version)).collect();
@@ -217,7 +227,7 @@ fn sort_key<'k>(owned: &'k Owned<'_>) -> (&'k str, Option<&'k str>, &'k str, &'k
     (owner.operation(), owned.time, owner.manager, owner.api_version, owner.subresource)
 }
 
-fn encode_entry(owned: Owned<'_>, ty: TypeId, api_version: &str) -> Value {
+fn encode_entry(owned: Owned<'_>, ty: ObjectType<'_>, api_version: &str) -> Value {
     let owner = owned.owner;
     let set = versions::translate(owned.set, ty, api_version, owner.api_version).unwrap_or_default();
     let mut out = Map::new();

@@ -9,21 +9,22 @@ use serde_json::{Map, Value};
 
 use super::element::Element;
 use super::fieldset::Set;
-use super::typed::{List, Node};
-use super::walk::{is_container, set_of, with_members};
+use super::node::{Form, List, Node};
+use super::walk::{set_of, with_members};
 use crate::schema::Shape;
 
 /// The configuration laid over the live object.
 ///
 /// # Errors
 /// The words for a list item that has no identity.
-pub(super) fn merge(node: Node, live: &Value, config: &Value) -> Result<Value, String> {
+pub(super) fn merge(node: Node<'_>, live: &Value, config: &Value) -> Result<Value, String> {
     Ok(merge_at(node, Some(live), Some(config))?.unwrap_or_else(|| Value::Object(Map::new())))
 }
 
-fn merge_at(node: Node, live: Option<&Value>, config: Option<&Value>) -> Result<Option<Value>, String> {
-    match node {
-        Node::List(list) => {
+fn merge_at(node: Node<'_>, live: Option<&Value>, config: Option<&Value>) -> Result<Option<Value>, String> {
+    // Absent values have no type of their own: what replaces them decides.
+    match node.form(config.or(live)) {
+        Form::List(list) => {
             let items =
                 |side: Option<&Value>| side.and_then(Value::as_array).filter(|items| !items.is_empty()).cloned();
             let (old, new) = (items(live), items(config));
@@ -32,19 +33,19 @@ fn merge_at(node: Node, live: Option<&Value>, config: Option<&Value>) -> Result<
                 return Ok((!merged.is_empty()).then_some(Value::Array(merged)));
             }
         }
-        Node::Map(_) | Node::Message(_) => {
+        Form::Members => {
             let (old, new) = (live.and_then(Value::as_object), config.and_then(Value::as_object));
             if old.is_some_and(|map| !map.is_empty()) || new.is_some_and(|map| !map.is_empty()) {
                 return merge_members(node, old, new);
             }
         }
-        Node::Leaf(_) => {}
+        Form::Leaf => {}
     }
     Ok(config.or(live).cloned())
 }
 
 fn merge_members(
-    node: Node,
+    node: Node<'_>,
     live: Option<&Map<String, Value>>,
     config: Option<&Map<String, Value>>,
 ) -> Result<Option<Value>, String> {
@@ -66,7 +67,7 @@ fn merge_members(
 /// The items of the configuration keep their order. An item only the live object has stays behind the neighbour it
 /// follows there, as far as that order allows: both lists are walked together, live items that are in the
 /// configuration too wait until it is their turn there, and all others are taken as they come.
-fn merge_items(list: List, live: &[Value], config: &[Value]) -> Result<Vec<Value>, String> {
+fn merge_items(list: List<'_>, live: &[Value], config: &[Value]) -> Result<Vec<Value>, String> {
     let (old, new) = (identities(list, live)?, identities(list, config)?);
     let mut known: BTreeMap<&Element<'_>, Option<&Value>> = BTreeMap::new();
     for (at, item) in old.iter().zip(live) {
@@ -82,7 +83,7 @@ fn merge_items(list: List, live: &[Value], config: &[Value]) -> Result<Vec<Value
         if let Some(at) = old.get(left) {
             let turn = shared.peek().copied();
             if !wanted.contains(at) {
-                out.extend(merge_at(list.node(), live.get(left), None)?);
+                out.extend(merge_at(list.item, live.get(left), None)?);
                 left += 1;
                 continue;
             }
@@ -96,7 +97,7 @@ fn merge_items(list: List, live: &[Value], config: &[Value]) -> Result<Vec<Value
         }
         if let Some(at) = new.get(right) {
             let item = known.get(at).copied().map(|item| item.unwrap_or(&Value::Null));
-            out.extend(merge_at(list.node(), item, config.get(right))?);
+            out.extend(merge_at(list.item, item, config.get(right))?);
             done.insert(at);
             right += 1;
             if shared.peek() == Some(&at) {
@@ -107,13 +108,13 @@ fn merge_items(list: List, live: &[Value], config: &[Value]) -> Result<Vec<Value
     Ok(out)
 }
 
-fn identities(list: List, items: &[Value]) -> Result<Vec<Element<'_>>, String> {
+fn identities<'a>(list: List<'a>, items: &'a [Value]) -> Result<Vec<Element<'a>>, String> {
     let identity = |(index, item)| list.element(item).map_err(|why| format!("element {index}: {why}"));
     items.iter().enumerate().map(identity).collect()
 }
 
 /// Takes out what the manager applied last time, does not apply now, and nobody else owns.
-pub(super) fn prune(node: Node, merged: Value, last: &Set<'_>, owned: Set<'_>) -> Value {
+pub(super) fn prune(node: Node<'_>, merged: Value, last: &Set<'_>, owned: Set<'_>) -> Value {
     if last.is_empty() {
         return merged;
     }
@@ -128,21 +129,21 @@ pub(super) fn prune(node: Node, merged: Value, last: &Set<'_>, owned: Set<'_>) -
 }
 
 /// The value without the paths of a set. What becomes empty by that is null.
-fn remove(node: Node, value: &Value, gone: &Set<'_>) -> Value {
-    match (node, value) {
-        (Node::List(list), Value::Array(items)) => {
+fn remove(node: Node<'_>, value: &Value, gone: &Set<'_>) -> Value {
+    match (node.form(Some(value)), value) {
+        (Form::List(list), Value::Array(items)) => {
             let mut out = Vec::with_capacity(items.len());
             for item in items {
                 let entry = list.element(item).ok().and_then(|at| gone.get(&at).map(|entry| (entry.own, &entry.below)));
                 match entry {
                     Some((true, _)) => {}
-                    Some((false, below)) => out.push(remove(list.node(), item, below)),
+                    Some((false, below)) => out.push(remove(list.item, item, below)),
                     None => out.push(item.clone()),
                 }
             }
             if out.is_empty() { Value::Null } else { Value::Array(out) }
         }
-        (Node::Map(_) | Node::Message(_), Value::Object(map)) => {
+        (Form::Members, Value::Object(map)) => {
             let mut out = Map::new();
             for (name, value) in map {
                 match (gone.get(&Element::field(name)), node.member(name)) {
@@ -158,14 +159,14 @@ fn remove(node: Node, value: &Value, gone: &Set<'_>) -> Value {
             if out.is_empty() { Value::Null } else { Value::Object(out) }
         }
         // A path cannot lead into a value that is one field; the original clears it then.
-        (Node::Leaf(shape), _) if is_container(shape) => Value::Null,
-        (Node::List(_) | Node::Map(_) | Node::Message(_), _) => Value::Null,
-        (Node::Leaf(_), value) => value.clone(),
+        (Form::Leaf, Value::Object(_) | Value::Array(_)) | (Form::List(_) | Form::Members, _) => Value::Null,
+        (Form::Leaf, scalar) => scalar.clone(),
     }
 }
 
-/// Nulls as decoding reads them: a member that is not there, an entry with an empty value.
-pub(super) fn settle(node: Node, value: &mut Value) {
+/// Nulls as decoding reads them: a member that is not there, an entry with an empty value. In custom resources null may be
+/// a value: only their `metadata` is typed.
+pub(super) fn settle(node: Node<'_>, value: &mut Value) {
     match (node, value) {
         (Node::Message(_), Value::Object(map)) => {
             map.retain(|_, value| !value.is_null());
@@ -183,7 +184,14 @@ pub(super) fn settle(node: Node, value: &mut Value) {
                 settle(Node::of_shape(entry), value);
             }
         }
-        (Node::List(list), Value::Array(items)) => items.iter_mut().for_each(|item| settle(list.node(), item)),
+        (Node::List { item, .. }, Value::Array(items)) => {
+            items.iter_mut().for_each(|value| settle(Node::of_shape(item), value));
+        }
+        (Node::Custom(_), Value::Object(map)) => {
+            if let (Some(node), Some(metadata)) = (node.member("metadata"), map.get_mut("metadata")) {
+                settle(node, metadata);
+            }
+        }
         _ => {}
     }
 }

@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::node::Node;
 use super::*;
-use crate::schema;
+use crate::schema::{self, TypeId};
 
 const NOW: &str = "2026-01-02T03:04:05Z";
 const LATER: &str = "2026-01-02T03:05:05Z";

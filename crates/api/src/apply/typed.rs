@@ -1,122 +1,15 @@
-//! How ownership sees the schema: what is one field, what is owned part by part, and how the parts are named.
+//! Objects of the schema tables as the original's typed form shows them.
 //!
-//! In: the schema tables. Out: a [`Node`] for every place in an object, the [`Element`] of every list item, and
-//! [`complete`], the object with everything in place that the original's typed objects always have (empty messages,
-//! zero values of required fields). Ownership compares such complete objects, so that a `status: {}` that was never
-//! written is neither added nor removed.
+//! In: the schema tables. Out: [`complete`], the object with everything in place that the original's typed objects always
+//! have (empty messages, zero values of required fields). Ownership compares such complete objects, so that a
+//! `status: {}` that was never written is neither added nor removed.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-use super::element::Element;
-use crate::schema::{self, Field, Merge, Shape, TypeId};
-
-/// What stands at one place of an object.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Node {
-    /// One value, whatever is in it.
-    Leaf(&'static Shape),
-    /// A list that is owned item by item.
-    List(List),
-    /// A map that is owned entry by entry.
-    Map(&'static Shape),
-    /// A message that is owned member by member.
-    Message(TypeId),
-}
-
-/// A list that is owned item by item.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct List {
-    /// What an item is.
-    pub(super) item: &'static Shape,
-    /// The fields that tell items apart; none: the items themselves do.
-    pub(super) keys: &'static [&'static str],
-}
-
-impl Node {
-    /// What a field holds.
-    pub(super) fn of_field(field: &'static Field) -> Self {
-        match (&field.shape, &field.merge) {
-            (shape @ (Shape::List(_) | Shape::Map(_) | Shape::Object(_)), Merge::Atomic) => Self::Leaf(shape),
-            (Shape::List(item), Merge::Set) => Self::List(List { item, keys: &[] }),
-            (Shape::List(item), Merge::Keys(keys)) => Self::List(List { item, keys }),
-            (Shape::List(item), Merge::Unset) => match &field.patch.merge_key {
-                Some("") => Self::List(List { item, keys: &[] }),
-                Some(key) => Self::List(List { item, keys: std::slice::from_ref(key) }),
-                None => Self::Leaf(&field.shape),
-            },
-            (shape, _) => Self::of_shape(shape),
-        }
-    }
-
-    /// What a list item or a map entry holds.
-    pub(super) fn of_shape(shape: &'static Shape) -> Self {
-        match shape {
-            Shape::Object(ty) if !ty.get().atomic => Self::Message(*ty),
-            Shape::Map(entry) => Self::Map(entry),
-            leaf => Self::Leaf(leaf),
-        }
-    }
-
-    /// What a member holds; `None` when the message does not have it.
-    pub(super) fn member(self, name: &str) -> Option<Self> {
-        match self {
-            Self::Message(ty) => ty.get().field(name).map(Self::of_field),
-            Self::Map(entry) => Some(Self::of_shape(entry)),
-            Self::Leaf(_) | Self::List(_) => None,
-        }
-    }
-}
-
-impl List {
-    /// What an item holds.
-    pub(super) fn node(self) -> Node {
-        Node::of_shape(self.item)
-    }
-
-    /// The key of an item among the others; the error says why there is none.
-    pub(super) fn element(self, item: &Value) -> Result<Element<'_>, String> {
-        if self.keys.is_empty() {
-            return match item {
-                Value::Object(_) => Err("associative list without keys has an element that's a map type".to_owned()),
-                Value::Array(_) => Err("not supported: associative list with lists as elements".to_owned()),
-                Value::Null => Err("associative list without keys has an element that's an explicit null".to_owned()),
-                scalar => Ok(Element::Item(Cow::Borrowed(scalar))),
-            };
-        }
-        let map = match item {
-            Value::Object(map) => map,
-            Value::Null => return Err("associative list with keys may not have a null element".to_owned()),
-            _ => return Err("associative list with keys may not have non-map elements".to_owned()),
-        };
-        let mut keys: Vec<(Cow<'_, str>, Cow<'_, Value>)> = Vec::with_capacity(self.keys.len());
-        for key in self.keys {
-            if let Some(value) = map.get(*key).or_else(|| self.default(key)) {
-                keys.push((Cow::Borrowed(key), Cow::Borrowed(value)));
-            }
-        }
-        if keys.is_empty() {
-            let names: Vec<String> = self.keys.iter().map(|key| format!("\"{key}\"")).collect();
-            return Err(format!(
-                "associative list with keys has an element that omits all key fields [{}] (and doesn't have default \
-                 values for any key fields)",
-                names.join(" ")
-            ));
-        }
-        keys.sort_by(|a, b| a.0.cmp(&b.0));
-        Ok(Element::Key(keys))
-    }
-
-    fn default(self, key: &str) -> Option<&'static Value> {
-        match self.item {
-            Shape::Object(ty) => ty.get().field(key).and_then(|field| field.default.as_ref()),
-            _ => None,
-        }
-    }
-}
+use crate::schema::{self, Field, Shape, TypeId};
 
 /// The complete form of every message of which nothing is given; creates compare with it.
 static ZEROS: LazyLock<HashMap<TypeId, Value>> =
@@ -163,7 +56,7 @@ fn shown(field: &'static Field, value: Option<&Value>) -> Option<Value> {
             let whole = complete(*ty, value);
             return (!field.omit_zero || whole != complete(*ty, None)).then_some(whole);
         }
-        Shape::Time | Shape::MicroTime | Shape::Raw | Shape::FieldsV1 => {
+        Shape::Time | Shape::MicroTime | Shape::Raw | Shape::FieldsV1 | Shape::Json | Shape::Union(..) => {
             return value.cloned().or_else(|| (!field.omit_zero).then_some(Value::Null));
         }
         Shape::IntOrString => return Some(value.cloned().unwrap_or_else(|| 0.into())),
@@ -182,7 +75,8 @@ fn shown(field: &'static Field, value: Option<&Value>) -> Option<Value> {
 
 fn completed(shape: &Shape, value: &Value) -> Value {
     match (shape, value) {
-        (Shape::Object(ty), value) => complete(*ty, Some(value)),
+        (Shape::Object(ty), value) | (Shape::Union(ty, _), value @ Value::Object(_)) => complete(*ty, Some(value)),
+        (Shape::Union(_, other), Value::Array(_)) => completed(other, value),
         (Shape::List(item), Value::Array(items)) if has_messages(item) => {
             items.iter().map(|value| completed(item, value)).collect()
         }
@@ -195,7 +89,7 @@ fn completed(shape: &Shape, value: &Value) -> Value {
 
 fn has_messages(shape: &Shape) -> bool {
     match shape {
-        Shape::Object(_) => true,
+        Shape::Object(_) | Shape::Union(..) => true,
         Shape::List(inner) | Shape::Map(inner) => has_messages(inner),
         _ => false,
     }
@@ -233,22 +127,5 @@ mod tests {
         assert_eq!(complete(service, Some(&given)), expected);
         let slice = schema::named("discovery.EndpointSlice");
         assert_eq!(complete(slice, None), json!({"metadata": {}, "addressType": "", "endpoints": null, "ports": null}));
-    }
-
-    #[test]
-    fn items_are_named_by_their_keys_with_defaults() {
-        let spec = Node::Message(schema::named("core.ServiceSpec"));
-        let Some(Node::List(ports)) = spec.member("ports") else { panic!("ports are a keyed list") };
-        let port = json!({"port": 80, "name": "a"});
-        assert_eq!(ports.element(&port).expect("keys").to_string(), "[port=80,protocol=\"TCP\"]");
-        assert!(matches!(spec.member("selector"), Some(Node::Leaf(_))));
-        assert!(matches!(spec.member("clusterIPs"), Some(Node::Leaf(_))));
-        let status = Node::Message(schema::named("core.ServiceStatus"));
-        let Some(Node::List(conditions)) = status.member("conditions") else { panic!("conditions are a keyed list") };
-        assert_eq!(
-            conditions.element(&json!({})).expect_err("no key"),
-            "associative list with keys has an element that omits all key fields [\"type\"] (and doesn't have default \
-             values for any key fields)"
-        );
     }
 }

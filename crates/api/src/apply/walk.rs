@@ -1,16 +1,16 @@
 //! From objects to sets of field paths, following the schema.
 //!
-//! In: objects as [`super::typed::complete`] or an applied configuration gives them. Out: the paths an object speaks
+//! In: objects as [`super::object_type::ObjectType::complete`] or an applied configuration gives them. Out: the paths an object speaks
 //! of ([`set_of`]), the paths in which two objects differ ([`compare`]), and sets fitted to the schema.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::discriminant;
 
 use serde_json::{Map, Value};
 
 use super::element::{Element, same};
 use super::fieldset::Set;
-use super::typed::{List, Node};
-use crate::schema::Shape;
+use super::node::{Form, List, Node};
 
 /// In what two objects differ.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -29,33 +29,32 @@ impl Difference<'_> {
 }
 
 /// The paths that an object speaks of. Lists and maps count only through what is in them, unless they are one value.
-pub(super) fn set_of(node: Node, value: &Value) -> Set<'_> {
+pub(super) fn set_of<'a>(node: Node<'a>, value: &'a Value) -> Set<'a> {
     own_set(node, value).1
 }
 
 /// Whether the place itself is spoken of, and the paths below it.
-fn own_set(node: Node, value: &Value) -> (bool, Set<'_>) {
+fn own_set<'a>(node: Node<'a>, value: &'a Value) -> (bool, Set<'a>) {
     let mut out = Set::default();
-    match (node, value) {
-        (Node::Leaf(_), _) => return (true, out),
-        (Node::List(list), Value::Array(items)) => {
+    match (node.form(Some(value)), value) {
+        (Form::Leaf, _) => return (true, out),
+        (Form::List(list), Value::Array(items)) => {
             // Items that cannot be told apart are owned as one, without a look inside.
             for (at, twins) in group(list, items).unwrap_or_default() {
                 let below = match twins.as_slice() {
-                    [only] => own_set(list.node(), only).1,
+                    [only] => own_set(list.item, only).1,
                     _ => Set::default(),
                 };
                 out.push(at, true, below);
             }
         }
-        (Node::Map(_) | Node::Message(_), Value::Object(map)) => {
-            // The entries of a map are there by being named; members of a message are only as much as is in them.
-            let entries = matches!(node, Node::Map(_));
+        (Form::Members, Value::Object(map)) => {
             for (name, value) in map {
-                let Some(node) = node.member(name) else { continue };
-                let (own, below) = own_set(node, value);
+                let Some(member) = node.member(name) else { continue };
+                let (own, below) = own_set(member, value);
                 let bare = value.is_null() || value.as_object().is_some_and(Map::is_empty);
-                out.push(Element::field(name), own || bare || entries, below);
+                // The entries of a map are there by being named; declared members are only as much as is in them.
+                out.push(Element::field(name), own || bare || !node.declares(name), below);
             }
         }
         _ => {}
@@ -67,7 +66,7 @@ fn own_set(node: Node, value: &Value) -> (bool, Set<'_>) {
 ///
 /// # Errors
 /// The words for a list item that has no identity.
-pub(super) fn compare<'a>(node: Node, old: &'a Value, new: &'a Value) -> Result<Difference<'a>, String> {
+pub(super) fn compare<'a>(node: Node<'a>, old: &'a Value, new: &'a Value) -> Result<Difference<'a>, String> {
     let mut out = Difference::default();
     if let (Value::Object(old), Value::Object(new)) = (old, new) {
         compare_members(node, Some(old), Some(new), &mut out)?;
@@ -76,31 +75,18 @@ pub(super) fn compare<'a>(node: Node, old: &'a Value, new: &'a Value) -> Result<
 }
 
 fn compare_at<'a>(
-    node: Node,
+    node: Node<'a>,
     at: Element<'a>,
     old: Option<&'a Value>,
     new: Option<&'a Value>,
     out: &mut Difference<'a>,
 ) -> Result<(), String> {
     let mut below = Difference::default();
-    let mut leaf = true;
-    match node {
-        Node::Leaf(_) => {}
-        Node::List(list) => {
-            let (old, new) = (items_of(old), items_of(new));
-            // Two empty lists are compared as values, so that null, absent and empty stay different things.
-            if !(old.is_empty() && new.is_empty()) {
-                leaf = false;
-                compare_items(list, old, new, &mut below)?;
-            }
-        }
-        Node::Map(_) | Node::Message(_) => {
-            let (old, new) = (members_of(old), members_of(new));
-            if old.is_some() || new.is_some() {
-                leaf = false;
-                compare_members(node, old, new, &mut below)?;
-            }
-        }
+    let (before, after) = (node.form(old.or(new)), node.form(new.or(old)));
+    let mut leaf = compare_below(node, after, old, new, &mut below)?;
+    // A value whose type is not fixed may have changed from an object to a list: then the parts it had are gone.
+    if discriminant(&before) != discriminant(&after) {
+        leaf |= compare_below(node, before, old, new, &mut below)?;
     }
     let changed = match (old, new) {
         (None, _) => true,
@@ -119,42 +105,69 @@ fn compare_at<'a>(
     Ok(())
 }
 
+/// Compares the parts of two values in one form; `true` when the values have to be compared as a whole.
+fn compare_below<'a>(
+    node: Node<'a>,
+    form: Form<'a>,
+    old: Option<&'a Value>,
+    new: Option<&'a Value>,
+    out: &mut Difference<'a>,
+) -> Result<bool, String> {
+    match form {
+        Form::Leaf => return Ok(true),
+        Form::List(list) => {
+            let (old, new) = (items_of(old), items_of(new));
+            // Two empty lists are compared as values, so that null, absent and empty stay different things.
+            if old.is_empty() && new.is_empty() {
+                return Ok(true);
+            }
+            compare_items(list, old, new, out)?;
+        }
+        Form::Members => {
+            let (old, new) = (members_of(old), members_of(new));
+            if old.is_none() && new.is_none() {
+                return Ok(true);
+            }
+            compare_members(node, old, new, out)?;
+        }
+    }
+    Ok(false)
+}
+
 fn compare_members<'a>(
-    node: Node,
+    node: Node<'a>,
     old: Option<&'a Map<String, Value>>,
     new: Option<&'a Map<String, Value>>,
     out: &mut Difference<'a>,
 ) -> Result<(), String> {
-    for (name, old) in old.into_iter().flatten() {
+    let names: BTreeSet<&String> = old.into_iter().flatten().chain(new.into_iter().flatten()).map(|m| m.0).collect();
+    for name in names {
         if let Some(node) = node.member(name) {
-            compare_at(node, Element::field(name), Some(old), new.and_then(|new| new.get(name)), out)?;
-        }
-    }
-    for (name, new) in new.into_iter().flatten() {
-        if old.is_none_or(|old| !old.contains_key(name))
-            && let Some(node) = node.member(name)
-        {
-            compare_at(node, Element::field(name), None, Some(new), out)?;
+            let (old, new) = (old.and_then(|old| old.get(name)), new.and_then(|new| new.get(name)));
+            compare_at(node, Element::field(name), old, new, out)?;
         }
     }
     Ok(())
 }
 
-fn compare_items<'a>(list: List, old: &'a [Value], new: &'a [Value], out: &mut Difference<'a>) -> Result<(), String> {
-    let (mut old, new) = (group(list, old)?, group(list, new)?);
-    for (at, new) in new {
-        let old = old.remove(&at).unwrap_or_default();
+fn compare_items<'a>(
+    list: List<'a>,
+    old: &'a [Value],
+    new: &'a [Value],
+    out: &mut Difference<'a>,
+) -> Result<(), String> {
+    let (mut old, mut new) = (group(list, old)?, group(list, new)?);
+    let all: BTreeSet<Element<'a>> = old.keys().chain(new.keys()).cloned().collect();
+    for at in all {
+        let (old, new) = (old.remove(&at).unwrap_or_default(), new.remove(&at).unwrap_or_default());
         compare_twins(list, at, &old, &new, out)?;
-    }
-    for (at, old) in old {
-        compare_twins(list, at, &old, &[], out)?;
     }
     Ok(())
 }
 
 /// Compares the items of one identity. Several of them are one field; it comes and goes as their number does.
 fn compare_twins<'a>(
-    list: List,
+    list: List<'a>,
     at: Element<'a>,
     old: &[&'a Value],
     new: &[&'a Value],
@@ -162,7 +175,7 @@ fn compare_twins<'a>(
 ) -> Result<(), String> {
     match (old, new) {
         ([] | [_], [] | [_]) => {
-            compare_at(list.node(), at, old.first().copied(), new.first().copied(), out)?;
+            compare_at(list.item, at, old.first().copied(), new.first().copied(), out)?;
         }
         ([_, _, ..], [_, _, ..]) => {
             let equal = old.len() == new.len() && old.iter().zip(new).all(|(old, new)| same(old, new));
@@ -170,13 +183,13 @@ fn compare_twins<'a>(
         }
         ([_, _, ..], _) => {
             if let Some(new) = new.first() {
-                compare_at(list.node(), at.clone(), None, Some(new), out)?;
+                compare_at(list.item, at.clone(), None, Some(new), out)?;
             }
             out.removed.push(at, true, Set::default());
         }
         (_, [_, _, ..]) => {
             if let Some(old) = old.first() {
-                compare_at(list.node(), at.clone(), Some(old), None, out)?;
+                compare_at(list.item, at.clone(), Some(old), None, out)?;
             }
             out.changed.push(at, true, Set::default());
         }
@@ -185,8 +198,8 @@ fn compare_twins<'a>(
 }
 
 /// The items by identity.
-fn group(list: List, items: &[Value]) -> Result<BTreeMap<Element<'_>, Vec<&Value>>, String> {
-    let mut out: BTreeMap<Element<'_>, Vec<&Value>> = BTreeMap::new();
+fn group<'a>(list: List<'a>, items: &'a [Value]) -> Result<BTreeMap<Element<'a>, Vec<&'a Value>>, String> {
+    let mut out: BTreeMap<Element<'a>, Vec<&'a Value>> = BTreeMap::new();
     for (index, item) in items.iter().enumerate() {
         let at = list.element(item).map_err(|why| format!("element {index}: {why}"))?;
         out.entry(at).or_default().push(item);
@@ -202,41 +215,37 @@ fn members_of(value: Option<&Value>) -> Option<&Map<String, Value>> {
     value.and_then(Value::as_object).filter(|map| !map.is_empty())
 }
 
-/// Adds the members of messages that have something below them: who owns `spec.type` stands in the way of `spec` going.
-pub(super) fn with_members(node: Node, set: Set<'_>) -> Set<'_> {
-    fitted(Some(node), set, &|node, child, own, below| {
-        let member = matches!(node, Some(Node::Message(_))) && child.is_some() && !below.is_empty();
-        (own || member, below)
+/// Adds the declared members that have something below them: who owns `spec.type` stands in the way of `spec` going.
+pub(super) fn with_members<'a>(node: Node<'_>, set: Set<'a>) -> Set<'a> {
+    fitted(Some(node), set, &|node, _, at, own, below| {
+        let declared = matches!((node, at), (Some(node), Element::Field(name)) if node.declares(name));
+        (own || declared && !below.is_empty(), below)
     })
 }
 
 /// Turns paths into what the schema now takes for one value into the path of that value.
-pub(super) fn reconciled(node: Node, set: Set<'_>) -> Set<'_> {
-    fitted(Some(node), set, &|_, child, own, below| match child {
-        Some(Node::Leaf(shape)) if !below.is_empty() && is_container(shape) => (true, Set::default()),
+pub(super) fn reconciled<'a>(node: Node<'_>, set: Set<'a>) -> Set<'a> {
+    fitted(Some(node), set, &|_, child, _, own, below| match child {
+        Some(child) if !below.is_empty() && child.is_atomic() => (true, Set::default()),
         _ => (own, below),
     })
 }
 
-pub(super) fn is_container(shape: &Shape) -> bool {
-    matches!(shape, Shape::List(_) | Shape::Map(_) | Shape::Object(_) | Shape::Raw)
-}
-
 /// Rebuilds a set entry by entry; `change` sees the node of the parent and of the child.
-fn fitted<'a>(
-    node: Option<Node>,
+fn fitted<'a, 's>(
+    node: Option<Node<'s>>,
     set: Set<'a>,
-    change: &impl Fn(Option<Node>, Option<Node>, bool, Set<'a>) -> (bool, Set<'a>),
+    change: &impl Fn(Option<Node<'s>>, Option<Node<'s>>, &Element<'a>, bool, Set<'a>) -> (bool, Set<'a>),
 ) -> Set<'a> {
     let mut out = Set::default();
     for entry in set.into_entries() {
         let child = match (&entry.at, node) {
             (Element::Field(name), Some(node)) => node.member(name),
-            (Element::Key(_), Some(Node::List(list))) => Some(list.node()),
+            (Element::Key(_), Some(node)) => node.item(),
             _ => None,
         };
         let below = fitted(child, entry.below, change);
-        let (own, below) = change(node, child, entry.own, below);
+        let (own, below) = change(node, child, &entry.at, entry.own, below);
         out.push(entry.at, own, below);
     }
     out

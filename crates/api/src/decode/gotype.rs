@@ -22,6 +22,15 @@ const NAMED: &[(&str, &str)] = &[
     ("admissionregistration.ValidatingWebhook.matchPolicy", "v1.MatchPolicyType"),
     ("admissionregistration.ValidatingWebhook.sideEffects", "v1.SideEffectClass"),
     ("admissionregistration.Validation.reason", "v1.StatusReason"),
+    ("apiextensions.CustomResourceConversion.strategy", "v1.ConversionStrategyType"),
+    ("apiextensions.CustomResourceDefinitionCondition.status", "v1.ConditionStatus"),
+    ("apiextensions.CustomResourceDefinitionCondition.type", "v1.CustomResourceDefinitionConditionType"),
+    ("apiextensions.CustomResourceDefinitionSpec.scope", "v1.ResourceScope"),
+    ("apiextensions.JSONSchemaProps.$schema", "v1.JSONSchemaURL"),
+    ("apiextensions.JSONSchemaProps.definitions", "v1.JSONSchemaDefinitions"),
+    ("apiextensions.JSONSchemaProps.dependencies", "v1.JSONSchemaDependencies"),
+    ("apiextensions.JSONSchemaProps.x-kubernetes-validations", "v1.ValidationRules"),
+    ("apiextensions.ValidationRule.reason", "v1.FieldValueErrorReason"),
     ("apps.DeploymentCondition.status", "v1.ConditionStatus"),
     ("apps.DeploymentCondition.type", "v1.DeploymentConditionType"),
     ("apps.DeploymentStrategy.type", "v1.DeploymentStrategyType"),
@@ -206,9 +215,20 @@ fn of_shape(shape: &Shape) -> String {
         Shape::IntOrString => "intstr.IntOrString".to_owned(),
         Shape::Raw => "runtime.RawExtension".to_owned(),
         Shape::FieldsV1 => "v1.FieldsV1".to_owned(),
+        Shape::Json => "v1.JSON".to_owned(),
         Shape::Object(ty) => message(*ty),
+        Shape::Union(ty, other) => format!("{}{}", message(*ty), alternative(other)),
         Shape::List(inner) => format!("[]{}", of_shape(inner)),
         Shape::Map(inner) => format!("map[string]{}", of_shape(inner)),
+    }
+}
+
+/// How the Go type of a union ends, by what it may be besides a message.
+pub(crate) fn alternative(other: &Shape) -> &'static str {
+    match other {
+        Shape::Bool => "OrBool",
+        Shape::List(item) if **item == Shape::String => "OrStringArray",
+        _ => "OrArray",
     }
 }
 

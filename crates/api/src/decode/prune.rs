@@ -49,7 +49,8 @@ pub(super) fn zero(shape: &Shape) -> Value {
             prune(*ty, &mut value);
             value
         }
-        Shape::Time | Shape::MicroTime | Shape::Raw | Shape::FieldsV1 | Shape::List(_) | Shape::Map(_) => Value::Null,
+        Shape::Time | Shape::MicroTime | Shape::Raw | Shape::FieldsV1 | Shape::Json => Value::Null,
+        Shape::List(_) | Shape::Map(_) | Shape::Union(..) => Value::Null,
     }
 }
 
@@ -69,6 +70,8 @@ fn is_struct(shape: &Shape) -> bool {
             | Shape::Duration
             | Shape::Raw
             | Shape::FieldsV1
+            | Shape::Json
+            | Shape::Union(..)
     )
 }
 
@@ -102,6 +105,8 @@ fn settle(field: &'static Field, value: &mut Value) -> bool {
 fn inside(shape: &Shape, value: &mut Value) {
     match (shape, &mut *value) {
         (Shape::Object(ty), _) => prune(*ty, value),
+        (Shape::Union(ty, _), Value::Object(_)) => prune(*ty, value),
+        (Shape::Union(_, other), Value::Array(_)) => inside(other, value),
         (Shape::List(inner), Value::Array(items)) => items.iter_mut().for_each(|item| inside(inner, item)),
         (Shape::Map(inner), Value::Object(map)) => map.values_mut().for_each(|item| inside(inner, item)),
         (_, Value::Null) => *value = zero(shape),

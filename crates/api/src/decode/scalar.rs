@@ -47,6 +47,7 @@ pub(super) fn mismatch(shape: &Shape, found: &str) -> Fault {
         Shape::Time | Shape::MicroTime | Shape::Duration => (Some("string"), true),
         Shape::IntOrString => (Some("int32"), true),
         Shape::Quantity => return fatal(quantity::canonical("?").err().unwrap_or_default()),
+        Shape::Union(_, other) if **other == Shape::Bool => return fatal("boolean or JSON schema expected"),
         _ => (None, false),
     };
     Fault::Mismatch { found: found.to_owned(), wanted, fatal }
@@ -55,7 +56,7 @@ pub(super) fn mismatch(shape: &Shape, found: &str) -> Fault {
 /// A string.
 pub(super) fn string(shape: &Shape, text: String) -> Result<Value, Fault> {
     match shape {
-        Shape::String | Shape::IntOrString | Shape::Raw | Shape::FieldsV1 => Ok(text.into()),
+        Shape::String | Shape::IntOrString | Shape::Raw | Shape::FieldsV1 | Shape::Json => Ok(text.into()),
         Shape::Bytes => bytes(text),
         Shape::Time => time(&text, Precision::Seconds),
         Shape::MicroTime => time(&text, Precision::Micros),
@@ -70,17 +71,25 @@ pub(super) fn number(shape: &Shape, number: Number) -> Result<Value, Fault> {
     let fits = match shape {
         Shape::Int32 | Shape::IntOrString => number.as_i64().is_some_and(|value| i32::try_from(value).is_ok()),
         Shape::Int64 => number.is_i64(),
-        Shape::Float64 | Shape::Raw | Shape::FieldsV1 => true,
+        Shape::Float64 => return Ok(float(number.as_f64().unwrap_or_default())),
+        Shape::Raw | Shape::FieldsV1 | Shape::Json => true,
         Shape::Quantity => return quantity::canonical(&number.to_string()).map(Value::from).map_err(fatal),
         _ => return Err(mismatch(shape, "number")),
     };
     if fits { Ok(Value::Number(number)) } else { Err(mismatch(shape, &format!("number {number}"))) }
 }
 
+/// A floating-point number, without a fraction where it has none.
+pub(crate) fn float(value: f64) -> Value {
+    let whole = value as i64;
+    if whole as f64 == value && whole.unsigned_abs() <= 1 << 53 { whole.into() } else { value.into() }
+}
+
 /// A boolean.
 pub(super) fn boolean(shape: &Shape, value: bool) -> Result<Value, Fault> {
     match shape {
-        Shape::Bool | Shape::Raw | Shape::FieldsV1 => Ok(value.into()),
+        Shape::Bool | Shape::Raw | Shape::FieldsV1 | Shape::Json => Ok(value.into()),
+        Shape::Union(_, other) if **other == Shape::Bool => Ok(value.into()),
         _ => Err(mismatch(shape, "bool")),
     }
 }

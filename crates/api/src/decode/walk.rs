@@ -28,6 +28,9 @@ pub(super) struct Walk {
     strict: Vec<String>,
     error: Option<String>,
     depth: usize,
+    /// How many unions the value stands in. Go reads those with a decoder of their own, which is not strict and stops at
+    /// its first error.
+    unions: usize,
 }
 
 /// What the next value must be.
@@ -66,6 +69,9 @@ impl Walk {
     }
 
     fn strict(&mut self, what: &str, name: &str) {
+        if self.unions > 0 {
+            return;
+        }
         let mut path = gotype::strict_path(&self.trail);
         if !path.is_empty() {
             path.push('.');
@@ -85,7 +91,7 @@ impl Walk {
                 (format!("json: cannot unmarshal {found} into Go {place} of type {wanted}"), fatal)
             }
         };
-        if fatal {
+        if fatal || self.unions > 0 {
             self.error = Some(message);
             return Err(stop());
         }
@@ -114,7 +120,7 @@ impl Target {
     fn message(self) -> Option<TypeId> {
         match self {
             Self::Root(ty) => Some(ty),
-            Self::Shape(Shape::Object(ty)) => Some(*ty),
+            Self::Shape(Shape::Object(ty) | Shape::Union(ty, _)) => Some(*ty),
             Self::Shape(_) => None,
         }
     }
@@ -190,7 +196,13 @@ impl<'de> Visitor<'de> for Seed<'_> {
         self.walk.enter()?;
         let out = match self.target.shape() {
             Some(Shape::List(inner)) => list(self.walk, inner, seq)?,
-            Some(Shape::Raw | Shape::FieldsV1) => raw_list(self.walk, seq)?,
+            Some(Shape::Union(_, other)) if let Shape::List(inner) = &**other => {
+                self.walk.unions += 1;
+                let out = list(self.walk, inner, seq)?;
+                self.walk.unions -= 1;
+                out
+            }
+            Some(Shape::Raw | Shape::FieldsV1 | Shape::Json) => raw_list(self.walk, seq)?,
             shape => {
                 while seq.next_element::<IgnoredAny>()?.is_some() {}
                 let fault = scalar::mismatch(shape.unwrap_or(&STRING), "array");
@@ -204,9 +216,15 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         self.walk.enter()?;
         let out = match (self.target.message(), self.target.shape()) {
+            (Some(ty), Some(Shape::Union(..))) => {
+                self.walk.unions += 1;
+                let out = message(self.walk, ty, false, map)?;
+                self.walk.unions -= 1;
+                out
+            }
             (Some(ty), _) => message(self.walk, ty, matches!(self.target, Target::Root(_)), map)?,
             (_, Some(Shape::Map(inner))) => entries(self.walk, inner, map)?,
-            (_, Some(Shape::Raw | Shape::FieldsV1)) => raw_map(self.walk, map)?,
+            (_, Some(Shape::Raw | Shape::FieldsV1 | Shape::Json)) => raw_map(self.walk, map)?,
             (_, shape) => {
                 while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
                 let fault = scalar::mismatch(shape.unwrap_or(&STRING), "object");
@@ -252,7 +270,7 @@ fn list<'de, A: SeqAccess<'de>>(walk: &mut Walk, inner: &'static Shape, mut seq:
 
 fn entries<'de, A: MapAccess<'de>>(walk: &mut Walk, inner: &'static Shape, mut map: A) -> Result<Value, A::Error> {
     let mut out = Map::new();
-    let deep = matches!(inner, Shape::Object(_) | Shape::Map(_) | Shape::List(_));
+    let deep = matches!(inner, Shape::Object(_) | Shape::Union(..) | Shape::Map(_) | Shape::List(_));
     while let Some(key) = map.next_key::<String>()? {
         if out.contains_key(&key) {
             walk.strict("duplicate", &key);

@@ -107,6 +107,7 @@ fn type_of(shape: &Shape) -> Type {
         Shape::Time | Shape::MicroTime => Type::Timestamp,
         // Values of several types, or of types without fields that are known.
         Shape::Quantity | Shape::IntOrString | Shape::Raw | Shape::FieldsV1 => Type::Dyn,
+        Shape::Json | Shape::Union(..) => Type::Dyn,
         Shape::Object(id) => Type::object(id.get().name),
         Shape::List(items) => Type::list(type_of(items)),
         Shape::Map(values) => Type::map(Type::String, type_of(values)),

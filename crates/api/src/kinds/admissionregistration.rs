@@ -4,7 +4,7 @@
 //! tables. Expressions are compiled by [`crate::dynamic_admission::expression`].
 
 pub mod binding;
-mod client_config;
+pub(super) mod client_config;
 mod conditions;
 pub mod policy;
 mod rules;

@@ -109,7 +109,7 @@ impl Rules for EventsEventRules {
         }
     }
 
-    fn converts(&self) -> bool {
+    fn converts(&self, _modified: u64) -> bool {
         true
     }
 

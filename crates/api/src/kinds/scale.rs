@@ -59,6 +59,15 @@ impl Rules for ScaleRules {
 /// The scale of an object that has Pods.
 #[must_use]
 pub fn of(object: &Value) -> Value {
+    let selector = object.at("spec.selector");
+    // A ReplicationController selects by a plain map.
+    let is_map = object.text("kind") == "ReplicationController";
+    let text = if is_map { selector::text(&json!({"matchLabels": selector})) } else { selector::text(selector) };
+    build(object, object.int("spec.replicas"), object.int("status.replicas"), &text)
+}
+
+/// The scale of an object whose numbers are known.
+pub(crate) fn build(object: &Value, replicas: i64, current: i64, selector: &str) -> Value {
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         let value = object.at("metadata").at(field);
@@ -66,19 +75,15 @@ pub fn of(object: &Value) -> Value {
             metadata.put(field, value.clone());
         }
     }
-    let selector = object.at("spec.selector");
-    // A ReplicationController selects by a plain map.
-    let is_map = object.text("kind") == "ReplicationController";
-    let text = if is_map { selector::text(&json!({"matchLabels": selector})) } else { selector::text(selector) };
     let mut scale = json!({
         "kind": KIND.kind, "apiVersion": KIND.api_version(), "metadata": metadata, "spec": {},
-        "status": {"replicas": object.int("status.replicas")},
+        "status": {"replicas": current},
     });
-    if object.int("spec.replicas") != 0 {
-        scale.put("spec.replicas", object.int("spec.replicas"));
+    if replicas != 0 {
+        scale.put("spec.replicas", replicas);
     }
-    if !text.is_empty() {
-        scale.put("status.selector", text);
+    if !selector.is_empty() {
+        scale.put("status.selector", selector);
     }
     scale
 }

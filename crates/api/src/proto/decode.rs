@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::BY_NUMBER;
 use super::wire::{Payload, ProtoError, Reader, text};
+use crate::decode::scalar;
 use crate::schema::{Field, Shape, TypeId};
 use crate::timestamp::{Moment, Precision};
 use crate::{duration, quantity};
@@ -52,6 +53,12 @@ fn put(
             let raw = payload.bytes(field.json)?;
             let slot = out.entry(field.json).or_insert_with(|| Map::new().into());
             slot.as_object_mut().map_or(Ok(()), |map| fill(*ty, raw, map, depth + 1))
+        }
+        Shape::Union(ty, other) => {
+            let value = union(*ty, other, field, payload.bytes(field.json)?, depth)?;
+            out.insert(field.json.to_owned(), value);
+            out.retain(|_, value| !value.is_null());
+            Ok(())
         }
         Shape::List(inner) => {
             let slot = out.entry(field.json).or_insert_with(|| Value::Array(Vec::new()));
@@ -121,6 +128,7 @@ fn element(shape: &Shape, field: &'static Field, payload: Payload<'_>, depth: us
             fill(*ty, payload.bytes(field.json)?, &mut map, depth + 1)?;
             Ok(map.into())
         }
+        Shape::Union(ty, other) => union(*ty, other, field, payload.bytes(field.json)?, depth),
         // A list inside of a list or a map is a message with the elements in field 1.
         Shape::List(inner) => {
             let mut list = Vec::new();
@@ -135,6 +143,29 @@ fn element(shape: &Shape, field: &'static Field, payload: Payload<'_>, depth: us
         Shape::Map(_) => Err(ProtoError::Depth),
         _ => scalar(shape, field, payload),
     }
+}
+
+/// A message, or the flag or list that may stand instead of it.
+fn union(ty: TypeId, other: &Shape, field: &'static Field, raw: &[u8], depth: usize) -> Result<Value, ProtoError> {
+    let is_flag = *other == Shape::Bool;
+    let (mut object, mut flag, mut list) = (None, false, Vec::new());
+    let mut reader = Reader::new(raw);
+    while let Some((number, payload)) = reader.field("Union")? {
+        match (number, other) {
+            (1, Shape::Bool) => flag = payload.varint(field.json)? != 0,
+            (1 | 2, _) if (number == 2) == is_flag => {
+                fill(ty, payload.bytes(field.json)?, object.get_or_insert_with(Map::new), depth + 1)?;
+            }
+            (2, Shape::List(item)) => append(item, field, payload, &mut list, depth + 1)?,
+            _ => {}
+        }
+    }
+    Ok(match object {
+        Some(object) if list.is_empty() => object.into(),
+        _ if is_flag => flag.into(),
+        _ if list.is_empty() => Value::Null,
+        _ => list.into(),
+    })
 }
 
 fn entry(inner: &Shape, field: &'static Field, raw: &[u8], depth: usize) -> Result<(String, Value), ProtoError> {
@@ -169,7 +200,7 @@ fn scalar(shape: &Shape, field: &Field, payload: Payload<'_>) -> Result<Value, P
         Shape::Int32 => (payload.varint(name)? as u32).cast_signed().into(),
         Shape::Int64 => payload.varint(name)?.cast_signed().into(),
         Shape::Float64 => match payload {
-            Payload::Fixed64(bits) => f64::from_bits(bits).into(),
+            Payload::Fixed64(bits) => scalar::float(f64::from_bits(bits)),
             other => return Err(other.mismatch(name)),
         },
         Shape::Time => time(payload.bytes(name)?, Precision::Seconds)?,
@@ -180,11 +211,11 @@ fn scalar(shape: &Shape, field: &Field, payload: Payload<'_>) -> Result<Value, P
             bytes => quantity::canonical(&text(bytes)).map_err(|error| ProtoError::Value(error.to_owned()))?.into(),
         },
         Shape::IntOrString => int_or_string(payload.bytes(name)?)?,
-        Shape::Raw | Shape::FieldsV1 => match single(payload.bytes(name)?)? {
+        Shape::Raw | Shape::FieldsV1 | Shape::Json => match single(payload.bytes(name)?)? {
             [] => Value::Null,
             bytes => serde_json::from_slice(bytes).map_err(|error| ProtoError::Value(error.to_string()))?,
         },
-        Shape::Object(_) | Shape::List(_) | Shape::Map(_) => return Err(payload.mismatch(name)),
+        Shape::Object(_) | Shape::Union(..) | Shape::List(_) | Shape::Map(_) => return Err(payload.mismatch(name)),
     })
 }
 

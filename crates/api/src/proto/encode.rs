@@ -62,17 +62,31 @@ fn one(shape: &Shape, number: u32, value: &Value, out: &mut Writer) {
             out.int(2, value.as_i64().unwrap_or_default());
             out.bytes(3, text.as_bytes());
         }),
-        Shape::Raw | Shape::FieldsV1 => out.nested(number, |out| {
+        Shape::Raw | Shape::FieldsV1 | Shape::Json => out.nested(number, |out| {
             if !value.is_null() {
                 out.bytes(1, value.to_string().as_bytes());
             }
         }),
         Shape::Object(ty) => out.nested(number, |out| message(*ty, value, out)),
+        Shape::Union(ty, other) => out.nested(number, |out| union(*ty, other, value, out)),
         Shape::List(inner) => out.nested(number, |out| {
             value.as_array().into_iter().flatten().for_each(|item| one(inner, 1, item, out));
         }),
         // No message has a map directly in a list or a map.
         Shape::Map(_) => {}
+    }
+}
+
+/// A union with a flag writes the flag first, which is set beside a message; one with a list writes the list second.
+fn union(ty: TypeId, other: &Shape, value: &Value, out: &mut Writer) {
+    let is_flag = *other == Shape::Bool;
+    if is_flag {
+        out.int(1, (value.is_object() || value.as_bool().unwrap_or_default()).into());
+    }
+    match (other, value) {
+        (_, Value::Object(_)) => out.nested(if is_flag { 2 } else { 1 }, |out| message(ty, value, out)),
+        (Shape::List(item), Value::Array(items)) => items.iter().for_each(|value| one(item, 2, value, out)),
+        _ => {}
     }
 }
 

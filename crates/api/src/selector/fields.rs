@@ -78,7 +78,9 @@ fn find(kind: &Kind, field: &str) -> Result<Place, String> {
     }
     match kind.selectable.iter().position(|selectable| selectable.label == wanted) {
         Some(index) => Ok(Place::Fact(index)),
-        None if known => Err(format!("field label not supported: {field}")),
+        None if known || (!kind.selectable.is_empty() && kind.table_type().is_none()) => {
+            Err(format!("field label not supported: {field}"))
+        }
         None => {
             let field = quote(field);
             Err(format!("{field} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""))
@@ -138,6 +140,11 @@ fn unescape(value: &str) -> Result<String, String> {
 // === impl Requirement ===
 
 impl Requirement {
+    /// Whether it asks for a field of the kind.
+    pub(super) fn is_fact(&self) -> bool {
+        matches!(self.place, Place::Fact(_))
+    }
+
     /// The term `metadata.name=name`.
     pub(super) fn named(name: &str) -> Self {
         Self { place: Place::Name, equal: true, value: name.into() }

@@ -25,7 +25,7 @@ pub(super) fn add<'a>(budget: &mut Budget, args: &[Value<'a>]) -> Done<'a> {
         }
         (Value::List(left), Value::List(right)) => {
             budget.make(left.join_cost(right))?;
-            Value::List(left.join(right))
+            Value::List(left.add(right)?)
         }
         (Value::Duration(left), Value::Duration(right)) => Value::Duration(left.checked_add(*right).ok_or(INT)?),
         (Value::Timestamp(time), Value::Duration(nanos)) | (Value::Duration(nanos), Value::Timestamp(time)) => {

@@ -37,7 +37,7 @@ pub(super) fn add(all: &mut Functions) {
 ///
 /// # Errors
 /// Go's words for what is wrong with it.
-pub(crate) fn compile(pattern: &str) -> Result<Arc<Regex>, String> {
+pub fn compile(pattern: &str) -> Result<Arc<Regex>, String> {
     let translated = translate::translate(pattern).map_err(|error| format!("error parsing regexp: {error}"))?;
     let built = RegexBuilder::new(&translated).size_limit(SIZE).dfa_size_limit(SIZE).nest_limit(500).build();
     built.map(Arc::new).map_err(|error| match error {

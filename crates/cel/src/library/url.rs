@@ -12,7 +12,7 @@ use crate::types::Type;
 use crate::value::map::Entries;
 use crate::value::{Map, Value};
 
-pub(crate) use self::parse::check_request;
+pub use self::parse::check_request;
 
 const NAME: &str = "kubernetes.URL";
 

@@ -5,6 +5,14 @@ use super::{Attribute, Key, Qualifier, Root};
 use crate::budget::Stop;
 use crate::value::{Value, number};
 
+/// A value, if it is of its declared type.
+pub(super) fn valid(value: Value<'_>) -> Outcome<'_> {
+    match value {
+        Value::Invalid(message) => Err(Stop::Error((*message).to_owned())),
+        value => Ok(value),
+    }
+}
+
 /// Whether a value can select or index.
 pub(super) fn is_key(value: &Value<'_>) -> bool {
     matches!(value, Value::String(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::Bool(_))
@@ -43,7 +51,7 @@ impl<'p, 'a> Evaluator<'p, '_, 'a> {
         match root {
             Root::Variable(name) => {
                 let value = self.variables.get(name).cloned();
-                value.ok_or_else(|| Stop::Error(format!("no such attribute(s): {name}")))
+                value.ok_or_else(|| Stop::Error(format!("no such attribute(s): {name}"))).and_then(valid)
             }
             Root::Local(slot) => self.local(*slot),
             Root::Operand(node) => self.eval(node),
@@ -108,6 +116,8 @@ impl<'p, 'a> Evaluator<'p, '_, 'a> {
         };
         let found = match found {
             Err(stop @ (Stop::Cancelled | Stop::Fatal(_))) => return Err(stop),
+            // A value of the wrong type is there, but has no use.
+            Ok(Some(found)) if !qualifier.test => valid(found).map(Some),
             found => found,
         };
         if !optional || matches!(found, Ok(Some(_))) {

@@ -1,5 +1,6 @@
 //! Comprehensions.
 
+use super::attributes::valid;
 use super::eval::{Evaluator, Local, Outcome, absorb};
 use super::{Fold, Node};
 use crate::budget::Stop;
@@ -33,7 +34,7 @@ impl<'p, 'a> Evaluator<'p, '_, 'a> {
         match range {
             Value::List(list) => {
                 for element in list.iter() {
-                    self.set(fold.variable, Local::Set(Ok(element)));
+                    self.set(fold.variable, Local::Set(valid(element)));
                     if !self.step(fold)? {
                         break;
                     }
@@ -68,7 +69,7 @@ impl<'p, 'a> Evaluator<'p, '_, 'a> {
         };
         for (first, other) in pairs {
             self.set(fold.variable, Local::Set(Ok(first)));
-            self.set(second, Local::Set(Ok(other)));
+            self.set(second, Local::Set(valid(other)));
             if !self.step(fold)? {
                 break;
             }

@@ -7,7 +7,7 @@ use super::ast::{Builder, Comprehension, Entry, Expr, ExprKind, Literal, op};
 /// The accumulator of comprehensions; no identifier can have this name.
 pub(crate) const ACCUMULATOR: &str = "@result";
 /// The name of the accumulator in earlier versions of the language, still forbidden for variables.
-const OLD_ACCUMULATOR: &str = "__result__";
+pub(crate) const OLD_ACCUMULATOR: &str = "__result__";
 /// The variable of a comprehension that only binds its accumulator to a value.
 const UNUSED: &str = "#unused";
 /// The list that `sortBy` was called on.

@@ -1,9 +1,13 @@
 //! Equality and order of values.
 
 use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
 
-use super::{Value, number};
+use serde_json::Value as Json;
+
+use super::{List, Map, Unique, Value, number};
 use crate::budget::{Budget, Stop};
+use crate::declared::Shape;
 
 /// Whether two values are equal. Numbers of different types are equal if they are the same number.
 ///
@@ -35,20 +39,17 @@ pub(crate) fn equal(budget: &mut Budget, left: &Value<'_>, right: &Value<'_>) ->
             (left, right) => left.is_none() == right.is_none(),
         },
         (Value::List(left), Value::List(right)) => {
-            left.len() == right.len() && all_equal(budget, left.iter().zip(right.iter()))?
-        }
-        (Value::Map(left), Value::Map(right)) => {
-            if left.len() != right.len() {
-                return Ok(false);
-            }
-            for (key, value) in left.iter() {
-                match right.find(&key) {
-                    Some(other) if is_not_false(equal(budget, &value, &other))? => {}
-                    _ => return Ok(false),
+            left.len() == right.len()
+                && match left.unique() {
+                    Unique::No => all_equal(budget, left, right)?,
+                    unique => same_elements(budget, unique, left, right)?,
                 }
-            }
-            true
         }
+        (Value::Map(left), Value::Map(right)) => left.len() == right.len() && same_entries(budget, left, right)?,
+        // What a schema declares as a list or a map is not compared with anything else.
+        (Value::List(left), _) if left.is_declared() => return Err(Stop::no_such_overload()),
+        (Value::Map(left), _) if left.as_declared().is_some() => return Err(Stop::no_such_overload()),
+        (Value::Invalid(message), _) | (_, Value::Invalid(message)) => return Err(Stop::Error((**message).to_owned())),
         (Value::Object(left), right) => {
             same_kind(if let Value::Object(right) = right { Some(std::ptr::addr_eq(*left, *right)) } else { None })?
         }
@@ -74,13 +75,113 @@ pub(crate) fn equal(budget: &mut Budget, left: &Value<'_>, right: &Value<'_>) ->
     })
 }
 
-fn all_equal<'a>(budget: &mut Budget, pairs: impl Iterator<Item = (Value<'a>, Value<'a>)>) -> Result<bool, Stop> {
-    for (left, right) in pairs {
-        if !is_not_false(equal(budget, &left, &right))? {
+fn all_equal(budget: &mut Budget, left: &List<'_>, right: &List<'_>) -> Result<bool, Stop> {
+    let declared = left.is_declared();
+    for (left, right) in left.iter().zip(right.iter()) {
+        let same = equal(budget, &left, &right);
+        if !(if declared { same } else { is_not_false(same) })? {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// Whether two lists of the same length have the same elements in any order.
+fn same_elements(budget: &mut Budget, unique: Unique<'_>, left: &List<'_>, right: &List<'_>) -> Result<bool, Stop> {
+    budget.make(left.len())?;
+    let mut known = HashMap::with_capacity(left.len());
+    for value in left.iter() {
+        known.insert(unique.key(&value)?, value);
+    }
+    let mut seen = HashSet::with_capacity(known.len());
+    for value in right.iter() {
+        let key = unique.key(&value)?;
+        match known.get(&key) {
+            None => return Ok(false),
+            Some(other) if unique != Unique::Values && !equal(budget, other, &value)? => return Ok(false),
+            Some(_) => drop(seen.insert(key)),
+        }
+    }
+    Ok(seen.len() == known.len())
+}
+
+/// Whether two maps of the same size have the same entries.
+fn same_entries(budget: &mut Budget, left: &Map<'_>, right: &Map<'_>) -> Result<bool, Stop> {
+    let Some((fields, declared)) = left.as_declared() else {
+        for (key, value) in left.iter() {
+            match right.find(&key) {
+                Some(other) if is_not_false(equal(budget, &value, &other))? => {}
+                _ => return Ok(false),
+            }
+        }
+        return Ok(true);
+    };
+    for (name, json) in fields {
+        let known = match declared.shape() {
+            Shape::Object(properties) => properties.fields.get(name.as_str()).and_then(Option::as_deref),
+            Shape::Map(values) => Some(&**values),
+            _ => None,
+        };
+        let same = match known {
+            Some(known) => {
+                let is_object = matches!(declared.shape(), Shape::Object(_));
+                let value = (!is_object || !json.is_null()).then(|| Value::declared(json, known));
+                let escaped = if is_object { crate::escape::escape(name) } else { None };
+                let other = right.find(&Value::string(escaped.as_deref().unwrap_or(name)));
+                match (value, other) {
+                    (Some(value), Some(other)) => equal(budget, &value, &other)?,
+                    (value, other) => value.is_none() == other.is_none(),
+                }
+            }
+            // Fields that the schema does not know are compared as they are, if the other object has them.
+            None => {
+                let (others, _) = right.as_declared().ok_or_else(Stop::no_such_overload)?;
+                match others.get(name) {
+                    Some(other) => equal_json(budget, json, other)?,
+                    None => true,
+                }
+            }
+        };
+        if !same {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether two JSON values are equal.
+fn equal_json(budget: &mut Budget, left: &Json, right: &Json) -> Result<bool, Stop> {
+    budget.work(1)?;
+    Ok(match (left, right) {
+        (Json::String(left), Json::String(right)) => {
+            budget.bytes(left.len().min(right.len()))?;
+            left == right
+        }
+        (Json::Array(left), Json::Array(right)) => {
+            if left.len() != right.len() {
+                return Ok(false);
+            }
+            for (left, right) in left.iter().zip(right) {
+                if !equal_json(budget, left, right)? {
+                    return Ok(false);
+                }
+            }
+            true
+        }
+        (Json::Object(left), Json::Object(right)) => {
+            if left.len() != right.len() {
+                return Ok(false);
+            }
+            for (name, value) in left {
+                match right.get(name) {
+                    Some(other) if equal_json(budget, value, other)? => {}
+                    _ => return Ok(false),
+                }
+            }
+            true
+        }
+        (left, right) => left == right,
+    })
 }
 
 /// Elements that refuse to be compared count as equal.

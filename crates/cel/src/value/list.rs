@@ -1,10 +1,16 @@
 //! Lists: borrowed from JSON, shared, or two lists one behind the other.
+//!
+//! Lists that a schema declares as sets or as maps have elements that are unique, and are compared and joined by them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::Value as Json;
 
 use super::Value;
+use super::map::Key;
+use crate::budget::Stop;
+use crate::declared::Declared;
 use crate::types::{ObjectTypes, Type};
 
 /// Joined lists of up to this many elements are copied into one.
@@ -14,11 +20,42 @@ const JOINS: usize = 32;
 
 /// A list.
 #[derive(Clone, Debug)]
-pub struct List<'a>(Repr<'a>);
+pub struct List<'a>(Repr<'a>, Unique<'a>);
+
+/// What is unique about the elements of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unique<'a> {
+    /// Nothing.
+    No,
+    /// The elements, which are scalars.
+    Values,
+    /// The values of these fields, which have their escaped names.
+    Keys(&'a [Box<str>]),
+}
+
+impl Unique<'_> {
+    /// The key of an element.
+    ///
+    /// # Errors
+    /// When an element of a set is a list or a map.
+    pub(crate) fn key(self, element: &Value<'_>) -> Result<Vec<Option<Key>>, Stop> {
+        match (self, element) {
+            (Self::Keys(fields), Value::Map(map)) => {
+                let find = |field: &str| map.find(&Value::string(field)).map(|value| Key::scalar(&value));
+                Ok(fields.iter().map(|field| find(field)).collect())
+            }
+            (Self::Values, Value::List(_) | Value::Map(_)) => {
+                Err("listSet operations are only supported on lists of scalar values".into())
+            }
+            _ => Ok(vec![Some(Key::scalar(element))]),
+        }
+    }
+}
 
 #[derive(Clone, Debug)]
 enum Repr<'a> {
     Json(&'a [Json]),
+    Declared(&'a [Json], &'a Declared),
     Typed(Arc<Typed<'a>>),
     Values(Arc<Vec<Value<'a>>>),
     Joined(Arc<Joined<'a>>),
@@ -46,22 +83,26 @@ struct Joined<'a> {
 
 impl<'a> List<'a> {
     pub(crate) fn from_json(items: &'a [Json]) -> Self {
-        Self(Repr::Json(items))
+        Self(Repr::Json(items), Unique::No)
     }
 
     pub(crate) fn typed(items: &'a [Json], element: &Type, types: &'a dyn ObjectTypes) -> Self {
-        Self(Repr::Typed(Arc::new(Typed { items, element: element.clone(), types })))
+        Self(Repr::Typed(Arc::new(Typed { items, element: element.clone(), types })), Unique::No)
+    }
+
+    pub(crate) fn declared(items: &'a [Json], element: &'a Declared, unique: Unique<'a>) -> Self {
+        Self(Repr::Declared(items, element), unique)
     }
 
     pub(crate) fn from_values(values: Vec<Value<'a>>) -> Self {
-        Self(Repr::Values(Arc::new(values)))
+        Self(Repr::Values(Arc::new(values)), Unique::No)
     }
 
     /// Number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.0 {
-            Repr::Json(items) => items.len(),
+            Repr::Json(items) | Repr::Declared(items, _) => items.len(),
             Repr::Typed(typed) => typed.items.len(),
             Repr::Values(values) => values.len(),
             Repr::Joined(joined) => joined.len,
@@ -71,6 +112,16 @@ impl<'a> List<'a> {
     /// Whether it is borrowed from JSON.
     pub(crate) fn is_json(&self) -> bool {
         matches!(self.0, Repr::Json(_))
+    }
+
+    /// Whether a schema declares it.
+    pub(crate) fn is_declared(&self) -> bool {
+        matches!(self.0, Repr::Declared(..))
+    }
+
+    /// What is unique about its elements.
+    pub(crate) fn unique(&self) -> Unique<'a> {
+        self.1
     }
 
     /// Whether there are no elements.
@@ -84,6 +135,7 @@ impl<'a> List<'a> {
     pub fn get(&self, index: usize) -> Option<Value<'a>> {
         match &self.0 {
             Repr::Json(items) => items.get(index).map(Value::from_json),
+            Repr::Declared(items, element) => items.get(index).map(|item| Value::declared(item, element)),
             Repr::Typed(typed) => {
                 typed.items.get(index).map(|item| Value::from_typed_json(item, &typed.element, typed.types))
             }
@@ -104,7 +156,37 @@ impl<'a> List<'a> {
     /// How many elements joining two lists copies; what it costs besides is small.
     pub(crate) fn join_cost(&self, other: &Self) -> usize {
         let len = self.len().saturating_add(other.len());
-        if len <= COPIED || self.joins().max(other.joins()) >= JOINS { len } else { 1 }
+        if self.1 != Unique::No || len <= COPIED || self.joins().max(other.joins()) >= JOINS { len } else { 1 }
+    }
+
+    /// This list followed by another; elements that must be unique are added or replaced.
+    ///
+    /// # Errors
+    /// When an element of a set is a list or a map.
+    pub(crate) fn add(&self, other: &Self) -> Result<Self, Stop> {
+        if self.1 == Unique::No {
+            return Ok(self.join(other));
+        }
+        let mut values: Vec<Value<'a>> = self.iter().collect();
+        let mut places = HashMap::with_capacity(values.len());
+        for (place, value) in values.iter().enumerate() {
+            places.insert(self.1.key(value)?, place);
+        }
+        for value in other.iter() {
+            let key = self.1.key(&value)?;
+            match places.get(&key).and_then(|place| values.get_mut(*place)) {
+                Some(known) if self.1 != Unique::Values => *known = value,
+                Some(_) => {}
+                None => {
+                    // Only sets remember what was added.
+                    if self.1 == Unique::Values {
+                        places.insert(key, values.len());
+                    }
+                    values.push(value);
+                }
+            }
+        }
+        Ok(Self(Repr::Values(Arc::new(values)), self.1))
     }
 
     /// This list followed by another.
@@ -120,7 +202,7 @@ impl<'a> List<'a> {
         if len <= COPIED || joins > JOINS {
             return Self::from_values(self.iter().chain(other.iter()).collect());
         }
-        Self(Repr::Joined(Arc::new(Joined { left: self.clone(), right: other.clone(), len, joins })))
+        Self(Repr::Joined(Arc::new(Joined { left: self.clone(), right: other.clone(), len, joins })), Unique::No)
     }
 
     fn joins(&self) -> usize {

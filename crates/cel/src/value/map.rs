@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::{Str, Value, number};
+use crate::declared::{Declared, Shape};
 use crate::types::{ObjectTypes, Type};
 
 type Fields = serde_json::Map<String, Json>;
@@ -19,6 +20,7 @@ pub struct Map<'a>(Repr<'a>);
 #[derive(Clone, Debug)]
 enum Repr<'a> {
     Json(&'a Fields),
+    Declared(&'a Fields, &'a Declared),
     Typed(Arc<Typed<'a>>),
     Values(Arc<Entries<'a>>),
 }
@@ -55,7 +57,7 @@ impl<'a> Typed<'a> {
 
 /// A key in the form in which it is looked up.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-enum Key {
+pub(crate) enum Key {
     Bool(bool),
     Int(i64),
     Uint(u64),
@@ -78,6 +80,11 @@ impl Key {
             Value::Null => Self::Null,
             _ => return None,
         })
+    }
+
+    /// The form of any scalar, in which values of different types differ.
+    pub(crate) fn scalar(value: &Value<'_>) -> Self {
+        Self::of(value).unwrap_or_else(|| Self::Type(format!("{}:{value}", value.type_name()).into()))
     }
 
     /// The same number as keys of the other number types.
@@ -144,6 +151,19 @@ impl<'a> Map<'a> {
         Self(Repr::Typed(Arc::new(Typed { fields, kind: kind.clone(), types })))
     }
 
+    /// A map or an object that a schema declares.
+    pub(crate) fn declared(fields: &'a Fields, declared: &'a Declared) -> Self {
+        Self(Repr::Declared(fields, declared))
+    }
+
+    /// The JSON and the type of a map that a schema declares.
+    pub(crate) fn as_declared(&self) -> Option<(&'a Fields, &'a Declared)> {
+        match self.0 {
+            Repr::Declared(fields, declared) => Some((fields, declared)),
+            _ => None,
+        }
+    }
+
     pub(crate) fn from_entries(entries: Entries<'a>) -> Self {
         Self(Repr::Values(Arc::new(entries)))
     }
@@ -152,7 +172,7 @@ impl<'a> Map<'a> {
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.0 {
-            Repr::Json(fields) => fields.len(),
+            Repr::Json(fields) | Repr::Declared(fields, _) => fields.len(),
             Repr::Typed(typed) => typed.fields.len(),
             Repr::Values(entries) => entries.entries.len(),
         }
@@ -174,6 +194,7 @@ impl<'a> Map<'a> {
     pub fn find(&self, key: &Value<'_>) -> Option<Value<'a>> {
         match &self.0 {
             Repr::Json(fields) => fields.get(key.as_str()?).map(Value::from_json),
+            Repr::Declared(fields, declared) => find_declared(fields, declared, key.as_str()?),
             Repr::Typed(typed) => typed.find(key.as_str()?),
             Repr::Values(entries) => entries.find(key).cloned(),
         }
@@ -185,6 +206,16 @@ impl<'a> Map<'a> {
             Repr::Json(fields) => {
                 Box::new(fields.iter().map(|(key, value)| (Value::string(key.as_str()), Value::from_json(value))))
             }
+            Repr::Declared(fields, declared) => Box::new(fields.keys().filter_map(move |name| {
+                let key = match declared.shape() {
+                    Shape::Object(_) => {
+                        crate::escape::escape(name).map_or_else(|| Value::string(&**name), Value::string)
+                    }
+                    _ => Value::string(&**name),
+                };
+                let value = find_declared(fields, declared, key.as_str()?)?;
+                Some((key, value))
+            })),
             Repr::Typed(typed) => Box::new(typed.fields.keys().filter_map(|name| {
                 let key = typed.key(name);
                 let value = typed.find(key.as_str()?)?;
@@ -212,6 +243,21 @@ impl<'a> Map<'a> {
         entries.insert(key, value);
         *self = Self::from_entries(entries);
         true
+    }
+}
+
+/// A field of an object, by its escaped name, or the value of a key. An object's field that is null is not there.
+fn find_declared<'a>(fields: &'a Fields, declared: &'a Declared, key: &str) -> Option<Value<'a>> {
+    match declared.shape() {
+        Shape::Map(values) => fields.get(key).map(|value| Value::declared(value, values)),
+        Shape::Object(properties) => {
+            let unescaped = if key.contains("__") { Some(crate::escape::unescape(key)?) } else { None };
+            let name = unescaped.as_deref().unwrap_or(key);
+            let known = properties.fields.get(name)?;
+            let value = fields.get(name).filter(|value| !value.is_null())?;
+            Some(known.as_ref().map_or_else(|| Value::from_json(value), |declared| Value::declared(value, declared)))
+        }
+        _ => None,
     }
 }
 

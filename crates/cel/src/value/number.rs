@@ -40,7 +40,8 @@ pub(crate) fn size(len: usize) -> i64 {
 }
 
 /// The shortest digits that stand for a double, with an exponent where Go's `%g` has one.
-pub(crate) fn shortest(value: f64) -> String {
+#[must_use]
+pub fn shortest(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
     }

@@ -53,7 +53,7 @@ fn ancestors(view: &View<'_>, item: &Item) -> HashSet<Key> {
     let mut above = vec![item.entry.key.clone()];
     while let Some(key) = above.pop() {
         for owner in view.cache.owners.of(&key) {
-            if let Ok(key) = references::locate(owner, &key.name)
+            if let Ok(key) = references::locate(view, owner, &key.name)
                 && found.insert(key.clone())
             {
                 above.push(key);

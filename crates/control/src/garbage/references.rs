@@ -1,6 +1,5 @@
 //! Resolves owner references.
 
-use api::kinds;
 use api::view::OwnerReference;
 use store::{Key, Table};
 
@@ -34,9 +33,9 @@ pub(super) enum ReferenceError {
 }
 
 /// The key of an owner of the object `dependent`.
-pub(super) fn locate(owner: &OwnerReference, dependent: &str) -> Result<Key, ReferenceError> {
+pub(super) fn locate(view: &View<'_>, owner: &OwnerReference, dependent: &str) -> Result<Key, ReferenceError> {
     let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
-    let kind = kinds::find_kind(group, version, &owner.kind).filter(|kind| !kind.table.is_empty());
+    let kind = view.cache.kinds.kinds().find_kind(group, version, &owner.kind).filter(|kind| !kind.table.is_empty());
     let kind = kind.ok_or(ReferenceError::UnknownKind)?;
     let table = Table::named(kind.table);
     if !kind.namespaced {
@@ -50,7 +49,7 @@ pub(super) fn locate(owner: &OwnerReference, dependent: &str) -> Result<Key, Ref
 
 /// The state of an owner reference of `dependent`.
 pub(super) fn owner_state(view: &View<'_>, owner: &OwnerReference, dependent: &str) -> OwnerState {
-    let key = match locate(owner, dependent) {
+    let key = match locate(view, owner, dependent) {
         Ok(key) => key,
         Err(ReferenceError::UnknownKind) => return OwnerState::Solid,
         Err(ReferenceError::NoNamespace) => return OwnerState::Misplaced,
@@ -66,7 +65,7 @@ pub(super) fn owner_state(view: &View<'_>, owner: &OwnerReference, dependent: &s
 /// Whether the owner exists in another namespace than `dependent`, which is invalid.
 pub(super) fn is_elsewhere(view: &View<'_>, owner: &OwnerReference, dependent: &str) -> bool {
     let (home, _) = split(dependent);
-    let Ok(here) = locate(owner, dependent) else { return false };
+    let Ok(here) = locate(view, owner, dependent) else { return false };
     if home.is_empty() || !here.name.contains('/') {
         return false;
     }

@@ -163,6 +163,7 @@ fn concurrent_runs_conflict() {
         now: Timestamp::UNIX_EPOCH,
         checked: true,
         plugins: &Plugins::none(),
+        kinds: api::custom::Kinds::fixed(),
     };
     assert!(matches!(writer.transaction(&late[0]), Err(WriteError::Stale(_))));
 }

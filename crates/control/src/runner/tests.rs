@@ -127,7 +127,8 @@ async fn a_lost_watch_is_replaced_by_a_new_list() {
     let home = tempfile::tempdir().expect("a directory");
     let bench = Bench::new(home.path()).await;
     let mut round = ReconcileLoop::new(bench.store.clone(), bench.settings.clone(), Metrics::new());
-    assert!(round.handle(FeedEvent::WatchLost(Table::named("pods"))).is_err(), "the round ends");
+    let mut feed = Feed::start(&bench.store);
+    assert!(round.handle(FeedEvent::WatchLost(Table::named("pods")), &mut feed).is_err(), "the round ends");
     ten_services(&bench).await;
     let _runner = bench.start();
     bench.until(all_complete).await;

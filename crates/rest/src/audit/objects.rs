@@ -125,7 +125,7 @@ impl RequestBody {
                 let options = WriteOptions::create(&query::parse(uri_query)).ok()?;
                 let mut object =
                     body::object(kind, media, &self.bytes, options.field_validation, &mut Vec::new()).ok()?;
-                decode::prune(kind.type_id(), &mut object);
+                kind.normalize(&mut object);
                 (object, Cow::Owned(kind.api_version()), kind.kind)
             }
             Content::Message { schema, api_version, kind } => {

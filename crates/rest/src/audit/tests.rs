@@ -103,7 +103,9 @@ fn info(parts: &request::Parts) -> RequestInfo<'_> {
 }
 
 fn body(recorder: &Recorder<'_>, parts: &request::Parts, verb: &str, body: &Value) {
-    let Route::Resource(target) = route::parse(parts.uri.path()) else { panic!("a resource") };
+    let Route::Resource(target) = route::parse(parts.uri.path(), api::custom::Kinds::fixed()) else {
+        panic!("a resource")
+    };
     recorder.body(&target, verb, &Bytes::from(body.to_string()));
 }
 

@@ -4,7 +4,7 @@ use api::dynamic_admission::policy::{Cluster, ParamKind, Params};
 use api::kind::Kind;
 use api::kinds;
 use serde_json::Value;
-use store::{Store, Table};
+use store::{KindCatalog, Store, Table};
 
 use crate::registry::key;
 use crate::view;
@@ -12,6 +12,7 @@ use crate::view;
 /// Lookup in a store.
 pub(super) struct Stored<'a> {
     pub(super) store: &'a dyn Store,
+    pub(super) catalog: &'a KindCatalog,
 }
 
 impl Cluster for Stored<'_> {
@@ -21,7 +22,8 @@ impl Cluster for Stored<'_> {
     }
 
     fn params(&self, kind: &ParamKind) -> Option<Box<dyn Params + '_>> {
-        let kind = kinds::find_kind(&kind.group, &kind.version, &kind.kind).filter(|kind| !kind.table.is_empty())?;
+        let kind = self.catalog.read(self.store).find_kind(&kind.group, &kind.version, &kind.kind);
+        let kind = kind.filter(|kind| !kind.table.is_empty())?;
         Some(Box::new(Objects { store: self.store, kind }))
     }
 }

@@ -167,7 +167,7 @@ fn patched(webhook: &Webhook, request: &Request<'_>, form: &Form, answer: &Answe
     }
     let (object, _) = request.objects(form);
     let parsed = Patch::parse(PatchKind::Json, &answer.patch, FieldValidation::Ignore);
-    let applied = parsed.and_then(|patch| patch.apply(request.kind.type_id(), &object));
+    let applied = parsed.and_then(|patch| request.kind.patch(&patch, &object));
     let mut new = applied.map_err(|error: patch::PatchError| internal(error.to_string()))?;
     // A webhook cannot change the kind of an object.
     for field in ["kind", "apiVersion"] {
@@ -181,10 +181,12 @@ fn patched(webhook: &Webhook, request: &Request<'_>, form: &Form, answer: &Answe
 fn complete(request: &Request<'_>, form: &Form, object: &mut Value) -> Result<(), String> {
     let (kind, api_version) = (object.at("kind").clone(), object.at("apiVersion").clone());
     let shown_as = kinds::find(form.group, form.version, form.resource).unwrap_or(request.kind);
-    let ty = if request.subresource.is_none() { Some(shown_as.type_id()) } else { exchanged_type(request) };
-    if let Some(ty) = ty {
-        decode::check(ty, object).map_err(|error| error.to_string())?;
-    }
+    let checked = match exchanged_type(request) {
+        _ if request.subresource.is_none() => shown_as.check(object),
+        Some(ty) => decode::check(ty, object),
+        None => Ok(Vec::new()),
+    };
+    checked.map_err(|error| error.to_string())?;
     object.put("kind", kind);
     object.put("apiVersion", api_version);
     let is_whole = request.kind.exchanged(request.subresource).2 == request.kind.kind;

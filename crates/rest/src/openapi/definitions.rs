@@ -8,7 +8,8 @@ use api::kind::Kind;
 use api::schema::{self, Field, Merge, Shape, Type, TypeId};
 use serde_json::{Map, Value, json};
 
-use super::exchange::{Dialect, Exchange, Gvk, META, definition_name, definition_of, object_of};
+use super::custom;
+use super::exchange::{Dialect, Exchange, Gvk, META, definition_name, definition_of, definition_of_kind, object_of};
 use super::text::Texts;
 use crate::discovery;
 
@@ -39,10 +40,14 @@ impl<'a> Definitions<'a> {
         }
         match exchange {
             Exchange::Object(id) => self.object(id),
+            Exchange::Custom(kind) => self.custom(kind),
             Exchange::List(kind) => {
                 let value = self.list(kind);
                 self.out.insert(name, value);
-                self.object(kind.type_id());
+                match kind.table_type() {
+                    Some(id) => self.object(id),
+                    None => self.custom(kind),
+                }
                 self.object(schema::named("meta.ListMeta"));
             }
             Exchange::Patch => self.simple(name, json!({ "type": "object" })),
@@ -53,6 +58,22 @@ impl<'a> Definitions<'a> {
             }
             Exchange::Text => {}
         }
+    }
+
+    /// A custom resource: the schema of its definition, with the metadata of all objects.
+    fn custom(&mut self, kind: &'static Kind) {
+        let name = definition_of_kind(kind);
+        let Some(definition) = kind.rules.definition() else { return };
+        if self.out.contains_key(&name) {
+            return;
+        }
+        let mut type_meta = Map::new();
+        self.put_type_meta(&mut type_meta, &format!("{META}.Status"));
+        let metadata = self.refer(&format!("{META}.ObjectMeta"), "Standard object's metadata.", None);
+        type_meta.insert("metadata".to_owned(), metadata);
+        let schema = custom::schema(self.dialect, &definition.published, type_meta, Gvk::of(kind));
+        self.out.insert(name, schema);
+        self.object(schema::named("meta.ObjectMeta"));
     }
 
     /// Types refer to types, so pending ones are in a list and not on the stack.
@@ -106,7 +127,7 @@ impl<'a> Definitions<'a> {
     }
 
     fn list(&self, kind: &'static Kind) -> Value {
-        let object = definition_name(kind.schema);
+        let object = definition_of_kind(kind);
         let mut properties = Map::new();
         self.put_type_meta(&mut properties, &object);
         let items = self.dialect.reference(&object);
@@ -122,7 +143,7 @@ impl<'a> Definitions<'a> {
             "properties": properties,
             "required": ["items"],
             "x-kubernetes-group-version-kind":
-                [{ "group": kind.group, "version": kind.version, "kind": format!("{}List", kind.kind) }],
+                [{ "group": kind.group, "version": kind.version, "kind": kind.list_kind() }],
         })
     }
 
@@ -241,6 +262,8 @@ impl<'a> Definitions<'a> {
         let value = match (shape, self.dialect) {
             (Shape::Time | Shape::MicroTime, _) => json!({ "type": "string", "format": "date-time" }),
             (Shape::Raw | Shape::FieldsV1, _) => json!({ "type": "object" }),
+            // Values of any type.
+            (Shape::Json | Shape::Union(..), _) => json!({}),
             (Shape::IntOrString, Dialect::V3) => {
                 json!({ "format": "int-or-string", "oneOf": [{ "type": "integer" }, { "type": "string" }] })
             }

@@ -12,6 +12,9 @@ use super::own;
 /// The prefix of types of all groups.
 pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
+/// The prefix of the types of CustomResourceDefinitions.
+const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
+
 /// The version of OpenAPI.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Dialect {
@@ -24,6 +27,8 @@ pub(super) enum Dialect {
 pub(super) enum Exchange {
     /// An object of the tables.
     Object(TypeId),
+    /// A custom resource.
+    Custom(&'static Kind),
     /// A list of objects of a kind.
     List(&'static Kind),
     /// A patch of any format.
@@ -57,7 +62,8 @@ impl Exchange {
     pub(super) fn definition(self) -> Option<String> {
         match self {
             Self::Object(id) => Some(definition_name(id.get().name)),
-            Self::List(kind) => Some(format!("{}List", definition_name(kind.schema))),
+            Self::Custom(kind) => Some(definition_of_kind(kind)),
+            Self::List(kind) => Some(format!("{}List", definition_of_kind(kind))),
             Self::Patch => Some(format!("{META}.Patch")),
             Self::WatchEvent => Some(format!("{META}.WatchEvent")),
             Self::Text => None,
@@ -79,10 +85,21 @@ impl Gvk {
 pub(super) fn definition_name(schema: &str) -> String {
     match schema.split_once('.') {
         Some(("meta", name)) => format!("{META}.{name}"),
+        Some(("apiextensions", name)) => format!("{EXTENSIONS}.{name}"),
         Some((own::TABLE, name)) => format!("{}.{name}", own::PACKAGE),
         Some((table, name)) => format!("io.k8s.api.{table}.v1.{name}"),
         None => schema.to_owned(),
     }
+}
+
+/// The definition of the objects of a kind; that of a custom kind is named by its group in reverse.
+pub(super) fn definition_of_kind(kind: &Kind) -> String {
+    if kind.table_type().is_some() {
+        return definition_name(kind.schema);
+    }
+    let mut parts: Vec<&str> = kind.group.split('.').collect();
+    parts.reverse();
+    format!("{}.{}.{}", parts.join("."), kind.version, kind.kind)
 }
 
 /// The type of an object of this group, if a table has it.
@@ -102,6 +119,12 @@ pub(super) fn definition_of(shape: &Shape) -> Option<String> {
         Shape::Quantity => "io.k8s.apimachinery.pkg.api.resource.Quantity".to_owned(),
         Shape::IntOrString => "io.k8s.apimachinery.pkg.util.intstr.IntOrString".to_owned(),
         Shape::Raw => "io.k8s.apimachinery.pkg.runtime.RawExtension".to_owned(),
+        Shape::Json => format!("{EXTENSIONS}.JSON"),
+        Shape::Union(_, other) => match **other {
+            Shape::Bool => format!("{EXTENSIONS}.JSONSchemaPropsOrBool"),
+            Shape::List(ref item) if **item == Shape::String => format!("{EXTENSIONS}.JSONSchemaPropsOrStringArray"),
+            _ => format!("{EXTENSIONS}.JSONSchemaPropsOrArray"),
+        },
         _ => return None,
     })
 }

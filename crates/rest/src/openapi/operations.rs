@@ -105,7 +105,8 @@ pub(super) fn of(kind: &'static Kind) -> Vec<Path> {
     for sub in kind.subresources {
         part(&names, sub, &mut out);
     }
-    if kind.verbs.contains(&"watch") {
+    // Deprecated paths, which custom resources never had.
+    if kind.verbs.contains(&"watch") && kind.table_type().is_some() {
         watches(&names, &mut out);
     }
     out.retain(|path| !path.operations.is_empty());
@@ -171,7 +172,10 @@ impl Names {
     }
 
     fn object(&self) -> Exchange {
-        Exchange::Object(self.kind.type_id())
+        match self.kind.table_type() {
+            Some(ty) => Exchange::Object(ty),
+            None => Exchange::Custom(self.kind),
+        }
     }
 
     fn serves(&self, verb: &str) -> bool {

@@ -54,12 +54,18 @@ pub(super) fn document(dialect: Dialect, texts: &Texts, kinds: &[&'static Kind])
             "securityDefinitions": token,
             "security": [{ "BearerToken": [] }],
         }),
-        Dialect::V3 => json!({
-            "openapi": "3.0.0",
-            "info": { "title": "Kubernetes", "version": version::git_version() },
-            "paths": paths,
-            "components": { "schemas": definitions.into_map(), "securitySchemes": token },
-        }),
+        Dialect::V3 => {
+            let mut components = json!({ "schemas": definitions.into_map() });
+            if kinds.iter().any(|kind| kind.table_type().is_some()) {
+                components["securitySchemes"] = token;
+            }
+            json!({
+                "openapi": "3.0.0",
+                "info": { "title": "Kubernetes", "version": version::git_version() },
+                "paths": paths,
+                "components": components,
+            })
+        }
     }
 }
 

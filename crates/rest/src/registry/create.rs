@@ -5,7 +5,7 @@ use api::field::Errors;
 use api::kind::Kind;
 use api::status::Status;
 use api::value::ValueExt as _;
-use api::{decode, kinds, lifecycle, meta, names};
+use api::{kinds, lifecycle, meta, names};
 use serde_json::Value;
 
 use super::{ATTEMPTS, Call, Outcome, Registry, Shown, WriteError, new_uid};
@@ -37,6 +37,10 @@ impl Registry {
         version_set: bool,
         warnings: &mut Vec<String>,
     ) -> Result<Outcome, Status> {
+        if call.kind.rules.definition().is_some_and(|definition| definition.is_terminating) {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(Status::forbidden(call.kind.resource(), object.text("metadata.name"), why));
+        }
         self.await_default_account(call, &object).await;
         wipe_system_fields(&mut object);
         meta::drop_repeated_owners(&mut object, warnings);
@@ -156,7 +160,7 @@ fn finished(kind: &Kind, mut object: Value) -> Result<Value, Status> {
     if kind.generation {
         object.put("metadata.generation", 1);
     }
-    decode::prune(kind.type_id(), &mut object);
+    kind.normalize(&mut object);
     let mut errors = Errors::default();
     kind.rules.validate_create(&object, &mut errors);
     if errors.is_empty() {
@@ -165,7 +169,15 @@ fn finished(kind: &Kind, mut object: Value) -> Result<Value, Status> {
     if errors.is_empty() {
         return Ok(object);
     }
-    Err(invalid(kind, object.text("metadata.name"), &errors))
+    Err(invalid_object(kind, &object, object.text("metadata.name"), &errors))
+}
+
+/// Field errors of an object. Those of a custom resource name the kind that it claims to be.
+pub(super) fn invalid_object(kind: &Kind, object: &Value, name: &str, errors: &Errors) -> Status {
+    match kind.table_type() {
+        Some(_) => invalid(kind, name, errors),
+        None => Status::invalid_custom(kind.group, object.text("kind"), name, errors),
+    }
 }
 
 /// Field errors of an object. They name the kind it is stored as, which is that of another group for some.
@@ -177,7 +189,7 @@ pub(super) fn invalid(kind: &Kind, name: &str, errors: &Errors) -> Status {
 /// Records that the caller owns what it changed.
 pub(super) fn track(call: &Call<'_>, live: Option<&Value>, object: &mut Value) {
     let api_version = call.kind.api_version();
-    apply::track_update(call.kind.type_id(), live, object, &manager(call, &api_version), &call.now_text());
+    call.kind.track_update(live, object, &manager(call, &api_version), &call.now_text());
 }
 
 /// The manager of a call.

@@ -1,6 +1,7 @@
 //! Delete: preconditions, finalizers, grace period, and one transaction that releases the claims of the object.
 
 use api::admission::Plugin;
+use api::kinds::customresourcedefinition;
 use api::lifecycle::{is_released, mark_deleted};
 use api::options::Propagation;
 use api::status::Status;
@@ -103,6 +104,18 @@ fn check_preconditions(call: &Call<'_>, name: &str, options: &Deletion, old: &Va
         Err(status)
     };
     let (uid, revision) = (old.text("metadata.uid"), old.text("metadata.resourceVersion"));
+    if call.kind.plural == customresourcedefinition::KIND.plural {
+        // Definitions compare before they are marked, with other words.
+        let differs = |wanted: &Option<String>, have: &str| wanted.clone().filter(|wanted| wanted != have);
+        let why = match (differs(&options.uid, uid), differs(&options.revision, revision)) {
+            (Some(wanted), _) => format!("UID in precondition: {wanted}, UID in object meta: {uid}"),
+            (None, Some(wanted)) => {
+                format!("ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {revision}")
+            }
+            (None, None) => return Ok(()),
+        };
+        return Err(Status::conflict(kind, name, &format!("precondition failed: {why}")));
+    }
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
         return refuse(format!(
             "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have \

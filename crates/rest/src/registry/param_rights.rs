@@ -4,9 +4,9 @@
 //! In: the user, and the object before and after. Out: 422 with a forbidden field. Runs on validated objects; `system:masters` have
 //! every permission.
 
+use api::custom::Kinds;
 use api::dynamic_admission::policy::ParamKind;
 use api::field::{Errors, Path};
-use api::kinds;
 use api::kinds::admissionregistration::{binding, policy};
 use api::status::Status;
 use api::value::ValueExt as _;
@@ -48,7 +48,7 @@ impl Registry {
     fn missing_for_policy(&self, call: &Call<'_>, policy: &Value) -> Option<String> {
         let param_kind = policy.at("spec.paramKind");
         let kind = ParamKind::read(param_kind)?;
-        let resource = resource_of(&kind).unwrap_or(ALL);
+        let resource = resource_of(&self.kinds(), &kind).unwrap_or(ALL);
         if self.may_read(call.user, "get", &kind.group, resource, (ALL, ALL)) {
             return None;
         }
@@ -68,7 +68,7 @@ impl Registry {
         let policy = self.store.get(&key(&policy::KIND, "", policy_name));
         let policy = policy.map(|entry| view::read(&policy::KIND, &entry));
         let kind = policy.as_ref().and_then(|policy| ParamKind::read(policy.at("spec.paramKind")));
-        let resource = kind.as_ref().and_then(resource_of);
+        let resource = kind.as_ref().and_then(|kind| resource_of(&self.kinds(), kind));
         let group = kind.as_ref().map_or(ALL, |kind| kind.group.as_str());
         if self.may_read(call.user, verb, group, resource.unwrap_or(ALL), (namespace, name)) {
             return None;
@@ -98,8 +98,8 @@ impl Registry {
 }
 
 /// The plural of a kind that is served.
-fn resource_of(kind: &ParamKind) -> Option<&'static str> {
-    kinds::find_kind(&kind.group, &kind.version, &kind.kind).map(|kind| kind.plural)
+fn resource_of(kinds: &Kinds, kind: &ParamKind) -> Option<&'static str> {
+    kinds.find_kind(&kind.group, &kind.version, &kind.kind).map(|kind| kind.plural)
 }
 
 /// A user in the format of Go's `%v`.
@@ -118,7 +118,10 @@ mod tests {
             User { name: "alice".into(), groups: vec!["dev".into(), "system:authenticated".into()], ..User::default() };
         assert_eq!(go_user(&user), "&{alice  [dev system:authenticated] map[]}");
         assert_eq!(
-            resource_of(&ParamKind { group: String::new(), version: "v1".into(), kind: "ConfigMap".into() }),
+            resource_of(
+                Kinds::fixed(),
+                &ParamKind { group: String::new(), version: "v1".into(), kind: "ConfigMap".into() }
+            ),
             Some("configmaps")
         );
     }

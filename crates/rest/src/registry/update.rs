@@ -14,7 +14,7 @@ use api::{apply, decode, meta, object};
 use serde_json::Value;
 use store::{Entry, Txn};
 
-use super::create::invalid;
+use super::create::invalid_object;
 use super::create::{add_warnings, check_name, manager, match_namespace, track, typed};
 use super::{ATTEMPTS, Call, Outcome, Registry, Shown, WriteError, old_object, restriction, sent_revision};
 
@@ -109,9 +109,9 @@ impl Registry {
     /// Runs a server-side apply, and checks and defaults the result.
     fn applied(&self, call: &Call<'_>, live: Option<&Value>, config: &Value, force: bool) -> Result<Value, Status> {
         let api_version = call.kind.api_version();
-        let ty = call.kind.type_id();
-        let mut merged = apply::apply(ty, live, config, &manager(call, &api_version), force, &call.now_text())?;
-        decode::check(ty, &mut merged).map_err(|error| unconvertible(call, config, &error))?;
+        let manager = manager(call, &api_version);
+        let mut merged = call.kind.apply(live, config, &manager, force, &call.now_text())?;
+        call.kind.check(&mut merged).map_err(|error| unconvertible(call, config, &error))?;
         call.kind.rules.default(&mut merged);
         Ok(merged)
     }
@@ -208,7 +208,7 @@ impl Registry {
         if restricts_nodes {
             restriction::on_update(call, name, &new, old, self.allocates_pod_cidrs)?;
         }
-        decode::prune(call.kind.type_id(), &mut new);
+        call.kind.normalize(&mut new);
         // A status is not a new desired state; a Scale is.
         if call.subresource.is_none_or(|part| part.name == SCALE) {
             set_generation(call.kind, &mut new, old);
@@ -221,7 +221,7 @@ impl Registry {
             Some(part) => rules.validate_part(part.name, &new, old, &mut errors),
         }
         if !errors.is_empty() {
-            return Err(invalid(call.kind, name, &errors));
+            return Err(invalid_object(call.kind, &new, name, &errors));
         }
         self.check_params(call, &new, Some(old))?;
         if call.is_main() {
@@ -236,7 +236,7 @@ impl Registry {
 
     /// Whether the new object equals the stored one.
     fn is_same(&self, call: &Call<'_>, new: &Value, entry: &Entry) -> bool {
-        if call.kind.rules.converts() {
+        if call.kind.rules.converts(entry.modified) {
             return object::encode(&call.kind.rules.shown_to_stored(new.clone())) == entry.value;
         }
         object::encode(new) == entry.value

@@ -12,7 +12,7 @@ use api::options::{DeleteOptions, FieldValidation, WriteOptions};
 use api::patch::{Patch, PatchError, PatchKind};
 use api::status::Status;
 use api::value::ValueExt as _;
-use api::{decode, field, names, yaml};
+use api::{field, names, yaml};
 use http::header;
 use serde_json::Value;
 
@@ -93,7 +93,13 @@ impl<'a> ApiRequest<'a> {
 
     /// `PatchOptions` and the patch in the body, for every format but apply.
     pub(super) fn patch(&self) -> Result<(WriteOptions, Patch), Status> {
-        let kind = PatchKind::of_content_type(&self.patch_type()).ok_or_else(Status::unsupported_patch_type)?;
+        let kind = PatchKind::of_content_type(&self.patch_type());
+        let is_custom = self.target.kind.table_type().is_none();
+        let kind = match kind {
+            None | Some(PatchKind::Strategic) if is_custom => return Err(Status::unsupported_custom_patch_type()),
+            None => return Err(Status::unsupported_patch_type()),
+            Some(kind) => kind,
+        };
         let options = WriteOptions::patch(&self.context.query, false)?;
         let patch = Patch::parse(kind, self.body, options.field_validation).map_err(PatchError::into_status)?;
         Ok((self.with_manager(options), patch))
@@ -206,15 +212,15 @@ pub(super) fn patched(
     validation: FieldValidation,
     warnings: &mut Vec<String>,
 ) -> Result<Value, Status> {
-    let ty = kind.type_id();
+    let ty = kind.table_type();
     let mut new = patch.apply(ty, old).map_err(PatchError::into_status)?;
-    if new.text("kind") != kind.kind || new.text("apiVersion") != kind.api_version() {
+    if ty.is_some() && (new.text("kind") != kind.kind || new.text("apiVersion") != kind.api_version()) {
         let (group, version) = group_version(new.text("apiVersion"));
         let why = body::conversion_error(kind, group, version, new.text("kind"));
         return Err(patch.refuse(ty, old, &why));
     }
     let mut strict = patch.strict_errors().to_vec();
-    strict.extend(decode::check(ty, &mut new).map_err(|error| patch.refuse(ty, old, &error.to_string()))?);
+    strict.extend(kind.check(&mut new).map_err(|error| patch.refuse(ty, old, &error.to_string()))?);
     body::apply_validation(validation, &strict, warnings).map_err(|why| patch.refuse(ty, old, &why))?;
     kind.rules.default(&mut new);
     Ok(new)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::kind::Kind;
 use api::list::{self, Continue, ListOptions, Snapshot};
 use api::status::Status;
 use futures_util::StreamExt as _;
@@ -70,6 +71,7 @@ pub(super) async fn matching(request: &ApiRequest<'_>) -> Result<(Vec<Arc<Entry>
 
 /// A collection as of one revision, before selectors and paging.
 struct Collection {
+    kind: &'static Kind,
     entries: Vec<Arc<Entry>>,
     revision: u64,
     options: ListOptions,
@@ -92,7 +94,7 @@ async fn read(request: &ApiRequest<'_>) -> Result<Collection, Status> {
         }
     };
     let (entries, revision) = range(shared, target, &options, at)?;
-    Ok(Collection { entries, revision, options, prefix: prefix(target) })
+    Ok(Collection { kind: target.kind, entries, revision, options, prefix: prefix(target) })
 }
 
 impl Collection {
@@ -105,13 +107,13 @@ impl Collection {
 
     /// The selected objects of one page.
     fn select(self) -> (Vec<Arc<Entry>>, ListMeta) {
-        let Self { mut entries, revision, options, prefix } = self;
+        let Self { kind, mut entries, revision, options, prefix } = self;
         if let Some(token) = &options.start {
             let start = format!("{prefix}{}", token.start);
             entries.retain(|entry| *entry.key.name >= *start);
         }
         if !options.selector.is_everything() {
-            entries.retain(|entry| selects(&options.selector, entry));
+            entries.retain(|entry| selects(kind, &options.selector, entry));
         }
         let mut meta = ListMeta { revision, ..ListMeta::default() };
         if options.limit > 0 && entries.len() > options.limit {
@@ -180,7 +182,7 @@ pub(super) async fn watch(request: &ApiRequest<'_>) -> Result<Reply, Status> {
         wait_for(shared, options.version.unwrap_or_default()).await?;
         let found = store.range(table, &prefix, None).map_err(|_| gone(&options))?;
         let mut entries = found.entries;
-        entries.retain(|entry| selects(&options.selector, entry));
+        entries.retain(|entry| selects(target.kind, &options.selector, entry));
         (entries, found.revision)
     } else {
         (Vec::new(), options.version.filter(|revision| *revision > 0).unwrap_or_else(|| store.revision()))

@@ -303,7 +303,7 @@ pub(super) fn store_dir(data_dir: &Path) -> PathBuf {
 
 /// The indexed fields of a stored object.
 pub(super) fn index(table: &str, value: &[u8]) -> Facts {
-    api::kinds::by_table(table).map_or_else(Facts::default, |kind| kind.facts(&api::object::decode_light(value)))
+    api::custom::facts_of(table, value)
 }
 
 /// The settings of controllers, which change when the identity does.

@@ -10,7 +10,7 @@ use crate::value::ValueExt as _;
 const FORM: &str = "; desired format: https://host[/path]";
 
 /// Checks a `clientConfig`.
-pub(super) fn validate(path: &Path<'_>, config: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn validate(path: &Path<'_>, config: &Value, errors: &mut Errors) {
     match (config.at("url"), config.at("service")) {
         (Value::String(url), Value::Null) => validate_url(&path.child("url"), url, errors),
         (Value::Null, service @ Value::Object(_)) => validate_service(&path.child("service"), service, errors),

@@ -1,5 +1,6 @@
 //! Where in the schema a merge is, and what lies below: the words of failure name Go's types.
 
+use crate::decode;
 use crate::schema::{Field, Patch, Shape};
 
 /// The type of the value being merged.
@@ -46,6 +47,11 @@ impl<'a> Place<'a> {
             Shape::IntOrString => return Err(missing("IntOrString")),
             Shape::Raw => return Err(missing("RawExtension")),
             Shape::FieldsV1 => return Err(missing("FieldsV1")),
+            Shape::Json => return Err(missing("JSON")),
+            Shape::Union(ty, other) => {
+                let name = ty.get().name.rsplit('.').next().unwrap_or_default();
+                return Err(missing(&format!("{name}{}", decode::alternative(other))));
+            }
             _ => {
                 let kind = Place { shape: self.shape, pointer: false }.kind();
                 return Err(format!("merging an object in json but data type is not struct, instead is: {kind}"));

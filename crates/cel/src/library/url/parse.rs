@@ -101,7 +101,7 @@ fn unescape_text(text: &str, part: Part) -> Result<String, String> {
 ///
 /// # Errors
 /// Go's words for what is wrong.
-pub(crate) fn check_request(text: &str) -> Result<(), String> {
+pub fn check_request(text: &str) -> Result<(), String> {
     parse_parts(text, true).map(drop).map_err(|error| format!("parse {}: {error}", go_quote(text)))
 }
 

@@ -7,7 +7,7 @@ const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 fn body(verb: &str, path: &str, content_type: &'static str, bytes: impl Into<Bytes>) -> RequestBody {
-    let Route::Resource(target) = route::parse(path) else { panic!("{path}") };
+    let Route::Resource(target) = route::parse(path, api::custom::Kinds::fixed()) else { panic!("{path}") };
     RequestBody {
         content: Content::of(&target, verb),
         content_type: Some(HeaderValue::from_static(content_type)),
