@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 
 use crate::escape::{escape, is_reserved, unescape};
 use crate::types::{ObjectTypes, Type};
-use crate::value::{List, Map, Str, Unique, Value};
+use crate::value::{List, Map, Str, Value};
 
 /// A type that a schema declares.
 #[derive(Debug)]
@@ -200,14 +200,7 @@ impl<'a> Value<'a> {
             (Shape::Bytes | Shape::Duration | Shape::Date | Shape::DateTime, Json::String(text)) => {
                 formats::parse(text, &declared.shape)
             }
-            (Shape::List(element, items), Json::Array(values)) => {
-                let unique = match items {
-                    Items::Ordered => Unique::No,
-                    Items::Set => Unique::Values,
-                    Items::Keyed(keys) => Unique::Keys(keys),
-                };
-                Self::List(List::declared(values, element, unique))
-            }
+            (Shape::List(..), Json::Array(values)) => Self::List(List::declared(values, declared)),
             (Shape::Map(_) | Shape::Object(_), Json::Object(fields)) => Self::Map(Map::declared(fields, declared)),
             (Shape::List(..), _) => {
                 Self::invalid("invalid data, expected an array for the provided schema with type=array")

@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 use super::Value;
 use super::map::Key;
 use crate::budget::Stop;
-use crate::declared::Declared;
+use crate::declared::{Declared, Items, Shape};
 use crate::types::{ObjectTypes, Type};
 
 /// Joined lists of up to this many elements are copied into one.
@@ -18,9 +18,9 @@ const COPIED: usize = 256;
 /// Joined lists are copied into one when they were joined this many times.
 const JOINS: usize = 32;
 
-/// A list.
+/// A list, and what a schema declares it as.
 #[derive(Clone, Debug)]
-pub struct List<'a>(Repr<'a>, Unique<'a>);
+pub struct List<'a>(Repr<'a>, Option<&'a Declared>);
 
 /// What is unique about the elements of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +55,7 @@ impl Unique<'_> {
 #[derive(Clone, Debug)]
 enum Repr<'a> {
     Json(&'a [Json]),
-    Declared(&'a [Json], &'a Declared),
+    Declared(&'a [Json]),
     Typed(Arc<Typed<'a>>),
     Values(Arc<Vec<Value<'a>>>),
     Joined(Arc<Joined<'a>>),
@@ -83,26 +83,27 @@ struct Joined<'a> {
 
 impl<'a> List<'a> {
     pub(crate) fn from_json(items: &'a [Json]) -> Self {
-        Self(Repr::Json(items), Unique::No)
+        Self(Repr::Json(items), None)
     }
 
     pub(crate) fn typed(items: &'a [Json], element: &Type, types: &'a dyn ObjectTypes) -> Self {
-        Self(Repr::Typed(Arc::new(Typed { items, element: element.clone(), types })), Unique::No)
+        Self(Repr::Typed(Arc::new(Typed { items, element: element.clone(), types })), None)
     }
 
-    pub(crate) fn declared(items: &'a [Json], element: &'a Declared, unique: Unique<'a>) -> Self {
-        Self(Repr::Declared(items, element), unique)
+    /// `declared` is that of the list, which has that of its elements.
+    pub(crate) fn declared(items: &'a [Json], declared: &'a Declared) -> Self {
+        Self(Repr::Declared(items), Some(declared))
     }
 
     pub(crate) fn from_values(values: Vec<Value<'a>>) -> Self {
-        Self(Repr::Values(Arc::new(values)), Unique::No)
+        Self(Repr::Values(Arc::new(values)), None)
     }
 
     /// Number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.0 {
-            Repr::Json(items) | Repr::Declared(items, _) => items.len(),
+            Repr::Json(items) | Repr::Declared(items) => items.len(),
             Repr::Typed(typed) => typed.items.len(),
             Repr::Values(values) => values.len(),
             Repr::Joined(joined) => joined.len,
@@ -121,7 +122,11 @@ impl<'a> List<'a> {
 
     /// What is unique about its elements.
     pub(crate) fn unique(&self) -> Unique<'a> {
-        self.1
+        match self.1.map(Declared::shape) {
+            Some(Shape::List(_, Items::Set)) => Unique::Values,
+            Some(Shape::List(_, Items::Keyed(keys))) => Unique::Keys(keys),
+            _ => Unique::No,
+        }
     }
 
     /// Whether there are no elements.
@@ -135,7 +140,10 @@ impl<'a> List<'a> {
     pub fn get(&self, index: usize) -> Option<Value<'a>> {
         match &self.0 {
             Repr::Json(items) => items.get(index).map(Value::from_json),
-            Repr::Declared(items, element) => items.get(index).map(|item| Value::declared(item, element)),
+            Repr::Declared(items) => items.get(index).map(|item| match self.1.map(Declared::shape) {
+                Some(Shape::List(element, _)) => Value::declared(item, element),
+                _ => Value::from_json(item),
+            }),
             Repr::Typed(typed) => {
                 typed.items.get(index).map(|item| Value::from_typed_json(item, &typed.element, typed.types))
             }
@@ -156,7 +164,7 @@ impl<'a> List<'a> {
     /// How many elements joining two lists copies; what it costs besides is small.
     pub(crate) fn join_cost(&self, other: &Self) -> usize {
         let len = self.len().saturating_add(other.len());
-        if self.1 != Unique::No || len <= COPIED || self.joins().max(other.joins()) >= JOINS { len } else { 1 }
+        if self.unique() != Unique::No || len <= COPIED || self.joins().max(other.joins()) >= JOINS { len } else { 1 }
     }
 
     /// This list followed by another; elements that must be unique are added or replaced.
@@ -164,22 +172,23 @@ impl<'a> List<'a> {
     /// # Errors
     /// When an element of a set is a list or a map.
     pub(crate) fn add(&self, other: &Self) -> Result<Self, Stop> {
-        if self.1 == Unique::No {
+        let unique = self.unique();
+        if unique == Unique::No {
             return Ok(self.join(other));
         }
         let mut values: Vec<Value<'a>> = self.iter().collect();
         let mut places = HashMap::with_capacity(values.len());
         for (place, value) in values.iter().enumerate() {
-            places.insert(self.1.key(value)?, place);
+            places.insert(unique.key(value)?, place);
         }
         for value in other.iter() {
-            let key = self.1.key(&value)?;
+            let key = unique.key(&value)?;
             match places.get(&key).and_then(|place| values.get_mut(*place)) {
-                Some(known) if self.1 != Unique::Values => *known = value,
+                Some(known) if unique != Unique::Values => *known = value,
                 Some(_) => {}
                 None => {
                     // Only sets remember what was added.
-                    if self.1 == Unique::Values {
+                    if unique == Unique::Values {
                         places.insert(key, values.len());
                     }
                     values.push(value);
@@ -202,7 +211,7 @@ impl<'a> List<'a> {
         if len <= COPIED || joins > JOINS {
             return Self::from_values(self.iter().chain(other.iter()).collect());
         }
-        Self(Repr::Joined(Arc::new(Joined { left: self.clone(), right: other.clone(), len, joins })), Unique::No)
+        Self(Repr::Joined(Arc::new(Joined { left: self.clone(), right: other.clone(), len, joins })), None)
     }
 
     fn joins(&self) -> usize {
