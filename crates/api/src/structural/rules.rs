@@ -11,6 +11,8 @@ mod costs;
 mod declare;
 pub mod field_path;
 mod messages;
+mod node;
+mod run;
 mod validate;
 
 pub use self::check::{Known, Options, check_rules};

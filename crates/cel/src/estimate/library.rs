@@ -168,11 +168,13 @@ fn is_nominal(function: &str) -> bool {
 
 /// Comparing two values of a type of Kubernetes.
 fn equality(right: &Operand<'_>) -> Option<Estimated> {
-    let Type::Opaque(name) = &right.kind else { return None };
+    let (Type::Opaque(name) | Type::Object(name)) = &right.kind else { return None };
     let cost = match &**name {
         "kubernetes.NamedFormat" => Range { min: 1, max: FORMAT_NAME }.scale(STRING),
         "kubernetes.URL" => Range { min: 1, max: right.size.map_or(1, |size| size.max) }.scale(STRING),
-        _ => Range::fixed(1),
+        "net.IP" | "net.CIDR" | "kubernetes.Quantity" | "kubernetes.Semver" => Range::fixed(1),
+        name if name.starts_with("kubernetes.authorization.") => Range::fixed(1),
+        _ => return None,
     };
     Some((cost, None))
 }

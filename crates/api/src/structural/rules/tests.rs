@@ -1,5 +1,7 @@
 //! Tests of rules, with the texts that Kubernetes answers.
 
+mod estimates;
+
 use serde_json::{Value, json};
 
 use super::*;
